@@ -1,0 +1,294 @@
+"""Strict settings: YAML files and `--set` overrides in, frozen models out.
+
+The one place where a default stands. Knows no TensorFlow and opens no corpus.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from xtts_pipeline.errors import ConfigError
+
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+Count = Annotated[int, Field(ge=1)]
+PRESET_FOLDERS = (
+    Path(__file__).parent / "presets",  # where a wheel puts them
+    Path(__file__).parent.parent / "configs",  # where a checkout has them
+)
+
+
+class Section(BaseModel):
+    """A frozen group of settings; unknown keys and values of the wrong type are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class AudioConfig(Section):
+    """How a sound file becomes log-mel frames. All of it is in the cache's fingerprint."""
+
+    sample_rate: Annotated[int, Field(ge=4_000, le=192_000)] = 22_050
+    fft_size: Annotated[int, Field(ge=64)] = 1_024
+    hop_samples: Count = 256
+    window_samples: Count = 1_024
+    mel_bins: Count = 80
+    min_hz: Annotated[float, Field(ge=0.0)] = 0.0
+    max_hz: Annotated[float, Field(gt=0.0)] = 8_000.0
+    floor: Annotated[float, Field(gt=0.0)] = 1e-5
+    trim_db: Annotated[float, Field(gt=0.0)] | None = None
+    trim_margin_seconds: Annotated[float, Field(ge=0.0)] = 0.05
+    normalize: Literal["none", "peak", "rms", "lufs"] = "none"
+    normalize_to_db: Annotated[float, Field(le=0.0)] = -23.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "AudioConfig":
+        if self.window_samples > self.fft_size:
+            raise ValueError(f"window_samples={self.window_samples} is over fft_size={self.fft_size}")
+        if self.max_hz > self.sample_rate / 2:
+            raise ValueError(f"max_hz={self.max_hz:g} is over half of sample_rate={self.sample_rate}")
+        if self.min_hz >= self.max_hz:
+            raise ValueError(f"min_hz={self.min_hz:g} is not below max_hz={self.max_hz:g}")
+        return self
+
+
+class TextConfig(Section):
+    """How a transcript becomes token ids. All of it is in the cache's fingerprint."""
+
+    language: Annotated[str, Field(min_length=2)] = "en"
+    tokens: Literal["characters", "phonemes"] = "characters"
+    symbols: Annotated[str, Field(min_length=1)] = "corpus"
+    lowercase: bool = True
+    expand: bool = True
+    blank: bool = False
+
+
+class LimitsConfig(Section):
+    """What a record may hold. Nothing is cut to fit: what is outside is rejected with its reason."""
+
+    max_text_length: Annotated[int, Field(ge=3)] = 200
+    max_mel_frames: Annotated[int, Field(ge=2)] = 880
+    min_seconds: Annotated[float, Field(ge=0.0)] = 0.1
+    max_seconds: Annotated[float, Field(gt=0.0)] = 60.0
+    min_peak_db: Annotated[float, Field(le=0.0)] = -60.0
+    max_clipped_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
+
+
+class CacheConfig(Section):
+    """How records are divided into splits and shards."""
+
+    seed: int = 0
+    validation_share: Share = 0.01
+    test_share: Share = 0.0
+    records_per_shard: Count = 256
+
+
+class DataConfig(Section):
+    """How training reads the shards."""
+
+    shuffle_records: Count = 2_048
+    num_workers: Count | Literal["auto"] = "auto"
+    prefetch_buffer_size: Count | Literal["auto"] = "auto"
+
+
+class ModelConfig(Section):
+    """The network's shape; defaults are the `small` preset."""
+
+    width: Count = 256
+    heads: Count = 4
+    encoder_layers: Count = 4
+    decoder_layers: Count = 4
+    feedforward_width: Count = 1_024
+    prenet_width: Count = 256
+    postnet_width: Count = 256
+    postnet_layers: Annotated[int, Field(ge=0)] = 5
+    frames_per_step: Count = 4
+    dropout: Share = 0.1
+    prenet_dropout: Share = 0.5
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> "ModelConfig":
+        if self.width % self.heads:
+            raise ValueError(f"width={self.width} is not a multiple of heads={self.heads}")
+        if self.width % 2:
+            raise ValueError(f"width={self.width} is odd; positions need sine and cosine pairs")
+        return self
+
+
+class TrainingConfig(Section):
+    """The optimizer, its schedule, and how often the run looks up."""
+
+    batch_size: Count = 16
+    steps: Count = 20_000
+    seed: int = 0
+    learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3
+    warmup_steps: Annotated[int, Field(ge=0)] = 200
+    final_rate_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
+    clip_norm: Annotated[float, Field(gt=0.0)] = 1.0
+    stop_weight: Annotated[float, Field(gt=0.0)] = 0.5
+    stop_positive_weight: Annotated[float, Field(gt=0.0)] = 5.0
+    guided_attention_weight: Annotated[float, Field(ge=0.0)] = 2.0
+    guided_attention_width: Annotated[float, Field(gt=0.0)] = 0.2
+    guided_attention_steps: Annotated[int, Field(ge=0)] = 10_000
+    log_every: Count = 10
+    evaluate_every: Count = 500
+    save_every: Count = 500
+    keep_checkpoints: Count = 3
+    jit_compile: bool = True
+    strict_shapes: bool = True
+
+
+class SynthesisConfig(Section):
+    """How a trained model speaks."""
+
+    stop_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    max_frames_per_token: Annotated[float, Field(gt=0.0)] = 16.0
+    griffin_lim_iterations: Count = 60
+    griffin_lim_momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
+
+
+class Config(Section):
+    """All settings of a run, validated as a whole."""
+
+    audio: AudioConfig = AudioConfig()
+    text: TextConfig = TextConfig()
+    limits: LimitsConfig = LimitsConfig()
+    cache: CacheConfig = CacheConfig()
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    synthesis: SynthesisConfig = SynthesisConfig()
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """PyYAML's safe loader, with YAML 1.2 floats (`1e-4` is a number) and no duplicate keys."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_StrictLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)[eE][-+]?[0-9]+$"),
+    list("-+.0123456789"),
+)
+
+
+def preset_names() -> list[str]:
+    """Return the names that `--config NAME` finds, such as `ljspeech`."""
+    return sorted({file.relative_to(folder).with_suffix("").as_posix() for folder in PRESET_FOLDERS for file in folder.rglob("*.yaml")})
+
+
+def find_config_file(name: str) -> Path:
+    """Return the file that `--config` names: a path, or a preset's name with or without `.yaml`."""
+    if Path(name).is_file():
+        return Path(name)
+    for folder in PRESET_FOLDERS:
+        for candidate in (folder / name, folder / f"{name}.yaml"):
+            if candidate.is_file():
+                return candidate
+    raise ConfigError(f"--config {name}: no such file or preset; presets are {', '.join(preset_names())}")
+
+
+def load_config(files: Sequence[str] = (), overrides: Sequence[str] = (), base: Mapping[str, Any] | None = None) -> Config:
+    """Merge `base`, then each YAML file, then each `section.key=value`; the later wins.
+
+    Raises ConfigError naming the file or override, the key, what was found and what was expected.
+    """
+    tree: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    layers = [("the cache's settings", dict(base or {}))]
+    layers += [(name, _read_yaml(find_config_file(name))) for name in files]
+    layers += [(f"--set {text}", _parse_override(text)) for text in overrides]
+    for source, layer in layers:
+        _merge(tree, layer, source, sources)
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, sources)) from None
+
+
+def dump_config(config: Config) -> str:
+    """Return the config as YAML that `load_config` reads back unchanged."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); expected a YAML file in UTF-8") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{where}: not valid YAML: {problem}") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: found a {type(tree).__name__}, expected sections such as `training:`")
+    return tree
+
+
+def _parse_override(text: str) -> dict[str, Any]:
+    path, equals, raw = text.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError(f"--set {text}: expected section.key=value, such as training.batch_size=8")
+    try:
+        value = yaml.load(raw, Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {text}: {raw!r} is not a YAML value") from None
+    for key in reversed(keys):
+        value = {key: value}
+    return value
+
+
+def _merge(tree: dict[str, Any], layer: Mapping[str, Any], source: str, sources: dict[str, str], prefix: str = "") -> None:
+    for key, value in layer.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and isinstance(tree.get(key, {}), dict):
+            _merge(tree.setdefault(key, {}), value, source, sources, f"{path}.")
+        else:
+            tree[key] = value
+        sources[path] = source
+
+
+def _explain(error: ValidationError, sources: Mapping[str, str]) -> str:
+    """Return every problem on one line, each with its source, its key and, for an unknown key, the nearest known one."""
+    problems = []
+    for item in error.errors():
+        keys = [str(key) for key in item["loc"] if not str(key).startswith(("literal[", "constrained-", "int", "float", "str", "none"))]
+        path = ".".join(keys)
+        source = sources.get(path, sources.get(keys[0], "") if keys else "")
+        if item["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(keys[-1], _known_keys(keys[:-1]), n=1, cutoff=0.5)
+            problem = f"unknown key {path}" + (f"; did you mean {'.'.join([*keys[:-1], near[0]])}?" if near else "")
+        elif item["type"] == "value_error":
+            problem = f"{path}: {item['ctx']['error']}"
+        else:
+            problem = f"{path}={item['input']!r}: {item['msg'][0].lower()}{item['msg'][1:]}"
+        problem = f"{source}: {problem}" if source else problem
+        if problem not in problems:
+            problems.append(problem)
+    return "; ".join(problems)
+
+
+def _known_keys(path: Sequence[str]) -> list[str]:
+    section: type[BaseModel] = Config
+    for key in path:
+        field = section.model_fields.get(key)
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            return []
+        section = field.annotation
+    return list(section.model_fields)

@@ -1,0 +1,1 @@
+"""One reader a corpus layout, each to validated Utterance records."""

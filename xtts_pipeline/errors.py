@@ -1,0 +1,78 @@
+"""Every error this project raises on purpose, and the exit code each one owns.
+
+A message is one line: where, what was found, what was expected, what to do.
+"""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a row was left out of a cache; the fixed vocabulary of `rejected.jsonl`."""
+
+    BAD_ROW = "bad_row"  # the metadata row cannot be read: fields missing, not UTF-8, NUL bytes
+    UNSAFE_ID = "unsafe_id"  # an id or path that would leave the corpus or the output folder
+    DUPLICATE_ID = "duplicate_id"  # an earlier row has this id; the first one is kept
+    EMPTY_TEXT = "empty_text"  # nothing is left after normalising
+    UNKNOWN_SYMBOL = "unknown_symbol"  # a character outside the fixed symbol set
+    PHONEMIZER_FAILED = "phonemizer_failed"  # no phonemes for this text; letters are never mixed in
+    TEXT_TOO_LONG = "text_too_long"  # more tokens than limits.max_text_length
+    AUDIO_MISSING = "audio_missing"  # no such file
+    AUDIO_UNREADABLE = "audio_unreadable"  # not a sound file, truncated, or a codec that libsndfile lacks
+    AUDIO_EMPTY = "audio_empty"  # a header with no samples
+    AUDIO_NOT_FINITE = "audio_not_finite"  # NaN or infinite samples
+    AUDIO_TOO_SHORT = "audio_too_short"  # under limits.min_seconds
+    AUDIO_TOO_LONG = "audio_too_long"  # over limits.max_seconds
+    MEL_TOO_LONG = "mel_too_long"  # more frames than limits.max_mel_frames
+    AUDIO_SILENT = "audio_silent"  # peak under limits.min_peak_db
+    AUDIO_CLIPPED = "audio_clipped"  # over limits.max_clipped_share of the samples at full scale
+    DECODER_CRASHED = "decoder_crashed"  # the worker died on this clip, twice
+    TIMEOUT = "timeout"  # the clip took longer than the worker's time limit, twice
+
+
+class XttsError(Exception):
+    """Base of all errors a user can cause and mend; never shown as a traceback."""
+
+    exit_code = 2
+
+
+class ConfigError(XttsError):
+    """A setting is unknown, malformed or contradicts another."""
+
+
+class CorpusError(XttsError):
+    """A corpus folder or metadata file cannot be used at all."""
+
+
+class RowError(XttsError):
+    """One row or clip cannot be used; a run records it and goes on."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type, tuple[Reason, str]]:
+        # Exceptions cross process borders by pickling; the default would call __init__ with the message alone.
+        return type(self), (self.reason, self.detail)
+
+
+class AudioError(RowError):
+    """A sound file cannot be decoded or holds no usable sound."""
+
+
+class TextError(RowError):
+    """A text cannot be normalised or turned into tokens."""
+
+
+class CacheError(XttsError):
+    """A cache is missing, locked, stale, or not what its manifest says."""
+
+
+class CheckpointError(XttsError):
+    """A run or checkpoint is missing, damaged, or belongs to something else."""
+
+
+class TrainingError(XttsError):
+    """Training began and cannot go on: it diverged, or the step was traced again."""
+
+    exit_code = 1

@@ -1,0 +1,1 @@
+"""Transcripts to token ids and back. NumPy only."""

@@ -1,0 +1,1 @@
+"""The compiled step and the loop around it."""
