@@ -1,0 +1,42 @@
+"""Canonical JSON: exactly one byte sequence for a content, and a checksum that sees any changed bit."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import xxhash
+
+
+def canonical_json(content: object) -> str:
+    """Return one line of JSON: sorted keys, no spaces, no ASCII escapes, floats as `repr`. Raises ValueError for NaN."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def sealed_bytes(content: Mapping[str, Any]) -> bytes:
+    """Return the canonical line of the content with its own `checksum`, and a newline: what the cache's JSON files hold."""
+    checksum = xxhash.xxh3_128_hexdigest(canonical_json(content).encode())
+    return f"{canonical_json({**content, 'checksum': checksum})}\n".encode()
+
+
+def open_sealed(data: bytes) -> dict[str, Any]:
+    """Return the content of a sealed line without its checksum.
+
+    Raises ValueError, saying what is wrong, unless the data is byte for byte what `sealed_bytes` makes of that content.
+    """
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError("not valid JSON") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"a JSON {type(content).__name__}, expected an object")  # noqa: TRY004 (the data is wrong, not the call)
+    found = content.pop("checksum", None)
+    try:
+        sealed = sealed_bytes(content)
+    except ValueError:
+        raise ValueError("JSON with numbers or characters that have no canonical form") from None
+    if sealed != data:
+        expected = xxhash.xxh3_128_hexdigest(canonical_json(content).encode())
+        if found != expected:
+            raise ValueError(f"checksum {found}, expected {expected} for this content")
+        raise ValueError("JSON that is not in its canonical form")
+    return content

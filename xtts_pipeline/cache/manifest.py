@@ -1,0 +1,256 @@
+"""The manifest: what a cache is, validated as a whole before anything in it is used."""
+
+import hashlib
+import math
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import xxhash
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
+
+from xtts_pipeline.cache.canonical import canonical_json, open_sealed, sealed_bytes
+from xtts_pipeline.cache.shards import ShardName, parse_shard_name
+from xtts_pipeline.config import AudioConfig, CacheConfig, Config, LimitsConfig, TextConfig
+from xtts_pipeline.errors import CacheError, Reason
+from xtts_pipeline.schema import FORMAT_VERSION, RecordSpec
+
+MANIFEST_NAME = "manifest.json"
+UTTERANCES_NAME = "utterances.jsonl"
+REJECTED_NAME = "rejected.jsonl"
+MEASURES = ("seconds", "frames", "tokens")
+RECORD_SECTIONS = ("audio", "text", "limits")  # the settings that change a record
+_MAX_MANIFEST_BYTES = 64 << 20
+
+_strict = dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
+
+Natural = Annotated[int, Field(ge=0)]
+Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Name = Annotated[str, Field(min_length=1)]
+
+
+@_strict
+class FieldEntry:
+    """One feature of a record, as schema.Field has it."""
+
+    name: Name
+    dtype: Name
+    shape: tuple[Natural, ...]
+    storage: Literal["int64", "utf8", "raw"]
+
+
+@_strict
+class Counts:
+    """Every row that was read is either kept or rejected."""
+
+    read: Natural
+    kept: Natural
+    rejected: Natural
+
+
+@_strict
+class ShardEntry:
+    """One shard file."""
+
+    name: str
+    split: Literal["train", "val", "test"]
+    records: Natural
+    bytes: Natural
+    checksum: Checksum
+
+
+@_strict
+class FileEntry:
+    """One of the other files under the manifest's protection."""
+
+    bytes: Natural
+    checksum: Checksum
+
+
+@_strict
+class Statistics:
+    """How a length is spread over the kept utterances."""
+
+    min: float
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+@_strict
+class Manifest:
+    """All that a reader must know of a cache. Constructing one checks every type, range and sum."""
+
+    format_version: int
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    fields: tuple[FieldEntry, ...]
+    audio: AudioConfig
+    text: TextConfig
+    limits: LimitsConfig
+    cache: CacheConfig
+    symbols: tuple[Name, ...]
+    speakers: tuple[str, ...]
+    languages: tuple[str, ...]
+    layout: Name
+    counts: Counts
+    rejected_by_reason: Mapping[str, Annotated[int, Field(ge=1)]]
+    shards: tuple[ShardEntry, ...]
+    statistics: Mapping[str, Statistics]
+    files: Mapping[str, FileEntry]
+
+    def split_records(self, split: str) -> int:
+        """Return how many records a split holds."""
+        return sum(shard.records for shard in self.shards if shard.split == split)
+
+    def shard_names(self, split: str) -> list[str]:
+        """Return the file names of a split's shards, in order."""
+        return [shard.name for shard in self.shards if shard.split == split]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Manifest":
+        self._check_names()
+        self._check_records()
+        self._check_shards()
+        counts = self.counts
+        _expect("counts.read", counts.read, counts.kept + counts.rejected)
+        _expect("counts.kept", counts.kept, sum(shard.records for shard in self.shards))
+        _expect("counts.rejected", counts.rejected, sum(self.rejected_by_reason.values()))
+        _expect("rejected_by_reason", sorted(set(self.rejected_by_reason) - set(Reason)), [])
+        _expect("files", sorted(self.files), [REJECTED_NAME, UTTERANCES_NAME])
+        _expect("statistics", sorted(self.statistics), sorted(MEASURES) if counts.kept else [])
+        for measure, spread in self.statistics.items():
+            ordered = [0.0, spread.min, spread.p50, spread.p90, spread.p95, spread.p99, spread.max]
+            if ordered != sorted(ordered) or not spread.min <= spread.mean <= spread.max:
+                raise ValueError(f"statistics.{measure} is not in ascending order")
+        return self
+
+    def _check_records(self) -> None:
+        spec = record_spec(self)
+        fields = [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape), "storage": f.storage} for f in self.fields]
+        _expect("fields", fields, spec.to_json())
+        _expect("fingerprint", self.fingerprint, fingerprint(self.audio, self.text, self.limits, self.symbols))
+
+    def _check_names(self) -> None:
+        for key in ("symbols", "speakers", "languages"):
+            names = getattr(self, key)
+            if len(set(names)) != len(names):
+                raise ValueError(f"{key} holds a name twice")
+
+    def _check_shards(self) -> None:
+        parsed = []
+        for shard in self.shards:
+            name = parse_shard_name(shard.name)
+            if name is None:
+                raise ValueError(f"shards: {shard.name!r} is not a shard's name")
+            _expect(f"{shard.name}.split", shard.split, name.split)
+            if (shard.records == 0) != (shard.bytes == 0):
+                raise ValueError(f"{shard.name} has {shard.records} records in {shard.bytes} bytes")
+            parsed.append(name)
+        counts = {name.split: name.count for name in parsed}
+        expected = sorted(ShardName(split, number, count) for split, count in counts.items() for number in range(count))
+        _expect("shards", [str(name) for name in parsed], [str(name) for name in expected])
+
+
+def record_spec_of(audio: AudioConfig, limits: LimitsConfig) -> RecordSpec:
+    """Return the static shape that records have under these settings."""
+    return RecordSpec(limits.max_text_length, limits.max_mel_frames, audio.mel_bins, math.log(audio.floor))
+
+
+def record_spec(manifest: Manifest) -> RecordSpec:
+    """Return the static shape of a cache's records."""
+    return record_spec_of(manifest.audio, manifest.limits)
+
+
+def fingerprint(audio: AudioConfig, text: TextConfig, limits: LimitsConfig, symbols: tuple[str, ...]) -> str:
+    """Return the SHA-256 hex digest of everything that changes a record."""
+    content = {
+        "format_version": FORMAT_VERSION,
+        "audio": audio.model_dump(mode="json"),
+        "text": text.model_dump(mode="json"),
+        "limits": limits.model_dump(mode="json"),
+        "symbols": list(symbols),
+        "fields": record_spec_of(audio, limits).to_json(),
+    }
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
+
+
+def config_differences(manifest: Manifest, config: Config) -> list[str]:
+    """Return one line a setting that changes records and is not the cache's: `audio.trim_db: the cache has None, the config 30.0`."""
+    differences = []
+    for section in RECORD_SECTIONS:
+        cached = getattr(manifest, section).model_dump(mode="json")
+        wanted = getattr(config, section).model_dump(mode="json")
+        differences += [
+            f"{section}.{key}: the cache has {cached[key]!r}, the config {wanted[key]!r}" for key in cached if cached[key] != wanted[key]
+        ]
+    return differences
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """Return exactly what manifest.json holds."""
+    return sealed_bytes(_MANIFEST.dump_python(manifest, mode="json"))
+
+
+def load_manifest(folder: Path) -> Manifest:
+    """Return a cache's manifest, every type, range, sum and its checksum verified; nothing else in the folder is opened.
+
+    Raises CacheError with what was found, what was expected and what to do.
+    """
+    path = folder / MANIFEST_NAME
+    remedy = "run xtts preprocess to make the cache"
+    if not folder.is_dir():
+        raise CacheError(f"{folder}: no such folder, expected a cache; {remedy}")
+    try:
+        found_bytes = path.stat().st_size
+        if found_bytes > _MAX_MANIFEST_BYTES:
+            raise CacheError(f"{path}: found {found_bytes} bytes, expected at most {_MAX_MANIFEST_BYTES}; {remedy}")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise CacheError(f"{path}: no such file, so this is no finished cache; {remedy} or to finish it") from None
+    except OSError as error:
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+    try:
+        content = open_sealed(data)
+    except ValueError as error:
+        raise CacheError(f"{path}: found {error}; restore the file or {remedy} anew") from None
+    version = content.get("format_version")
+    if version != FORMAT_VERSION:
+        raise CacheError(f"{path}: found format_version {version}, expected {FORMAT_VERSION}; {remedy} anew")
+    try:
+        manifest = _MANIFEST.validate_json(canonical_json(content))
+    except ValidationError as error:
+        raise CacheError(f"{path}: {_explain(error)}; {remedy} anew") from None
+    if manifest_bytes(manifest) != data:
+        raise CacheError(f"{path}: found missing keys or numbers of another type, expected what preprocess writes; {remedy} anew")
+    return manifest
+
+
+_MANIFEST = TypeAdapter(Manifest)
+
+
+def file_checksum(path: Path) -> str:
+    """Return the xxh3-128 hex digest of a file. Raises OSError if it cannot be read."""
+    with path.open("rb") as file:
+        if not file.seek(0, 2):
+            return xxhash.xxh3_128_hexdigest(b"")  # nothing cannot be mapped
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            return xxhash.xxh3_128_hexdigest(view)
+
+
+def _expect(where: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise ValueError(f"{where}: found {found}, expected {expected}")
+
+
+def _explain(error: ValidationError) -> str:
+    """Return the first problem: its place, what was found, what was expected."""
+    first = error.errors()[0]
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    where = ".".join(str(key) for key in first["loc"])
+    return f"{where}: found {str(first['input'])[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -1,0 +1,91 @@
+"""The TFRecord framing: length, masked CRC-32C, payload, masked CRC-32C.
+
+Knows bytes alone, not what is in them. https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import google_crc32c
+import xxhash
+
+from xtts_pipeline.errors import CacheError
+
+_LENGTH = struct.Struct("<Q")
+_CHECK = struct.Struct("<I")
+_HEADER_BYTES = _LENGTH.size + _CHECK.size
+_READ_BUFFER_BYTES = 1 << 20
+FRAME_BYTES = _HEADER_BYTES + _CHECK.size
+
+
+def masked_crc(data: bytes) -> int:
+    """Return the CRC-32C of the data as TFRecord files store it: rotated, plus a constant."""
+    crc: int = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+class RecordWriter:
+    """Frames records into an open binary file and keeps the file's count, size and xxh3-128."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = xxhash.xxh3_128()
+        self.records = 0
+        self.bytes = 0
+
+    def write(self, payload: bytes) -> None:
+        """Append one record."""
+        length = _LENGTH.pack(len(payload))
+        header = length + _CHECK.pack(masked_crc(length))
+        footer = _CHECK.pack(masked_crc(payload))
+        for part in (header, payload, footer):
+            self._file.write(part)
+            self._digest.update(part)
+        self.records += 1
+        self.bytes += FRAME_BYTES + len(payload)
+
+    @property
+    def checksum(self) -> str:
+        """The xxh3-128 hex digest of all that was written so far."""
+        return self._digest.hexdigest()
+
+
+def read_records(path: Path) -> Iterator[bytes]:
+    """Yield each record's payload, both of its checksums verified.
+
+    Raises CacheError naming the file, the record's number from 0 and its byte offset if the file is cut, damaged or cannot be read.
+    """
+    try:
+        with path.open("rb", buffering=_READ_BUFFER_BYTES) as file:
+            remaining = os.fstat(file.fileno()).st_size
+            number, offset = 0, 0
+            while remaining:
+                payload = _read_record(file, remaining, f"{path}: record {number} at byte {offset}")
+                yield payload
+                framed_bytes = FRAME_BYTES + len(payload)
+                number, offset, remaining = number + 1, offset + framed_bytes, remaining - framed_bytes
+    except OSError as error:
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); rebuild the shard") from None
+
+
+def _read_record(file: BinaryIO, remaining: int, where: str) -> bytes:
+    header = file.read(_HEADER_BYTES)
+    if len(header) < _HEADER_BYTES:
+        raise CacheError(f"{where}: found {len(header)} bytes of a header, expected {_HEADER_BYTES}; the file is cut, rebuild the shard")
+    length_bytes, length_check = header[: _LENGTH.size], header[_LENGTH.size :]
+    if masked_crc(length_bytes) != _CHECK.unpack(length_check)[0]:
+        raise CacheError(f"{where}: the length's checksum does not match; the file is damaged, rebuild the shard")
+    (length,) = _LENGTH.unpack(length_bytes)
+    # The length is trusted only as far as the file reaches: it decides how much memory is taken.
+    if FRAME_BYTES + length > remaining:
+        raise CacheError(f"{where}: expected {length} bytes of payload, the file ends before; the file is cut, rebuild the shard")
+    payload = file.read(length)
+    footer = file.read(_CHECK.size)
+    if len(payload) < length or len(footer) < _CHECK.size:
+        raise CacheError(f"{where}: the file became shorter while it was read; rebuild the shard")
+    if masked_crc(payload) != _CHECK.unpack(footer)[0]:
+        raise CacheError(f"{where}: the payload's checksum does not match; the file is damaged, rebuild the shard")
+    return payload

@@ -1,0 +1,111 @@
+"""Shard files: their names, which utterance goes where, and how a file appears whole or not at all.
+
+Knows ids and paths, not what is in a record.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from xtts_pipeline.config import CacheConfig
+from xtts_pipeline.schema import SPLITS
+
+_NAME = re.compile(rf"({'|'.join(SPLITS)})-(\d{{5,}})-of-(\d{{5,}})\.tfrecord")
+
+
+@dataclass(frozen=True, order=True)
+class ShardName:
+    """One shard's place: `SPLIT-NUMBER-of-COUNT.tfrecord`."""
+
+    split: str
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.split}-{self.number:05d}-of-{self.count:05d}.tfrecord"
+
+
+def parse_shard_name(name: str) -> ShardName | None:
+    """Return what a file name says, or None if it is not exactly a shard's name."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    shard = ShardName(match[1], int(match[2]), int(match[3]))
+    return shard if str(shard) == name and shard.number < shard.count else None
+
+
+def digest_of(seed: int, utterance_id: str) -> bytes:
+    """Return SHA-256 of `seed:id`: the one source of splits, shards and the order within a shard."""
+    return hashlib.sha256(f"{seed}:{utterance_id}".encode()).digest()
+
+
+def split_of(digest: bytes, config: CacheConfig) -> str:
+    """Return the split that the digest's first 8 bytes, as a number in [0, 1), choose."""
+    position = int.from_bytes(digest[:8], "big") / 2**64
+    if position < config.validation_share:
+        return "val"
+    return "test" if position < config.validation_share + config.test_share else "train"
+
+
+def shard_of(digest: bytes, shard_count: int) -> int:
+    """Return the number of the shard that the digest's second 8 bytes choose."""
+    return int.from_bytes(digest[8:16], "big") % shard_count
+
+
+def default_shard_count(rows: int, records_per_shard: int) -> int:
+    """Return how many shards a split of so many rows gets when its cache is made; 0 for none.
+
+    A small split still gets up to 4, so that workers and readers have something to share.
+    """
+    return max(-(-rows // records_per_shard), min(4, -(-rows // 16)))
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """How many shards each split has; splits without rows are absent."""
+
+    counts: Mapping[str, int]
+
+    def names(self) -> list[ShardName]:
+        """Return every shard of the plan, in the order of their names."""
+        return sorted(ShardName(split, number, count) for split, count in self.counts.items() for number in range(count))
+
+    def shard(self, split: str, digest: bytes) -> ShardName:
+        """Return the shard of an utterance with this digest."""
+        count = self.counts[split]
+        return ShardName(split, shard_of(digest, count), count)
+
+
+@contextmanager
+def atomic_write(path: Path, work_folder: Path | None = None) -> Iterator[BinaryIO]:
+    """Open a temporary file that becomes `path` when the block ends well, and is removed when it does not.
+
+    The temporary file lies beside `path`, or in `work_folder` of the same file system. The data is on the disk before the name is:
+    after a crash there is the old file or the new one, never a part. Raises OSError (full disk, no permission) unchanged.
+    """
+    temporary = (work_folder or path.parent) / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the folder's names (renames, removals) to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
