@@ -1,0 +1,179 @@
+"""Turn the bytes of a sound file into one float32 wave at the configured sample rate, or say why not.
+
+Every clip enters here, for the cache and as a reference voice alike. Knows NumPy, libsndfile and soxr; no TensorFlow.
+"""
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import soxr
+
+from xtts_pipeline.audio.loudness import normalize_loudness
+from xtts_pipeline.audio.wav_header import WavHeader, read_wav_header
+from xtts_pipeline.config import AudioConfig, LimitsConfig
+from xtts_pipeline.errors import AudioError, Reason
+
+SAMPLE_RATES = range(1_000, 768_001)
+MAX_CHANNELS = 64
+BLOCK_SAMPLES = 1 << 16
+INT16_SCALE = np.float32(1 / 32_768)
+OGG_END_OF_STREAM = 4
+# A sample at or above this magnitude counts as clipped. 8-bit samples reach 127/128 at most.
+FULL_SCALE = 0.9999
+FULL_SCALE_8_BIT = 127 / 128
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A clip as its file holds it: float32 mono samples, before resampling.
+
+    `clipped_share` is the share of all channels' samples at full scale.
+    """
+
+    wave: np.ndarray
+    sample_rate: int
+    clipped_share: float
+
+
+def decode_wave(source: bytes, audio: AudioConfig, limits: LimitsConfig, name: str) -> np.ndarray:
+    """Return the clip as float32 [samples], mono, at `audio.sample_rate`, normalised as `audio` says.
+
+    Channels are averaged, integers scaled to [-1, 1), other rates resampled by soxr in high quality. The header is judged
+    before memory is taken for samples. `name` only appears in messages.
+
+    Raises AudioError with the reason: unreadable or truncated, empty, not finite, too short, too long, silent, clipped.
+    """
+    decoded = _decode(source, limits, name)
+    _check_sound(decoded, limits, name)
+    wave = decoded.wave
+    if decoded.sample_rate != audio.sample_rate:
+        wave = soxr.resample(wave, decoded.sample_rate, audio.sample_rate, quality="HQ")
+    return normalize_loudness(wave, audio)
+
+
+def load_wave(path: Path, audio: AudioConfig, limits: LimitsConfig) -> np.ndarray:
+    """Read a sound file as `decode_wave` does its bytes.
+
+    Raises AudioError, also if there is no such file.
+    """
+    try:
+        source = path.read_bytes()
+    except FileNotFoundError:
+        raise AudioError(Reason.AUDIO_MISSING, f"{path}: no such file") from None
+    except OSError as error:
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{path}: cannot be read ({error.strerror})") from None
+    return decode_wave(source, audio, limits, str(path))
+
+
+def _decode(source: bytes, limits: LimitsConfig, name: str) -> Decoded:
+    if not source:
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: the file has 0 bytes; expected a sound file")
+    header = read_wav_header(source)
+    if header is not None:
+        _check_wav_header(header, limits, name)
+        if header.is_plain_16_bit:
+            return _decode_plain_wav(source, header)
+    if source[:4] == b"OggS":
+        _check_ogg_end(source, name)
+    try:
+        with soundfile.SoundFile(io.BytesIO(source)) as file:
+            _check_header(file.frames, file.samplerate, file.channels, limits, name)
+            return _decode_blocks(file, name)
+    except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
+        problem = " ".join(str(error).split())
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: cannot be decoded ({problem}); expected WAV, FLAC, OGG or MP3") from None
+
+
+def _decode_plain_wav(source: bytes, header: WavHeader) -> Decoded:
+    """Return 16-bit samples straight from the bytes: seven times faster than through libsndfile's virtual files."""
+    samples = np.frombuffer(source, "<i2", header.data_bytes // header.block_bytes * header.channels, header.data_offset)
+    wave = samples.astype(np.float32)
+    wave *= INT16_SCALE
+    clipped = _clipped_samples(wave, FULL_SCALE) / len(wave)
+    if header.channels > 1:
+        wave = wave.reshape(-1, header.channels).mean(axis=1, dtype=np.float32)
+    return Decoded(wave, header.sample_rate, clipped)
+
+
+def _decode_blocks(file: soundfile.SoundFile, name: str) -> Decoded:
+    """Return the samples, mixed block by block, so that no number of channels takes more memory than the mono clip does twice."""
+    full_scale = FULL_SCALE_8_BIT if file.subtype in ("PCM_U8", "PCM_S8") else FULL_SCALE
+    blocks, clipped, read = [], 0, 0
+    for block in _blocks(file):
+        clipped += _clipped_samples(block, full_scale)
+        read += len(block)
+        blocks.append(block[:, 0] if file.channels == 1 else block.mean(axis=1, dtype=np.float32))
+    if read < file.frames:
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: truncated, the header promises {file.frames} samples and {read} can be decoded")
+    return Decoded(np.concatenate(blocks), file.samplerate, clipped / (read * file.channels))
+
+
+def _blocks(file: soundfile.SoundFile) -> Iterator[np.ndarray]:
+    while len(block := file.read(BLOCK_SAMPLES, dtype="float32", always_2d=True)):
+        yield block
+
+
+def _clipped_samples(samples: np.ndarray, full_scale: float) -> int:
+    # Nearly every clip stays below full scale, and min and max see that at a fraction of the cost of counting.
+    if samples.max() < full_scale and samples.min() > -full_scale:
+        return 0
+    return int(np.count_nonzero(np.abs(samples) >= full_scale))
+
+
+def _check_wav_header(header: WavHeader, limits: LimitsConfig, name: str) -> None:
+    if header.promised_bytes == 0:
+        raise AudioError(Reason.AUDIO_EMPTY, f"{name}: the header promises no samples")
+    if header.promised_seconds > limits.max_seconds:
+        raise _too_long(header.promised_seconds, limits, name)
+    if header.data_bytes < header.promised_bytes:
+        detail = f"{name}: truncated, the header promises {header.promised_bytes} bytes of samples and the file holds {header.data_bytes}"
+        raise AudioError(Reason.AUDIO_UNREADABLE, detail)
+    if header.block_bytes:
+        _check_header(header.data_bytes // header.block_bytes, header.sample_rate, header.channels, limits, name)
+
+
+def _check_header(samples: int, sample_rate: int, channels: int, limits: LimitsConfig, name: str) -> None:
+    if sample_rate not in SAMPLE_RATES:
+        detail = f"{name}: a sample rate of {sample_rate} Hz; expected {SAMPLE_RATES.start} to {SAMPLE_RATES.stop - 1}"
+        raise AudioError(Reason.AUDIO_UNREADABLE, detail)
+    if not 1 <= channels <= MAX_CHANNELS:
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: {channels} channels; expected 1 to {MAX_CHANNELS}")
+    if samples <= 0:
+        raise AudioError(Reason.AUDIO_EMPTY, f"{name}: the header promises no samples")
+    seconds = samples / sample_rate
+    if seconds > limits.max_seconds:
+        raise _too_long(seconds, limits, name)
+    if seconds < limits.min_seconds:
+        raise AudioError(Reason.AUDIO_TOO_SHORT, f"{name}: {seconds:.3f} s is under limits.min_seconds={limits.min_seconds:g}")
+
+
+def _too_long(seconds: float, limits: LimitsConfig, name: str) -> AudioError:
+    detail = f"{name}: {seconds:.1f} s by its header is over limits.max_seconds={limits.max_seconds:g}; split the clip or raise the limit"
+    return AudioError(Reason.AUDIO_TOO_LONG, detail)
+
+
+def _check_ogg_end(source: bytes, name: str) -> None:
+    """Raise AudioError if the last Ogg page is not marked as the last: libsndfile decodes a truncated file without a word."""
+    page = source.rfind(b"OggS")
+    if len(source) < page + 27 or not source[page + 5] & OGG_END_OF_STREAM:
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: truncated, its last Ogg page is not marked as the end of the stream")
+
+
+def _check_sound(decoded: Decoded, limits: LimitsConfig, name: str) -> None:
+    wave = decoded.wave
+    peak = max(float(wave.max()), -float(wave.min()))
+    if not np.isfinite(peak) or not np.isfinite(wave).all():
+        first = int(np.flatnonzero(~np.isfinite(wave))[0])
+        raise AudioError(Reason.AUDIO_NOT_FINITE, f"{name}: sample {first} is {wave[first]}; expected finite numbers")
+    peak_db = 20 * np.log10(peak) if peak > 0 else -np.inf
+    if peak_db < limits.min_peak_db:
+        detail = f"{name}: its peak of {peak_db:.1f} dB is under limits.min_peak_db={limits.min_peak_db:g}"
+        raise AudioError(Reason.AUDIO_SILENT, detail)
+    if decoded.clipped_share > limits.max_clipped_share:
+        share = f"{decoded.clipped_share:.1%} of its samples are at full scale"
+        detail = f"{name}: {share}, over limits.max_clipped_share={limits.max_clipped_share:g}"
+        raise AudioError(Reason.AUDIO_CLIPPED, detail)

@@ -1,0 +1,240 @@
+"""What every reader does with a row: check it, and keep it as an Utterance or put it aside with its reason.
+
+A row is never cut, guessed at or dropped, and no row is worth an exception. Sound files are looked up in folder listings, read once
+each, because one system call a row would take longer than the rest of the reading.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from xtts_pipeline.corpus.quarantine import Rejection
+from xtts_pipeline.corpus.utterance import Corpus, Utterance
+from xtts_pipeline.errors import CorpusError, Reason
+
+SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
+DEFAULT_SPEAKER = "default"
+MAX_ID_BYTES = 255  # what file systems take for one name
+MAX_SHOWN = 80
+HINT_NAMES = 2_000  # looking for the nearest of more names takes longer than it helps
+MAX_HINTS = 20
+_SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
+# Controls, line and paragraph separators, direction marks, surrogates: what would garble or forge a line of a log.
+_UNSAFE_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row as a reader found it. `audio` is relative to the corpus root, without a suffix where the layout gives none."""
+
+    where: str
+    id: str
+    audio: str
+    text: str
+    speaker: str = DEFAULT_SPEAKER
+    language: str = ""
+    split: str = ""
+
+
+class _RefusedError(Exception):
+    """A row fails a check."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass
+class RowCollector:
+    """Gathers the rows of one corpus: each `add` or `reject` ends as exactly one Utterance or Rejection, in order."""
+
+    root: Path
+    layout: str
+    language: str
+    utterances: list[Utterance] = field(default_factory=list)
+    rejections: list[Rejection] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._files = SoundFiles(self.root)
+        self._kept_at: dict[str, str] = {}
+
+    def add(self, row: Row) -> None:
+        """Keep the row if its id, path, text and sound file are sound; else put it aside."""
+        try:
+            utterance = self._checked(row)
+        except _RefusedError as refused:
+            self.reject(row.where, refused.reason, refused.detail, row.id)
+        else:
+            self._kept_at[utterance.id] = utterance.where
+            self.utterances.append(utterance)
+
+    def reject(self, where: str, reason: Reason, detail: str, row_id: str = "") -> None:
+        """Put a row aside; `row_id` is what was read, made fit to print."""
+        self.rejections.append(Rejection(printable(row_id), where, reason, detail))
+
+    def to_corpus(self) -> Corpus:
+        """Return all that was read."""
+        return Corpus(self.layout, self.root, tuple(self.utterances), tuple(self.rejections))
+
+    def _checked(self, row: Row) -> Utterance:
+        row_id = row.id.strip()
+        _check_id(row_id)
+        if row_id in self._kept_at:
+            raise _RefusedError(Reason.DUPLICATE_ID, f"id {row_id} was already read at {self._kept_at[row_id]}; ids must differ")
+        _check_path(row.audio)
+        text = row.text.strip()
+        if "\x00" in text or _has_surrogate(text):
+            raise _RefusedError(Reason.BAD_ROW, "the text holds a NUL byte or half a surrogate pair; expected plain Unicode")
+        if not text:
+            raise _RefusedError(Reason.EMPTY_TEXT, "the text is empty")
+        speaker = row.speaker.strip() or DEFAULT_SPEAKER
+        if _UNSAFE_CHARACTERS.search(speaker):
+            raise _RefusedError(Reason.BAD_ROW, f"speaker {printable(speaker)} holds control characters")
+        language = row.language.strip() or self.language
+        if not _LANGUAGE_TAG.fullmatch(language):
+            raise _RefusedError(Reason.BAD_ROW, f"language {printable(language)}; expected a tag such as en or pt-BR")
+        split = row.split.strip().lower()
+        if split and split not in _SPLITS:
+            raise _RefusedError(Reason.BAD_ROW, f"split {printable(split)}; expected one of {', '.join(_SPLITS)}")
+        audio = self._files.find(row.audio)
+        order = len(self.utterances) + len(self.rejections)
+        return Utterance(row_id, Path(audio), text, speaker, language, _SPLITS.get(split), row.where, order)
+
+
+class SoundFiles:
+    """The sound files under a corpus root, by folder listings that are read when first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._real_root = Path(os.path.realpath(root))
+        self._listings: dict[str, dict[str, bool]] = {}
+        self._hints_left = MAX_HINTS
+
+    def find(self, audio: str) -> str:
+        """Return the path of the file, relative to the root; a name without a sound suffix gets the first that exists.
+
+        Raises _RefusedError if there is none, or if it lies outside the root by way of a symlink.
+        """
+        folder, _, name = audio.rpartition("/")
+        listing = self._listing(folder)
+        for suffix in ("", *SOUND_SUFFIXES):
+            is_link = listing.get(name + suffix)
+            if is_link is None or (not suffix and not name.lower().endswith(SOUND_SUFFIXES)):
+                continue
+            found = f"{folder}/{name}{suffix}" if folder else name + suffix
+            if is_link and not self._is_inside(found):
+                raise _RefusedError(Reason.UNSAFE_ID, f"{found} is a symlink out of the corpus; copy the file in")
+            return found
+        raise _RefusedError(Reason.AUDIO_MISSING, self._missing(audio, name, listing))
+
+    def _listing(self, folder: str) -> dict[str, bool]:
+        """Return name -> is a symlink, for the files of a folder under the root; empty if there is no such folder."""
+        if folder not in self._listings:
+            self._listings[folder] = dict(self._scan(folder))
+        return self._listings[folder]
+
+    def _scan(self, folder: str) -> Iterator[tuple[str, bool]]:
+        if not self._is_inside(folder):
+            raise _RefusedError(Reason.UNSAFE_ID, f"{folder}/ is a symlink out of the corpus; copy the files in")
+        try:
+            with os.scandir(self.root / folder) as entries:
+                for entry in entries:
+                    if entry.is_file():
+                        yield entry.name, entry.is_symlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise CorpusError(f"{self.root / folder}: cannot be listed ({error.strerror}); expected a readable folder") from None
+
+    def _is_inside(self, path: str) -> bool:
+        return Path(os.path.realpath(self._real_root / path)).is_relative_to(self._real_root)
+
+    def _missing(self, audio: str, name: str, listing: dict[str, bool]) -> str:
+        wanted = audio if name.lower().endswith(SOUND_SUFFIXES) else f"{audio}.wav"
+        detail = f"no sound file {printable(wanted)}"
+        if self._hints_left and listing:
+            self._hints_left -= 1
+            names = sorted(listing)[:HINT_NAMES]
+            near = difflib.get_close_matches(wanted.rpartition("/")[2], names, n=1, cutoff=0.6)
+            detail += f"; the nearest name there is {printable(near[0])}" if near else ""
+        return detail if listing else f"{detail}; its folder is missing or empty"
+
+
+def read_lines(path: Path, root: Path, rows: RowCollector) -> Iterator[tuple[str, str]]:
+    """Yield `file:line` and text of each line that is not blank; one that is not UTF-8 or holds NUL bytes is rejected.
+
+    Raises CorpusError if the file cannot be read.
+    """
+    shown = relative_name(path, root)
+    for number, raw in enumerate(read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        if not raw.strip():
+            continue
+        where = f"{shown}:{number}"
+        if b"\x00" in raw:
+            rows.reject(where, Reason.BAD_ROW, "the row holds NUL bytes; expected UTF-8 text", raw[:MAX_SHOWN].decode("utf-8", "replace"))
+            continue
+        try:
+            yield where, raw.decode("utf-8").rstrip("\r")
+        except UnicodeDecodeError as error:
+            detail = f"byte {error.start} of the row, 0x{raw[error.start]:02x}, is not UTF-8; save the file as UTF-8"
+            rows.reject(where, Reason.BAD_ROW, detail, raw[:MAX_SHOWN].decode("utf-8", "replace").split("|")[0])
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a metadata file. Raises CorpusError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); expected a metadata file") from None
+
+
+def relative_name(path: Path, root: Path) -> str:
+    """Return the path as `where` shows it: relative to the corpus root, with forward slashes."""
+    return PurePosixPath(path.relative_to(root)).as_posix()
+
+
+def printable(text: str) -> str:
+    """Return text from a file as one short line without control characters, fit for a message or a JSON line."""
+    shown = _UNSAFE_CHARACTERS.sub("\ufffd", text.strip())
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
+
+
+def _check_id(row_id: str) -> None:
+    if not row_id:
+        raise _RefusedError(Reason.BAD_ROW, "the id is empty")
+    problem = _path_problem(row_id)
+    if problem:
+        raise _RefusedError(Reason.UNSAFE_ID, f"id {printable(row_id)} {problem}")
+
+
+def _check_path(audio: str) -> None:
+    if not audio:
+        raise _RefusedError(Reason.BAD_ROW, "the path of the sound file is empty")
+    problem = _path_problem(audio)
+    if problem:
+        raise _RefusedError(Reason.UNSAFE_ID, f"sound file {printable(audio)} {problem}")
+
+
+def _path_problem(path: str) -> str | None:
+    """Return why a path or id could name something outside the corpus or the output folder, or None."""
+    if _UNSAFE_CHARACTERS.search(path):
+        return "holds control characters"
+    if "\\" in path:
+        return "holds a backslash; separate folders with /"
+    if path.startswith(("/", "~")) or path[1:2] == ":":
+        return "is absolute; expected a path inside the corpus"
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "has an empty, . or .. part; expected a path inside the corpus"
+    if any(len(part.encode()) > MAX_ID_BYTES for part in parts):
+        return f"is longer than {MAX_ID_BYTES} bytes"
+    return None
+
+
+def _has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

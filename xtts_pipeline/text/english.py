@@ -1,0 +1,155 @@
+"""Say in English words what is written in figures and abbreviations: money, years, ordinals, times, decimals, titles."""
+
+import re
+from functools import lru_cache
+
+from num2words import num2words
+
+MAX_DIGITS = 15  # a longer figure is read digit by digit
+ABBREVIATIONS = {
+    "mr": "mister",
+    "mrs": "misses",
+    "ms": "miz",
+    "messrs": "messieurs",
+    "dr": "doctor",
+    "drs": "doctors",
+    "prof": "professor",
+    "rev": "reverend",
+    "hon": "honorable",
+    "gen": "general",
+    "maj": "major",
+    "col": "colonel",
+    "capt": "captain",
+    "lt": "lieutenant",
+    "sgt": "sergeant",
+    "gov": "governor",
+    "pres": "president",
+    "jr": "junior",
+    "sr": "senior",
+    "esq": "esquire",
+    "co": "company",
+    "corp": "corporation",
+    "ltd": "limited",
+    "inc": "incorporated",
+    "dept": "department",
+    "ave": "avenue",
+    "blvd": "boulevard",
+    "ft": "fort",
+    "mt": "mount",
+    "vs": "versus",
+    "etc": "et cetera",
+    "approx": "approximately",
+    "vol": "volume",
+}
+SIGNS = {"&": "and", "%": "percent", "@": "at"}
+CURRENCIES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "penny"), "\u20ac": ("euro", "cent"), "\u00a5": ("yen", "sen")}
+_PLURALS = {"penny": "pence", "yen": "yen", "sen": "sen"}
+_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+# Whole words only: `disco.` ends in no company.
+_ABBREVIATION = re.compile(rf"(?<![\w.])({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE)
+_SAINT_OR_STREET = re.compile(r"(?<![\w.])st\.(?=( ?\w)?)(?!\w)", re.IGNORECASE)
+_NUMBER_SIGN = re.compile(r"(?<![\w.])nos?\. ?(?=\d)", re.IGNORECASE)
+_FIGURE = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)"
+_SCALE = "hundred|thousand|million|billion|trillion"
+_MONEY = re.compile(rf"([{''.join(CURRENCIES)}]) ?({_FIGURE})(?:\.(\d+))?(?: ({_SCALE})\b)?", re.IGNORECASE)
+_ORDINAL = re.compile(rf"(?<![\w.])({_FIGURE})(?:st|nd|rd|th)\b", re.IGNORECASE)
+_DECADE = re.compile(r"(?<![\w.,])'?(1[1-9]\d0|20\d0|[2-9]0)'?s\b")
+_TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?![\w:])")
+_YEAR = re.compile(r"(?<![\w.,$])(1[1-9]\d\d|20\d\d)(?![\w,]\d|\w|\.\d)")
+_DECIMAL = re.compile(rf"(?<![\d.])({_FIGURE})?\.(\d+)(?!\.?\d)")
+_POINT = re.compile(r"(?<=\d)\.(?=\d)")  # what is left in version numbers, such as 1.2.3
+_NEGATIVE = re.compile(r"(?:(?<=\s)|(?<=^))-(?=\d)")
+_WHOLE = re.compile(_FIGURE)
+_SIGN = re.compile(f" ?([{''.join(SIGNS)}]) ?")
+_TOUCHING = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+
+
+def expand_english(text: str) -> str:
+    """Return the text with nothing left in figures; every rule needs a digit, a full stop or a sign, so most lines pass untouched.
+
+    1100 to 2099 standing alone is read as a year. An abbreviation at the very end keeps its full stop.
+    """
+    if "." in text:
+        text = _ABBREVIATION.sub(_abbreviation, text)
+        text = _SAINT_OR_STREET.sub(_saint_or_street, text)
+        text = _NUMBER_SIGN.sub(lambda match: "numbers " if match[0][2] in "sS" else "number ", text)
+    if any(map(str.isdecimal, text)):
+        text = _expand_figures(text)
+    return _SIGN.sub(lambda match: f" {SIGNS[match[1]]} ", text)
+
+
+def _expand_figures(text: str) -> str:
+    text = _MONEY.sub(_money, text)
+    text = _DECADE.sub(lambda match: _plural(_year(match[1])), text)
+    text = _ORDINAL.sub(lambda match: _spoken(match[1], "ordinal"), text)
+    text = _TIME.sub(_time, text)
+    text = _YEAR.sub(lambda match: _year(match[1]), text)
+    text = _NEGATIVE.sub("minus ", text)
+    text = _TOUCHING.sub(" ", text)
+    text = _DECIMAL.sub(lambda match: f"{_spoken(match[1] or '0')} point {_digit_by_digit(match[2])}", text)
+    return _WHOLE.sub(lambda match: _spoken(match[0]), _POINT.sub(" point ", text))
+
+
+def _abbreviation(match: re.Match[str]) -> str:
+    return ABBREVIATIONS[match[1].lower()] + _full_stop(match)
+
+
+def _saint_or_street(match: re.Match[str]) -> str:
+    follows = (match[1] or "").strip()
+    return "saint" if follows.isalpha() and follows.isupper() else "street" + _full_stop(match)
+
+
+def _full_stop(match: re.Match[str]) -> str:
+    return "." if match.end() == len(match.string) else ""
+
+
+def _money(match: re.Match[str]) -> str:
+    sign, whole, fraction, scale = match.groups()
+    unit, part = CURRENCIES[sign]
+    if scale or (fraction and len(fraction) != 2):
+        amount = _spoken(whole) + (f" point {_digit_by_digit(fraction)}" if fraction else "")
+        return " ".join(filter(None, (amount, scale, _plural(unit))))
+    said = [_amount(whole, unit)] if _plain_digits(whole).strip("0") or not fraction else []
+    if fraction and (fraction.strip("0") or not said):
+        said.append(_amount(fraction, part))
+    return " and ".join(said)
+
+
+def _amount(figure: str, unit: str) -> str:
+    digits = _plain_digits(figure).lstrip("0") or "0"
+    return f"{_spoken(digits)} {unit if digits == '1' else _plural(unit)}"
+
+
+def _plural(word: str) -> str:
+    if word in _PLURALS:
+        return _PLURALS[word]
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}es" if word.endswith("x") else f"{word}s"
+
+
+def _time(match: re.Match[str]) -> str:
+    hour, minute = int(match[1]), int(match[2])
+    if minute == 0:
+        return f"{_spoken(str(hour))} o'clock" if 1 <= hour <= 12 else f"{_spoken(str(hour))} hundred"
+    return f"{_spoken(str(hour))} {'oh ' if minute < 10 else ''}{_spoken(str(minute))}"
+
+
+@lru_cache(maxsize=2_000)
+def _year(figure: str) -> str:
+    return str(num2words(int(figure), to="year")).replace("oh-", "oh ")
+
+
+@lru_cache(maxsize=10_000)
+def _spoken(figure: str, form: str = "cardinal") -> str:
+    digits = _plain_digits(figure)
+    if len(digits) > MAX_DIGITS or (digits[0] == "0" and len(digits) > 1):
+        return _digit_by_digit(digits)
+    return str(num2words(int(digits), to=form)).replace(",", "")
+
+
+def _plain_digits(figure: str) -> str:
+    return figure.replace(",", "")
+
+
+def _digit_by_digit(figure: str) -> str:
+    return " ".join(_DIGITS[int(digit)] for digit in figure)

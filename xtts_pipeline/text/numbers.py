@@ -1,0 +1,49 @@
+"""Spell out whole and decimal numbers in the languages that num2words knows; in others digits stay digits."""
+
+import re
+from functools import lru_cache
+
+from num2words import CONVERTER_CLASSES, num2words
+
+MAX_DIGITS = 15  # beyond it nobody says a number as one, and languages run out of words
+_COMMA_IS_DECIMAL = re.compile("az|be|ca|ce|cs|da|de|eo|es|fi|fr|hu|id|is|it|kz|lt|lv|nl|no|pl|pt|ro|ru|sk|sl|sr|sv|tg|tr|uk|vi")
+_POINT_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.(?P<decimals>\d+))?")
+_COMMA_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:[. ]\d{3})+(?!\d)|\d+)(?:,(?P<decimals>\d+))?")
+# Each language is its own module in num2words, and a number that one of them cannot say fails in its own way.
+_CANNOT_SAY = (NotImplementedError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError)
+
+
+def expand_numbers(text: str, primary: str) -> str:
+    """Return the text with its numbers in words, `primary` being the language's first tag, such as `de`.
+
+    A number that num2words cannot say stays in digits.
+    """
+    if primary not in CONVERTER_CLASSES or not any(map(str.isdecimal, text)):
+        return text
+    pattern = _COMMA_NUMBER if _COMMA_IS_DECIMAL.fullmatch(primary) else _POINT_NUMBER
+
+    def spoken(match: re.Match[str]) -> str:
+        whole = "".join(str(int(digit)) for digit in match["whole"] if digit.isdecimal())
+        decimals = "".join(str(int(digit)) for digit in match["decimals"] or "")
+        words = _number_words(f"{whole}.{decimals}" if decimals else whole, primary)
+        return match[0] if words is None else _spaced(words, match)
+
+    return pattern.sub(spoken, text)
+
+
+def _spaced(words: str, match: re.Match[str]) -> str:
+    """Return the words with a space towards a letter or digit that the number touched."""
+    before = match.string[match.start() - 1 : match.start()] if match.start() else ""
+    after = match.string[match.end() : match.end() + 1]
+    return f"{' ' if before.isalnum() else ''}{words}{' ' if after.isalnum() else ''}"
+
+
+@lru_cache(maxsize=10_000)
+def _number_words(number: str, primary: str) -> str | None:
+    if len(number) > MAX_DIGITS:
+        return None
+    try:
+        words = num2words(number if "." in number else int(number), lang=primary)
+    except _CANNOT_SAY:
+        return None
+    return words if isinstance(words, str) and not any(map(str.isdecimal, words)) else None

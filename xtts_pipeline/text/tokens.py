@@ -1,0 +1,124 @@
+"""Turn normalised texts, or their phonemes, into token ids and back.
+
+The same tokenizer serves the cache and the speaker: it is built from the manifest's symbols alone. Knows NumPy only.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from xtts_pipeline.config import LimitsConfig, TextConfig
+from xtts_pipeline.errors import Reason, TextError
+from xtts_pipeline.schema import BEGIN_ID, END_ID, FIRST_SYMBOL_ID
+from xtts_pipeline.text.normalize import normalize
+from xtts_pipeline.text.phonemes import PHONEME_SYMBOLS, phonemize
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Token ids for texts over a fixed list of one-character symbols.
+
+    Ids are those of the schema: pad 0, begin 1, end 2, then `symbols` in order. With `blank`, one blank stands between every two
+    symbols; its id follows the last symbol's.
+    """
+
+    symbols: tuple[str, ...]
+    blank: bool = False
+
+    @property
+    def symbol_count(self) -> int:
+        """How many ids there are, pad and blank included: the rows of an embedding table."""
+        return FIRST_SYMBOL_ID + len(self.symbols) + int(self.blank)
+
+    @property
+    def blank_id(self) -> int:
+        """The id of the blank, whether or not it is in use."""
+        return FIRST_SYMBOL_ID + len(self.symbols)
+
+    def encode(self, text: str) -> np.ndarray:
+        """Return the ids with begin and end: int32, [characters + 2], or [2 * characters + 1] with blanks.
+
+        Raises TextError naming the first character that is not among the symbols, and if the text is empty.
+        """
+        if not text:
+            raise TextError(Reason.EMPTY_TEXT, "the text is empty; expected at least one symbol")
+        try:
+            ids = [self._ids[character] for character in text]
+        except KeyError as error:
+            unknown = str(error.args[0])
+            detail = f"{describe_character(unknown)} at position {text.index(unknown)} is not among the {len(self.symbols)} symbols"
+            raise TextError(Reason.UNKNOWN_SYMBOL, detail) from None
+        tokens = np.full(2 * len(ids) + 1 if self.blank else len(ids) + 2, self.blank_id, np.int32)
+        tokens[1 : -1 : 2 if self.blank else 1] = ids
+        tokens[0], tokens[-1] = BEGIN_ID, END_ID
+        return tokens
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the symbols of the ids; pad, begin, end and blank are left out.
+
+        Raises ValueError for an id outside the table.
+        """
+        characters = []
+        for token in map(int, ids):
+            if not 0 <= token < self.symbol_count:
+                raise ValueError(f"token id {token} is outside 0 to {self.symbol_count - 1}")
+            if FIRST_SYMBOL_ID <= token < self.blank_id:
+                characters.append(self.symbols[token - FIRST_SYMBOL_ID])
+        return "".join(characters)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {symbol: FIRST_SYMBOL_ID + index for index, symbol in enumerate(self.symbols)}
+
+
+def build_symbols(texts: Iterable[str], config: TextConfig) -> tuple[str, ...]:
+    """Return the symbols of a cache, each one character, without repeats.
+
+    `config.symbols` is the fixed set, or `corpus`: then the sorted characters of the (prepared) texts, or for phonemes a fixed
+    inventory that holds all that espeak-ng writes, so that a new text cannot bring a new symbol.
+    """
+    if config.symbols != "corpus":
+        return tuple(dict.fromkeys(unicodedata.normalize("NFC", config.symbols)))
+    if config.tokens == "phonemes":
+        return PHONEME_SYMBOLS
+    seen: set[str] = set()
+    for text in texts:
+        seen.update(text)
+    return tuple(sorted(seen))
+
+
+def prepare_texts(texts: Sequence[str], languages: Sequence[str], config: TextConfig) -> list[str | TextError]:
+    """Return what is tokenised for each text in its language: the normalised text or its phonemes, or why there is none.
+
+    Raises ConfigError where phonemes are asked for and the phonemizer is not installed or does not know a language.
+    """
+    prepared: list[str | TextError] = []
+    for text, language in zip(texts, languages, strict=True):
+        try:
+            prepared.append(normalize(text, config, language))
+        except TextError as error:
+            prepared.append(error)
+    if config.tokens == "characters":
+        return prepared
+    for language in sorted(set(languages)):
+        places = [place for place, text in enumerate(prepared) if isinstance(text, str) and languages[place] == language]
+        spoken = phonemize([str(prepared[place]) for place in places], language)
+        for place, phonemes in zip(places, spoken, strict=True):
+            prepared[place] = phonemes
+    return prepared
+
+
+def check_text_length(length: int, limits: LimitsConfig, config: TextConfig) -> None:
+    """Raise TextError if a text of `length` tokens is over `limits.max_text_length`, saying what was counted."""
+    if length > limits.max_text_length:
+        counted = "begin, end and the blanks between symbols" if config.blank else "begin and end"
+        limit = f"limits.max_text_length={limits.max_text_length}"
+        raise TextError(Reason.TEXT_TOO_LONG, f"{length} tokens, {counted} included, are over {limit}; raise the limit or split the clip")
+
+
+def describe_character(character: str) -> str:
+    """Return a character as a message names it: `'x' (U+0078 LATIN SMALL LETTER X)`, escaped where it is not ASCII."""
+    return f"{character!a} (U+{ord(character):04X} {unicodedata.name(character, 'without a name')})"
