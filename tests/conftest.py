@@ -1,0 +1,174 @@
+"""Fixtures of more than one test folder."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+
+from xtts_pipeline.cache.canonical import canonical_json
+from xtts_pipeline.cache.example import encode_example
+from xtts_pipeline.cache.manifest import (
+    MANIFEST_NAME,
+    REJECTED_NAME,
+    UTTERANCES_NAME,
+    Counts,
+    FieldEntry,
+    FileEntry,
+    Manifest,
+    ShardEntry,
+    file_checksum,
+    fingerprint,
+    load_manifest,
+    manifest_bytes,
+    record_spec_of,
+)
+from xtts_pipeline.cache.records import RecordWriter, read_records
+from xtts_pipeline.cache.shards import ShardName, digest_of, shard_of
+from xtts_pipeline.cache.statistics import spread
+from xtts_pipeline.config import Config, load_config
+from xtts_pipeline.schema import Example
+
+SYMBOLS = tuple("abcdefgh")
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """What a made-up cache holds of one clip."""
+
+    split: str
+    example: Example
+
+    @property
+    def seconds(self) -> float:
+        return len(self.example.mel) * 0.1
+
+    @property
+    def digest(self) -> bytes:
+        return digest_of(0, self.example.id)
+
+
+def make_utterance(id: str, split: str, config: Config, *, speaker: int = 0) -> Utterance:
+    """Return tokens and frames that the id alone decides, so that any two clips differ."""
+    random = np.random.default_rng(int.from_bytes(hashlib.sha256(id.encode()).digest()[:8], "big"))
+    tokens = random.integers(3, 3 + len(SYMBOLS), random.integers(3, config.limits.max_text_length + 1))
+    frames = random.normal(-5, 1, (random.integers(2, config.limits.max_mel_frames + 1), config.audio.mel_bins))
+    return Utterance(split, Example(id, tokens.astype(np.int32), frames.astype(np.float32), speaker, 0))
+
+
+def write_shards(folder: Path, utterances: list[Utterance], shard_counts: Mapping[str, int], config: Config) -> list[ShardEntry]:
+    """Write the shards and utterances.jsonl as docs/cache-format.md says."""
+    spec = record_spec_of(config.audio, config.limits)
+    entries, lines = [], []
+    names = sorted(ShardName(split, number, count) for split, count in shard_counts.items() for number in range(count))
+    for name in names:
+        members = [u for u in utterances if u.split == name.split and shard_of(u.digest, name.count) == name.number]
+        with (folder / str(name)).open("wb") as file:
+            writer = RecordWriter(file)
+            for position, utterance in enumerate(sorted(members, key=lambda member: member.digest)):
+                writer.write(encode_example(utterance.example, spec))
+                lines.append(utterance_line(utterance, str(name), position))
+        entries.append(ShardEntry(str(name), name.split, writer.records, writer.bytes, writer.checksum))
+    (folder / "utterances.jsonl").write_text("".join(canonical_json(line) + "\n" for line in lines), encoding="utf-8")
+    return entries
+
+
+def utterance_line(utterance: Utterance, shard: str, position: int) -> dict[str, object]:
+    example = utterance.example
+    return {
+        "id": example.id,
+        "split": utterance.split,
+        "shard": shard,
+        "position": position,
+        "text": "bad",
+        "raw_text": "Bad.",
+        "speaker": ("anna", "ben")[example.speaker],
+        "language": "en",
+        "seconds": utterance.seconds,
+        "frames": len(example.mel),
+        "tokens": len(example.tokens),
+        "source": {"path": f"wavs/{example.id}.wav", "bytes": 44, "checksum": xxhash.xxh3_128_hexdigest(example.id.encode())},
+    }
+
+
+@pytest.fixture(scope="session")
+def cache_config() -> Config:
+    """Settings with records of 3 kB, so that a cache of them is read at once."""
+    return load_config(overrides=["audio.mel_bins=4", "limits.max_text_length=16", "limits.max_mel_frames=24"])
+
+
+@pytest.fixture(scope="session")
+def write_cache(cache_config: Config) -> Callable[..., Manifest]:
+    """Return a function that writes a sound cache of made-up features, as preprocess would."""
+
+    def write(folder: Path, *, train: int = 29, val: int = 5, shards: int = 3) -> Manifest:
+        folder.mkdir(parents=True, exist_ok=True)
+        utterances = [
+            make_utterance(f"clip-{i:03d}", "train" if i < train else "val", cache_config, speaker=i % 2) for i in range(train + val)
+        ]
+        counts = {split: count for split, count in (("train", shards), ("val", 1)) if any(u.split == split for u in utterances)}
+        entries = write_shards(folder, utterances, counts, cache_config)
+        rejected = [{"id": "lost", "where": "metadata.csv:7", "reason": "audio_missing", "detail": "wavs/lost.wav: no such file"}]
+        (folder / "rejected.jsonl").write_text("".join(canonical_json(line) + "\n" for line in rejected), encoding="utf-8")
+        (folder / ".lock").touch()
+        lengths = {
+            "seconds": [u.seconds for u in utterances],
+            "frames": [len(u.example.mel) for u in utterances],
+            "tokens": [len(u.example.tokens) for u in utterances],
+        }
+        spec = record_spec_of(cache_config.audio, cache_config.limits)
+        manifest = Manifest(
+            format_version=1,
+            fingerprint=fingerprint(cache_config.audio, cache_config.text, cache_config.limits, SYMBOLS),
+            fields=tuple(FieldEntry(f.name, f.dtype, f.shape, f.storage) for f in spec.fields),
+            audio=cache_config.audio,
+            text=cache_config.text,
+            limits=cache_config.limits,
+            cache=cache_config.cache,
+            symbols=SYMBOLS,
+            speakers=("anna", "ben"),
+            languages=("en",),
+            layout="ljspeech",
+            counts=Counts(train + val + 1, train + val, 1),
+            rejected_by_reason={"audio_missing": 1},
+            shards=tuple(entries),
+            statistics={measure: spread(values) for measure, values in lengths.items()},
+            files=file_entries(folder),
+        )
+        (folder / MANIFEST_NAME).write_bytes(manifest_bytes(manifest))
+        return load_manifest(folder)
+
+    return write
+
+
+def file_entries(folder: Path) -> dict[str, FileEntry]:
+    return {name: FileEntry((folder / name).stat().st_size, file_checksum(folder / name)) for name in (UTTERANCES_NAME, REJECTED_NAME)}
+
+
+@pytest.fixture
+def reseal() -> Callable[[Path], None]:
+    """Return a function that makes every checksum and size fit what now lies in a cache, as a skilled forger would."""
+
+    def reseal_folder(folder: Path) -> None:
+        manifest = load_manifest(folder)
+        shards = []
+        for shard in manifest.shards:
+            path = folder / shard.name
+            records = sum(1 for _ in read_records(path))
+            shards.append(replace(shard, records=records, bytes=path.stat().st_size, checksum=file_checksum(path)))
+        kept = sum(shard.records for shard in shards)
+        counts = replace(manifest.counts, kept=kept, read=kept + manifest.counts.rejected)
+        forged = replace(manifest, shards=tuple(shards), counts=counts, files=file_entries(folder))
+        (folder / MANIFEST_NAME).write_bytes(manifest_bytes(forged))
+
+    return reseal_folder
+
+
+@pytest.fixture
+def cache(tmp_path: Path, write_cache: Callable[..., Manifest]) -> Path:
+    """A small sound cache: 29 training clips in 3 shards, 5 validation clips in one, 1 rejected row."""
+    write_cache(tmp_path / "cache")
+    return tmp_path / "cache"

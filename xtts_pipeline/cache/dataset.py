@@ -1,0 +1,129 @@
+"""Stream a cache's shards into static-shape batches with TensorFlow operations alone.
+
+The only module of the cache that imports TensorFlow. It trusts the manifest; verify.py proves it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.cache.example import encode_example
+from xtts_pipeline.cache.manifest import Manifest, record_spec
+from xtts_pipeline.config import DataConfig
+from xtts_pipeline.errors import CacheError
+from xtts_pipeline.schema import Example, RecordSpec
+
+# A fixed number: with AUTOTUNE the order of records would depend on the machine's cores.
+_SHARDS_AT_ONCE = 8
+# A quarter of the default: a buffer that stays in the L2 cache while records are copied out of it.
+_READ_BUFFER_BYTES = 64 << 10
+# Any number but 0; it takes the place of the program-wide seed.
+_GRAPH_SEED = 1
+
+
+def parse_batch(serialized: tf.Tensor, spec: RecordSpec, batch_size: int) -> dict[str, tf.Tensor]:
+    """Return the batch fields of `batch_size` serialized records: each `[batch_size, *shape]`, all dimensions static.
+
+    Raises tf.errors.InvalidArgumentError if a record is not of the spec's size.
+    """
+    stored = {field.name: field for field in spec.fields}
+    features = {field.name: tf.io.FixedLenFeature([], tf.int64 if field.storage == "int64" else tf.string) for field in spec.batch_fields}
+    values = tf.io.parse_example(serialized, features)
+    batch = {}
+    for field in spec.batch_fields:
+        value = values[field.name]
+        if field.storage == "raw":
+            # Not `fixed_length=`: that pads and cuts what has another size without a word, and knows no float16.
+            value = tf.io.decode_raw(value, stored[field.name].dtype)
+        batch[field.name] = tf.cast(tf.reshape(value, [batch_size, *field.shape]), field.dtype)
+    return batch
+
+
+def training_dataset(
+    folder: Path,
+    manifest: Manifest,
+    *,
+    batch_size: int,
+    seed: int,
+    data: DataConfig,
+    start_epoch: int = 0,
+    skip_batches: int = 0,
+    epochs: int | None = None,
+) -> tf.data.Dataset:
+    """Return shuffled batches of the train split, from `start_epoch` on, endless unless `epochs` says how many.
+
+    An epoch has `records // batch_size` batches. Its order depends on (seed, epoch) alone, so each epoch leaves out another remainder,
+    and a run that stopped after `skip_batches` batches of `start_epoch` continues exactly there.
+    Raises CacheError if the split has fewer records than one batch.
+    """
+    records = manifest.split_records("train")
+    batches = records // batch_size
+    if not batches:
+        raise CacheError(
+            f"{folder}: {records} training clips are fewer than one batch of {batch_size}; set training.batch_size to {records} or less"
+            if records
+            else f"{folder}: there are 0 training clips for batches of {batch_size}; preprocess a larger corpus"
+        )
+    names, workers = manifest.shard_names("train"), _auto(data.num_workers)
+
+    def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
+        # A seed that is set inside a graph stays there: the order must not depend on the program's tf.random.set_seed.
+        tf.random.set_seed(_GRAPH_SEED)
+        order = tf.argsort(_hash(names, seed, epoch))
+        shards = tf.data.Dataset.from_tensor_slices(tf.gather([str(folder / name) for name in names], order))
+        serialized = shards.interleave(_read_shard, cycle_length=_SHARDS_AT_ONCE, num_parallel_calls=workers, deterministic=True)
+        serialized = serialized.apply(tf.data.experimental.assert_cardinality(records))
+        shuffled = serialized.shuffle(min(data.shuffle_records, records), seed=_hash("order", seed, epoch), reshuffle_each_iteration=False)
+        # Skipped while still serialized: what is not parsed costs a tenth of a step at most.
+        skipped = tf.where(epoch == start_epoch, skip_batches * batch_size, 0)
+        return shuffled.take(batches * batch_size).skip(tf.cast(skipped, tf.int64))
+
+    last_epoch = tf.int64.max if epochs is None else start_epoch + epochs
+    serialized = tf.data.Dataset.range(start_epoch, last_epoch).flat_map(epoch_records)
+    return _batches(serialized, record_spec(manifest), batch_size, data)
+
+
+def validation_dataset(folder: Path, manifest: Manifest, split: str, batch_size: int) -> tf.data.Dataset:
+    """Return every record of the split once, in the order of the shards.
+
+    The last batch is filled with rows of length 0: pad tokens and silence that weigh nothing. Raises CacheError if the split is empty.
+    """
+    records = manifest.split_records(split)
+    if not records:
+        raise CacheError(f"{folder}: there are 0 clips in the {split} split; raise the split's share and preprocess again")
+    spec = record_spec(manifest)
+    shards = tf.data.Dataset.from_tensor_slices([str(folder / name) for name in manifest.shard_names(split)])
+    serialized = shards.flat_map(_read_shard).apply(tf.data.experimental.assert_cardinality(records))
+    nothing = Example("", np.empty(0, np.int32), np.empty((0, spec.mel_bins), np.float16))
+    filling = tf.data.Dataset.from_tensors(encode_example(nothing, spec)).repeat(-records % batch_size)
+    return _batches(serialized.concatenate(filling), spec, batch_size, DataConfig())
+
+
+def _batches(serialized: tf.data.Dataset, spec: RecordSpec, batch_size: int, data: DataConfig) -> tf.data.Dataset:
+    batches = serialized.batch(batch_size, drop_remainder=True)
+    parsed = batches.map(lambda batch: parse_batch(batch, spec, batch_size), num_parallel_calls=_auto(data.num_workers), deterministic=True)
+    return parsed.prefetch(_auto(data.prefetch_buffer_size)).with_options(_options())
+
+
+def _read_shard(path: tf.Tensor) -> tf.data.Dataset:
+    return tf.data.TFRecordDataset(path, buffer_size=_READ_BUFFER_BYTES)
+
+
+def _hash(name: Any, seed: int, epoch: tf.Tensor) -> tf.Tensor:
+    """Return an int64 for each name: stateless, and the same in every version of TensorFlow."""
+    key = tf.strings.join([name, str(seed), tf.strings.as_string(epoch)], separator=":")
+    return tf.strings.to_hash_bucket_fast(key, 2**62)
+
+
+def _auto(value: int | str) -> int:
+    return tf.data.AUTOTUNE if value == "auto" else int(value)
+
+
+def _options() -> tf.data.Options:
+    options = tf.data.Options()
+    options.deterministic = True
+    # Each operation here is a copy of one batch: threads within one only take cores from the other batches and from the step.
+    options.threading.max_intra_op_parallelism = 1
+    return options
