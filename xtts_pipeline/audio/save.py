@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from xtts_pipeline.errors import AudioError, ConfigError, Reason
+from xtts_pipeline.errors import AudioError, OutputError, Reason
 
 
 def write_wave(path: Path, wave: np.ndarray, sample_rate: int) -> None:
     """Write float samples, [samples], as a mono 16-bit WAV file: first beside it under another name, then renamed.
 
     A wave whose peak is over 1 is scaled to a peak of 1: louder than the file can hold, it would be clipped. Raises AudioError if
-    a sample is not finite, ConfigError if the file cannot be written.
+    a sample is not finite, OutputError if the file cannot be written.
     """
     peak = float(np.abs(wave).max(initial=0.0))
     if not np.isfinite(peak):
@@ -32,7 +32,7 @@ def write_wave(path: Path, wave: np.ndarray, sample_rate: int) -> None:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name a file in a folder that exists and is writable") from None
+        raise OutputError(f"{path}: cannot be written ({error.strerror}); name a file in a folder that exists and is writable") from None
     finally:
         with contextlib.suppress(OSError):
             partial.unlink()

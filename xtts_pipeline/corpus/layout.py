@@ -1,4 +1,4 @@
-"""What a corpus layout is to the code that picks one: how to find it, how to read it, what to say when it is not there."""
+"""What a corpus layout is to the code that picks one: what must be there, how to read it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,14 @@ from pathlib import Path
 from typing import Protocol
 
 from xtts_pipeline.corpus.rows import RowCollector
+
+
+@dataclass(frozen=True)
+class Found:
+    """A corpus that a layout recognised: its root folder, and the metadata files to read, if it has any."""
+
+    root: Path
+    tables: Sequence[Path] = ()
 
 
 class Layout(Protocol):
@@ -19,16 +27,12 @@ class Layout(Protocol):
     def looked_for(self) -> str:
         """What must be there, as an error message lists it."""
 
-    def find(self, source: Path) -> "Found | None":
+    @property
+    def parts(self) -> Sequence[Sequence[str]]:
+        """Names, or patterns of names, in the root folder: of each group one must be there. They explain a near miss."""
+
+    def find(self, source: Path) -> Found | None:
         """Return where to read from, or None if `source`, a folder or a file, is not of this layout. Opens little."""
 
-    def read(self, found: "Found", rows: RowCollector) -> None:
+    def read(self, found: Found, rows: RowCollector) -> None:
         """Add or reject every row."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """A corpus that a layout recognised: its root folder, and the metadata files to read."""
-
-    root: Path
-    tables: Sequence[Path] = ()

@@ -4,10 +4,13 @@ from pathlib import Path
 
 from xtts_pipeline.corpus.layout import Found
 from xtts_pipeline.corpus.rows import Row, RowCollector, read_lines
+from xtts_pipeline.corpus.tables import read_header
 from xtts_pipeline.errors import Reason
 
 TABLE = "metadata.csv"
 FOLDERS = ("wavs", "wav")
+# Coqui's tables and manifests may be called metadata.csv too, beside the same folder.
+OTHER_HEADERS = ({"audio_file", "text"}, {"audio", "text"})
 
 
 class LJSpeech:
@@ -15,12 +18,16 @@ class LJSpeech:
 
     name = "ljspeech"
     looked_for = f"{TABLE} (id|text or id|text|normalised text) beside wavs/ or wav/"
+    parts = ((TABLE,), FOLDERS)
 
     def find(self, source: Path) -> Found | None:
-        """Return the folder with both parts."""
-        if (source / TABLE).is_file() and any((source / folder).is_dir() for folder in FOLDERS):
-            return Found(source, (source / TABLE,))
-        return None
+        """Return the folder with both parts; `source` may be its `metadata.csv`."""
+        root = source.parent if source.name == TABLE and source.is_file() else source
+        table = root / TABLE
+        if not table.is_file() or not any((root / folder).is_dir() for folder in FOLDERS):
+            return None
+        first = set(read_header(table).columns)
+        return None if any(header <= first for header in OTHER_HEADERS) else Found(root, (table,))
 
     def read(self, found: Found, rows: RowCollector) -> None:
         """Add each row of `metadata.csv`."""

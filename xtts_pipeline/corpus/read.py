@@ -1,62 +1,97 @@
 """Read a corpus of any known layout, detected by itself, into Utterances and Rejections."""
 
 import difflib
+import fnmatch
+from collections.abc import Sequence
 from pathlib import Path
 
+from xtts_pipeline.corpus.common_voice import CommonVoice
+from xtts_pipeline.corpus.coqui import Coqui
 from xtts_pipeline.corpus.layout import Found, Layout
+from xtts_pipeline.corpus.libritts import LibriTts
 from xtts_pipeline.corpus.ljspeech import LJSpeech
+from xtts_pipeline.corpus.manifest import Manifest
 from xtts_pipeline.corpus.rows import RowCollector
 from xtts_pipeline.corpus.utterance import Corpus
+from xtts_pipeline.corpus.vctk import Vctk
 from xtts_pipeline.errors import CorpusError
 
 # In the order of detection: what is most particular first.
-_LAYOUTS: tuple[Layout, ...] = (LJSpeech(),)
-LAYOUTS: tuple[str, ...] = tuple(layout.name for layout in _LAYOUTS)
-_KNOWN_NAMES = ("metadata.csv", "wavs", "wav")
+_READERS: tuple[Layout, ...] = (Vctk(), LibriTts(), CommonVoice(), LJSpeech(), Coqui(), Manifest())
+LAYOUTS: tuple[str, ...] = tuple(reader.name for reader in _READERS)
 MAX_LISTED = 8
+MAX_FOLDERS_TRIED = 20
 
 
 def read_corpus(root: Path, layout: str = "auto", language: str = "en") -> Corpus:
     """Return every row of the corpus under `root`, kept or rejected, in the order in which it is read.
 
-    `root` is a folder, or the table itself for layouts that are one table. `layout` is one of LAYOUTS, or `auto`. `language` is for
-    rows that name none. Raises CorpusError if nothing of the layout is there, or not a single row; a bad row is a Rejection.
+    `root` is a folder, or the table itself for layouts that have one. `layout` is one of LAYOUTS, or `auto`. `language` is for rows
+    that name none. Raises CorpusError if nothing of the layout is there, or not a single row; a bad row is a Rejection.
     """
-    if not root.exists():
-        raise CorpusError(f"{root}: no such file or folder; expected a corpus")
-    source = root.resolve()
-    chosen, found = _detect(source, root, layout)
-    rows = RowCollector(found.root, chosen.name, language)
-    chosen.read(found, rows)
+    if layout != "auto" and layout not in LAYOUTS:
+        raise CorpusError(f"--layout {layout}: unknown; expected auto or one of {', '.join(LAYOUTS)}")
+    try:
+        source = root.resolve(strict=True)
+        readers = [reader for reader in _READERS if layout in ("auto", reader.name)]
+        reader, found = _detect(source, root, readers)
+    except OSError as error:
+        raise CorpusError(f"{root}: cannot be read ({error.strerror}); expected a corpus folder or a manifest") from None
+    rows = RowCollector(found.root, reader.name, language)
+    reader.read(found, rows)
     corpus = rows.to_corpus()
     if corpus.rows == 0:
-        raise CorpusError(f"{root}: a {chosen.name} corpus without a single row; expected {chosen.looked_for}")
+        raise CorpusError(f"{root}: a {reader.name} corpus without a single row; expected {reader.looked_for}")
     return corpus
 
 
-def _detect(source: Path, shown: Path, name: str) -> tuple[Layout, Found]:
-    if name != "auto" and name not in LAYOUTS:
-        raise CorpusError(f"--layout {name}: unknown; expected auto or one of {', '.join(LAYOUTS)}")
-    tried = [layout for layout in _LAYOUTS if name in ("auto", layout.name)]
-    for layout in tried:
-        found = layout.find(source)
+def _detect(source: Path, shown: Path, readers: Sequence[Layout]) -> tuple[Layout, Found]:
+    for reader in readers:
+        found = reader.find(source)
         if found is not None:
-            return layout, found
-    wanted = "; ".join(f"{layout.name}: {layout.looked_for}" for layout in tried)
-    raise CorpusError(f"{shown}: no known corpus layout{_nearest_miss(source)}. Looked for {wanted}")
+            return reader, found
+    wanted = "; ".join(f"{reader.name}: {reader.looked_for}" for reader in readers)
+    kind = "no known corpus layout" if len(readers) > 1 else f"not a {readers[0].name} corpus"
+    raise CorpusError(f"{shown}: {kind}; {_nearest_miss(source, readers)}. Looked for {wanted}")
 
 
-def _nearest_miss(source: Path) -> str:
-    """Return what is there that comes nearest to what was looked for."""
+def _nearest_miss(source: Path, readers: Sequence[Layout]) -> str:
+    """Return what is there that comes nearest to a corpus, and what it lacks."""
     if not source.is_dir():
-        return f"; {source.name} is a file"
+        return f"{source.name} is a file of another kind"
     names = sorted(entry.name for entry in source.iterdir())
     if not names:
-        return "; the folder is empty"
-    misses = []
-    for known in _KNOWN_NAMES:
-        near = difflib.get_close_matches(known, names, n=1, cutoff=0.75)
-        if near and near[0] not in _KNOWN_NAMES:
-            misses.append(f"found {near[0]}, did you mean {known}?")
-    listed = ", ".join(names[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
-    return f"; {' '.join(misses)}" if misses else f"; it holds {listed}"
+        return "the folder is empty"
+    folders = [source / name for name in names if (source / name).is_dir()]
+    for folder in folders[:MAX_FOLDERS_TRIED]:
+        for reader in readers:
+            if reader.find(folder) is not None:
+                return f"but {folder.name}/ in it is a {reader.name} corpus, pass that folder"
+    near = max(readers, key=lambda reader: _present(reader, names))
+    if _present(near, names):
+        there = [name for name in names if any(fnmatch.fnmatch(name, pattern) for group in near.parts for pattern in group)]
+        lacking = [" or ".join(group) for group in near.parts if not _matches(group, names)]
+        lacks = f"no {' and no '.join(lacking)}" if lacking else "not what belongs in it"
+        return f"the nearest is {near.name}, found {', '.join(there[:MAX_LISTED])} but {lacks}{_similar(near, names)}"
+    similar = "".join(dict.fromkeys(_similar(reader, names) for reader in readers))
+    return f"it holds {', '.join(names[:MAX_LISTED])}{', ...' if len(names) > MAX_LISTED else ''}{similar}"
+
+
+def _present(reader: Layout, names: Sequence[str]) -> int:
+    return sum(_matches(group, names) for group in reader.parts)
+
+
+def _matches(group: Sequence[str], names: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in group for name in names)
+
+
+def _similar(reader: Layout, names: Sequence[str]) -> str:
+    """Return a question for each part that is missing but has a name like it in the folder: metadata.txt for metadata.csv."""
+    small = {name.lower(): name for name in names}
+    for group in reader.parts:
+        if not _matches(group, names):
+            for wanted in group:
+                near = difflib.get_close_matches(wanted, small, n=1, cutoff=0.7)
+                if near:
+                    return f" (did you mean {wanted} by {small[near[0]]}?)"
+    return ""

@@ -75,7 +75,7 @@ class RowCollector:
 
     def reject(self, where: str, reason: Reason, detail: str, row_id: str = "") -> None:
         """Put a row aside; `row_id` is what was read, made fit to print."""
-        self.rejections.append(Rejection(printable(row_id), where, reason, detail))
+        self.rejections.append(Rejection(printable(row_id), _UNSAFE_CHARACTERS.sub("\ufffd", where), reason, detail))
 
     def to_corpus(self) -> Corpus:
         """Return all that was read."""
@@ -93,8 +93,8 @@ class RowCollector:
         if not text:
             raise _RefusedError(Reason.EMPTY_TEXT, "the text is empty")
         speaker = row.speaker.strip() or DEFAULT_SPEAKER
-        if _UNSAFE_CHARACTERS.search(speaker):
-            raise _RefusedError(Reason.BAD_ROW, f"speaker {printable(speaker)} holds control characters")
+        if _UNSAFE_CHARACTERS.search(speaker) or len(speaker.encode()) > MAX_ID_BYTES:
+            raise _RefusedError(Reason.BAD_ROW, f"speaker {printable(speaker)} holds control characters or is over {MAX_ID_BYTES} bytes")
         language = row.language.strip() or self.language
         if not _LANGUAGE_TAG.fullmatch(language):
             raise _RefusedError(Reason.BAD_ROW, f"language {printable(language)}; expected a tag such as en or pt-BR")
@@ -170,7 +170,9 @@ def read_lines(path: Path, root: Path, rows: RowCollector) -> Iterator[tuple[str
 
     Raises CorpusError if the file cannot be read.
     """
-    shown = relative_name(path, root)
+    shown = PurePosixPath(path.relative_to(root)).as_posix()
+    if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
+        raise CorpusError(f"{path}: a symlink out of the corpus; copy the file in, or pass the folder that holds it")
     for number, raw in enumerate(read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not raw.strip():
             continue
@@ -191,11 +193,6 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}); expected a metadata file") from None
-
-
-def relative_name(path: Path, root: Path) -> str:
-    """Return the path as `where` shows it: relative to the corpus root, with forward slashes."""
-    return PurePosixPath(path.relative_to(root)).as_posix()
 
 
 def printable(text: str) -> str:

@@ -1,0 +1,180 @@
+"""No row can stop a run, leave the corpus, or be lost: it is kept, or rejected for the right reason."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xtts_pipeline.corpus.quarantine import Rejection
+from xtts_pipeline.corpus.read import read_corpus
+from xtts_pipeline.corpus.rows import Row, RowCollector
+from xtts_pipeline.errors import CorpusError, Reason
+
+
+def ljspeech(root: Path, table: bytes, sounds: tuple[str, ...] = ("a.wav",)) -> Path:
+    (root / "wavs").mkdir(parents=True, exist_ok=True)
+    for name in sounds:
+        (root / "wavs" / name).write_bytes(b"")
+    (root / "metadata.csv").write_bytes(table)
+    return root
+
+
+def only_rejection(root: Path) -> Rejection:
+    corpus = read_corpus(root)
+    assert corpus.rows == 2
+    assert [utterance.id for utterance in corpus.utterances] == ["a"]
+    return corpus.rejections[0]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason", "detail"),
+    [
+        (b"lonely", Reason.BAD_ROW, "1 field; expected id|text"),
+        (b"a|b|c|d", Reason.BAD_ROW, "4 fields"),
+        (b"b|te\x00xt", Reason.BAD_ROW, "NUL"),
+        (b"b|caf\xe9", Reason.BAD_ROW, "0xe9, is not UTF-8"),
+        (b"|text", Reason.BAD_ROW, "the id is empty"),
+        (b"../../x|text", Reason.UNSAFE_ID, "has an empty, . or .. part"),
+        (b"/etc/passwd|text", Reason.UNSAFE_ID, "absolute"),
+        (b"C:/x|text", Reason.UNSAFE_ID, "absolute"),
+        (b"~root/x|text", Reason.UNSAFE_ID, "absolute"),
+        (b"x\\y|text", Reason.UNSAFE_ID, "backslash"),
+        (b"x\x1b[31m|text", Reason.UNSAFE_ID, "control characters"),
+        ("x\u202ey|text".encode(), Reason.UNSAFE_ID, "control characters"),
+        (b"x" * 300 + b"|text", Reason.UNSAFE_ID, "longer than 255 bytes"),
+        (b"a|again", Reason.DUPLICATE_ID, "already read at metadata.csv:1"),
+        (b"b|   ", Reason.EMPTY_TEXT, "empty"),
+        (b"b|text|", Reason.EMPTY_TEXT, "empty"),
+        (b"b|text", Reason.AUDIO_MISSING, "no sound file wavs/b.wav; the nearest name there is a.wav"),
+    ],
+)
+def test_a_bad_row_is_rejected_and_the_rest_goes_on(tmp_path, row, reason, detail):
+    rejection = only_rejection(ljspeech(tmp_path, b"a|good\n" + row + b"\n"))
+    assert (rejection.reason, rejection.where) == (reason, "metadata.csv:2")
+    assert detail in rejection.detail
+    assert rejection.id.isprintable()
+
+
+def test_an_id_is_never_looked_for_outside_the_corpus(tmp_path):
+    (tmp_path / "x.wav").write_bytes(b"")
+    assert only_rejection(ljspeech(tmp_path / "corpus", b"a|good\n../../x|text\n")).reason == Reason.UNSAFE_ID
+
+
+def test_a_symlink_out_of_the_corpus_is_refused_and_one_within_is_not(tmp_path):
+    outside = tmp_path / "outside.wav"
+    outside.write_bytes(b"")
+    root = ljspeech(tmp_path / "corpus", b"in|good\nout|bad\ndangling|bad\n")
+    (root / "wavs" / "in.wav").symlink_to("a.wav")
+    (root / "wavs" / "out.wav").symlink_to(outside)
+    (root / "wavs" / "dangling.wav").symlink_to("nothing")
+    corpus = read_corpus(root)
+    assert [utterance.id for utterance in corpus.utterances] == ["in"]
+    assert [rejection.reason for rejection in corpus.rejections] == [Reason.UNSAFE_ID, Reason.AUDIO_MISSING]
+
+
+def test_a_sound_folder_that_is_a_symlink_out_of_the_corpus_is_refused(tmp_path):
+    root = ljspeech(tmp_path / "outside", b"a|good\n")
+    corpus_root = tmp_path / "corpus"
+    corpus_root.mkdir()
+    (corpus_root / "metadata.csv").write_bytes(b"a|good\n")
+    (corpus_root / "wavs").symlink_to(root / "wavs")
+    assert [rejection.reason for rejection in read_corpus(corpus_root).rejections] == [Reason.UNSAFE_ID]
+
+
+def test_a_table_that_is_a_symlink_out_of_the_corpus_is_refused(tmp_path):
+    ljspeech(tmp_path / "outside", b"a|good\n")
+    root = ljspeech(tmp_path / "corpus", b"")
+    (root / "metadata.csv").unlink()
+    (root / "metadata.csv").symlink_to(tmp_path / "outside" / "metadata.csv")
+    with pytest.raises(CorpusError, match="symlink out of the corpus"):
+        read_corpus(root)
+
+
+def test_a_speaker_folder_that_is_a_symlink_is_one_rejection(tmp_path):
+    for name in ("wav48/p1", "txt/p1"):
+        (tmp_path / "corpus" / name).mkdir(parents=True)
+    (tmp_path / "corpus/wav48/p1/p1_1.wav").write_bytes(b"")
+    (tmp_path / "corpus/txt/p1/p1_1.txt").write_text("hello")
+    (tmp_path / "corpus/wav48/p2").symlink_to("/")
+    corpus = read_corpus(tmp_path / "corpus")
+    assert [(r.where, r.reason) for r in corpus.rejections] == [("wav48/p2", Reason.UNSAFE_ID)]
+    assert len(corpus.utterances) == 1
+
+
+@pytest.mark.parametrize("transcript", [b"caf\xe9", b"x" * 100_000, b"nul\x00"])
+def test_a_bad_transcript_costs_its_row(tmp_path, transcript):
+    for name in ("wav48/p1", "txt/p1"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "wav48/p1/p1_1.wav").write_bytes(b"")
+    (tmp_path / "txt/p1/p1_1.txt").write_bytes(transcript)
+    (rejection,) = read_corpus(tmp_path).rejections
+    assert (rejection.reason, rejection.where) == (Reason.BAD_ROW, "txt/p1/p1_1.txt:1")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "not json",
+        "[]",
+        "null",
+        '{"audio": "a.wav"}',
+        '{"audio": 3, "text": "x"}',
+        '{"audio": "a.wav", "text": "x", "id": ["a"]}',
+        '{"audio": "a.wav", "text": "\\ud800"}',
+        '{"audio": "a.wav", "text": "a\\u0000b"}',
+        '{"audio": "a.wav", "text": "x", "split": "training set"}',
+        '{"audio": "a.wav", "text": "x", "language": "e"}',
+        '{"audio": "a.wav", "text": "x", "speaker": "\\u0007"}',
+        "[" * 100_000,
+        '{"id": ' + "9" * 5_000 + "}",
+    ],
+)
+def test_a_bad_json_line_costs_its_row(tmp_path, line):
+    (tmp_path / "a.wav").write_bytes(b"")
+    (tmp_path / "manifest.jsonl").write_text(line + "\n")
+    (rejection,) = read_corpus(tmp_path).rejections
+    assert (rejection.reason, rejection.where) == (Reason.BAD_ROW, "manifest.jsonl:1")
+
+
+def test_an_open_quote_swallows_no_other_row(tmp_path):
+    (tmp_path / "a.wav").write_bytes(b"")
+    (tmp_path / "m.csv").write_text('audio,text\nb.wav,"open\na.wav,good\n')
+    corpus = read_corpus(tmp_path / "m.csv")
+    assert [utterance.text for utterance in corpus.utterances] == ["good"]
+    assert [(r.where, r.reason) for r in corpus.rejections] == [("m.csv:2", Reason.BAD_ROW)]
+
+
+lines = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")), max_size=12)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=lines)
+def test_any_bytes_are_accounted_for(tmp_path, lines):
+    root = ljspeech(tmp_path, b"a|good\n" + b"\n".join(lines) + b"\n")
+    corpus = read_corpus(root)
+    assert corpus.rows == 1 + sum(bool(line.strip()) for line in lines)
+    for rejection in corpus.rejections:
+        line = json.dumps(rejection.to_json(), ensure_ascii=False).encode("utf-8")
+        assert line.count(b"\n") == 0
+        assert len(rejection.id) <= 80
+    assert len({utterance.id for utterance in corpus.utterances}) == len(corpus.utterances)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    row_id=st.text(max_size=20),
+    audio=st.text(alphabet="./\\a~: \x00\u202e", max_size=12),
+    text=st.text(max_size=10),
+    split=st.text(max_size=6),
+)
+def test_any_row_ends_as_one_record_inside_the_corpus(tmp_path, row_id, audio, text, split):
+    (tmp_path / "a.wav").write_bytes(b"")
+    rows = RowCollector(tmp_path, "manifest", "en")
+    rows.add(Row("m:1", row_id, audio, text, split=split))
+    corpus = rows.to_corpus()
+    assert corpus.rows == 1
+    for utterance in corpus.utterances:
+        assert (tmp_path / utterance.audio).resolve().is_relative_to(tmp_path.resolve())
+        assert (tmp_path / utterance.id).resolve().is_relative_to(tmp_path.resolve())

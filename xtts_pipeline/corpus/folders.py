@@ -1,0 +1,64 @@
+"""Corpora that are folders of sounds and transcripts: walk them, never through a symlink, and read the transcripts."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from xtts_pipeline.corpus.rows import RowCollector, printable
+from xtts_pipeline.errors import CorpusError, Reason
+
+MAX_TRANSCRIPT_BYTES = 65_536
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The names in a folder, sorted."""
+
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+
+
+def list_folder(folder: str, rows: RowCollector) -> Folder:
+    """Return what is in a folder under the root; a folder in it that is a symlink is rejected, for what it holds may be anywhere.
+
+    Raises CorpusError if the folder cannot be listed.
+    """
+    files, folders = [], []
+    try:
+        with os.scandir(rows.root / folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+                elif entry.is_dir():
+                    rows.reject(f"{folder}/{entry.name}".lstrip("/"), Reason.UNSAFE_ID, "the folder is a symlink; copy it into the corpus")
+                else:
+                    files.append(entry.name)
+    except OSError as error:
+        raise CorpusError(f"{rows.root / folder}: cannot be listed ({error.strerror}); expected a readable folder") from None
+    return Folder(tuple(files), tuple(folders))
+
+
+def read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
+    """Return a transcript's text on one line, or reject the row and return None."""
+    file: Path = rows.root / path
+    reason, detail = Reason.BAD_ROW, ""
+    if file.is_symlink():
+        reason, detail = Reason.UNSAFE_ID, "the transcript is a symlink; copy the file in"
+    else:
+        try:
+            with file.open("rb") as opened:
+                content = opened.read(MAX_TRANSCRIPT_BYTES + 1)
+            if len(content) <= MAX_TRANSCRIPT_BYTES:
+                return " ".join(content.decode("utf-8-sig").split())
+            detail = f"the transcript is over {MAX_TRANSCRIPT_BYTES} bytes; expected one sentence"
+        except OSError as error:
+            detail = f"the transcript cannot be read ({error.strerror})"
+        except UnicodeDecodeError as error:
+            detail = f"byte {error.start} of the transcript is not UTF-8; save the file as UTF-8"
+    rows.reject(f"{path}:1", reason, detail, printable(row_id))
+    return None
+
+
+def clip_id(speaker: str, stem: str) -> str:
+    """Return a file's stem as the id, behind its speaker where the stem does not begin with it: two speakers may both have 001."""
+    return stem if stem.startswith(speaker) else f"{speaker}/{stem}"

@@ -1,0 +1,82 @@
+"""Tables with a header of column names, one row a line.
+
+A quoted field ends on its own line: otherwise one stray quote would swallow every row after it.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xtts_pipeline.corpus.rows import RowCollector, read_lines
+from xtts_pipeline.errors import Reason
+
+SUFFIXES = (".csv", ".tsv", ".txt")
+HEADER_BYTES = 4_096
+_DELIMITERS = "\t|,;"
+_QUOTED = ",;"  # tabs and bars need no quotes, and transcripts are full of them
+_SPLIT_IN_NAME = re.compile(r"(?:^|[-_.])(train|val|valid|validation|dev|eval|test)(?:[-_.]|$)")
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line of a table: its delimiter, and its column names in small letters."""
+
+    delimiter: str
+    columns: tuple[str, ...]
+
+
+def read_header(path: Path) -> Header:
+    """Return the first line of the file as column names; whatever cannot be a header comes back as no columns."""
+    try:
+        with path.open("rb") as file:
+            line = file.read(HEADER_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return Header(",", ())
+    delimiter = max(_DELIMITERS, key=line.count)
+    columns = [column.strip().lower() for column in line.strip("\r").split(delimiter)]
+    return Header(delimiter, tuple(column.strip('"') for column in columns))
+
+
+def find_tables(folder: Path, wanted: Iterable[str], suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
+    """Return the tables in the folder that have all wanted columns, by name.
+
+    Where some are named after splits, such as metadata_train.csv, only those: the others usually repeat their rows.
+    """
+    columns = set(wanted)
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes and path.is_file() and not path.is_symlink())
+    tables = [path for path in files if columns <= set(read_header(path).columns)]
+    return [path for path in tables if split_in_name(path)] or tables
+
+
+def split_in_name(path: Path) -> str:
+    """Return the split that a file is named after, such as `train` for metadata_train.csv, or nothing."""
+    match = _SPLIT_IN_NAME.search(path.stem.lower())
+    return ("val" if match[1] == "eval" else match[1]) if match else ""
+
+
+def read_table(path: Path, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield `file:line` and the fields by column of each row; a row with another number of fields is rejected."""
+    header = read_header(path)
+    lines = read_lines(path, rows.root, rows)
+    next(lines, None)
+    for where, line in lines:
+        fields = _fields(line, header.delimiter)
+        if fields is None:
+            rows.reject(where, Reason.BAD_ROW, "a quote is not closed on its line; one row is one line", line[:80])
+        elif len(fields) != len(header.columns):
+            detail = f"{len(fields)} field{'s' * (len(fields) > 1)}; expected {len(header.columns)}: {', '.join(header.columns)}"
+            rows.reject(where, Reason.BAD_ROW, detail, fields[0])
+        else:
+            yield where, dict(zip(header.columns, fields, strict=True))
+
+
+def _fields(line: str, delimiter: str) -> list[str] | None:
+    """Return the fields of a row, or None if its quotes do not match."""
+    if delimiter not in _QUOTED:
+        return line.split(delimiter)
+    try:
+        return next(csv.reader([line], delimiter=delimiter, strict=True))
+    except csv.Error:
+        return None
