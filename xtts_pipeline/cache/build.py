@@ -1,0 +1,210 @@
+"""Make a cache, or bring one up to date: reuse what is right, write the rest, finish with the manifest.
+
+The cache's bytes depend on the intake, the config and the shard counts only; never on workers, order, or earlier interruptions.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from xtts_pipeline.cache.example import encode_example
+from xtts_pipeline.cache.finish import Totals, finish_cache
+from xtts_pipeline.cache.folder import check_free_space, existing_counts, existing_shards, invalidate, remove_shards_but
+from xtts_pipeline.cache.manifest import Manifest, config_differences, fingerprint, load_manifest, record_spec_of
+from xtts_pipeline.cache.plan import Intake, PlannedRow, choose_validation_row, lay_out, plan_shards
+from xtts_pipeline.cache.pool import Pool, run_tasks
+from xtts_pipeline.cache.receipts import PASSING_REASONS, Receipt, SourceCheck, load_receipt, receipt_bytes, receipt_path, reusable_receipt
+from xtts_pipeline.cache.records import FRAME_BYTES
+from xtts_pipeline.cache.shards import ShardName, ShardPlan, atomic_write
+from xtts_pipeline.cache.workers import ShardResult, ShardTask, write_error
+from xtts_pipeline.config import Config
+from xtts_pipeline.errors import CacheError
+from xtts_pipeline.schema import Example, RecordSpec
+
+_OTHER_BYTES_PER_ROW = 2_000  # its lines in utterances.jsonl and in a receipt
+_MAX_VALIDATION_ROUNDS = 3
+
+Layout = dict[ShardName, list[PlannedRow]]
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How a cache is brought up to date; none of it changes a byte of the result but the two that change the layout.
+
+    `clip_seconds` is how long a clip may take before its worker is ended.
+    """
+
+    pool: Pool
+    jobs: int
+    check: SourceCheck = "stat"
+    train_shards: int | None = None
+    reshard: bool = False
+    clip_seconds: float = 60.0
+
+
+@dataclass
+class BuildResult:
+    """What a run did. `stage_seconds` are summed over the workers."""
+
+    manifest: Manifest
+    totals: Totals
+    shards_written: int
+    shards_reused: int
+    settings_changed: tuple[str, ...]
+    stage_seconds: Counter[str] = field(default_factory=Counter)
+
+
+def build_cache(
+    folder: Path, work_folder: Path, intake: Intake, config: Config, options: BuildOptions, progress: Callable[[int], None]
+) -> BuildResult:
+    """Bring the locked cache folder up to date and return what was done; `progress` is told how many more rows are done.
+
+    Raises CacheError if the disk is or becomes full; what is finished then is reused by the next run.
+    """
+    changed = tuple(changed_settings(folder, config, intake))
+    plan = plan_shards(intake, config.cache, existing_counts(folder), options.train_shards, reshard=options.reshard)
+    builder = _Builder(folder, work_folder, intake, config, options, progress)
+    with _explained_write(folder):
+        rejected = _rejected_ids(folder, intake, final=False)
+        for _ in range(_MAX_VALIDATION_ROUNDS):
+            validation_id = choose_validation_row(intake, config.cache, rejected)
+            layout = lay_out(intake, plan, validation_id)
+            builder.bring_up_to_date(layout)
+            rejected = _rejected_ids(folder, intake, final=True)
+            if choose_validation_row(intake, config.cache, rejected) == validation_id:
+                break
+        manifest, totals = finish_cache(folder, work_folder, intake, layout, config)
+    written = len(builder.written & set(layout))
+    return BuildResult(manifest, totals, written, len(layout) - written, changed, builder.stage_seconds)
+
+
+def changed_settings(folder: Path, config: Config, intake: Intake) -> Iterator[str]:
+    """Yield one line a setting that makes the cache that is there unfit for reuse, as a whole or in its layout."""
+    try:
+        manifest = load_manifest(folder)
+    except CacheError:
+        return
+    yield from config_differences(manifest, config)
+    cached, wanted = manifest.cache.model_dump(mode="json"), config.cache.model_dump(mode="json")
+    yield from (f"cache.{key}: the cache has {cached[key]!r}, the config {wanted[key]!r}" for key in cached if cached[key] != wanted[key])
+    for name, before, now in (
+        ("symbols", manifest.symbols, intake.symbols),
+        ("speakers", manifest.speakers, intake.speakers),
+        ("languages", manifest.languages, intake.languages),
+    ):
+        if before != now:
+            gone, new = sorted(set(before) - set(now)), sorted(set(now) - set(before))
+            yield f"{name}: {len(new)} new {_shown(new)}, {len(gone)} gone {_shown(gone)}"
+
+
+def planned_bytes(layout: Layout, spec: RecordSpec) -> dict[ShardName, int]:
+    """Return how large each shard becomes if none of its rows is rejected."""
+    empty = Example("", np.zeros(0, np.int32), np.zeros((0, spec.mel_bins), np.float32))
+    record_bytes = FRAME_BYTES + len(encode_example(empty, spec))
+    return {name: sum(record_bytes + len(row.id.encode()) for row in rows) for name, rows in layout.items()}
+
+
+class _Builder:
+    """One run's state: what was written so far, and how long it took."""
+
+    def __init__(
+        self, folder: Path, work_folder: Path, intake: Intake, config: Config, options: BuildOptions, progress: Callable[[int], None]
+    ) -> None:
+        self._folder, self._work_folder = folder, work_folder
+        self._intake, self._config, self._options, self._progress = intake, config, options, progress
+        self._fingerprint = fingerprint(config.audio, config.text, config.limits, intake.symbols)
+        self.written: set[ShardName] = set()
+        self.stage_seconds: Counter[str] = Counter()
+
+    def bring_up_to_date(self, layout: Layout) -> None:
+        """Make every shard of the layout what it must be, and remove all others."""
+        with ThreadPoolExecutor(self._options.jobs) as threads:
+            reusable = dict(zip(layout, threads.map(lambda name: self._is_reusable(name, layout[name]), layout), strict=True))
+        stale = [name for name in layout if not reusable[name]]
+        self._progress(sum(len(rows) for name, rows in layout.items() if reusable[name]))
+        if stale or not set(existing_shards(self._folder)) <= set(layout):
+            self._check_free_space(layout, stale)
+            invalidate(self._folder)
+        remove_shards_but(self._folder, {str(name) for name in layout})
+        run_tasks([self._task(name, layout[name]) for name in stale], self._options.pool, self._done)
+
+    def _is_reusable(self, name: ShardName, rows: list[PlannedRow]) -> bool:
+        receipt = load_receipt(self._folder, name)
+        if receipt is None or receipt.fingerprint != self._fingerprint:
+            return False
+        current = reusable_receipt(receipt, self._folder, rows, self._intake.roots, self._options.check)
+        if current is not None and current is not receipt:
+            with atomic_write(receipt_path(self._folder, name), self._work_folder) as file:
+                file.write(receipt_bytes(current))
+        return current is not None
+
+    def _check_free_space(self, layout: Layout, stale: list[ShardName]) -> None:
+        sizes = planned_bytes(layout, record_spec_of(self._config.audio, self._config.limits))
+        new_bytes = sum(sizes[name] for name in stale) + _OTHER_BYTES_PER_ROW * len(self._intake.rows)
+        replaced = [self._folder / str(name) for name in existing_shards(self._folder) if name in stale or name not in layout]
+        old_bytes = sum(path.stat().st_size for path in replaced)
+        # A shard's old file goes only when its new one is whole.
+        unfinished_bytes = self._options.jobs * max((sizes[name] for name in stale), default=0)
+        check_free_space(self._folder, min(new_bytes, new_bytes - old_bytes + unfinished_bytes))
+
+    def _task(self, name: ShardName, rows: list[PlannedRow]) -> ShardTask:
+        config = self._config
+        return ShardTask(
+            folder=self._folder,
+            work_folder=self._work_folder,
+            name=name,
+            rows=tuple(rows),
+            roots=self._intake.roots,
+            audio=config.audio,
+            text=config.text,
+            limits=config.limits,
+            symbols=self._intake.symbols,
+            fingerprint=self._fingerprint,
+            clip_seconds=self._options.clip_seconds,
+        )
+
+    def _done(self, result: ShardResult) -> None:
+        self.written.add(result.name)
+        self.stage_seconds.update(result.stage_seconds)
+        self._progress(result.rows)
+
+
+def _rejected_ids(folder: Path, intake: Intake, *, final: bool) -> set[str]:
+    """Return the ids that the receipts call rejected; all of them only where validation would be left without a clip.
+
+    Before a run (`final` False), a clip that timed out or crashed counts as usable, since it is tried again.
+    """
+    names = existing_shards(folder)
+    validation = {row.id for row in intake.rows if row.split == "val"}
+    rejected = _rejected_in(folder, [name for name in names if name.split == "val"], final=final)
+    if validation - rejected:
+        return rejected
+    return rejected | _rejected_in(folder, names, final=final)
+
+
+def _rejected_in(folder: Path, names: list[ShardName], *, final: bool) -> set[str]:
+    receipts: Iterator[Receipt | None] = (load_receipt(folder, name) for name in names)
+    return {
+        clip.id
+        for receipt in receipts
+        if receipt is not None
+        for clip in receipt.rows
+        if not clip.is_kept and (final or clip.reason not in PASSING_REASONS)
+    }
+
+
+def _shown(names: list[str]) -> str:
+    return f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})" if names else ""
+
+
+@contextmanager
+def _explained_write(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise write_error(Path(error.filename or folder), error) from None

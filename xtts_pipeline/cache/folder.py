@@ -1,0 +1,143 @@
+"""The cache's folder while a process writes it: whose it is, who may write, and what is left lying about.
+
+Knows file names, not their content.
+"""
+
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from xtts_pipeline.cache.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME
+from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER
+from xtts_pipeline.cache.shards import ShardName, parse_shard_name, sync_folder
+from xtts_pipeline.errors import CacheError
+
+LOCK_NAME = ".lock"
+_OWN_NAMES = frozenset({MANIFEST_NAME, UTTERANCES_NAME, REJECTED_NAME, RECEIPTS_FOLDER, LOCK_NAME, ".gitignore"})
+_WORK_PREFIX = ".work-"
+_LEFTOVER = re.compile(rf"{re.escape(_WORK_PREFIX)}[0-9a-f]{{8}}|\..+\.[0-9a-f]{{8}}\.tmp")
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[Path]:
+    """Make the folder if need be, lock it, and yield an empty work folder inside it.
+
+    What a dead process left is removed first; the work folder goes at the end, and so does a cache folder that is still empty then.
+    A late worker of a dead process cannot rename anything into the cache, because its work folder is gone.
+    Raises CacheError if another process writes the cache, if the folder holds anything but a cache, or if it cannot be written.
+    """
+    lock = FileLock(folder / LOCK_NAME, blocking=False)
+    with _explained(folder):
+        was_there = folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        _refuse_foreign(folder)
+        lock.acquire()
+    work_folder = folder / f"{_WORK_PREFIX}{secrets.token_hex(4)}"
+    try:
+        with _explained(folder):
+            _remove_leftovers(folder)
+            work_folder.mkdir()
+            (folder / RECEIPTS_FOLDER).mkdir(exist_ok=True)
+        yield work_folder
+    finally:
+        shutil.rmtree(work_folder, ignore_errors=True)
+        _remove_if_unused(folder, was_there=was_there)
+        lock.release()
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Turn what the system says of a folder that cannot be used into one line."""
+    remedy = "choose another --cache"
+    try:
+        yield
+    except Timeout:
+        raise CacheError(f"{folder}: another process writes this cache; wait for it, or {remedy}") from None
+    except (NotADirectoryError, FileExistsError):
+        raise CacheError(f"{folder}: is a file or lies under one, expected a folder; {remedy}") from None
+    except OSError as error:
+        raise CacheError(f"{folder}: cannot be written ({error.strerror}); mend that or {remedy}") from None
+
+
+def existing_shards(folder: Path) -> list[ShardName]:
+    """Return the shards that lie in the folder, of whatever layout."""
+    names = (parse_shard_name(entry.name) for entry in folder.iterdir())
+    return sorted(name for name in names if name is not None)
+
+
+def existing_counts(folder: Path) -> dict[str, int]:
+    """Return split -> shard count of the layout that lies in the folder; splits whose files disagree are left out."""
+    counts: dict[str, set[int]] = {}
+    for name in existing_shards(folder):
+        counts.setdefault(name.split, set()).add(name.count)
+    return {split: found.pop() for split, found in counts.items() if len(found) == 1}
+
+
+def invalidate(folder: Path) -> None:
+    """Remove the manifest, for good, before anything that it vouches for changes."""
+    (folder / MANIFEST_NAME).unlink(missing_ok=True)
+    sync_folder(folder)
+
+
+def remove_shards_but(folder: Path, wanted: set[str]) -> None:
+    """Remove every shard and receipt that is not of the plan. The manifest must be gone before."""
+    stems = {Path(name).stem for name in wanted}
+    for name in existing_shards(folder):
+        if str(name) not in wanted:
+            (folder / str(name)).unlink()
+    for path in (folder / RECEIPTS_FOLDER).iterdir():
+        if path.suffix != ".json" or path.stem not in stems:
+            path.unlink()
+
+
+def check_free_space(folder: Path, needed_bytes: int) -> None:
+    """Raise CacheError if the disk has less room than will be needed."""
+    free_bytes = shutil.disk_usage(folder).free
+    if needed_bytes > free_bytes:
+        found, expected = readable_bytes(free_bytes), readable_bytes(needed_bytes)
+        raise CacheError(f"{folder}: the disk has {found} free, the cache needs {expected}; make room or choose another --cache")
+
+
+def readable_bytes(count: int) -> str:
+    """Return a size as a person reads it: `1.9 GB`."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1_000:
+            return f"{size:.3g} {unit}"
+        size /= 1_000
+    return f"{size:.3g} TB"
+
+
+def _refuse_foreign(folder: Path) -> None:
+    foreign = sorted(entry.name for entry in folder.iterdir() if not _is_own(entry.name))
+    if foreign:
+        listed = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
+        raise CacheError(f"{folder}: holds {listed}, which is no part of a cache; choose an empty folder or a cache")
+
+
+def _is_own(name: str) -> bool:
+    return name in _OWN_NAMES or parse_shard_name(name) is not None or _LEFTOVER.fullmatch(name) is not None
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if _LEFTOVER.fullmatch(entry.name):
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+
+
+def _remove_if_unused(folder: Path, *, was_there: bool) -> None:
+    """Remove what locking made, if nothing came of it: a failed run leaves no empty cache behind."""
+    receipts = folder / RECEIPTS_FOLDER
+    if was_there or any(receipts.iterdir()) or {entry.name for entry in folder.iterdir()} != {LOCK_NAME, RECEIPTS_FOLDER}:
+        return
+    receipts.rmdir()
+    (folder / LOCK_NAME).unlink()
+    folder.rmdir()

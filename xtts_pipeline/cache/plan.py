@@ -1,0 +1,163 @@
+"""What goes where: corpora in, usable rows laid out over splits and shards.
+
+Reads texts, never sound. The layout depends on ids, the seed and the shard counts alone.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xtts_pipeline.cache.shards import ShardName, ShardPlan, default_shard_count, digest_of, split_of
+from xtts_pipeline.config import CacheConfig, Config
+from xtts_pipeline.corpus.quarantine import Rejection
+from xtts_pipeline.corpus.utterance import Corpus, Utterance
+from xtts_pipeline.errors import Reason, TextError
+from xtts_pipeline.text.tokens import build_symbols, prepare_texts
+
+_WHERE = re.compile(r"(.*):(\d+)")
+
+
+@dataclass(frozen=True)
+class PlannedRow:
+    """One usable row: its text is ready, its sound not yet looked at.
+
+    `corpus` is the place of its corpus among the roots. `is_pinned` says that the corpus itself chose the split.
+    """
+
+    id: str
+    corpus: int
+    audio: str
+    raw_text: str
+    text: str
+    speaker: str
+    language: str
+    speaker_id: int
+    language_id: int
+    where: str
+    split: str
+    is_pinned: bool
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class Intake:
+    """All that was read: usable rows and rejections, and what is common to the whole cache."""
+
+    layout: str
+    roots: tuple[Path, ...]
+    rows: tuple[PlannedRow, ...]
+    rejections: tuple[tuple[int, Rejection], ...]
+    symbols: tuple[str, ...]
+    speakers: tuple[str, ...]
+    languages: tuple[str, ...]
+
+    @property
+    def read(self) -> int:
+        """How many rows were read."""
+        return len(self.rows) + len(self.rejections)
+
+
+def take_in(corpora: Sequence[Corpus], config: Config) -> Intake:
+    """Prepare the texts of one corpus, or of one and its validation corpus, and give every usable row its split.
+
+    A row whose text cannot be used, or whose id an earlier corpus has, becomes a rejection.
+    """
+    rejections = [(place, rejection) for place, corpus in enumerate(corpora) for rejection in corpus.rejections]
+    first_ids = {utterance.id for utterance in corpora[0].utterances}
+    members: list[tuple[int, Utterance]] = []
+    for place, corpus in enumerate(corpora):
+        for utterance in corpus.utterances:
+            if place and utterance.id in first_ids:
+                detail = f"id {utterance.id} is in both corpora; ids must differ"
+                rejections.append((place, Rejection(utterance.id, utterance.where, Reason.DUPLICATE_ID, detail)))
+            else:
+                members.append((place, utterance))
+    prepared = prepare_texts([member.text for _, member in members], [member.language for _, member in members], config.text)
+    usable = []
+    for (place, utterance), text in zip(members, prepared, strict=True):
+        if isinstance(text, TextError):
+            rejections.append((place, Rejection(utterance.id, utterance.where, text.reason, text.detail)))
+        else:
+            usable.append((place, utterance, text))
+    speakers = tuple(sorted({utterance.speaker for _, utterance, _ in usable}))
+    languages = tuple(sorted({utterance.language for _, utterance, _ in usable}))
+    # A validation corpus is the validation split: the hash takes none of the first corpus then.
+    splits = config.cache.model_copy(update={"validation_share": 0.0}) if len(corpora) > 1 else config.cache
+    speaker_ids = {name: number for number, name in enumerate(speakers)}
+    language_ids = {name: number for number, name in enumerate(languages)}
+    rows = []
+    for place, utterance, text in usable:
+        digest = digest_of(config.cache.seed, utterance.id)
+        own_split = "val" if place else utterance.split
+        rows.append(
+            PlannedRow(
+                id=utterance.id,
+                corpus=place,
+                audio=utterance.audio.as_posix(),
+                raw_text=utterance.text,
+                text=text,
+                speaker=utterance.speaker,
+                language=utterance.language,
+                speaker_id=speaker_ids[utterance.speaker],
+                language_id=language_ids[utterance.language],
+                where=utterance.where,
+                split=own_split or split_of(digest, splits),
+                is_pinned=own_split is not None,
+                digest=digest,
+            )
+        )
+    return Intake(
+        layout="+".join(dict.fromkeys(corpus.layout for corpus in corpora)),
+        roots=tuple(corpus.root for corpus in corpora),
+        rows=tuple(rows),
+        rejections=tuple(rejections),
+        symbols=build_symbols([row.text for row in rows], config.text),
+        speakers=speakers,
+        languages=languages,
+    )
+
+
+def choose_validation_row(intake: Intake, config: CacheConfig, rejected: Collection[str]) -> str | None:
+    """Return the id of the training row that must serve as validation, or None if a split has one or none is wanted.
+
+    `rejected` are the ids known to be unusable. The smallest digest is taken, and never the only row there is.
+    """
+    if config.validation_share == 0:
+        return None
+    kept = [row for row in intake.rows if row.id not in rejected]
+    if any(row.split == "val" for row in kept) or len(kept) < 2:
+        return None
+    candidates = [row for row in kept if row.split == "train" and not row.is_pinned]
+    return min(candidates, key=lambda row: row.digest).id if candidates else None
+
+
+def plan_shards(intake: Intake, config: CacheConfig, existing: Mapping[str, int], train_shards: int | None, *, reshard: bool) -> ShardPlan:
+    """Return the shard count of each split: what is there is kept, unless `reshard` or `train_shards` ask for another."""
+    rows = Counter(row.split for row in intake.rows)
+    counts = {split: default_shard_count(number, config.records_per_shard) for split, number in rows.items()}
+    if not reshard:
+        counts |= {split: count for split, count in existing.items() if split in counts}
+    if train_shards is not None and "train" in counts:
+        counts["train"] = train_shards
+    return ShardPlan(counts)
+
+
+def lay_out(intake: Intake, plan: ShardPlan, validation_id: str | None) -> dict[ShardName, list[PlannedRow]]:
+    """Return every shard of the plan with its rows in the order of their digests.
+
+    The row `validation_id` is moved to a validation shard; the plan's counts stay as they are without it.
+    """
+    if validation_id is not None and "val" not in plan.counts:
+        plan = ShardPlan({**plan.counts, "val": 1})
+    shards: dict[ShardName, list[PlannedRow]] = {name: [] for name in plan.names()}
+    for row in sorted(intake.rows, key=lambda row: row.digest):
+        shards[plan.shard("val" if row.id == validation_id else row.split, row.digest)].append(row)
+    return shards
+
+
+def reading_order(corpus: int, where: str) -> tuple[int, str, int]:
+    """Return a sort key that puts `file:line` places in the order in which they are read."""
+    match = _WHERE.fullmatch(where)
+    return (corpus, match[1], int(match[2])) if match else (corpus, where, 0)

@@ -1,0 +1,104 @@
+"""Run shard tasks in worker processes, so that a clip that kills or hangs its worker costs itself only.
+
+Knows tasks and processes, not what a shard is made of.
+"""
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+
+from joblib.externals.loky import ProcessPoolExecutor
+
+from xtts_pipeline.cache.workers import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask, start_worker, try_clip, write_shard
+from xtts_pipeline.errors import CacheError, Reason
+
+MAX_BARREN_ROUNDS = 3
+# One thread each: the shards are the parallelism.
+WORKER_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
+
+Pool = Callable[[], AbstractContextManager[Executor]]
+
+
+@contextmanager
+def local_pool(jobs: int) -> Iterator[Executor]:
+    """Yield joblib's process executor with `jobs` workers; whatever happens, none outlives the block."""
+    executor = ProcessPoolExecutor(max_workers=jobs, env=WORKER_ENVIRONMENT, initializer=start_worker)
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=True, kill_workers=True)
+
+
+def run_tasks(tasks: Sequence[ShardTask], pool: Pool, done: Callable[[ShardResult], None]) -> None:
+    """Run every task to its end, each result handed to `done` as it comes.
+
+    Where workers die, the clips that they were at are tried once more, each alone in a fresh process; those that kill it too are condemned,
+    and all shards that are not finished are run again without them. Raises CacheError if workers keep dying for no clip's fault.
+    """
+    pending = list(tasks)
+    barren_rounds = 0
+    while pending:
+        failed, suspects = _run_round(pending, pool, done)
+        condemned = {task.name: _condemn(task, suspects.get(task.name, ())) for task in failed}
+        has_progress = len(failed) < len(pending) or any(condemned.values())
+        barren_rounds = 0 if has_progress else barren_rounds + 1
+        if barren_rounds >= MAX_BARREN_ROUNDS:
+            where = f"{failed[0].folder}: worker processes died {barren_rounds} times without finishing a shard"
+            raise CacheError(f"{where}, and no clip does it alone; give them more memory or use fewer --jobs")
+        pending = [replace(task, condemned={**task.condemned, **condemned[task.name]}) for task in failed]
+
+
+def _run_round(
+    tasks: Sequence[ShardTask], pool: Pool, done: Callable[[ShardResult], None]
+) -> tuple[list[ShardTask], dict[object, set[int]]]:
+    """Return the tasks that a dead worker left undone, and shard -> positions of the clips that may be to blame."""
+    failed: list[ShardTask] = []
+    suspects: dict[object, set[int]] = {}
+    with pool() as executor:
+        futures: dict[Future[ShardResult], ShardTask] = {}
+        try:
+            for task in tasks:
+                futures[executor.submit(write_shard, task)] = task
+        except BrokenExecutor:
+            # A worker died while tasks were still handed out.
+            failed += tasks[len(futures) :]
+        for future in as_completed(futures):
+            task = futures[future]
+            try:
+                done(future.result())
+            except BrokenExecutor:
+                failed.append(task)
+            except ClipOutOfMemoryError as error:
+                failed.append(task)
+                suspects[task.name] = {position for position, row in enumerate(task.rows) if row.id == error.args[0]}
+    for name, position in _read_beats(failed):
+        suspects.setdefault(name, set()).add(position)
+    return failed, suspects
+
+
+def _read_beats(failed: Sequence[ShardTask]) -> Iterator[tuple[object, int]]:
+    """Yield shard and position of the clips that dead workers were at, and clear their traces."""
+    names = {str(task.name): task.name for task in failed}
+    for path in sorted(failed[0].work_folder.glob(f"{BEAT_PREFIX}*")) if failed else ():
+        shard, _, position = path.read_text(encoding="ascii").strip().partition(" ")
+        if shard in names:
+            yield names[shard], int(position)
+            path.unlink()
+
+
+def _condemn(task: ShardTask, positions: Collection[int]) -> dict[str, Reason]:
+    """Return id -> reason of the clips that end a process of their own too."""
+    verdicts = {}
+    for position in sorted(positions):
+        process = multiprocessing.get_context("spawn").Process(target=try_clip, args=(task, position))
+        process.start()
+        try:
+            process.join()
+        finally:
+            process.kill()
+        if process.exitcode:
+            verdicts[task.rows[position].id] = Reason.TIMEOUT if process.exitcode == -signal.SIGALRM else Reason.DECODER_CRASHED
+    return verdicts

@@ -1,0 +1,273 @@
+"""What runs in a worker process: one task writes one shard and its receipt.
+
+Imports no TensorFlow and no librosa: a worker starts in half a second and stays small. It says which clip it works on, so that the
+parent knows whom to blame if it dies.
+"""
+
+import errno
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import xxhash
+
+from xtts_pipeline.audio.load import decode_wave
+from xtts_pipeline.audio.mel import wave_to_mel
+from xtts_pipeline.cache.example import encode_example
+from xtts_pipeline.cache.manifest import record_spec_of
+from xtts_pipeline.cache.plan import PlannedRow
+from xtts_pipeline.cache.receipts import ClipReceipt, Receipt, SourceStat, receipt_bytes, receipt_path, source_stat
+from xtts_pipeline.cache.records import RecordWriter
+from xtts_pipeline.cache.shards import ShardName, atomic_write
+from xtts_pipeline.config import AudioConfig, LimitsConfig, TextConfig
+from xtts_pipeline.errors import AudioError, CacheError, Reason, RowError
+from xtts_pipeline.schema import Example
+from xtts_pipeline.text.tokens import Tokenizer, check_text_length
+
+STAGES = ("read", "decode", "mel", "encode", "write")
+BEAT_PREFIX = "beat-"
+# 192 kHz, two channels, 64-bit: no clip within limits.max_seconds takes more. What is larger is refused before it is read.
+_MAX_BYTES_PER_SECOND = 192_000 * 2 * 8
+_HEADER_ALLOWANCE_BYTES = 1 << 20
+# The machine is short of these, not the clip: the run must end rather than record a rejection.
+_MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
+
+# The watchdog's timer belongs to the process, so threads of one (a dask worker's) take turns.
+_one_shard_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """All that a worker must know to write one shard. `condemned` are clips not to be touched again, with their reasons."""
+
+    folder: Path
+    work_folder: Path
+    name: ShardName
+    rows: tuple[PlannedRow, ...]
+    roots: tuple[Path, ...]
+    audio: AudioConfig
+    text: TextConfig
+    limits: LimitsConfig
+    symbols: tuple[str, ...]
+    fingerprint: str
+    clip_seconds: float
+    condemned: Mapping[str, Reason] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """What the parent learns of a finished shard; the rest is in its receipt."""
+
+    name: ShardName
+    rows: int
+    stage_seconds: Mapping[str, float]
+
+
+class ClipOutOfMemoryError(Exception):
+    """A clip, named by its id, took more memory than there is; it must be tried alone."""
+
+
+def write_shard(task: ShardTask) -> ShardResult:
+    """Write one shard, then its receipt; each appears whole or not at all.
+
+    Raises CacheError if the disk is full or the folder cannot be written, ClipOutOfMemoryError for a clip to be tried alone. A clip that
+    hangs for `clip_seconds` ends the process.
+    """
+    clock = StageClock()
+    with _one_shard_at_a_time, _explained_write(task):
+        with Heartbeat(task.work_folder) as heartbeat, atomic_write(task.folder / str(task.name), task.work_folder) as file:
+            writer = RecordWriter(file)
+            maker = ExampleMaker(task, clock)
+            clips = []
+            for position, row in enumerate(task.rows):
+                heartbeat.now_at(task.name, position, task.clip_seconds)
+                clip, payload = maker.make(row)
+                heartbeat.disarm()
+                clips.append(clip)
+                if payload is not None:
+                    with clock.stage("write"):
+                        writer.write(payload)
+            with clock.stage("write"):
+                file.flush()
+                os.fsync(file.fileno())
+        mtime_ns = (task.folder / str(task.name)).stat().st_mtime_ns
+        receipt = Receipt(str(task.name), task.fingerprint, writer.records, writer.bytes, mtime_ns, writer.checksum, tuple(clips))
+        with atomic_write(receipt_path(task.folder, task.name), task.work_folder) as file:
+            file.write(receipt_bytes(receipt))
+    return ShardResult(task.name, len(clips), clock.seconds)
+
+
+def try_clip(task: ShardTask, position: int) -> None:
+    """Make one clip's record and throw it away, in a process of its own: whether the process lives is the answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Heartbeat(task.work_folder) as heartbeat:
+        heartbeat.now_at(task.name, position, task.clip_seconds)
+        ExampleMaker(task, StageClock()).make(task.rows[position])
+
+
+def start_worker() -> None:
+    """Leave Ctrl-C to the parent, which ends its workers itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class StageClock:
+    """Adds up the seconds that each stage takes."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the block's time towards a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - start
+
+
+class Heartbeat:
+    """A small file that says which clip this process works on, and a timer that ends the process if it hangs there.
+
+    The timer is a signal's default action, which no Python code and no decoder can hold up.
+    """
+
+    def __init__(self, work_folder: Path) -> None:
+        self._path = work_folder / f"{BEAT_PREFIX}{socket.gethostname()}-{os.getpid()}"
+
+    def __enter__(self) -> Self:
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        return self
+
+    def now_at(self, shard: ShardName, position: int, limit_seconds: float) -> None:
+        """Say that the clip at this position is next, and give it `limit_seconds`."""
+        os.pwrite(self._descriptor, f"{shard} {position:012d}\n".encode(), 0)
+        signal.setitimer(signal.ITIMER_REAL, limit_seconds)
+
+    def disarm(self) -> None:
+        """Stop the timer: what comes next may take its time."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def __exit__(self, *exception: object) -> None:
+        self.disarm()
+        os.close(self._descriptor)
+        self._path.unlink(missing_ok=True)
+
+
+class ExampleMaker:
+    """Turns rows into serialized records, or says why not."""
+
+    def __init__(self, task: ShardTask, clock: StageClock) -> None:
+        self._task = task
+        self._clock = clock
+        self._spec = record_spec_of(task.audio, task.limits)
+        self._tokenizer = Tokenizer(task.symbols, task.text.blank)
+
+    def make(self, row: PlannedRow) -> tuple[ClipReceipt, bytes | None]:
+        """Return the row's receipt and its record, or None in its place if the row is rejected."""
+        task, clock = self._task, self._clock
+        path = task.roots[row.corpus] / row.audio
+        source: SourceStat | None = None
+        checksum: str | None = None
+        try:
+            tokens = self._tokenizer.encode(row.text)
+            check_text_length(len(tokens), task.limits, task.text)
+            with clock.stage("read"):
+                # The identity is taken first: a file that changes while it is read differs from it in the next run.
+                source = source_stat(path)
+                self._refuse_condemned(row)
+                data = _read_source(path, source, task.limits, row.audio)
+                checksum = xxhash.xxh3_128_hexdigest(data)
+            with clock.stage("decode"):
+                wave = decode_wave(data, task.audio, task.limits, row.audio)
+            with clock.stage("mel"):
+                mel = wave_to_mel(wave, task.audio)
+            if len(mel) > task.limits.max_mel_frames:
+                limit = f"limits.max_mel_frames={task.limits.max_mel_frames}"
+                raise AudioError(Reason.MEL_TOO_LONG, f"{row.audio}: {len(mel)} frames are over {limit}; split the clip or raise the limit")
+            with clock.stage("encode"):
+                payload = encode_example(Example(row.id, tokens, mel, row.speaker_id, row.language_id), self._spec)
+        except RowError as error:
+            return _receipt(row, source, checksum, error=error), None
+        except MemoryError:
+            raise ClipOutOfMemoryError(row.id) from None
+        seconds = round(len(wave) / task.audio.sample_rate, 6)
+        return _receipt(row, source, checksum, seconds, len(mel), len(tokens)), payload
+
+    def _refuse_condemned(self, row: PlannedRow) -> None:
+        reason = self._task.condemned.get(row.id)
+        if reason is Reason.TIMEOUT:
+            raise AudioError(reason, f"{row.audio}: took over {self._task.clip_seconds:g} s, twice; look at the file with another program")
+        if reason is not None:
+            raise AudioError(reason, f"{row.audio}: the worker process died on it, twice; look at the file with another program")
+
+
+def _read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, name: str) -> bytes:
+    if source is None:
+        if path.exists():
+            raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: not a regular file; expected a sound file")
+        raise AudioError(Reason.AUDIO_MISSING, f"{name}: no such file")
+    most = int(limits.max_seconds * _MAX_BYTES_PER_SECOND) + _HEADER_ALLOWANCE_BYTES
+    if source.bytes > most:
+        limit = f"limits.max_seconds={limits.max_seconds:g}"
+        raise AudioError(Reason.AUDIO_TOO_LONG, f"{name}: {source.bytes} bytes, more than any clip within {limit} takes ({most})")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise AudioError(Reason.AUDIO_MISSING, f"{name}: no such file") from None
+    except OSError as error:
+        if error.errno in _MACHINE_ERRORS:
+            raise CacheError(f"{path}: cannot be read ({error.strerror}); mend that and run again, finished shards are kept") from None
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: cannot be read ({error.strerror})") from None
+
+
+def _receipt(
+    row: PlannedRow,
+    source: SourceStat | None,
+    checksum: str | None,
+    seconds: float = 0.0,
+    frames: int = 0,
+    tokens: int = 0,
+    error: RowError | None = None,
+) -> ClipReceipt:
+    return ClipReceipt(
+        id=row.id,
+        corpus=row.corpus,
+        audio=row.audio,
+        raw_text=row.raw_text,
+        text=row.text,
+        speaker=row.speaker,
+        language=row.language,
+        speaker_id=row.speaker_id,
+        language_id=row.language_id,
+        source=source,
+        checksum=checksum,
+        seconds=seconds,
+        frames=frames,
+        tokens=tokens,
+        reason=None if error is None else error.reason.value,
+        detail="" if error is None else error.detail,
+    )
+
+
+@contextmanager
+def _explained_write(task: ShardTask) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise write_error(task.folder / str(task.name), error) from None
+
+
+def write_error(path: Path, error: OSError) -> CacheError:
+    """Return the one line for a file of the cache that cannot be written."""
+    remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "mend that"
+    return CacheError(f"{path}: cannot be written ({error.strerror}); {remedy} and run again, finished shards are kept")
