@@ -72,7 +72,20 @@ class CheckpointError(XttsError):
     """A run or checkpoint is missing, damaged, or belongs to something else."""
 
 
+class OutputError(XttsError):
+    """A result cannot be written where it was asked for."""
+
+
 class TrainingError(XttsError):
     """Training began and cannot go on: it diverged, or the step was traced again."""
 
     exit_code = 1
+
+
+class StepError(XttsError):
+    """A command that another command ran has failed; its exit code is passed on."""
+
+    def __init__(self, command: str, exit_code: int) -> None:
+        super().__init__(f"{command}: ended with exit code {exit_code}; its own message stands above")
+        # A child killed by a signal has a negative one.
+        self.exit_code = exit_code if exit_code > 0 else 1

@@ -1,0 +1,50 @@
+"""A network small enough to run in milliseconds, and batches for it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtts_pipeline.config import ModelConfig
+from xtts_pipeline.model.layers import Dropout
+from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.schema import RecordSpec
+
+SYMBOL_COUNT = 11
+MODEL = ModelConfig(
+    width=16,
+    heads=2,
+    encoder_layers=2,
+    decoder_layers=2,
+    feedforward_width=32,
+    prenet_width=8,
+    postnet_width=8,
+    postnet_layers=3,
+    frames_per_step=3,
+)
+SPEC = RecordSpec(max_text_length=9, max_mel_frames=20, mel_bins=5, pad_value=-11.5)
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network(MODEL, SPEC, SYMBOL_COUNT, seed=1)
+
+
+@pytest.fixture
+def batch() -> Batch:
+    return random_batch(SPEC, text_length=(9, 4, 6), mel_length=(20, 7, 12))
+
+
+@pytest.fixture
+def dropout() -> Dropout:
+    return Dropout(tf.constant(7, tf.uint32), is_training=True)
+
+
+def random_batch(spec: RecordSpec, text_length: tuple[int, ...], mel_length: tuple[int, ...], seed: int = 0) -> Batch:
+    """Return a batch whose real parts depend on the seed and lengths alone, padded as the cache pads."""
+    random = np.random.default_rng(seed)
+    tokens = np.zeros((len(text_length), spec.max_text_length), np.int32)
+    mel = np.full((len(mel_length), spec.max_mel_frames, spec.mel_bins), spec.pad_value, np.float32)
+    for row, (symbols, frames) in enumerate(zip(text_length, mel_length, strict=True)):
+        tokens[row, :symbols] = random.integers(3, SYMBOL_COUNT, symbols)
+        mel[row, :frames] = random.normal(-5.0, 2.0, (frames, spec.mel_bins))
+    return Batch(tf.constant(tokens), tf.constant(mel), tf.constant(text_length), tf.constant(mel_length))

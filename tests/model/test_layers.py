@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtts_pipeline.model.layers import Attention, Convolution, Dropout, Initializer, LayerNorm, length_mask, sinusoid_positions
+
+
+def key(number: int) -> tf.Tensor:
+    return tf.constant(number, tf.uint32)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_drops_its_share_and_keeps_the_mean(rate: float) -> None:
+    dropped = Dropout(key(3), is_training=True).apply(tf.ones([8, 64, 128]), rate, salt=5).numpy()
+    assert np.mean(dropped == 0.0) == pytest.approx(rate, abs=0.005)
+    assert dropped.mean() == pytest.approx(1.0, abs=0.01)
+
+
+def test_dropout_masks_are_uncorrelated_between_steps_places_and_neighbours() -> None:
+    ones = tf.ones([4, 64, 64])
+    masks = [
+        Dropout(key(3), True).apply(ones, 0.5, salt=5).numpy().ravel(),
+        Dropout(key(4), True).apply(ones, 0.5, salt=5).numpy().ravel(),
+        Dropout(key(3), True).apply(ones, 0.5, salt=6).numpy().ravel(),
+    ]
+    masks += [np.roll(masks[0], 1), np.roll(masks[0], 64), np.roll(masks[0], 64 * 64)]
+    correlation = np.corrcoef(masks) - np.eye(len(masks))
+    assert np.abs(correlation).max() < 0.04
+
+
+def test_dropout_of_one_position_is_that_of_the_whole_sequence() -> None:
+    x = tf.random.stateless_normal([2, 6, 8], [1, 2])
+    dropout = Dropout(key(9), is_training=True)
+    whole = dropout.apply(x, 0.5, salt=1)
+    for position in range(6):
+        one = dropout.apply(x[:, position : position + 1], 0.5, salt=1, first_position=tf.constant(position))
+        np.testing.assert_array_equal(one, whole[:, position : position + 1])
+
+
+def test_dropout_is_off_when_not_training_unless_always() -> None:
+    x = tf.ones([1, 4, 64])
+    dropout = Dropout(key(9), is_training=False)
+    np.testing.assert_array_equal(dropout.apply(x, 0.5, salt=1), x)
+    assert np.any(dropout.apply(x, 0.5, salt=1, always=True) == 0.0)
+
+
+def test_length_mask_is_true_for_real_positions() -> None:
+    expected = [[True, True, False], [False, False, False], [True, True, True]]
+    np.testing.assert_array_equal(length_mask(tf.constant([2, 0, 3]), 3), expected)
+
+
+def test_positions_are_sine_and_cosine_pairs() -> None:
+    positions = sinusoid_positions(4, 6)
+    np.testing.assert_allclose(positions[0], [0, 1, 0, 1, 0, 1])
+    assert positions[3, 0] == pytest.approx(np.sin(3.0), abs=1e-6)
+    assert positions[3, 3] == pytest.approx(np.cos(3.0 / 10_000 ** (2 / 6)), abs=1e-6)
+
+
+def test_layer_norm_has_mean_zero_and_variance_one() -> None:
+    normal = LayerNorm(64, "norm")(tf.random.stateless_normal([2, 3, 64], [1, 2]) * 7.0 + 3.0).numpy()
+    np.testing.assert_allclose(normal.mean(-1), 0.0, atol=1e-5)
+    np.testing.assert_allclose(normal.std(-1), 1.0, atol=1e-3)
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_convolution_sees_as_far_as_it_says(is_causal: bool) -> None:
+    convolution = Convolution(Initializer(0), 2, 3, 5, "convolution", is_causal)
+    x = np.zeros((1, 12, 2), np.float32)
+    before = convolution(tf.constant(x)).numpy()
+    x[0, 6] = 1.0
+    changed = np.flatnonzero(np.abs(convolution(tf.constant(x)).numpy() - before).sum((0, 2)))
+    assert changed.tolist() == (list(range(6, 11)) if is_causal else list(range(4, 9)))
+
+
+def test_attention_weighs_only_what_the_mask_allows() -> None:
+    attention = Attention(Initializer(0), 8, 2, "attention")
+    x = tf.random.stateless_normal([2, 3, 8], [1, 2])
+    memory = tf.random.stateless_normal([2, 5, 8], [3, 4])
+    mask = length_mask(tf.constant([2, 5]), 5)[:, None, None, :]
+    _, weights = attention(x, *attention.project_memory(memory), mask)
+    np.testing.assert_allclose(tf.reduce_sum(weights, -1), 1.0, atol=1e-6)
+    assert np.all(weights[0, :, :, 2:].numpy() == 0.0)
+    assert np.all(weights[1].numpy() > 0.0)
+
+
+def test_initial_weights_are_named_by_their_seed() -> None:
+    np.testing.assert_array_equal(Initializer(4).glorot((3, 5), "a"), Initializer(4).glorot((3, 5), "b"))
+    assert np.any(Initializer(4).glorot((3, 5), "a").numpy() != Initializer(5).glorot((3, 5), "a").numpy())

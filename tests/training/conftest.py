@@ -1,0 +1,21 @@
+"""A training step small enough to compile in a few seconds."""
+
+import pytest
+
+from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from xtts_pipeline.config import TrainingConfig
+from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.training.step import TrainStep, batch_signature
+
+SETTINGS = TrainingConfig(batch_size=3, steps=300, learning_rate=3e-3, warmup_steps=10)
+
+
+@pytest.fixture
+def batch() -> Batch:
+    return random_batch(SPEC, text_length=(9, 4, 6), mel_length=(20, 7, 12))
+
+
+@pytest.fixture
+def train_step() -> TrainStep:
+    signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
+    return TrainStep(Network(MODEL, SPEC, SYMBOL_COUNT, seed=1), SETTINGS, signature)

@@ -1,0 +1,136 @@
+import errno
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.model.conftest import MODEL, SPEC
+from xtts_pipeline.config import Config
+from xtts_pipeline.errors import CheckpointError
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.training import checkpoint as module
+from xtts_pipeline.training.checkpoint import (
+    CacheIdentity,
+    build_network,
+    checkpoint_folders,
+    load_checkpoint,
+    load_network,
+    named_variables,
+    restore_variables,
+    save_checkpoint,
+)
+from xtts_pipeline.training.step import TrainStep, batch_signature
+
+from .conftest import SETTINGS
+
+CONFIG = Config(model=MODEL, training=SETTINGS)
+CACHE = CacheIdentity("f" * 64, SPEC, tuple("abcdefgh"), ("anna",), ("en",))
+
+
+@pytest.fixture
+def step() -> TrainStep:
+    signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
+    return TrainStep(build_network(CACHE, CONFIG), SETTINGS, signature)
+
+
+def save(run: Path, step: TrainStep, number: int, keep: int = 3) -> Path:
+    return save_checkpoint(run, number, CONFIG, CACHE, named_variables(step), keep)
+
+
+def test_names_are_paths_and_cover_every_variable_once(step: TrainStep) -> None:
+    variables = named_variables(step)
+    assert "network.mel_decoder.layers.1.text_attention.query.weight" in variables
+    assert "optimizer.first_moment.0" in variables
+    assert "step" in variables
+    assert {id(variable) for variable in variables.values()} == {id(variable) for variable in step.variables}
+    assert len(variables) == len(step.variables)
+
+
+def test_what_is_loaded_is_what_was_saved(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+    step(batch)
+    save(tmp_path, step, 1)
+    loaded = load_checkpoint(tmp_path)
+    assert (loaded.step, loaded.config, loaded.cache) == (1, CONFIG, CACHE)
+    for name, variable in named_variables(step).items():
+        np.testing.assert_array_equal(loaded.arrays[name], variable.numpy())
+
+
+def test_loading_changes_nothing_and_training_goes_on_bit_for_bit(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+    step(batch)
+    save(tmp_path, step, 1)
+    step(batch)
+    signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
+    resumed = TrainStep(build_network(CACHE, CONFIG), SETTINGS, signature)
+    restore_variables(named_variables(resumed), load_checkpoint(tmp_path))
+    resumed(batch)
+    for name, variable in named_variables(step).items():
+        np.testing.assert_array_equal(named_variables(resumed)[name].numpy(), variable.numpy(), err_msg=name)
+
+
+def test_a_network_speaks_from_a_checkpoint_without_the_optimizer(step: TrainStep, tmp_path: Path) -> None:
+    save(tmp_path, step, 1)
+    network = load_network(load_checkpoint(tmp_path))
+    np.testing.assert_array_equal(network.text_encoder.embedding, step.network.text_encoder.embedding)
+
+
+def test_only_the_last_ones_are_kept(step: TrainStep, tmp_path: Path) -> None:
+    for number in (1, 2, 30):
+        save(tmp_path, step, number, keep=2)
+    assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["step-00000002", "step-00000030"]
+    assert load_checkpoint(tmp_path).step == 30
+    assert load_checkpoint(tmp_path / "checkpoints" / "step-00000002").step == 2
+
+
+def test_every_flipped_bit_of_the_weights_is_found(step: TrainStep, tmp_path: Path) -> None:
+    weights = save(tmp_path, step, 1) / "weights.safetensors"
+    sound = weights.read_bytes()
+    for position in random.Random(0).sample(range(len(sound) * 8), 40):
+        damaged = bytearray(sound)
+        damaged[position // 8] ^= 1 << position % 8
+        weights.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match="checksum differs"):
+            load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"checkpoint_version": 1}', b"\xff\xfe"])
+def test_a_damaged_state_is_named(step: TrainStep, tmp_path: Path, content: bytes) -> None:
+    folder = save(tmp_path, step, 1)
+    (folder / "state.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match="step-00000001"):
+        load_checkpoint(tmp_path)
+
+
+def test_another_version_is_refused(step: TrainStep, tmp_path: Path) -> None:
+    state = save(tmp_path, step, 1) / "state.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "checkpoint_version": 99}))
+    with pytest.raises(CheckpointError, match="version 99, expected 1"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_folder_without_a_checkpoint_says_what_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no checkpoint here; expected a run folder"):
+        load_checkpoint(tmp_path)
+
+
+def test_weights_of_another_model_are_refused(step: TrainStep, tmp_path: Path) -> None:
+    save(tmp_path, step, 1)
+    wider = {"network.text_encoder.embedding": tf.Variable(tf.zeros([5, 5]))}
+    with pytest.raises(CheckpointError, match=r"text_encoder.embedding: found shape \(11, 16\), expected shape \(5, 5\)"):
+        restore_variables(wider, load_checkpoint(tmp_path))
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, step, 1)
+
+    def refuse(path: Path, content: bytes) -> None:
+        path.write_bytes(content[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "_write_durably", refuse)
+    with pytest.raises(CheckpointError, match="No space left on device.*earlier checkpoints are untouched"):
+        save(tmp_path, step, 2)
+    assert load_checkpoint(tmp_path).step == 1
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]

@@ -1,0 +1,38 @@
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.training.optimizer import BETA_1, BETA_2, EPSILON, AdamW, clip_by_global_norm
+
+
+def test_updates_are_those_of_the_paper() -> None:
+    random = np.random.default_rng(0)
+    matrix, vector = random.normal(size=(3, 2)).astype(np.float32), random.normal(size=3).astype(np.float32)
+    variables = [tf.Variable(matrix), tf.Variable(vector)]
+    optimizer = AdamW(variables, weight_decay=0.1)
+    expected = [matrix.astype(np.float64), vector.astype(np.float64)]
+    moments = [(np.zeros_like(value), np.zeros_like(value)) for value in expected]
+    for step in range(4):
+        gradients = [random.normal(size=value.shape).astype(np.float32) for value in expected]
+        optimizer.apply([tf.constant(gradient) for gradient in gradients], tf.constant(0.01), tf.constant(step))
+        for index, gradient in enumerate(gradients):
+            first = BETA_1 * moments[index][0] + (1 - BETA_1) * gradient
+            second = BETA_2 * moments[index][1] + (1 - BETA_2) * gradient**2
+            moments[index] = (first, second)
+            update = first / (1 - BETA_1 ** (step + 1)) / (np.sqrt(second / (1 - BETA_2 ** (step + 1))) + EPSILON)
+            decay = 0.1 if expected[index].ndim >= 2 else 0.0
+            expected[index] = expected[index] - 0.01 * (update + decay * expected[index])
+    for variable, value in zip(variables, expected, strict=True):
+        np.testing.assert_allclose(variable, value, atol=1e-5)
+
+
+def test_long_gradients_are_shortened_together() -> None:
+    clipped, norm = clip_by_global_norm([tf.constant([3.0]), tf.constant([[0.0, 4.0]])], 1.0)
+    assert float(norm) == 5.0
+    np.testing.assert_allclose(clipped[0], [0.6], rtol=1e-6)
+    np.testing.assert_allclose(clipped[1], [[0.0, 0.8]], rtol=1e-6)
+
+
+def test_short_gradients_are_left_alone() -> None:
+    clipped, norm = clip_by_global_norm([tf.constant([0.3]), tf.constant([0.4])], 1.0)
+    assert abs(float(norm) - 0.5) < 1e-6
+    np.testing.assert_allclose(clipped[0], [0.3])

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.training.checkpoint import named_variables
+from xtts_pipeline.training.step import EvaluateStep, TrainStep, batch_signature, to_batch
+
+from .conftest import SETTINGS
+
+
+def test_signature_is_static_and_names_only_what_the_cache_has() -> None:
+    signature = batch_signature(SPEC, 4, with_speaker=False, with_language=True)
+    assert signature.tokens == tf.TensorSpec([4, 9], tf.int32, "tokens")
+    assert signature.mel == tf.TensorSpec([4, 20, 5], tf.float32, "mel")
+    assert signature.mel_length == tf.TensorSpec([4], tf.int32, "mel_length")
+    assert signature.speaker is None
+    assert signature.language == tf.TensorSpec([4], tf.int32, "language")
+
+
+def test_batches_follow_the_signature(batch: Batch) -> None:
+    signature = batch_signature(SPEC, 3, with_speaker=True, with_language=False)
+    fields = {**batch._asdict(), "speaker": tf.constant([1, 2, 3]), "language": tf.constant([0, 0, 0])}
+    taken = to_batch(fields, signature)
+    assert taken.language is None
+    np.testing.assert_array_equal(taken.speaker, [1, 2, 3])
+
+
+def test_one_batch_overfits_in_one_trace(train_step: TrainStep, batch: Batch) -> None:
+    first = {name: float(value) for name, value in train_step(batch).items()}
+    for _ in range(SETTINGS.steps - 1):
+        last = train_step(batch)
+    assert float(last["mel_l1"]) < first["mel_l1"] / 3
+    assert float(last["stop_loss"]) < first["stop_loss"] / 3
+    assert train_step.function.experimental_get_tracing_count() == 1
+    assert int(train_step.step) == SETTINGS.steps
+
+
+def test_a_batch_of_another_shape_is_refused(train_step: TrainStep) -> None:
+    with pytest.raises(TypeError, match="tokens|signature|cast|compatible"):
+        train_step(random_batch(SPEC, (9, 4), (20, 7)))
+
+
+def test_every_variable_is_trained(train_step: TrainStep, batch: Batch) -> None:
+    before = {name: variable.numpy() for name, variable in named_variables(train_step.network).items()}
+    for _ in range(3):
+        train_step(batch)
+    still = [name for name, variable in named_variables(train_step.network).items() if np.array_equal(variable.numpy(), before[name])]
+    # A key's bias adds the same to every score of a query, so softmax takes it out: its gradient is zero but for rounding.
+    assert [name for name in still if not name.endswith("key.bias")] == []
+
+
+def test_the_same_seed_gives_the_same_weights_bit_for_bit(batch: Batch) -> None:
+    weights = []
+    for _ in range(2):
+        signature = batch_signature(SPEC, 3, with_speaker=False, with_language=False)
+        step = TrainStep(Network(MODEL, SPEC, SYMBOL_COUNT, seed=1), SETTINGS, signature)
+        for _ in range(3):
+            step(batch)
+        weights.append(np.concatenate([variable.numpy().ravel() for variable in step.network.trainable_variables]))
+    np.testing.assert_array_equal(*weights)
+
+
+def test_speaker_and_language_reach_the_compiled_step(batch: Batch) -> None:
+    signature = batch_signature(SPEC, 3, with_speaker=True, with_language=True)
+    network = Network(MODEL, SPEC, SYMBOL_COUNT, speakers=4, languages=2, seed=1)
+    step = TrainStep(network, SETTINGS, signature)
+    before = network.speaker_embedding.numpy(), network.language_embedding.numpy()
+    step(batch._replace(speaker=tf.constant([3, 3, 1]), language=tf.constant([1, 1, 1])))
+    assert np.flatnonzero(np.abs(network.speaker_embedding - before[0]).sum(1) > 1e-5).tolist() == [1, 3]
+    assert np.flatnonzero(np.abs(network.language_embedding - before[1]).sum(1) > 1e-5).tolist() == [1]
+
+
+def test_evaluation_repeats_itself_and_weighs_by_decoder_steps(train_step: TrainStep, batch: Batch) -> None:
+    signature = batch_signature(SPEC, 3, with_speaker=False, with_language=False)
+    evaluate_step = EvaluateStep(train_step.network, SETTINGS, signature)
+    first, second = evaluate_step(batch), evaluate_step(batch)
+    assert float(first["loss"]) == float(second["loss"])
+    assert float(first["weight"]) == 7 + 3 + 4  # 20, 7 and 12 frames, 3 a step
+    assert evaluate_step.function.experimental_get_tracing_count() == 1

@@ -1,0 +1,220 @@
+"""The command line: options in, one call, exit code out.
+
+Every import of a command stands inside its function, so that `xtts --help` starts at once and never loads TensorFlow.
+"""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from xtts_pipeline import __version__
+from xtts_pipeline.errors import XttsError
+
+EXIT_UNTRUE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Share(click.ParamType):
+    """A share such as `5%` or `0.05`."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            share = float(value[:-1]) / 100 if value.endswith("%") else float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a share; expected one such as 5% or 0.05", param, ctx)
+        if not 0.0 <= share <= 1.0:
+            self.fail(f"{value!r} is not between 0% and 100%", param, ctx)
+        return share
+
+
+FOLDER = click.Path(path_type=Path)
+
+
+def cache_option(function: F) -> F:
+    """Add `--cache`, which defaults to `cache/` everywhere."""
+    return click.option("--cache", type=FOLDER, default=Path("cache"), show_default=True, help="Folder of the cache.")(function)
+
+
+def config_options(function: F) -> F:
+    """Add `--config` and `--set`."""
+    function = click.option(
+        "--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Override one setting; repeatable, wins over --config."
+    )(function)
+    return click.option(
+        "--config", "configs", multiple=True, metavar="FILE|PRESET", help="YAML file or preset name; repeatable, the later wins."
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """Add `--json`: the result alone on stdout."""
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")(function)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="xtts")
+@click.option("--debug", is_flag=True, help="Show tracebacks and TensorFlow's own log.")
+@click.pass_context
+def cli(context: click.Context, debug: bool) -> None:
+    """Train a voice with TensorFlow: preprocess a corpus once, stream the cache into one compiled step, speak.
+
+    \b
+      xtts preprocess --data LJSpeech-1.1     mels and tokens -> fixed-length TFRecord shards in cache/
+      xtts verify-cache                       exit 0 only if every byte is what the manifest says
+      xtts train                              stream the shards into the XLA-compiled step
+    """
+    context.obj = debug
+
+
+@cli.command()
+@click.option("--data", type=FOLDER, required=True, help="Folder of the corpus, or its manifest file.")
+@cache_option
+@config_options
+@click.option("--layout", default="auto", show_default=True, help="Corpus layout; `auto` looks at the folder.")
+@click.option("--val-data", type=FOLDER, help="A second corpus that becomes the validation split.")
+@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default="all cores", help="Worker processes.")
+@click.option("--max-rejected", type=_Share(), default="5%", show_default=True, help="Exit with 1 if a larger share of rows is rejected.")
+@click.option("--shards", type=click.IntRange(min=1), help="Training shards of a new cache; of an existing one with --reshard.")
+@click.option("--reshard", is_flag=True, help="Lay an existing cache out anew.")
+@click.option("--check", type=click.Choice(["stat", "content"]), default="stat", show_default=True, help="How changed sources are found.")
+@click.option("--dry-run", is_flag=True, help="Read headers and text only; say what would be written.")
+@click.option("--backend", type=click.Choice(["local", "dask"]), default="local", show_default=True, help="Where the workers run.")
+@click.option("--scheduler", metavar="ADDRESS", help="The dask scheduler's address.")
+@json_option
+def preprocess(configs: tuple[str, ...], overrides: tuple[str, ...], max_rejected: float, as_json: bool, **options: Any) -> None:
+    """Turn a corpus into a cache of mel spectrograms and tokens, once."""
+    from xtts_pipeline.commands.preprocess import preprocess as run
+    from xtts_pipeline.config import load_config
+
+    report = run(config=load_config(configs, overrides), max_rejected=max_rejected, progress=sys.stderr.isatty(), **options)
+    _print(report, as_json)
+    if report.is_over_limit:
+        sys.exit(EXIT_UNTRUE)
+
+
+@cli.command()
+@cache_option
+@click.option("--level", type=click.Choice(["quick", "full", "deep"]), default="full", show_default=True, help="How much is proved.")
+@click.option("--data", type=FOLDER, help="The corpus, for --level deep and --repair.")
+@click.option("--sample", type=click.IntRange(min=1), default=20, show_default=True, help="Clips that --level deep recomputes.")
+@click.option("--repair", is_flag=True, help="Rebuild what is broken from --data, then verify.")
+@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default="all cores", help="Threads that read.")
+@json_option
+def verify_cache(cache: Path, as_json: bool, **options: Any) -> None:
+    """Prove that a cache is what its manifest says: exit 0 if true, 1 if not, 2 if there is none."""
+    from xtts_pipeline.commands.verify_cache import verify
+
+    report = verify(cache, **options)
+    _print(report, as_json)
+    if not report.valid:
+        sys.exit(EXIT_UNTRUE)
+
+
+@cli.command()
+@cache_option
+@config_options
+@click.option("--output", type=FOLDER, help="Folder of the run.  [default: runs/DATE-TIME]")
+@click.option("--steps", type=click.IntRange(min=1), help="Steps in all; short for --set training.steps=N.")
+@json_option
+@click.pass_obj
+def train(debug: bool, cache: Path, as_json: bool, **options: Any) -> None:
+    """Train on a cache, streamed into one XLA-compiled step."""
+    from xtts_pipeline.commands.train import summary_text
+    from xtts_pipeline.commands.train import train as run
+
+    folder, summary = run(cache, echo_native_log=debug, **options)
+    click.echo(json.dumps(summary) if as_json else summary_text(folder, summary))
+
+
+@cli.command()
+@click.option("--run", type=FOLDER, required=True, help="Folder of the run, or one of its checkpoints.")
+@click.option("--text", required=True, help="What to say.")
+@click.option("--output", type=FOLDER, required=True, help="WAV file to write.")
+@click.option("--speaker", help="Speaker of the cache; the first by default.")
+@click.option("--language", help="Language of the cache; the first by default.")
+@click.option("--plot", type=FOLDER, help="Write a picture of the mel and the attention.")
+@click.option("--mel-output", type=FOLDER, help="Write the mel as .npy: float32 [frames, mel_bins], natural log.")
+@json_option
+@click.pass_obj
+def synthesize(debug: bool, as_json: bool, **options: Any) -> None:
+    """Speak a text with a trained run."""
+    from xtts_pipeline.commands.synthesize import synthesize as run
+
+    _print(run(echo_native_log=debug, **options), as_json)
+
+
+@cli.group()
+def config() -> None:
+    """Show or check settings."""
+
+
+@config.command("show")
+@click.argument("files", nargs=-1, metavar="[FILE|PRESET]...")
+@click.option("--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Override one setting; repeatable.")
+@json_option
+def config_show(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> None:
+    """Print the merged settings, defaults included."""
+    from xtts_pipeline.config import dump_config, load_config
+
+    merged = load_config(files, overrides)
+    click.echo(merged.model_dump_json() if as_json else dump_config(merged), nl=as_json)
+
+
+@config.command("check")
+@click.argument("files", nargs=-1, metavar="[FILE|PRESET]...")
+@click.option("--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Override one setting; repeatable.")
+def config_check(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
+    """Say whether settings are valid: exit 0, or 2 and every error."""
+    from xtts_pipeline.config import load_config
+
+    load_config(files, overrides)
+    click.echo("valid")
+
+
+def _print(report: Any, as_json: bool) -> None:
+    click.echo(json.dumps(report.to_json(), ensure_ascii=False) if as_json else report.to_text())
+
+
+def _fail(message: str, exit_code: int, debug: bool) -> NoReturn:
+    if debug:
+        traceback.print_exc()
+    print(f"xtts: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(exit_code)
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the command line; an XttsError becomes one line and its exit code, an interruption becomes 130."""
+    # A scheduler's SIGTERM and a person's Ctrl-C take the same clean way out.
+    signal.signal(signal.SIGTERM, _interrupt)
+    debug = "--debug" in sys.argv[1:]
+    try:
+        cli(standalone_mode=False)
+    except XttsError as error:
+        _fail(str(error), error.exit_code, debug)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_UNUSABLE)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("interrupted", EXIT_INTERRUPTED, debug)
+    except BrokenPipeError:
+        # The reader, such as `head`, has gone: nothing is left to say, not even at shutdown.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_UNTRUE)

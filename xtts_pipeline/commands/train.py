@@ -1,0 +1,116 @@
+"""`xtts train`: a cache in, a run out."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tqdm
+
+from xtts_pipeline.cache.manifest import RECORD_SECTIONS, Manifest, config_differences, load_manifest
+from xtts_pipeline.config import Config, dump_config, load_config
+from xtts_pipeline.errors import CacheError, CheckpointError, OutputError
+from xtts_pipeline.runtime import NativeLog
+
+
+def train(
+    cache: Path, *, output: Path | None, configs: Sequence[str], overrides: Sequence[str], steps: int | None, echo_native_log: bool
+) -> tuple[Path, dict[str, Any]]:
+    """Train on a cache; return the run's folder and its summary.
+
+    Audio, text and limits come from the cache; a config that contradicts them is a CacheError that names each difference.
+    """
+    manifest = load_manifest(cache)
+    config = training_config(manifest, configs, overrides, steps)
+    check_enough_records(cache, manifest, config)
+    run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    _create_run(run, config)
+    with NativeLog(run / "tensorflow.log", echo=echo_native_log) as log, _Progress(config.training.steps) as progress:
+        # Late: TensorFlow must not be imported before its log is redirected.
+        from xtts_pipeline.training.loop import Source
+        from xtts_pipeline.training.loop import train as run_loop
+        from xtts_pipeline.training.monitor import CompilationMonitor
+
+        monitor = CompilationMonitor(log, is_strict=config.training.strict_shapes)
+        summary = run_loop(Source(cache, manifest), config, run, monitor, progress.show)
+    return run, summary
+
+
+def training_config(manifest: Manifest, configs: Sequence[str], overrides: Sequence[str], steps: int | None) -> Config:
+    """Return the cache's settings overlaid with the user's, or say which of them contradict the cache."""
+    base = {section: getattr(manifest, section).model_dump(mode="json") for section in (*RECORD_SECTIONS, "cache")}
+    steps_override = [] if steps is None else [f"training.steps={steps}"]
+    config = load_config(configs, [*overrides, *steps_override], base)
+    differences = config_differences(manifest, config)
+    if differences:
+        raise CacheError(f"the cache was made with other settings: {'; '.join(differences)}; preprocess again, or leave these settings out")
+    return config
+
+
+def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> None:
+    """Raise CacheError if the training split cannot fill one batch."""
+    found, needed = manifest.split_records("train"), config.training.batch_size
+    if found < needed:
+        raise CacheError(f"{cache}: {found} training records, but training.batch_size={needed}; set training.batch_size={max(found, 1)} or less")
+
+
+def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
+    """Return a run's summary for people."""
+    step, loss = summary["step_ms"] or {}, summary["loss"]
+    lines = [
+        f"run            {run}",
+        f"steps          {summary['steps']}, first after {summary['first_step_seconds']:.1f} s, {summary['parameters'] / 1e6:.1f} M parameters",
+        f"loss           {loss['first']:.3f} -> {loss['last']:.3f}",
+        f"traces         {summary['traces']}  ({_by_function(summary, 'traces')})",
+        f"compilations   {summary['compilations']}  ({_by_function(summary, 'compilations')})",
+    ]
+    if step:
+        lines += [
+            f"step time      {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
+            f"data wait      {summary['data_wait_share']:.2%}",
+            f"throughput     {summary['examples_per_second']:.1f} examples/s, {summary['mel_frames_per_second']:.0f} mel frames/s",
+        ]
+    return "\n".join(lines)
+
+
+def _by_function(summary: Mapping[str, Any], key: str) -> str:
+    return ", ".join(f"{name} {count[key]}" for name, count in summary["by_function"].items())
+
+
+def _create_run(run: Path, config: Config) -> None:
+    if run.exists() and any(run.iterdir()):
+        raise CheckpointError(f"{run}: this folder is not empty; choose another --output")
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{run}: cannot be written ({error.strerror}); choose another --output") from None
+
+
+class _Progress:
+    """A bar on stderr: loss, step time, data wait, time left."""
+
+    def __init__(self, steps: int) -> None:
+        self._bar = tqdm.tqdm(total=steps, unit="step", desc="train", file=sys.stderr, dynamic_ncols=True)
+        self._last: dict[str, str] = {}
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def show(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Move the bar to `step` and show the numbers just read."""
+        if "val_loss" in numbers:
+            self._last["val"] = f"{numbers['val_loss']:.3f}"
+        else:
+            self._last |= {
+                "loss": f"{numbers['loss']:.3f}",
+                "focus": f"{numbers['attention_focus']:.2f}",
+                "step": f"{numbers['step_ms']:.0f} ms",
+                "wait": f"{numbers['data_wait_share']:.1%}",
+            }
+        self._bar.set_postfix(self._last, refresh=False)
+        self._bar.update(step - self._bar.n)

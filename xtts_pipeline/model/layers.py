@@ -1,0 +1,160 @@
+"""The parts that the network is built from: dense layers, attention, convolution, dropout.
+
+Plain tf.Modules with explicit shapes; every mask is boolean and True means real. No file access, no cache.
+
+Shape key for the whole project: B batch, S tokens, T frames, F decoder steps, M mel bins, D width, H heads, K head width.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+MASKED_SCORE = -1e9
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """The randomness of one forward pass: which elements are dropped is a hash, not a random number generator.
+
+    A mask computed from (example, position, channel, layer, step) in uint32 arithmetic fuses into its neighbours under XLA; stateful or
+    Philox random numbers do not, and made the whole step twice as slow on a CPU. The same key gives the same mask for the same
+    position, whether a sequence is run whole or one position at a time.
+
+    key: uint32 scalar tensor, different at every training step.
+    is_training: False switches off all dropout but the prenet's, which is part of the network when speaking too.
+    """
+
+    key: tf.Tensor
+    is_training: bool
+
+    def apply(self, x: tf.Tensor, rate: float, salt: int, first_position: tf.Tensor | int = 0, always: bool = False) -> tf.Tensor:
+        """Return x [B, S, D] with elements zeroed at `rate` and the rest scaled up; `salt` tells the places in the network apart."""
+        if rate == 0.0 or not (self.is_training or always):
+            return x
+        batch, positions, width = x.shape
+        example_B11 = tf.cast(tf.range(batch), tf.uint32)[:, None, None]
+        position_S1 = tf.cast(tf.range(positions) + first_position, tf.uint32)[None, :, None]
+        channel_D = tf.cast(tf.range(width), tf.uint32)[None, None, :]
+        row = mix_bits(mix_bits(example_B11 * np.uint32(0x9E3779B1) + (self.key ^ np.uint32(salt * 0x85EBCA6B & 0xFFFFFFFF))) + position_S1)
+        hashed = mix_bits(row + channel_D * np.uint32(0xC2B2AE35))
+        is_kept = hashed >= np.uint32(rate * 2**32)
+        return tf.where(is_kept, x * (1.0 / (1.0 - rate)), 0.0)
+
+
+def mix_bits(x: tf.Tensor) -> tf.Tensor:
+    """Return a uint32 tensor with every output bit depending on every input bit (lowbias32, C. Wellons 2018)."""
+    x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, np.uint32(16)))
+    x = x * np.uint32(0x7FEB352D)
+    x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, np.uint32(15)))
+    x = x * np.uint32(0x846CA68B)
+    return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, np.uint32(16)))
+
+
+def length_mask(lengths_B: tf.Tensor, size: int) -> tf.Tensor:
+    """Return bool [B, size]: True for the first `length` positions of each row."""
+    return tf.range(size)[None, :] < lengths_B[:, None]
+
+
+def sinusoid_positions(length: int, width: int) -> np.ndarray:
+    """Return float32 [length, width] sine and cosine positions (Vaswani et al. 2017, 3.5)."""
+    angle = np.arange(length)[:, None] / 10_000 ** (np.arange(0, width, 2)[None, :] / width)
+    return np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(length, width).astype(np.float32)
+
+
+class Initializer:
+    """Draws initial weights from one seeded generator, so that a seed names a network."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def glorot(self, shape: tuple[int, ...], name: str) -> tf.Variable:
+        """Return a uniform Glorot variable; fans are those of the last two axes times the receptive field."""
+        receptive = int(np.prod(shape[:-2]))
+        limit = np.sqrt(6.0 / (receptive * (shape[-2] + shape[-1])))
+        return tf.Variable(self._random.uniform(-limit, limit, shape).astype(np.float32), name=name)
+
+    def normal(self, shape: tuple[int, ...], deviation: float, name: str) -> tf.Variable:
+        """Return a normal variable of mean 0."""
+        return tf.Variable((self._random.standard_normal(shape) * deviation).astype(np.float32), name=name)
+
+
+class Dense(tf.Module):
+    """An affine map of the last axis."""
+
+    def __init__(self, initializer: Initializer, inputs: int, outputs: int, name: str) -> None:
+        super().__init__(name=name)
+        self.weight = initializer.glorot((inputs, outputs), "weight")
+        self.bias = tf.Variable(tf.zeros([outputs]), name="bias")
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.tensordot(x, self.weight, axes=1) + self.bias
+
+
+class LayerNorm(tf.Module):
+    """Normalisation of the last axis to mean 0 and variance 1, then a learnt scale and offset."""
+
+    def __init__(self, width: int, name: str) -> None:
+        super().__init__(name=name)
+        self.scale = tf.Variable(tf.ones([width]), name="scale")
+        self.offset = tf.Variable(tf.zeros([width]), name="offset")
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        mean = tf.reduce_mean(x, axis=-1, keepdims=True)
+        centred = x - mean
+        variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
+        return centred * tf.math.rsqrt(variance + 1e-5) * self.scale + self.offset
+
+
+class Convolution(tf.Module):
+    """A convolution along time, [B, T, inputs] -> [B, T, outputs]; a causal one sees no later position."""
+
+    def __init__(self, initializer: Initializer, inputs: int, outputs: int, taps: int, name: str, is_causal: bool = False) -> None:
+        super().__init__(name=name)
+        self.weight = initializer.glorot((taps, inputs, outputs), "weight")
+        self.bias = tf.Variable(tf.zeros([outputs]), name="bias")
+        before = taps - 1 if is_causal else (taps - 1) // 2
+        self.padding = [[0, 0], [before, taps - 1 - before], [0, 0]]
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.conv1d(tf.pad(x, self.padding), self.weight, stride=1, padding="VALID") + self.bias
+
+
+class FeedForward(tf.Module):
+    """Two dense layers with a ReLU between."""
+
+    def __init__(self, initializer: Initializer, width: int, inner_width: int, name: str) -> None:
+        super().__init__(name=name)
+        self.widen = Dense(initializer, width, inner_width, "widen")
+        self.narrow = Dense(initializer, inner_width, width, "narrow")
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        return self.narrow(tf.nn.relu(self.widen(x)))
+
+
+class Attention(tf.Module):
+    """Multi-head scaled dot-product attention with separate projections of queries and of what they look at."""
+
+    def __init__(self, initializer: Initializer, width: int, heads: int, name: str) -> None:
+        super().__init__(name=name)
+        self.heads, self.head_width = heads, width // heads
+        self.query = Dense(initializer, width, width, "query")
+        self.key = Dense(initializer, width, width, "key")
+        self.value = Dense(initializer, width, width, "value")
+        self.output = Dense(initializer, width, width, "output")
+
+    def project_memory(self, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return keys and values [B, S, H, K] of what is looked at, to be computed once when decoding."""
+        return self._split(self.key(memory)), self._split(self.value(memory))
+
+    def __call__(self, x: tf.Tensor, keys_BSHK: tf.Tensor, values_BSHK: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return ([B, F, D], attention weights [B, H, F, S]); mask is bool, True where looking is allowed, broadcast to the weights."""
+        query_BFHK = self._split(self.query(x)) * self.head_width**-0.5
+        score_BHFS = tf.einsum("BFHK,BSHK->BHFS", query_BFHK, keys_BSHK)
+        weight_BHFS = tf.nn.softmax(tf.where(mask, score_BHFS, MASKED_SCORE), axis=-1)
+        mixed_BFHK = tf.einsum("BHFS,BSHK->BFHK", weight_BHFS, values_BSHK)
+        batch, steps = x.shape[0], x.shape[1]
+        return self.output(tf.reshape(mixed_BFHK, [batch, steps, self.heads * self.head_width])), weight_BHFS
+
+    def _split(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(x, [x.shape[0], x.shape[1], self.heads, self.head_width])

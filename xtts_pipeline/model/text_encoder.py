@@ -1,0 +1,61 @@
+"""Token ids to vectors that the decoder looks at."""
+
+import tensorflow as tf
+
+from xtts_pipeline.config import ModelConfig
+from xtts_pipeline.model.layers import (
+    Attention,
+    Convolution,
+    Dropout,
+    FeedForward,
+    Initializer,
+    LayerNorm,
+    length_mask,
+    sinusoid_positions,
+)
+
+CONVOLUTION_TAPS = 5
+
+
+class EncoderLayer(tf.Module):
+    """Self-attention, then a feed-forward layer, each normalised before and added after."""
+
+    def __init__(self, initializer: Initializer, config: ModelConfig, index: int) -> None:
+        super().__init__(name=f"encoder_layer_{index}")
+        self.salt, self.dropout_rate = 100 + 10 * index, config.dropout
+        self.attention_norm = LayerNorm(config.width, "attention_norm")
+        self.attention = Attention(initializer, config.width, config.heads, "attention")
+        self.feedforward_norm = LayerNorm(config.width, "feedforward_norm")
+        self.feedforward = FeedForward(initializer, config.width, config.feedforward_width, "feedforward")
+
+    def __call__(self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout) -> tf.Tensor:
+        normal = self.attention_norm(x_BSD)
+        attended, _ = self.attention(normal, *self.attention.project_memory(normal), mask_B11S)
+        x_BSD += dropout.apply(attended, self.dropout_rate, self.salt)
+        return x_BSD + dropout.apply(self.feedforward(self.feedforward_norm(x_BSD)), self.dropout_rate, self.salt + 1)
+
+
+class TextEncoder(tf.Module):
+    """Embedding, one convolution for neighbouring letters, positions, then self-attention layers."""
+
+    def __init__(self, initializer: Initializer, config: ModelConfig, symbol_count: int, max_text_length: int) -> None:
+        super().__init__(name="text_encoder")
+        self.dropout_rate = config.dropout
+        self.embedding = initializer.normal((symbol_count, config.width), 0.5, "embedding")
+        self.convolution = Convolution(initializer, config.width, config.width, CONVOLUTION_TAPS, "convolution")
+        self.position_scale = tf.Variable(1.0, name="position_scale")
+        self.positions_SD = sinusoid_positions(max_text_length, config.width)
+        self.layers = [EncoderLayer(initializer, config, index) for index in range(config.encoder_layers)]
+        self.norm = LayerNorm(config.width, "norm")
+
+    def __call__(self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
+        """Return [B, S, D]; what stands at padded positions has no influence on real ones."""
+        mask_BS = length_mask(text_length_B, tokens_BS.shape[1])
+        # Zeroed first: the convolution would carry the pad symbol's vector into the last letters.
+        x_BSD = tf.where(mask_BS[..., None], tf.gather(self.embedding, tokens_BS), 0.0)
+        x_BSD += tf.nn.relu(self.convolution(x_BSD))
+        x_BSD += self.position_scale * self.positions_SD[: tokens_BS.shape[1]]
+        x_BSD = dropout.apply(x_BSD, self.dropout_rate, 99)
+        for layer in self.layers:
+            x_BSD = layer(x_BSD, mask_BS[:, None, None, :], dropout)
+        return self.norm(x_BSD)

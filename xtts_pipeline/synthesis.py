@@ -1,0 +1,108 @@
+"""A checkpoint that speaks: text in, mel and sound out. Settings and symbols come from the checkpoint, never from a config beside it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.audio.vocoder import GriffinLim, Vocoder
+from xtts_pipeline.errors import CheckpointError, TextError
+from xtts_pipeline.model.layers import Dropout
+from xtts_pipeline.model.losses import guided_heads
+from xtts_pipeline.model.network import Batch, Speech
+from xtts_pipeline.schema import PAD_ID, pad_to
+from xtts_pipeline.text.tokens import Tokenizer, check_text_length, prepare_texts
+from xtts_pipeline.training.checkpoint import Checkpoint, load_checkpoint, load_network
+from xtts_pipeline.training.step import dropout_key
+
+
+@dataclass(frozen=True)
+class SpokenText:
+    """One text as it was spoken.
+
+    tokens int32 [S]; mel float32 [T, mel_bins], natural log; attention float32 [F, S], the mean of the heads that follow the text;
+    wave float32 [samples]. has_stopped is False where the length cap ended it.
+    """
+
+    text: str
+    tokens: np.ndarray
+    mel: np.ndarray
+    attention: np.ndarray
+    wave: np.ndarray
+    sample_rate: int
+    has_stopped: bool
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the sound."""
+        return len(self.wave) / self.sample_rate
+
+
+class Synthesizer:
+    """Speaks with one trained network; compiled once, for texts up to the checkpoint's longest."""
+
+    def __init__(self, checkpoint: Checkpoint, vocoder: Vocoder | None = None) -> None:
+        self.checkpoint = checkpoint
+        config, cache = checkpoint.config, checkpoint.cache
+        self._network = load_network(checkpoint)
+        self._tokenizer = Tokenizer(cache.symbols, config.text.blank)
+        self._vocoder = vocoder or GriffinLim(config.audio, config.synthesis.griffin_lim_iterations, config.synthesis.griffin_lim_momentum)
+        self._speak = tf.function(self._speak_batch, jit_compile=True, autograph=False)
+
+    @classmethod
+    def load(cls, run: Path) -> "Synthesizer":
+        """Load a run's newest checkpoint, or the checkpoint at this path."""
+        return cls(load_checkpoint(run))
+
+    def synthesize(self, text: str, speaker: str | None = None, language: str | None = None) -> SpokenText:
+        """Say a text.
+
+        Raises TextError if it is empty, too long, or has a character that the checkpoint's corpus did not; CheckpointError for an unknown speaker or language.
+        """
+        cache, config = self.checkpoint.cache, self.checkpoint.config
+        speaker_id = _index("speaker", cache.speakers, speaker, self.checkpoint.folder)
+        language_id = _index("language", cache.languages, language, self.checkpoint.folder)
+        tokens = self._encode(text, cache.languages[language_id])
+        max_frames = min(round(config.synthesis.max_frames_per_token * len(tokens)), cache.spec.max_mel_frames)
+        speech = self._speak(
+            tf.constant(pad_to(tokens, cache.spec.max_text_length, PAD_ID)[None]),
+            tf.constant([len(tokens)]),
+            tf.constant([speaker_id]),
+            tf.constant([language_id]),
+            tf.constant([max_frames]),
+        )
+        frames = int(speech.mel_length[0])
+        mel = speech.mel[0, :frames].numpy()
+        followed = tf.reduce_mean(guided_heads(speech.attention), axis=[0, 2])[0]
+        steps = frames // self._network.frames_per_step
+        attention = followed[:steps, : len(tokens)].numpy()
+        return SpokenText(text, tokens, mel, attention, self._vocoder(mel), config.audio.sample_rate, bool(speech.has_stopped[0]))
+
+    def symbols(self, tokens: np.ndarray) -> list[str]:
+        """Return how each token is written, for people."""
+        return [self._tokenizer.decode([token]) or "·" for token in tokens]
+
+    def _encode(self, text: str, language: str) -> np.ndarray:
+        config = self.checkpoint.config
+        prepared = prepare_texts([text], [language], config.text)[0]
+        if isinstance(prepared, TextError):
+            raise prepared
+        tokens = self._tokenizer.encode(prepared)
+        check_text_length(len(tokens), config.limits, config.text)
+        return tokens
+
+    def _speak_batch(self, tokens: tf.Tensor, text_length: tf.Tensor, speaker: tf.Tensor, language: tf.Tensor, max_frames: tf.Tensor) -> Speech:
+        spec = self.checkpoint.cache.spec
+        unused_mel = tf.zeros([tokens.shape[0], spec.max_mel_frames, spec.mel_bins])
+        batch = Batch(tokens, unused_mel, text_length, max_frames, speaker, language)
+        dropout = Dropout(dropout_key(self.checkpoint.config.training.seed, tf.constant(0)), is_training=False)
+        return self._network.speak(batch, dropout, max_frames, self.checkpoint.config.synthesis.stop_threshold)
+
+
+def _index(kind: str, names: tuple[str, ...], wanted: str | None, folder: Path) -> int:
+    if wanted is None:
+        return 0
+    if wanted not in names:
+        raise CheckpointError(f"{folder}: no {kind} {wanted!r}; it knows {', '.join(names)}")
+    return names.index(wanted)
