@@ -20,7 +20,7 @@ from xtts_pipeline.cache.plan import Intake, PlannedRow, choose_validation_row, 
 from xtts_pipeline.cache.pool import Pool, run_tasks
 from xtts_pipeline.cache.receipts import PASSING_REASONS, Receipt, SourceCheck, load_receipt, receipt_bytes, receipt_path, reusable_receipt
 from xtts_pipeline.cache.records import FRAME_BYTES
-from xtts_pipeline.cache.shards import ShardName, ShardPlan, atomic_write
+from xtts_pipeline.cache.shards import ShardName, atomic_write
 from xtts_pipeline.cache.workers import ShardResult, ShardTask, write_error
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CacheError

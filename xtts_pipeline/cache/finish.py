@@ -60,8 +60,11 @@ def finish_cache(
 ) -> tuple[Manifest, Totals]:
     """Write what is not a shard, the manifest last; files that would not change are not touched."""
     totals = Totals(rejections=list(intake.rejections))
-    with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=work_folder) as utterances, tempfile.TemporaryFile(dir=work_folder) as rejected:
-        utterance_entry = _spool(utterances, _utterance_lines(folder, intake, layout, totals))
+    with (
+        tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(work_folder)) as utterances,
+        tempfile.TemporaryFile(dir=work_folder) as rejected,
+    ):
+        utterance_entry = _spool(utterances, _utterance_lines(folder, layout, totals))
         totals.rejections.sort(key=lambda item: (*reading_order(item[0], item[1].where), item[1].id))
         rejected_entry = _spool(rejected, (rejection.to_json() for _, rejection in totals.rejections))
         manifest = _manifest(intake, config, totals, {UTTERANCES_NAME: utterance_entry, REJECTED_NAME: rejected_entry})
@@ -78,15 +81,13 @@ def finish_cache(
     return manifest, totals
 
 
-def _utterance_lines(
-    folder: Path, intake: Intake, layout: dict[ShardName, list[PlannedRow]], totals: Totals
-) -> Iterator[dict[str, object]]:
+def _utterance_lines(folder: Path, layout: dict[ShardName, list[PlannedRow]], totals: Totals) -> Iterator[dict[str, object]]:
     """Yield the lines of utterances.jsonl, and add everything up on the way."""
     for name, rows in layout.items():
         receipt = load_receipt(folder, name)
         if receipt is None:
             raise CacheError(f"{folder}: the receipt of {name} vanished during the run; leave the cache alone and run again")
-        totals.shards.append(ShardEntry(str(name), name.split, receipt.records, receipt.bytes, receipt.shard_checksum))  # type: ignore[arg-type]
+        totals.shards.append(ShardEntry(str(name), name.split, receipt.records, receipt.bytes, receipt.shard_checksum))
         position = 0
         for clip, row in zip(receipt.rows, rows, strict=True):
             if clip.reason is not None:

@@ -5,7 +5,7 @@ import math
 import mmap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import xxhash
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
@@ -24,24 +24,24 @@ MEASURES = ("seconds", "frames", "tokens")
 RECORD_SECTIONS = ("audio", "text", "limits")  # the settings that change a record
 _MAX_MANIFEST_BYTES = 64 << 20
 
-_strict = dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 Natural = Annotated[int, Field(ge=0)]
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Name = Annotated[str, Field(min_length=1)]
 
 
-@_strict
+@dataclass(frozen=True, config=_STRICT)
 class FieldEntry:
     """One feature of a record, as schema.Field has it."""
 
     name: Name
     dtype: Name
     shape: tuple[Natural, ...]
-    storage: Literal["int64", "utf8", "raw"]
+    storage: str
 
 
-@_strict
+@dataclass(frozen=True, config=_STRICT)
 class Counts:
     """Every row that was read is either kept or rejected."""
 
@@ -50,18 +50,18 @@ class Counts:
     rejected: Natural
 
 
-@_strict
+@dataclass(frozen=True, config=_STRICT)
 class ShardEntry:
     """One shard file."""
 
     name: str
-    split: Literal["train", "val", "test"]
+    split: str
     records: Natural
     bytes: Natural
     checksum: Checksum
 
 
-@_strict
+@dataclass(frozen=True, config=_STRICT)
 class FileEntry:
     """One of the other files under the manifest's protection."""
 
@@ -69,7 +69,7 @@ class FileEntry:
     checksum: Checksum
 
 
-@_strict
+@dataclass(frozen=True, config=_STRICT)
 class Statistics:
     """How a length is spread over the kept utterances."""
 
@@ -82,7 +82,7 @@ class Statistics:
     max: float
 
 
-@_strict
+@dataclass(frozen=True, config=_STRICT)
 class Manifest:
     """All that a reader must know of a cache. Constructing one checks every type, range and sum."""
 

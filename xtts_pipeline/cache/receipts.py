@@ -3,9 +3,9 @@
 A receipt may be deleted at any time; its shard is then made again. Only receipts hold modification times.
 """
 
-import os
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,10 +25,10 @@ PASSING_REASONS = frozenset({Reason.DECODER_CRASHED, Reason.TIMEOUT})  # the mac
 
 SourceCheck = Literal["stat", "content"]
 
-_strict = dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-@_strict
+@dataclass(frozen=True, config=_STRICT)
 class SourceStat:
     """A sound file's identity without reading it."""
 
@@ -36,7 +36,7 @@ class SourceStat:
     mtime_ns: int
 
 
-@_strict
+@dataclass(frozen=True, config=_STRICT)
 class ClipReceipt:
     """One row of a shard: what went in, and what came of it.
 
@@ -67,7 +67,7 @@ class ClipReceipt:
         return self.reason is None
 
 
-@_strict
+@dataclass(frozen=True, config=_STRICT)
 class Receipt:
     """One shard: its file, and its rows in order, kept and rejected."""
 
@@ -119,31 +119,22 @@ def reusable_receipt(
 
     With `stat`, a source is the same if its size and modification time are; with `content`, if its bytes are.
     """
-    if len(receipt.rows) != len(rows):
+    if len(receipt.rows) != len(rows) or not all(map(_is_same_row, receipt.rows, rows)):
         return None
-    sources = []
-    for clip, row in zip(receipt.rows, rows, strict=True):
-        if not _is_same_row(clip, row) or clip.reason in PASSING_REASONS:
-            return None
-        found = None if clip.reason in TEXT_REASONS else source_stat(roots[row.corpus] / row.audio)
-        if found != clip.source and not (check == "content" and found and clip.source and found.bytes == clip.source.bytes):
-            return None
-        sources.append(found)
+    sources = [None if clip.reason in TEXT_REASONS else source_stat(roots[clip.corpus] / clip.audio) for clip in receipt.rows]
+    shard = source_stat(folder / receipt.shard)
+    is_same_source = _has_same_stat if check == "stat" else _may_have_same_content
+    if shard is None or shard.bytes != receipt.bytes or not all(map(is_same_source, receipt.rows, sources)):
+        return None
     if check == "content" and not all(_has_same_content(clip, roots[clip.corpus]) for clip in receipt.rows):
         return None
-    found_shard = source_stat(folder / receipt.shard)
-    if found_shard is None or found_shard.bytes != receipt.bytes:
+    # Another modification time is another copy of the shard: only its bytes can tell.
+    if (check == "content" or shard.mtime_ns != receipt.mtime_ns) and file_checksum(folder / receipt.shard) != receipt.shard_checksum:
         return None
-    # Another modification time is another copy of the file: only its bytes can tell.
-    if (found_shard.mtime_ns != receipt.mtime_ns or check == "content") and file_checksum(folder / receipt.shard) != receipt.shard_checksum:
-        return None
-    if found_shard.mtime_ns == receipt.mtime_ns and all(clip.source == found for clip, found in zip(receipt.rows, sources, strict=True)):
+    if shard.mtime_ns == receipt.mtime_ns and all(map(_has_same_stat, receipt.rows, sources)):
         return receipt
-    content = _RECEIPT.dump_python(receipt)
-    content["mtime_ns"] = found_shard.mtime_ns
-    for clip, found in zip(content["rows"], sources, strict=True):
-        clip["source"] = found
-    return _RECEIPT.validate_python(content)
+    rows_now = tuple(replace(clip, source=source) for clip, source in zip(receipt.rows, sources, strict=True))
+    return replace(receipt, mtime_ns=shard.mtime_ns, rows=rows_now)
 
 
 def source_checksum(path: Path) -> str | None:
@@ -158,19 +149,20 @@ def source_checksum(path: Path) -> str | None:
     return digest.hexdigest()
 
 
+def _has_same_stat(clip: ClipReceipt, found: SourceStat | None) -> bool:
+    return clip.source == found
+
+
+def _may_have_same_content(clip: ClipReceipt, found: SourceStat | None) -> bool:
+    return clip.source == found or (clip.source is not None and found is not None and clip.source.bytes == found.bytes)
+
+
 def _has_same_content(clip: ClipReceipt, root: Path) -> bool:
     return clip.checksum is None or source_checksum(root / clip.audio) == clip.checksum
 
 
 def _is_same_row(clip: ClipReceipt, row: PlannedRow) -> bool:
-    return (
-        clip.id == row.id
-        and clip.corpus == row.corpus
-        and clip.audio == row.audio
-        and clip.text == row.text
-        and clip.raw_text == row.raw_text
-        and clip.speaker == row.speaker
-        and clip.language == row.language
-        and clip.speaker_id == row.speaker_id
-        and clip.language_id == row.language_id
-    )
+    made_from = (clip.id, clip.corpus, clip.audio, clip.raw_text, clip.text, clip.speaker, clip.language)
+    wanted = (row.id, row.corpus, row.audio, row.raw_text, row.text, row.speaker, row.language)
+    is_same_number = (clip.speaker_id, clip.language_id) == (row.speaker_id, row.language_id)
+    return made_from == wanted and is_same_number and clip.reason not in PASSING_REASONS
