@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,11 +27,13 @@ from xtts_pipeline.cache.manifest import (
     manifest_bytes,
     record_spec_of,
 )
+from xtts_pipeline.cache.receipts import ClipReceipt, Receipt, SourceStat, receipt_bytes, receipt_path
 from xtts_pipeline.cache.records import RecordWriter, read_records
 from xtts_pipeline.cache.shards import ShardName, digest_of, shard_of
 from xtts_pipeline.cache.statistics import spread
 from xtts_pipeline.config import Config, load_config
 from xtts_pipeline.schema import Example
+from xtts_pipeline.text.tokens import Tokenizer
 
 SYMBOLS = tuple("abcdefgh")
 
@@ -40,6 +43,7 @@ class Utterance:
     """What a made-up cache holds of one clip."""
 
     split: str
+    text: str
     example: Example
 
     @property
@@ -54,9 +58,9 @@ class Utterance:
 def make_utterance(id: str, split: str, config: Config, *, speaker: int = 0) -> Utterance:
     """Return tokens and frames that the id alone decides, so that any two clips differ."""
     random = np.random.default_rng(int.from_bytes(hashlib.sha256(id.encode()).digest()[:8], "big"))
-    tokens = random.integers(3, 3 + len(SYMBOLS), random.integers(3, config.limits.max_text_length + 1))
+    text = "".join(random.choice(SYMBOLS, random.integers(1, config.limits.max_text_length - 1)))
     frames = random.normal(-5, 1, (random.integers(2, config.limits.max_mel_frames + 1), config.audio.mel_bins))
-    return Utterance(split, Example(id, tokens.astype(np.int32), frames.astype(np.float32), speaker, 0))
+    return Utterance(split, text, Example(id, Tokenizer(SYMBOLS).encode(text), frames.astype(np.float32), speaker, 0))
 
 
 def write_shards(folder: Path, utterances: list[Utterance], shard_counts: Mapping[str, int], config: Config) -> list[ShardEntry]:
@@ -71,20 +75,50 @@ def write_shards(folder: Path, utterances: list[Utterance], shard_counts: Mappin
             for position, utterance in enumerate(sorted(members, key=lambda member: member.digest)):
                 writer.write(encode_example(utterance.example, spec))
                 lines.append(utterance_line(utterance, str(name), position))
+        write_receipt(folder, name, writer, [line for line in lines if line["shard"] == str(name)], config)
         entries.append(ShardEntry(str(name), name.split, writer.records, writer.bytes, writer.checksum))
     (folder / "utterances.jsonl").write_text("".join(canonical_json(line) + "\n" for line in lines), encoding="utf-8")
     return entries
 
 
-def utterance_line(utterance: Utterance, shard: str, position: int) -> dict[str, object]:
+def write_receipt(folder: Path, name: ShardName, writer: RecordWriter, lines: list[dict[str, Any]], config: Config) -> None:
+    """Write what preprocess remembers of a shard."""
+    rows = [
+        ClipReceipt(
+            id=line["id"],
+            corpus=0,
+            audio=line["source"]["path"],
+            raw_text=line["raw_text"],
+            text=line["text"],
+            speaker=line["speaker"],
+            language=line["language"],
+            speaker_id=("anna", "ben").index(line["speaker"]),
+            language_id=0,
+            source=SourceStat(line["source"]["bytes"], 0),
+            checksum=line["source"]["checksum"],
+            seconds=line["seconds"],
+            frames=line["frames"],
+            tokens=line["tokens"],
+            reason=None,
+            detail="",
+        )
+        for line in lines
+    ]
+    prints = fingerprint(config.audio, config.text, config.limits, SYMBOLS)
+    receipt = Receipt(str(name), prints, writer.records, writer.bytes, 0, writer.checksum, tuple(rows))
+    receipt_path(folder, name).parent.mkdir(exist_ok=True)
+    receipt_path(folder, name).write_bytes(receipt_bytes(receipt))
+
+
+def utterance_line(utterance: Utterance, shard: str, position: int) -> dict[str, Any]:
     example = utterance.example
     return {
         "id": example.id,
         "split": utterance.split,
         "shard": shard,
         "position": position,
-        "text": "bad",
-        "raw_text": "Bad.",
+        "text": utterance.text,
+        "raw_text": utterance.text.upper(),
         "speaker": ("anna", "ben")[example.speaker],
         "language": "en",
         "seconds": utterance.seconds,

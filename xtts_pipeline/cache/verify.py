@@ -1,0 +1,120 @@
+"""Prove that a cache is what its manifest says, byte by byte and record by record.
+
+Needs no TensorFlow and no corpus. The manifest is proved first: nothing that it says is used before that.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from xtts_pipeline.cache.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, load_manifest
+from xtts_pipeline.cache.problems import Kind, Problem
+from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, Receipt
+from xtts_pipeline.cache.verify_files import IGNORED_NAMES, check_files, check_receipts, is_regular
+from xtts_pipeline.cache.verify_listings import ListingCheck, check_rejected, check_utterances
+from xtts_pipeline.cache.verify_shards import ShardCheck, ShardVerifier
+from xtts_pipeline.errors import CacheError
+
+Level = Literal["quick", "full"]
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What was found: every problem, and how much was looked at.
+
+    `records` were read and decoded (`full`) or are what the manifest lists (`quick`); `shards` and `bytes` are of the shards there are.
+    """
+
+    problems: tuple[Problem, ...] = ()
+    records: int = 0
+    shards: int = 0
+    bytes: int = 0
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result of `xtts verify-cache --json`."""
+        return {
+            "valid": self.valid,
+            "problems": [problem.to_json() for problem in self.problems],
+            "records": self.records,
+            "shards": self.shards,
+            "bytes": self.bytes,
+        }
+
+    def to_text(self) -> str:
+        """Return one line a problem and a summary."""
+        lines = [f"{problem.kind:10}  {problem.where}: {problem.detail}" for problem in self.problems]
+        verdict = "valid" if self.valid else f"NOT VALID, {len(self.problems)} problem{'s' if len(self.problems) > 1 else ''}"
+        return "\n".join([*lines, f"{verdict}: {self.records} records, {self.shards} shards, {self.bytes / 1e6:.1f} MB"])
+
+
+def verify_cache(folder: Path, level: Level = "full", jobs: int = 2) -> VerifyReport:
+    """Return every problem of a cache.
+
+    `quick` looks at the manifest, the receipts, names and sizes; `full` also at every byte and every record, with `jobs` threads.
+    Raises CacheError if there is no such folder or nothing in it.
+    """
+    if not folder.is_dir() or not _names(folder):
+        found = "an empty folder" if folder.is_dir() else "no such folder"
+        raise CacheError(f"{folder}: found {found}, expected a cache; run xtts preprocess to make one")
+    if (folder / MANIFEST_NAME).exists() and not is_regular(folder / MANIFEST_NAME):
+        return VerifyReport((Problem(Kind.NOT_A_FILE, MANIFEST_NAME, "found a link, pipe or folder, expected a regular file"),))
+    try:
+        manifest = load_manifest(folder)
+    except CacheError as error:
+        return VerifyReport((Problem(Kind.MANIFEST, MANIFEST_NAME, str(error).removeprefix(f"{folder / MANIFEST_NAME}: ")),))
+    problems = check_files(folder, manifest)
+    receipts = check_receipts(folder, manifest)
+    problems += [receipt for receipt in receipts.values() if isinstance(receipt, Problem)]
+    present = [shard for shard in manifest.shards if is_regular(folder / shard.name)]
+    records = sum(shard.records for shard in present)
+    if level == "full":
+        content_problems, records = _check_contents(folder, manifest, receipts, jobs)
+        problems += content_problems
+    shard_bytes = sum((folder / shard.name).stat().st_size for shard in present)
+    return VerifyReport(tuple(dict.fromkeys(problems)), records, len(present), shard_bytes)
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - IGNORED_NAMES
+
+
+def _check_contents(folder: Path, manifest: Manifest, receipts: Mapping[str, Receipt | Problem], jobs: int) -> tuple[list[Problem], int]:
+    """Return the problems inside the files that are there, and how many records were read."""
+    problems: list[Problem] = []
+    utterances = check_utterances(folder, manifest) if is_regular(folder / UTTERANCES_NAME) else ListingCheck()
+    problems += utterances.problems
+    if is_regular(folder / REJECTED_NAME):
+        problems += check_rejected(folder, manifest)
+    if utterances.is_whole:
+        problems += _receipt_problems(receipts, utterances)
+    verifier = ShardVerifier(folder, manifest)
+
+    def check_shard(shard: ShardEntry) -> ShardCheck:
+        return verifier.check(shard, utterances.by_shard.get(shard.name, ()) if utterances.is_whole else None)
+
+    # Threads, not processes: reads, checksums and comparisons of this size release Python's lock.
+    with ThreadPoolExecutor(jobs) as pool:
+        checks = list(pool.map(check_shard, [shard for shard in manifest.shards if is_regular(folder / shard.name)]))
+    return [*problems, *(problem for check in checks for problem in check.problems)], sum(check.records for check in checks)
+
+
+def _receipt_problems(receipts: Mapping[str, Receipt | Problem], utterances: ListingCheck) -> Iterator[Problem]:
+    """Yield the receipts whose kept rows are not the lines of utterances.jsonl: preprocess would believe them."""
+    for shard, receipt in receipts.items():
+        if isinstance(receipt, Problem):
+            continue
+        rows = [(row.id, row.text, row.speaker, row.language, row.frames, row.tokens, row.checksum) for row in receipt.rows if row.is_kept]
+        lines = [
+            (entry.id, entry.text, entry.speaker, entry.language, entry.frames, entry.tokens, entry.source.checksum)
+            for entry in utterances.by_shard.get(shard, ())
+        ]
+        if rows != lines:
+            where = f"{RECEIPTS_FOLDER}/{Path(shard).stem}.json"
+            yield Problem(Kind.RECEIPT, where, f"its kept rows are not the {len(lines)} lines of {shard} in {UTTERANCES_NAME}")

@@ -1,0 +1,110 @@
+"""Hold the names, kinds and sizes of a cache's files against the manifest, and its receipts too.
+
+Opens nothing but receipts; links, pipes and devices are named and never followed.
+"""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from xtts_pipeline.cache.canonical import open_sealed
+from xtts_pipeline.cache.manifest import MANIFEST_NAME, Manifest, ShardEntry
+from xtts_pipeline.cache.problems import Kind, Problem
+from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, Receipt, load_receipt, receipt_path
+from xtts_pipeline.cache.shards import parse_shard_name
+
+LOCK_NAME = ".lock"
+IGNORED_NAMES = frozenset({".gitignore"})
+
+
+def check_files(folder: Path, manifest: Manifest) -> list[Problem]:
+    """Return what is missing, extra, no regular file or of another size, in the order of the names."""
+    sizes = {shard.name: shard.bytes for shard in manifest.shards}
+    sizes |= {name: entry.bytes for name, entry in manifest.files.items()}
+    problems = [Problem(Kind.MISSING, name, "no such file") for name in sizes if not _exists(folder / name)]
+    for path in folder.iterdir():
+        if path.name in sizes:
+            problems += _file_problems(path, path.name, sizes[path.name])
+        elif path.name == LOCK_NAME:
+            problems += _file_problems(path, path.name, 0)
+        elif path.name == RECEIPTS_FOLDER:
+            problems += _receipts_folder_problems(path, manifest)
+        elif path.name != MANIFEST_NAME and path.name not in IGNORED_NAMES:
+            problems.append(Problem(Kind.EXTRA, path.name, "not in the manifest; remove it, or run xtts preprocess to finish the cache"))
+    return sorted(problems, key=lambda problem: problem.where)
+
+
+def check_receipts(folder: Path, manifest: Manifest) -> dict[str, Receipt | Problem]:
+    """Return, for each shard that has a receipt, the receipt or what is wrong with it."""
+    checked: dict[str, Receipt | Problem] = {}
+    for shard in manifest.shards:
+        name = parse_shard_name(shard.name)
+        if name is None or not is_regular(receipt_path(folder, name)):
+            continue  # may be deleted; what is no file is named by check_files
+        where = receipt_path(folder, name).relative_to(folder).as_posix()
+        try:
+            open_sealed(receipt_path(folder, name).read_bytes())
+        except OSError as error:
+            checked[shard.name] = Problem(Kind.UNREADABLE, where, f"cannot be read ({error.strerror})")
+            continue
+        except ValueError as error:
+            checked[shard.name] = Problem(Kind.RECEIPT, where, f"found {error}")
+            continue
+        receipt = load_receipt(folder, name)
+        if receipt is None:
+            checked[shard.name] = Problem(Kind.RECEIPT, where, f"is not the receipt of {shard.name}")
+        else:
+            contradiction = next(_receipt_contradictions(receipt, shard, manifest), None)
+            checked[shard.name] = Problem(Kind.RECEIPT, where, contradiction) if contradiction else receipt
+    return checked
+
+
+def is_regular(path: Path) -> bool:
+    """Return whether the path itself, not what it may link to, is a regular file."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _exists(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
+
+
+def _file_problems(path: Path, where: str, expected_bytes: int) -> Iterator[Problem]:
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        yield Problem(Kind.NOT_A_FILE, where, f"found {_kind_of(status.st_mode)}, expected a regular file")
+    elif status.st_size != expected_bytes:
+        yield Problem(Kind.SIZE, where, f"found {status.st_size} bytes, expected {expected_bytes}")
+
+
+def _receipts_folder_problems(folder: Path, manifest: Manifest) -> Iterator[Problem]:
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        yield Problem(Kind.NOT_A_FILE, folder.name, f"found {_kind_of(folder.lstat().st_mode)}, expected a folder")
+        return
+    names = {receipt_path(folder.parent, name).name for shard in manifest.shards if (name := parse_shard_name(shard.name))}
+    for path in folder.iterdir():
+        where = f"{folder.name}/{path.name}"
+        if path.name not in names:
+            yield Problem(Kind.EXTRA, where, "the receipt of no shard in the manifest; remove it")
+        elif not is_regular(path):
+            yield Problem(Kind.NOT_A_FILE, where, f"found {_kind_of(path.lstat().st_mode)}, expected a regular file")
+
+
+def _receipt_contradictions(receipt: Receipt, shard: ShardEntry, manifest: Manifest) -> Iterator[str]:
+    expected = {
+        "fingerprint": (receipt.fingerprint, manifest.fingerprint),
+        "records": (receipt.records, shard.records),
+        "bytes": (receipt.bytes, shard.bytes),
+        "shard_checksum": (receipt.shard_checksum, shard.checksum),
+        "kept rows": (sum(row.is_kept for row in receipt.rows), shard.records),
+    }
+    for name, (have, want) in expected.items():
+        if have != want:
+            yield f"{name}: found {have}, the manifest says {want}"
+
+
+def _kind_of(mode: int) -> str:
+    kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")

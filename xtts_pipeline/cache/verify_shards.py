@@ -1,0 +1,106 @@
+"""Read one shard whole and hold every record against its line of utterances.jsonl.
+
+NumPy and the protobuf runtime alone, so that a CI job needs no TensorFlow.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from xtts_pipeline.cache.example import decode_example
+from xtts_pipeline.cache.listings import UtteranceEntry
+from xtts_pipeline.cache.manifest import Manifest, ShardEntry, record_spec
+from xtts_pipeline.cache.problems import Kind, Problem
+from xtts_pipeline.cache.records import read_records
+from xtts_pipeline.cache.verify_listings import check_checksum
+from xtts_pipeline.errors import CacheError, TextError
+from xtts_pipeline.schema import PAD_ID
+from xtts_pipeline.text.tokens import Tokenizer
+
+# Of a float16's bits: from here on infinity and NaN, positive as a signed and negative as an unsigned number.
+_FIRST_NOT_FINITE, _FIRST_NEGATIVE_NOT_FINITE = 0x7C00, 0xFC00
+
+
+@dataclass
+class ShardCheck:
+    """What was found in a shard: whole records, and problems."""
+
+    records: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+class ShardVerifier:
+    """Checks the shards of one cache; safe to use from several threads."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._folder = folder
+        self._spec = record_spec(manifest)
+        self._speakers = {name: index for index, name in enumerate(manifest.speakers)}
+        self._languages = {name: index for index, name in enumerate(manifest.languages)}
+        self._tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
+        self._silence = np.array(self._spec.pad_value, np.float16).view(np.uint16)
+
+    def check(self, shard: ShardEntry, entries: Sequence[UtteranceEntry] | None) -> ShardCheck:
+        """Return all that is wrong with a shard's bytes and records; without entries a record is held against the manifest alone."""
+        check = ShardCheck(problems=list(check_checksum(self._folder, shard.name, shard.checksum)))
+        if any(problem.kind is Kind.UNREADABLE for problem in check.problems):
+            return check
+        try:
+            for payload in read_records(self._folder / shard.name):
+                entry = entries[check.records] if entries is not None and check.records < len(entries) else None
+                where = f"{shard.name} record {check.records}"
+                check.problems += [Problem(Kind.RECORD, where, detail) for detail in self._contradictions(payload, entry)]
+                check.records += 1
+        except CacheError as error:
+            detail = str(error).removeprefix(f"{self._folder / shard.name}: ")
+            check.problems.append(Problem(Kind.RECORD, shard.name, detail))
+            return check
+        if check.records != shard.records:
+            detail = f"found {check.records} records, the manifest says {shard.records}"
+            check.problems.append(Problem(Kind.RECORD, shard.name, detail))
+        return check
+
+    def _contradictions(self, payload: bytes, entry: UtteranceEntry | None) -> Iterator[str]:
+        try:
+            values = decode_example(payload, self._spec)
+        except CacheError as error:
+            yield str(error)
+            return
+        yield from self._mel_contradictions(np.asarray(values["mel"]), cast("int", values["mel_length"]))
+        if entry is None:
+            return
+        expected = {
+            "id": entry.id,
+            "text_length": entry.tokens,
+            "mel_length": entry.frames,
+            "speaker": self._speakers.get(entry.speaker),
+            "language": self._languages.get(entry.language),
+        }
+        for name, value in expected.items():
+            if values[name] != value:
+                yield f"{name}: found {values[name]!r}, {entry.id!r} at this place of utterances.jsonl says {value!r}"
+        yield from self._token_contradictions(np.asarray(values["tokens"]), entry)
+
+    def _mel_contradictions(self, mel: np.ndarray, mel_length: int) -> Iterator[str]:
+        # Integer views: NumPy's own float16 arithmetic is ten times slower than the disk.
+        bits = mel.view(np.uint16)
+        if bits.view(np.int16).max() >= _FIRST_NOT_FINITE or bits.max() >= _FIRST_NEGATIVE_NOT_FINITE:
+            yield "mel: found values that are not finite"
+        if not 0 < mel_length <= len(mel):
+            yield f"mel_length: found {mel_length}, expected 1 to {len(mel)}"
+        elif not (bits[mel_length:] == self._silence).all():
+            yield f"mel: found sound after frame {mel_length}, expected silence ({self._spec.pad_value:.4f})"
+
+    def _token_contradictions(self, tokens: np.ndarray, entry: UtteranceEntry) -> Iterator[str]:
+        try:
+            expected = self._tokenizer.encode(entry.text)
+        except TextError as error:
+            yield f"tokens: the text of {entry.id!r} cannot be tokenised: {error}"
+            return
+        if not np.array_equal(tokens[: len(expected)], expected):
+            yield f"tokens: found others than those of the text of {entry.id!r}"
+        elif (tokens[len(expected) :] != PAD_ID).any():
+            yield f"tokens: found tokens after the text of {entry.id!r}, expected padding ({PAD_ID})"
