@@ -84,7 +84,8 @@ def _decode(source: bytes, limits: LimitsConfig, name: str) -> Decoded:
             _check_header(file.frames, file.samplerate, file.channels, limits, name)
             return _decode_blocks(file, name)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
-        problem = " ".join(str(error).split())
+        # libsndfile's own words alone: the rest names an object by its address, and the cache's bytes must not depend on that.
+        problem = error.error_string if isinstance(error, soundfile.LibsndfileError) else " ".join(str(error).split())
         raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: cannot be decoded ({problem}); expected WAV, FLAC, OGG or MP3") from None
 
 

@@ -1,0 +1,79 @@
+"""Small corpora of made-up sound, and the ways in which the write path's tests run it."""
+
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from xtts_pipeline.cache.build import BuildOptions, BuildResult, build_cache
+from xtts_pipeline.cache.folder import locked_folder
+from xtts_pipeline.cache.plan import take_in
+from xtts_pipeline.config import Config, load_config
+from xtts_pipeline.corpus.read import read_corpus
+
+SAMPLE_RATE = 8_000
+CONFIG = [
+    "audio.sample_rate=8000",
+    "audio.max_hz=4000.0",
+    "audio.fft_size=256",
+    "audio.window_samples=256",
+    "audio.hop_samples=128",
+    "audio.mel_bins=8",
+    "limits.max_text_length=40",
+    "limits.max_mel_frames=80",
+    "cache.validation_share=0.1",
+    "cache.records_per_shard=8",
+]
+
+
+def make_config(*overrides: str) -> Config:
+    """Return settings with records of 1.5 kB, so that a cache is made at once."""
+    return load_config(overrides=[*CONFIG, *overrides])
+
+
+def write_clip(root: Path, name: str, *, hz: float = 440.0, seconds: float = 0.4) -> Path:
+    """Write a sine as a 16-bit WAV and return its path."""
+    path = root / "wavs" / f"{name}.wav"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    soundfile.write(path, 0.5 * np.sin(2 * np.pi * hz * time), SAMPLE_RATE, "PCM_16")
+    return path
+
+
+def write_corpus(root: Path, count: int = 40) -> Path:
+    """Write an LJSpeech-shaped corpus of `count` sines, each with its own pitch, length and text."""
+    for number in range(count):
+        write_clip(root, f"clip-{number:03d}", hz=200 + 10 * number, seconds=0.3 + 0.005 * number)
+    write_metadata(root, count)
+    return root
+
+
+def write_metadata(root: Path, count: int, *, changed: dict[int, str] | None = None) -> None:
+    """Write metadata.csv; `changed` are texts that differ from their default."""
+    lines = [f"clip-{number:03d}|x|{(changed or {}).get(number, f'this is clip {number}')}\n" for number in range(count)]
+    (root / "metadata.csv").write_text("".join(lines), encoding="utf-8")
+
+
+def thread_pool() -> AbstractContextManager[Executor]:
+    """Return a pool of one thread: all of the write path but the processes."""
+    return ThreadPoolExecutor(1)
+
+
+def build(data: Path, cache: Path, config: Config | None = None, **options: object) -> BuildResult:
+    """Bring a cache up to date in this process."""
+    config = config or make_config()
+    with locked_folder(cache) as work_folder:
+        intake = take_in([read_corpus(data)], config)
+        return build_cache(cache, work_folder, intake, config, BuildOptions(thread_pool, 1, **options), lambda _rows: None)  # type: ignore[arg-type]
+
+
+def cache_bytes(cache: Path) -> dict[str, bytes]:
+    """Return every file of a cache but its receipts and lock."""
+    return {path.name: path.read_bytes() for path in cache.iterdir() if path.is_file() and path.name != ".lock"}
+
+
+def modification_times(cache: Path) -> dict[str, int]:
+    """Return when each of those files was last written."""
+    return {path.name: path.stat().st_mtime_ns for path in cache.iterdir() if path.is_file() and path.name != ".lock"}
