@@ -1,10 +1,12 @@
 """A training step small enough to compile in a few seconds."""
 
+import numpy as np
 import pytest
 
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
 from xtts_pipeline.config import TrainingConfig
 from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.training.checkpoint import named_variables
 from xtts_pipeline.training.step import TrainStep, batch_signature
 
 SETTINGS = TrainingConfig(batch_size=3, steps=300, learning_rate=3e-3, warmup_steps=10)
@@ -15,7 +17,17 @@ def batch() -> Batch:
     return random_batch(SPEC, text_length=(9, 4, 6), mel_length=(20, 7, 12))
 
 
-@pytest.fixture
-def train_step() -> TrainStep:
+@pytest.fixture(scope="session")
+def compiled_step() -> tuple[TrainStep, dict[str, np.ndarray]]:
     signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
-    return TrainStep(Network(MODEL, SPEC, SYMBOL_COUNT, seed=1), SETTINGS, signature)
+    step = TrainStep(Network(MODEL, SPEC, SYMBOL_COUNT, seed=1), SETTINGS, signature)
+    return step, {name: variable.numpy() for name, variable in named_variables(step).items()}
+
+
+@pytest.fixture
+def train_step(compiled_step: tuple[TrainStep, dict[str, np.ndarray]]) -> TrainStep:
+    """Compiled once for all tests, with its first weights again for each."""
+    step, first = compiled_step
+    for name, variable in named_variables(step).items():
+        variable.assign(first[name])
+    return step
