@@ -50,19 +50,19 @@ def only_rejection(root: Path) -> Rejection:
         (b"b|text", Reason.AUDIO_MISSING, "no sound file wavs/b.wav; the nearest name there is a.wav"),
     ],
 )
-def test_a_bad_row_is_rejected_and_the_rest_goes_on(tmp_path, row, reason, detail):
+def test_a_bad_row_is_rejected_and_the_rest_goes_on(tmp_path: Path, row: bytes, reason: Reason, detail: str) -> None:
     rejection = only_rejection(ljspeech(tmp_path, b"a|good\n" + row + b"\n"))
     assert (rejection.reason, rejection.where) == (reason, "metadata.csv:2")
     assert detail in rejection.detail
     assert rejection.id.isprintable()
 
 
-def test_an_id_is_never_looked_for_outside_the_corpus(tmp_path):
+def test_an_id_is_never_looked_for_outside_the_corpus(tmp_path: Path) -> None:
     (tmp_path / "x.wav").write_bytes(b"")
     assert only_rejection(ljspeech(tmp_path / "corpus", b"a|good\n../../x|text\n")).reason == Reason.UNSAFE_ID
 
 
-def test_a_symlink_out_of_the_corpus_is_refused_and_one_within_is_not(tmp_path):
+def test_a_symlink_out_of_the_corpus_is_refused_and_one_within_is_not(tmp_path: Path) -> None:
     outside = tmp_path / "outside.wav"
     outside.write_bytes(b"")
     root = ljspeech(tmp_path / "corpus", b"in|good\nout|bad\ndangling|bad\n")
@@ -74,7 +74,7 @@ def test_a_symlink_out_of_the_corpus_is_refused_and_one_within_is_not(tmp_path):
     assert [rejection.reason for rejection in corpus.rejections] == [Reason.UNSAFE_ID, Reason.AUDIO_MISSING]
 
 
-def test_a_sound_folder_that_is_a_symlink_out_of_the_corpus_is_refused(tmp_path):
+def test_a_sound_folder_that_is_a_symlink_out_of_the_corpus_is_refused(tmp_path: Path) -> None:
     root = ljspeech(tmp_path / "outside", b"a|good\n")
     corpus_root = tmp_path / "corpus"
     corpus_root.mkdir()
@@ -83,7 +83,7 @@ def test_a_sound_folder_that_is_a_symlink_out_of_the_corpus_is_refused(tmp_path)
     assert [rejection.reason for rejection in read_corpus(corpus_root).rejections] == [Reason.UNSAFE_ID]
 
 
-def test_a_table_that_is_a_symlink_out_of_the_corpus_is_refused(tmp_path):
+def test_a_table_that_is_a_symlink_out_of_the_corpus_is_refused(tmp_path: Path) -> None:
     ljspeech(tmp_path / "outside", b"a|good\n")
     root = ljspeech(tmp_path / "corpus", b"")
     (root / "metadata.csv").unlink()
@@ -92,7 +92,7 @@ def test_a_table_that_is_a_symlink_out_of_the_corpus_is_refused(tmp_path):
         read_corpus(root)
 
 
-def test_a_speaker_folder_that_is_a_symlink_is_one_rejection(tmp_path):
+def test_a_speaker_folder_that_is_a_symlink_is_one_rejection(tmp_path: Path) -> None:
     for name in ("wav48/p1", "txt/p1"):
         (tmp_path / "corpus" / name).mkdir(parents=True)
     (tmp_path / "corpus/wav48/p1/p1_1.wav").write_bytes(b"")
@@ -104,7 +104,7 @@ def test_a_speaker_folder_that_is_a_symlink_is_one_rejection(tmp_path):
 
 
 @pytest.mark.parametrize("transcript", [b"caf\xe9", b"x" * 100_000, b"nul\x00"])
-def test_a_bad_transcript_costs_its_row(tmp_path, transcript):
+def test_a_bad_transcript_costs_its_row(tmp_path: Path, transcript: bytes) -> None:
     for name in ("wav48/p1", "txt/p1"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "wav48/p1/p1_1.wav").write_bytes(b"")
@@ -131,14 +131,14 @@ def test_a_bad_transcript_costs_its_row(tmp_path, transcript):
         '{"id": ' + "9" * 5_000 + "}",
     ],
 )
-def test_a_bad_json_line_costs_its_row(tmp_path, line):
+def test_a_bad_json_line_costs_its_row(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.wav").write_bytes(b"")
     (tmp_path / "manifest.jsonl").write_text(line + "\n")
     (rejection,) = read_corpus(tmp_path).rejections
     assert (rejection.reason, rejection.where) == (Reason.BAD_ROW, "manifest.jsonl:1")
 
 
-def test_an_open_quote_swallows_no_other_row(tmp_path):
+def test_an_open_quote_swallows_no_other_row(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(b"")
     (tmp_path / "m.csv").write_text('audio,text\nb.wav,"open\na.wav,good\n')
     corpus = read_corpus(tmp_path / "m.csv")
@@ -151,7 +151,7 @@ lines = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b""))
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=lines)
-def test_any_bytes_are_accounted_for(tmp_path, lines):
+def test_any_bytes_are_accounted_for(tmp_path: Path, lines: list[bytes]) -> None:
     root = ljspeech(tmp_path, b"a|good\n" + b"\n".join(lines) + b"\n")
     corpus = read_corpus(root)
     assert corpus.rows == 1 + sum(bool(line.strip()) for line in lines)
@@ -169,7 +169,7 @@ def test_any_bytes_are_accounted_for(tmp_path, lines):
     text=st.text(max_size=10),
     split=st.text(max_size=6),
 )
-def test_any_row_ends_as_one_record_inside_the_corpus(tmp_path, row_id, audio, text, split):
+def test_any_row_ends_as_one_record_inside_the_corpus(tmp_path: Path, row_id: str, audio: str, text: str, split: str) -> None:
     (tmp_path / "a.wav").write_bytes(b"")
     rows = RowCollector(tmp_path, "manifest", "en")
     rows.add(Row("m:1", row_id, audio, text, split=split))

@@ -1,20 +1,87 @@
-"""Phonemes of texts in International Phonetic Alphabet, by espeak-ng. Needs the extra `phonemes`."""
+"""Texts as phonemes of the International Phonetic Alphabet, by espeak-ng.
 
+Needs the extra `phonemes`, which is under the GPL and so imported only here, when asked for. Each clause between two punctuation
+marks is phonemised by itself, so phonemes and punctuation cannot shift against each other; letters never stand in for phonemes.
+"""
+
+import difflib
+import re
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
-from xtts_pipeline.errors import ConfigError, TextError
+from xtts_pipeline.errors import ConfigError, Reason, TextError
 
-_PUNCTUATION = " !\"'(),-.:;?[]"
-_MARKED_LETTERS = "\u00e6\u00e7\u00f0\u00f8\u0127\u014b\u0153"
+_MARKS = '!"(),.:;?[]-'
+_PLAIN_MARKS = str.maketrans("\u060c\u061b\u061f\u06d4\u3001\u3002\uff0c\uff01\uff1a\uff1b\uff1f\u00bf\u00a1", ",;?.,.,!:;?  ")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz\u00e6\u00e7\u00f0\u00f8\u0127\u014b\u0153\u03b2\u03b8\u03c7\u1d7b\u1d4a\u207f"
 _IPA_LETTERS = "".join(map(chr, range(0x0250, 0x02B0)))
-_MODIFIERS = "\u02b0\u02b2\u02b7\u02bc\u02c8\u02cc\u02d0\u02d1\u02de\u02e0\u02e4\u1d4a\u1d7b\u1d80\u207f"
-_COMBINING = "\u0303\u0306\u030a\u030b\u030d\u030f\u031d\u031e\u031f\u0320\u0324\u0325\u0327\u0329\u032a\u032f\u0330\u033a\u0361"
-_GREEK = "\u03b2\u03b8\u03c7"
-PHONEME_SYMBOLS = tuple(
-    dict.fromkeys(_PUNCTUATION + "abcdefghijklmnopqrstuvwxyz" + _MARKED_LETTERS + _IPA_LETTERS + _MODIFIERS + _COMBINING + _GREEK)
-)
+_MODIFIERS = "\u02b0\u02b1\u02b2\u02b7\u02bc\u02c8\u02cc\u02d0\u02d1\u02de\u02e0\u02e4"
+_COMBINING = "".join(map(chr, range(0x0303, 0x0362)))
+_TONES = "0123456789\u02e5\u02e6\u02e7\u02e8\u02e9"
+# All that espeak-ng writes for any of its languages, so that no text can bring a new symbol to a trained model.
+PHONEME_SYMBOLS = tuple(dict.fromkeys(f" {_MARKS}{_LETTERS}{_IPA_LETTERS}{_MODIFIERS}{_COMBINING}{_TONES}"))
+
+# A point, comma or colon within a figure is no pause, and a hyphen within a word neither.
+_CLAUSE_END = re.compile(r"(?<!\d)([.,:])|([.,:])(?!\d)|([!\"();?\[\]])|(?:(?<=\s)|^)(-+)(?=\s|$)")
+_LANGUAGE_FLAG = re.compile(r"\([a-z][a-z0-9-]*\)")
+_VOICES = {"en": "en-us", "fr": "fr-fr", "zh": "cmn", "no": "nb"}
 
 
 def phonemize(texts: Sequence[str], language: str) -> list[str | TextError]:
-    """Return each text's phonemes, or why there are none."""
-    raise ConfigError("text.tokens=phonemes needs the extra; pip install xtts_pipeline[phonemes]")
+    """Return each normalised text's phonemes with stress and punctuation, or the error that it is rejected with.
+
+    `language` is a tag such as `en`, `pt-BR` or `fa`. Raises ConfigError if the phonemizer is not installed or has no such voice.
+    """
+    if not texts:
+        return []
+    espeak = _espeak()
+    espeak.set_voice(_voice(language))
+    return [_phonemize_text(text, language, espeak) for text in texts]
+
+
+def _phonemize_text(text: str, language: str, espeak: Any) -> str | TextError:
+    pieces = []
+    # Splitting by a pattern with groups yields clauses and marks in turn, and None for the groups that did not match.
+    for piece in filter(None, _CLAUSE_END.split(text.translate(_PLAIN_MARKS))):
+        if not any(map(str.isalnum, piece)):
+            pieces.append(piece)
+            continue
+        try:
+            phonemes = _LANGUAGE_FLAG.sub("", espeak.text_to_phonemes(piece)).replace("_", "")
+        except RuntimeError as error:
+            return TextError(Reason.PHONEMIZER_FAILED, f"espeak-ng failed on {piece!a} ({error})")
+        if not phonemes.strip():
+            return TextError(Reason.PHONEMIZER_FAILED, f"espeak-ng has no phonemes for {piece!a}; expected words in {language}")
+        before, after = piece[: len(piece) - len(piece.lstrip())], piece[len(piece.rstrip()) :]
+        pieces.append(f"{before}{' '.join(phonemes.split())}{after}")
+    return " ".join("".join(pieces).split())
+
+
+@lru_cache(maxsize=1)
+def _espeak() -> Any:
+    """Return the one espeak-ng of this process; the library's state is global."""
+    try:
+        import espeakng_loader
+        from phonemizer.backend.espeak.wrapper import EspeakWrapper
+    except ImportError as error:
+        raise ConfigError(f"text.tokens=phonemes: {error.name} is not installed; pip install xtts_pipeline[phonemes]") from None
+    EspeakWrapper.set_library(espeakng_loader.get_library_path())
+    EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
+    try:
+        return EspeakWrapper()
+    except RuntimeError as error:
+        raise ConfigError(f"text.tokens=phonemes: espeak-ng does not start ({error}); reinstall xtts_pipeline[phonemes]") from None
+
+
+@lru_cache(maxsize=64)
+def _voice(language: str) -> str:
+    """Return espeak-ng's name of a language."""
+    known = sorted({str(voice.language) for voice in _espeak().available_voices()})
+    tag = language.lower().replace("_", "-")
+    for candidate in (_VOICES.get(tag, tag), _VOICES.get(tag.split("-")[0], tag.split("-")[0])):
+        if candidate in known:
+            return candidate
+    near = difflib.get_close_matches(tag, known, n=3, cutoff=0.4)
+    hint = f"; the nearest are {', '.join(near)}" if near else ""
+    raise ConfigError(f"language {language}: espeak-ng has no such voice{hint}")

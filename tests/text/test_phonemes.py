@@ -1,0 +1,75 @@
+"""Phonemes come from espeak-ng alone; what it cannot say is rejected."""
+
+import sys
+
+import pytest
+
+from xtts_pipeline.config import TextConfig
+from xtts_pipeline.errors import ConfigError, Reason, TextError
+from xtts_pipeline.text import phonemes
+from xtts_pipeline.text.phonemes import PHONEME_SYMBOLS, phonemize
+from xtts_pipeline.text.tokens import build_symbols, prepare_texts
+
+PHONEMES = TextConfig(tokens="phonemes")
+
+
+class StubbornEspeak:
+    """Fails on some words, in each of the ways espeak-ng can."""
+
+    def text_to_phonemes(self, text: str) -> str:
+        if "fail" in text:
+            raise RuntimeError("failed to phonemize")
+        return "" if "silent" in text else "h_\u0259_l_\u02c8o\u028a"
+
+    def set_voice(self, voice: str) -> None:
+        assert voice == "en-us"
+
+
+@pytest.fixture
+def stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phonemes, "_espeak", StubbornEspeak)
+    monkeypatch.setattr(phonemes, "_voice", lambda language: f"{language}-us")
+
+
+@pytest.mark.usefixtures("stubborn")
+def test_a_failure_rejects_its_text_and_mixes_no_letters_in() -> None:
+    good, failed, silent, good_again = phonemize(["hello, hello", "hello, fail", "silent; hello", "hello."], "en")
+    assert (good, good_again) == ("h\u0259l\u02c8o\u028a, h\u0259l\u02c8o\u028a", "h\u0259l\u02c8o\u028a.")
+    for error in (failed, silent):
+        assert isinstance(error, TextError)
+        assert error.reason == Reason.PHONEMIZER_FAILED
+
+
+def test_a_missing_extra_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "espeakng_loader", None)
+    phonemes._espeak.cache_clear()
+    with pytest.raises(ConfigError, match=r"pip install xtts_pipeline\[phonemes\]"):
+        phonemize(["hello"], "en")
+
+
+def test_the_inventory_is_fixed() -> None:
+    assert build_symbols(["anything"], PHONEMES) == PHONEME_SYMBOLS
+    assert len(set(PHONEME_SYMBOLS)) == len(PHONEME_SYMBOLS)
+    assert all(len(symbol) == 1 for symbol in PHONEME_SYMBOLS)
+
+
+def test_espeak_speaks_many_languages_within_the_inventory() -> None:
+    pytest.importorskip("espeakng_loader")
+    pytest.importorskip("phonemizer")
+    texts = {
+        "en": '"Hello, (world)!"',
+        "fa": "\u0633\u0644\u0627\u0645 \u062f\u0646\u06cc\u0627\u060c \u06a9\u062a\u0627\u0628\u200c\u0647\u0627\u061f",
+        "ar": "\u0643\u062a\u0627\u0628 \u062c\u062f\u064a\u062f",
+        "de": "\u00c4pfel \u00fcber Stra\u00dfe",
+        "ru": "\u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440",
+        "zh": "\u6211\u6709\u82f9\u679c\u3002",
+        "fr": "c'est un week-end",
+        "pt-BR": "n\u00e3o",
+    }
+    prepared = prepare_texts(list(texts.values()), list(texts), PHONEMES)
+    for language, spoken in zip(texts, prepared, strict=True):
+        assert isinstance(spoken, str), spoken
+        assert set(spoken) <= set(PHONEME_SYMBOLS), language
+    assert prepared[0] == '"h\u0259l\u02c8o\u028a, (w\u02c8\u025c\u02d0ld)!"'
+    with pytest.raises(ConfigError, match="language xx: espeak-ng has no such voice"):
+        phonemize(["a"], "xx")

@@ -1,0 +1,86 @@
+"""Tokens say exactly what the text says, and name what they cannot."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xtts_pipeline.config import LimitsConfig, TextConfig
+from xtts_pipeline.errors import Reason, TextError
+from xtts_pipeline.schema import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
+from xtts_pipeline.text.tokens import Tokenizer, build_symbols, check_text_length, prepare_texts
+
+ABC = Tokenizer(tuple("abc"))
+BLANKS = Tokenizer(tuple("abc"), blank=True)
+
+
+def test_ids_are_begin_symbols_end() -> None:
+    tokens = ABC.encode("cab")
+    assert tokens.dtype == np.int32
+    assert tokens.tolist() == [BEGIN_ID, FIRST_SYMBOL_ID + 2, FIRST_SYMBOL_ID, FIRST_SYMBOL_ID + 1, END_ID]
+    assert ABC.symbol_count == FIRST_SYMBOL_ID + 3
+
+
+def test_a_blank_stands_between_symbols_and_after_the_last_id() -> None:
+    assert BLANKS.encode("cab").tolist() == [BEGIN_ID, 5, 6, 3, 6, 4, END_ID]
+    assert BLANKS.encode("a").tolist() == [BEGIN_ID, 3, END_ID]
+    assert BLANKS.symbol_count == 7
+
+
+@settings(max_examples=50)
+@given(text=st.text(min_size=1), blank=st.booleans())
+def test_decoding_is_the_inverse_of_encoding(text: str, blank: bool) -> None:
+    tokenizer = Tokenizer(build_symbols([text], TextConfig()), blank)
+    tokens = tokenizer.encode(text)
+    assert tokenizer.decode(np.pad(tokens, (0, 3), constant_values=PAD_ID)) == text
+    assert tokens.min() > PAD_ID
+    assert tokens.max() < tokenizer.symbol_count
+
+
+@pytest.mark.parametrize(
+    ("character", "named"),
+    [
+        ("\u0641", r"'\u0641' (U+0641 ARABIC LETTER FEH)"),
+        ("\n", r"'\n' (U+000A without a name)"),
+        ("z", "'z' (U+007A LATIN SMALL LETTER Z)"),
+    ],
+)
+def test_an_unknown_character_is_named(character: str, named: str) -> None:
+    with pytest.raises(TextError) as raised:
+        ABC.encode(f"ab{character}")
+    assert raised.value.reason == Reason.UNKNOWN_SYMBOL
+    assert raised.value.detail == f"{named} at position 2 is not among the 3 symbols"
+
+
+def test_an_empty_text_has_no_tokens() -> None:
+    with pytest.raises(TextError):
+        ABC.encode("")
+
+
+@pytest.mark.parametrize("token", [-1, 6])
+def test_an_id_outside_the_table_is_an_error(token: int) -> None:
+    with pytest.raises(ValueError, match=f"token id {token} is outside 0 to 5"):
+        ABC.decode([token])
+
+
+def test_symbols_of_a_corpus_do_not_depend_on_its_order() -> None:
+    assert build_symbols(["cab", "\u00e9a"], TextConfig()) == build_symbols(["\u00e9", "abc"], TextConfig()) == ("a", "b", "c", "\u00e9")
+
+
+def test_a_fixed_set_is_taken_as_it_is_given_without_repeats() -> None:
+    assert build_symbols(["xyz"], TextConfig(symbols="cbaabe\u0301")) == ("c", "b", "a", "\u00e9")
+
+
+def test_texts_are_prepared_each_in_its_language_and_errors_keep_their_places() -> None:
+    prepared = prepare_texts(["5 Dogs", "...", "5 Hunde"], ["en", "en", "de"], TextConfig())
+    assert (prepared[0], prepared[2]) == ("five dogs", "f\u00fcnf hunde")
+    assert isinstance(prepared[1], TextError)
+
+
+@pytest.mark.parametrize(("blank", "counted"), [(False, "begin and end included"), (True, "the blanks between symbols included")])
+def test_the_length_error_says_what_was_counted(blank: bool, counted: str) -> None:
+    limits, config = LimitsConfig(max_text_length=5), TextConfig(blank=blank)
+    check_text_length(5, limits, config)
+    with pytest.raises(TextError, match=f"6 tokens, .*{counted}, are over limits.max_text_length=5") as raised:
+        check_text_length(6, limits, config)
+    assert raised.value.reason == Reason.TEXT_TOO_LONG
