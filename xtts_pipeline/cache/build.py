@@ -4,10 +4,10 @@ The cache's bytes depend on the intake, the config and the shard counts only; ne
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from xtts_pipeline.cache.pool import Pool, run_tasks
 from xtts_pipeline.cache.receipts import PASSING_REASONS, Receipt, SourceCheck, load_receipt, receipt_bytes, receipt_path, reusable_receipt
 from xtts_pipeline.cache.records import FRAME_BYTES
 from xtts_pipeline.cache.shards import ShardName, atomic_write
-from xtts_pipeline.cache.workers import ShardResult, ShardTask, write_error
+from xtts_pipeline.cache.workers import CLIP_SECONDS, ShardResult, ShardTask, write_error
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.schema import Example, RecordSpec
@@ -44,7 +44,7 @@ class BuildOptions:
     check: SourceCheck = "stat"
     train_shards: int | None = None
     reshard: bool = False
-    clip_seconds: float = 60.0
+    clip_seconds: float = CLIP_SECONDS
 
 
 @dataclass
@@ -60,7 +60,7 @@ class BuildResult:
 
 
 def build_cache(
-    folder: Path, work_folder: Path, intake: Intake, config: Config, options: BuildOptions, progress: Callable[[int], None]
+    folder: Path, work_folder: Path, intake: Intake, config: Config, options: BuildOptions, progress: Callable[[int], object]
 ) -> BuildResult:
     """Bring the locked cache folder up to date and return what was done; `progress` is told how many more rows are done.
 
@@ -109,11 +109,44 @@ def planned_bytes(layout: Layout, spec: RecordSpec) -> dict[ShardName, int]:
     return {name: sum(record_bytes + len(row.id.encode()) for row in rows) for name, rows in layout.items()}
 
 
+def current_receipts(
+    folder: Path, layout: Layout, intake: Intake, wanted_fingerprint: str, options: BuildOptions
+) -> dict[ShardName, tuple[Receipt, bool]]:
+    """Return the receipts of the shards that need not be made again, and whether their times were brought up to date."""
+
+    def find(name: ShardName) -> tuple[Receipt, bool] | None:
+        receipt = load_receipt(folder, name)
+        if receipt is None or receipt.fingerprint != wanted_fingerprint:
+            return None
+        current = reusable_receipt(receipt, folder, layout[name], intake.roots, options.check)
+        return None if current is None else (current, current is not receipt)
+
+    with ThreadPoolExecutor(options.jobs) as threads:
+        found = zip(layout, threads.map(find, layout), strict=True)
+        return {name: receipt for name, receipt in found if receipt is not None}
+
+
+def shard_task(folder: Path, work_folder: Path, name: ShardName, rows: Sequence[PlannedRow], intake: Intake, config: Config) -> ShardTask:
+    """Return what a worker must know to write this shard."""
+    return ShardTask(
+        folder=folder,
+        work_folder=work_folder,
+        name=name,
+        rows=tuple(rows),
+        roots=intake.roots,
+        audio=config.audio,
+        text=config.text,
+        limits=config.limits,
+        symbols=intake.symbols,
+        fingerprint=fingerprint(config.audio, config.text, config.limits, intake.symbols),
+    )
+
+
 class _Builder:
     """One run's state: what was written so far, and how long it took."""
 
     def __init__(
-        self, folder: Path, work_folder: Path, intake: Intake, config: Config, options: BuildOptions, progress: Callable[[int], None]
+        self, folder: Path, work_folder: Path, intake: Intake, config: Config, options: BuildOptions, progress: Callable[[int], object]
     ) -> None:
         self._folder, self._work_folder = folder, work_folder
         self._intake, self._config, self._options, self._progress = intake, config, options, progress
@@ -123,25 +156,19 @@ class _Builder:
 
     def bring_up_to_date(self, layout: Layout) -> None:
         """Make every shard of the layout what it must be, and remove all others."""
-        with ThreadPoolExecutor(self._options.jobs) as threads:
-            reusable = dict(zip(layout, threads.map(lambda name: self._is_reusable(name, layout[name]), layout), strict=True))
-        stale = [name for name in layout if not reusable[name]]
-        self._progress(sum(len(rows) for name, rows in layout.items() if reusable[name]))
+        current = current_receipts(self._folder, layout, self._intake, self._fingerprint, self._options)
+        for name, (receipt, is_refreshed) in current.items():
+            if is_refreshed:
+                with atomic_write(receipt_path(self._folder, name), self._work_folder) as file:
+                    file.write(receipt_bytes(receipt))
+        stale = [name for name in layout if name not in current]
+        self._progress(sum(len(layout[name]) for name in current))
         if stale or not set(existing_shards(self._folder)) <= set(layout):
             self._check_free_space(layout, stale)
             invalidate(self._folder)
         remove_shards_but(self._folder, {str(name) for name in layout})
-        run_tasks([self._task(name, layout[name]) for name in stale], self._options.pool, self._done)
-
-    def _is_reusable(self, name: ShardName, rows: list[PlannedRow]) -> bool:
-        receipt = load_receipt(self._folder, name)
-        if receipt is None or receipt.fingerprint != self._fingerprint:
-            return False
-        current = reusable_receipt(receipt, self._folder, rows, self._intake.roots, self._options.check)
-        if current is not None and current is not receipt:
-            with atomic_write(receipt_path(self._folder, name), self._work_folder) as file:
-                file.write(receipt_bytes(current))
-        return current is not None
+        tasks = [shard_task(self._folder, self._work_folder, name, layout[name], self._intake, self._config) for name in stale]
+        run_tasks([replace(task, clip_seconds=self._options.clip_seconds) for task in tasks], self._options.pool, self._done)
 
     def _check_free_space(self, layout: Layout, stale: list[ShardName]) -> None:
         sizes = planned_bytes(layout, record_spec_of(self._config.audio, self._config.limits))
@@ -151,22 +178,6 @@ class _Builder:
         # A shard's old file goes only when its new one is whole.
         unfinished_bytes = self._options.jobs * max((sizes[name] for name in stale), default=0)
         check_free_space(self._folder, min(new_bytes, new_bytes - old_bytes + unfinished_bytes))
-
-    def _task(self, name: ShardName, rows: list[PlannedRow]) -> ShardTask:
-        config = self._config
-        return ShardTask(
-            folder=self._folder,
-            work_folder=self._work_folder,
-            name=name,
-            rows=tuple(rows),
-            roots=self._intake.roots,
-            audio=config.audio,
-            text=config.text,
-            limits=config.limits,
-            symbols=self._intake.symbols,
-            fingerprint=self._fingerprint,
-            clip_seconds=self._options.clip_seconds,
-        )
 
     def _done(self, result: ShardResult) -> None:
         self.written.add(result.name)

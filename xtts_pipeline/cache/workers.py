@@ -31,6 +31,7 @@ from xtts_pipeline.errors import AudioError, CacheError, Reason, RowError
 from xtts_pipeline.schema import Example
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
+CLIP_SECONDS = 60.0  # how long a clip may take; a minute of speech takes a fifth of a second
 STAGES = ("read", "decode", "mel", "encode", "write")
 BEAT_PREFIX = "beat-"
 # 192 kHz, two channels, 64-bit: no clip within limits.max_seconds takes more. What is larger is refused before it is read.
@@ -57,7 +58,7 @@ class ShardTask:
     limits: LimitsConfig
     symbols: tuple[str, ...]
     fingerprint: str
-    clip_seconds: float
+    clip_seconds: float = CLIP_SECONDS
     condemned: Mapping[str, Reason] = field(default_factory=dict)
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,12 +12,19 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from xtts_pipeline.cache.build import BuildOptions, BuildResult, build_cache
-from xtts_pipeline.cache.folder import locked_folder
-from xtts_pipeline.cache.plan import take_in
-from xtts_pipeline.cache.pool import local_pool
+from xtts_pipeline.cache.dask_pool import dask_pool
+from xtts_pipeline.cache.dry_run import DryRun, dry_run
+from xtts_pipeline.cache.folder import locked_folder, readable_bytes
+from xtts_pipeline.cache.outliers import Outlier, find_outliers
+from xtts_pipeline.cache.plan import Intake, take_in
+from xtts_pipeline.cache.pool import Pool, local_pool
 from xtts_pipeline.cache.receipts import SourceCheck
 from xtts_pipeline.config import Config
 from xtts_pipeline.corpus.read import read_corpus
+from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.schema import SPLITS
+
+SHOWN_OUTLIERS = 10
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,7 @@ class PreprocessReport:
     """What a run of preprocess did."""
 
     build: BuildResult
+    outliers: list[Outlier]
     seconds: float
     max_rejected: float
 
@@ -32,6 +41,17 @@ class PreprocessReport:
         """Whether a larger share of the rows was rejected than allowed."""
         counts = self.build.manifest.counts
         return counts.rejected > self.max_rejected * counts.read
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a user should look at, one line each."""
+        warnings = [f"changed setting: {change}; every shard that it touches was written anew" for change in self.build.settings_changed]
+        for outlier in self.outliers[:SHOWN_OUTLIERS]:
+            rates = f"{outlier.characters_per_second:.1f} characters a second, {outlier.usual:.1f} are usual"
+            warnings.append(f"{outlier.id}: {rates}; does the text fit the sound?")
+        if len(self.outliers) > SHOWN_OUTLIERS:
+            warnings.append(f"{len(self.outliers) - SHOWN_OUTLIERS} more clips with unusual rates; --json lists them all")
+        return warnings
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints."""
@@ -45,22 +65,65 @@ class PreprocessReport:
             "seconds": round(self.seconds, 3),
             "clips_per_second": round(manifest.counts.read / self.seconds, 1),
             "layout": manifest.layout,
-            "splits": {split: manifest.split_records(split) for split in ("train", "val", "test")},
+            "splits": {split: manifest.split_records(split) for split in SPLITS},
             "rejected_by_reason": dict(manifest.rejected_by_reason),
             "stage_seconds": {stage: round(seconds, 3) for stage, seconds in build.stage_seconds.items()},
             "settings_changed": list(build.settings_changed),
+            "outliers": [outlier.to_json() for outlier in self.outliers],
+            "warnings": self.warnings,
         }
 
     def to_text(self) -> str:
         """Return what is printed without `--json`."""
-        manifest = self.build.manifest
+        manifest, build = self.build.manifest, self.build
         counts = manifest.counts
+        splits = ", ".join(f"{split} {manifest.split_records(split)}" for split in SPLITS if manifest.split_records(split))
         lines = [
             f"{manifest.layout}: read {counts.read} = kept {counts.kept} + rejected {counts.rejected}",
-            f"shards: {self.build.shards_written} written, {self.build.shards_reused} reused",
+            f"splits: {splits or 'none'}",
+            f"shards: {build.shards_written} written, {build.shards_reused} reused",
             f"{self.seconds:.1f} s, {counts.read / self.seconds:.0f} clips/s",
         ]
+        busy = sum(build.stage_seconds.values())
+        if busy:
+            lines.append("workers: " + ", ".join(f"{stage} {spent / busy:.0%}" for stage, spent in build.stage_seconds.items()))
+        lines += [f"warning: {warning}" for warning in self.warnings]
+        if self.is_over_limit:
+            lines.append(f"over --max-rejected {self.max_rejected:.2%}:")
+        lines += _reason_table(manifest.rejected_by_reason, counts.read)
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class DryRunReport:
+    """What a run of preprocess would do."""
+
+    plan: DryRun
+    max_rejected: float
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether a larger share of the rows would be rejected than allowed."""
+        return self.plan.rejected > self.max_rejected * self.plan.read
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        return {"dry_run": True, **self.plan.to_json()}
+
+    def to_text(self) -> str:
+        """Return what is printed without `--json`."""
+        plan = self.plan
+        shards = ", ".join(f"{split} {count}" for split, count in plan.shards.items())
+        return "\n".join(
+            [
+                f"{plan.layout}: would read {plan.read} = keep {plan.kept} + reject {plan.rejected}, by texts and headers",
+                f"hours: {plan.hours:.2f}",
+                f"shards: {shards}; {plan.shards_to_write} to write, {readable_bytes(plan.bytes_to_write)}",
+                f"free disk: {readable_bytes(plan.free_bytes)}",
+                f"time: about {plan.estimated_seconds:.0f} s, by a short sample",
+                *_reason_table(plan.rejected_by_reason, plan.read),
+            ]
+        )
 
 
 def preprocess(
@@ -79,20 +142,20 @@ def preprocess(
     backend: Literal["local", "dask"],
     scheduler: str | None,
     progress: bool,
-) -> PreprocessReport:
-    """Make the cache, or bring it up to date, and return what was done.
+) -> PreprocessReport | DryRunReport:
+    """Make the cache, or bring it up to date, and return what was done; with `dry_run`, what would be.
 
-    Raises CorpusError for a corpus that cannot be used at all, CacheError for a folder that cannot be written.
+    Raises CorpusError for a corpus that cannot be used at all, CacheError for a folder that cannot be written, ConfigError for options
+    that contradict each other.
     """
+    options = BuildOptions(_pool(backend, scheduler, jobs), jobs, check, shards, reshard)
+    if dry_run:
+        return DryRunReport(_dry_run(cache, _take_in(data, val_data, layout, config), config, options), max_rejected)
     with locked_folder(cache) as work_folder:
-        corpora = [
-            read_corpus(root, layout if place == 0 else "auto", config.text.language) for place, root in enumerate([data, val_data]) if root
-        ]
-        intake = take_in(corpora, config)
-        options = BuildOptions(partial(local_pool, jobs), jobs, check, shards, reshard)
+        intake = _take_in(data, val_data, layout, config)
         with tqdm(total=len(intake.rows), unit="clip", disable=not progress, file=sys.stderr, smoothing=0) as bar:
-            build = build_cache(cache, work_folder, intake, config, options, lambda rows: bar.update(rows) and None)
-    return PreprocessReport(build, process_seconds(), max_rejected)
+            build = build_cache(cache, work_folder, intake, config, options, bar.update)
+    return PreprocessReport(build, find_outliers(build.totals), process_seconds(), max_rejected)
 
 
 def process_seconds() -> float:
@@ -106,3 +169,28 @@ def process_seconds() -> float:
 
 
 _IMPORTED_AT = time.perf_counter()
+_dry_run = dry_run
+
+
+def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int) -> Pool:
+    if backend == "local":
+        if scheduler is not None:
+            raise ConfigError(f"--scheduler {scheduler}: only --backend dask has a scheduler; add it or leave this out")
+        return partial(local_pool, jobs)
+    if scheduler is None:
+        raise ConfigError("--backend dask: no --scheduler; expected its address, such as tcp://10.0.0.1:8786")
+    return partial(dask_pool, scheduler)
+
+
+def _take_in(data: Path, val_data: Path | None, layout: str, config: Config) -> Intake:
+    language = config.text.language
+    corpora = [read_corpus(data, layout, language)]
+    if val_data is not None:
+        corpora.append(read_corpus(val_data, "auto", language))
+    return take_in(corpora, config)
+
+
+def _reason_table(rejected_by_reason: Mapping[str, int], read: int) -> list[str]:
+    """Return one line a reason, the most frequent first."""
+    ordered = sorted(rejected_by_reason.items(), key=lambda item: (-item[1], item[0]))
+    return [f"  {reason:<18} {count:>8}  {count / read:>7.2%}" for reason, count in ordered]
