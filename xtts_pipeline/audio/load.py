@@ -27,6 +27,14 @@ FULL_SCALE = 0.9999
 FULL_SCALE_8_BIT = 127 / 128
 
 
+class _SeekableBytes(io.BytesIO):
+    """Bytes that a decoder may seek before the start of: a broken file leads libsndfile there, where an exception would only be printed."""
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = (0, self.tell(), len(self.getbuffer()))[whence]
+        return super().seek(max(0, base + offset))
+
+
 @dataclass(frozen=True)
 class Decoded:
     """A clip as its file holds it: float32 mono samples, before resampling.
@@ -80,7 +88,7 @@ def _decode(source: bytes, limits: LimitsConfig, name: str) -> Decoded:
     if source[:4] == b"OggS":
         _check_ogg_end(source, name)
     try:
-        with soundfile.SoundFile(io.BytesIO(source)) as file:
+        with soundfile.SoundFile(_SeekableBytes(source)) as file:
             _check_header(file.frames, file.samplerate, file.channels, limits, name)
             return _decode_blocks(file, name)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
