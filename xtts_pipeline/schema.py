@@ -5,6 +5,7 @@ The writer, the parser, the verifier and the step's signature are all built from
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -30,7 +31,7 @@ class Field:
     shape: tuple[int, ...]
     storage: Storage
 
-    @property
+    @cached_property
     def raw_bytes(self) -> int:
         """Size of the stored value of a `raw` field."""
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
@@ -48,7 +49,7 @@ class RecordSpec:
     mel_bins: int
     pad_value: float
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         """All features of a record, in the order in which they are documented."""
         return (
@@ -61,7 +62,7 @@ class RecordSpec:
             Field("language", "int32", (), "int64"),
         )
 
-    @property
+    @cached_property
     def batch_fields(self) -> tuple[Field, ...]:
         """The fields that reach the compiled step; mels arrive there as float32."""
         return tuple(

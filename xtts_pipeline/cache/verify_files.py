@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xtts_pipeline.cache.canonical import open_sealed
+from xtts_pipeline.cache.folder import LOCK_NAME
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, Manifest, ShardEntry
 from xtts_pipeline.cache.problems import Kind, Problem
 from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, Receipt, load_receipt, receipt_path
 from xtts_pipeline.cache.shards import parse_shard_name
 
-LOCK_NAME = ".lock"
 IGNORED_NAMES = frozenset({".gitignore"})
 
 
@@ -41,21 +41,15 @@ def check_receipts(folder: Path, manifest: Manifest) -> dict[str, Receipt | Prob
         name = parse_shard_name(shard.name)
         if name is None or not is_regular(receipt_path(folder, name)):
             continue  # may be deleted; what is no file is named by check_files
-        where = receipt_path(folder, name).relative_to(folder).as_posix()
-        try:
-            open_sealed(receipt_path(folder, name).read_bytes())
-        except OSError as error:
-            checked[shard.name] = Problem(Kind.UNREADABLE, where, f"cannot be read ({error.strerror})")
-            continue
-        except ValueError as error:
-            checked[shard.name] = Problem(Kind.RECEIPT, where, f"found {error}")
-            continue
         receipt = load_receipt(folder, name)
-        if receipt is None:
-            checked[shard.name] = Problem(Kind.RECEIPT, where, f"is not the receipt of {shard.name}")
+        contradiction = (
+            next(_receipt_contradictions(receipt, shard, manifest), None) if receipt else _why_unsound(receipt_path(folder, name))
+        )
+        if receipt is not None and contradiction is None:
+            checked[shard.name] = receipt
         else:
-            contradiction = next(_receipt_contradictions(receipt, shard, manifest), None)
-            checked[shard.name] = Problem(Kind.RECEIPT, where, contradiction) if contradiction else receipt
+            where = receipt_path(folder, name).relative_to(folder).as_posix()
+            checked[shard.name] = Problem(Kind.RECEIPT, where, str(contradiction))
     return checked
 
 
@@ -90,6 +84,16 @@ def _receipts_folder_problems(folder: Path, manifest: Manifest) -> Iterator[Prob
             yield Problem(Kind.EXTRA, where, "the receipt of no shard in the manifest; remove it")
         elif not is_regular(path):
             yield Problem(Kind.NOT_A_FILE, where, f"found {_kind_of(path.lstat().st_mode)}, expected a regular file")
+
+
+def _why_unsound(path: Path) -> str:
+    try:
+        open_sealed(path.read_bytes())
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    except ValueError as error:
+        return f"found {error}"
+    return "is not the receipt of this shard"
 
 
 def _receipt_contradictions(receipt: Receipt, shard: ShardEntry, manifest: Manifest) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from xtts_pipeline.cache.listings import REJECTED, UTTERANCES, RejectedEntry, UtteranceEntry
@@ -10,6 +11,9 @@ from xtts_pipeline.cache.manifest import MEASURES, REJECTED_NAME, UTTERANCES_NAM
 from xtts_pipeline.cache.problems import Kind, Problem
 from xtts_pipeline.cache.shards import digest_of, parse_shard_name, shard_of
 from xtts_pipeline.cache.statistics import spread
+
+
+_parse_shard_name = lru_cache(maxsize=4)(parse_shard_name)  # lines of a shard follow each other
 
 
 @dataclass
@@ -40,22 +44,22 @@ def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
     bad_lines = 0
     try:
         for number, entry in UTTERANCES.read(folder / UTTERANCES_NAME):
-            where = f"{UTTERANCES_NAME}:{number}"
             if isinstance(entry, ValueError):
                 bad_lines += 1
-                check.problems.append(Problem(Kind.UTTERANCE, where, str(entry)))
-                continue
-            if entry.id in lines:
-                check.problems.append(Problem(Kind.UTTERANCE, where, f"id {entry.id!r} is that of line {lines[entry.id]} too"))
-            check.problems += [Problem(Kind.UTTERANCE, where, detail) for detail in _contradictions(entry, manifest)]
-            lines[entry.id] = number
-            entries.append(entry)
+                details = [str(entry)]
+            else:
+                details = list(_contradictions(entry, manifest))
+                if entry.id in lines:
+                    details.append(f"id {entry.id!r} is that of line {lines[entry.id]} too")
+                lines[entry.id] = number
+                entries.append(entry)
+            check.problems += [Problem(Kind.UTTERANCE, f"{UTTERANCES_NAME}:{number}", detail) for detail in details]
     except OSError:
         return check  # the checksum has said so
     check.by_shard = _grouped(entries)
     check.is_whole = not bad_lines
     if check.is_whole:
-        check.problems += _order_problems(entries, manifest)
+        check.problems += _order_problems(entries, check.by_shard, manifest)
         check.problems += _sum_problems(entries, manifest)
     return check
 
@@ -92,7 +96,7 @@ def _contradictions(entry: UtteranceEntry, manifest: Manifest) -> Iterator[str]:
         yield f"speaker {entry.speaker!r} is not among the manifest's {len(manifest.speakers)} speakers"
     if entry.language not in manifest.languages:
         yield f"language {entry.language!r} is not among the manifest's {len(manifest.languages)} languages"
-    shard = parse_shard_name(entry.shard)
+    shard = _parse_shard_name(entry.shard)
     if shard is None or shard.split != entry.split:
         yield f"{entry.shard!r} is no shard of the {entry.split} split"
         return
@@ -108,9 +112,8 @@ def _grouped(entries: list[UtteranceEntry]) -> Mapping[str, list[UtteranceEntry]
     return by_shard
 
 
-def _order_problems(entries: list[UtteranceEntry], manifest: Manifest) -> Iterator[Problem]:
+def _order_problems(entries: list[UtteranceEntry], by_shard: Mapping[str, list[UtteranceEntry]], manifest: Manifest) -> Iterator[Problem]:
     """Yield the first line that is out of its place: ordered by shard, digest within the shard, positions without a gap."""
-    by_shard = _grouped(entries)
     expected = [
         (shard, position, entry.id)
         for shard in sorted(by_shard)
