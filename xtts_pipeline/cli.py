@@ -155,6 +155,17 @@ def synthesize(debug: bool, as_json: bool, **options: Any) -> None:
     _print(run(echo_native_log=debug, **options), as_json)
 
 
+@cli.command()
+@click.option("--data", type=FOLDER, help="A corpus of your own, such as LJSpeech-1.1; without it 60 sentences are spoken by espeak-ng.")
+@click.option("--output", type=FOLDER, default=Path("demo"), show_default=True, help="Folder for everything that is made.")
+@click.option("--steps", type=click.IntRange(min=1), help="Training steps; the `demo` preset's by default.")
+def demo(data: Path | None, output: Path, steps: int | None) -> None:
+    """Run the whole job, from a corpus to speech, each command as you would type it."""
+    from xtts_pipeline.commands.demo import demo as run
+
+    run(output, data, steps)
+
+
 @cli.group()
 def config() -> None:
     """Show or check settings."""

@@ -1,0 +1,108 @@
+"""Speak the demo's sentences through espeak-ng into a corpus of LJSpeech's layout.
+
+espeak-ng comes from the `espeakng-loader` wheel and is called through ctypes. It is under the GPL, so it is an extra and
+imported only when a corpus is made.
+"""
+
+import ctypes
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import soundfile
+
+from xtts_pipeline.errors import CorpusError
+
+SENTENCES_FILE = Path(__file__).parent / "sentences.txt"
+
+# Values of espeak-ng's speak_lib.h, version 1.52.
+_AUDIO_OUTPUT_SYNCHRONOUS = 2
+_INITIALIZE_DONT_EXIT = 0x8000
+_CHARS_UTF8 = 1
+_POSITION_CHARACTER = 1
+_PARAMETER_RATE = 1
+_OK = 0
+
+_SynthCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+
+
+class EspeakVoice:
+    """One espeak-ng voice; use as a context manager, one at a time in a process, since the library's state is global.
+
+    Raises CorpusError if the library is not installed, cannot start, or does not know the voice.
+    """
+
+    def __init__(self, name: str = "en-us", words_per_minute: int = 165) -> None:
+        self.name = name
+        self.words_per_minute = words_per_minute
+
+    def __enter__(self) -> Self:
+        try:
+            import espeakng_loader
+        except ImportError:
+            raise CorpusError("espeak-ng: not installed; pip install 'xtts-pipeline[demo]', or give a corpus with --data") from None
+        self._library = ctypes.CDLL(espeakng_loader.get_library_path())
+        data_folder = espeakng_loader.get_data_path()
+        rate = self._library.espeak_Initialize(_AUDIO_OUTPUT_SYNCHRONOUS, 0, data_folder.encode(), _INITIALIZE_DONT_EXIT)
+        if rate <= 0:
+            # espeak-ng keeps its data's path in a buffer of fixed size; a deeply nested environment does not fit.
+            raise CorpusError(f"espeak-ng: cannot read {data_folder} ({len(data_folder)} characters); install into a shorter path")
+        self.sample_rate = int(rate)
+        self._chunks: list[np.ndarray] = []
+        # The library keeps the pointer alone, so the callback must live as long as the voice.
+        self._callback = _SynthCallback(self._collect)
+        self._library.espeak_SetSynthCallback(self._callback)
+        if self._library.espeak_SetVoiceByName(self.name.encode()) != _OK:
+            self._library.espeak_Terminate()
+            raise CorpusError(f"espeak-ng: unknown voice {self.name!r}; expected one such as en-us")
+        self._library.espeak_SetParameter(_PARAMETER_RATE, self.words_per_minute, 0)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._library.espeak_Terminate()
+
+    def speak(self, text: str) -> np.ndarray:
+        """Return the text spoken: int16 [samples] at `sample_rate`.
+
+        Raises CorpusError if espeak-ng fails or says nothing.
+        """
+        self._chunks.clear()
+        encoded = text.encode() + b"\0"
+        status = self._library.espeak_Synth(encoded, ctypes.c_size_t(len(encoded)), 0, _POSITION_CHARACTER, 0, _CHARS_UTF8, None, None)
+        if status != _OK or not self._chunks:
+            raise CorpusError(f"espeak-ng: status {status} and {len(self._chunks)} pieces of sound for {text!r}, expected speech")
+        return np.concatenate(self._chunks)
+
+    def _collect(self, samples: "ctypes._Pointer[ctypes.c_short]", count: int, _events: int | None) -> int:
+        if count > 0:  # at the end of a text there is none
+            # A copy: the library reuses its buffer.
+            self._chunks.append(np.ctypeslib.as_array(samples, (count,)).copy())
+        return 0
+
+
+def demo_sentences() -> list[str]:
+    """Return the sentences that the demo's corpus is made of."""
+    return SENTENCES_FILE.read_text(encoding="utf-8").splitlines()
+
+
+def make_corpus(folder: Path, voice: str = "en-us", words_per_minute: int = 165) -> int:
+    """Speak every sentence into `folder`, as `metadata.csv` beside `wavs/ID.wav`; return how many clips it holds.
+
+    In a fresh process the same arguments make the same bytes; within one, the voice's flutter runs on from text to text.
+    A corpus that is already whole is left as it is, so that a second run finds its cache still valid: metadata.csv is written last.
+    """
+    sentences = demo_sentences()
+    rows = [f"demo-{number:04d}|{text}|{text}" for number, text in enumerate(sentences, start=1)]
+    table = "\n".join(rows) + "\n"
+    metadata = folder / "metadata.csv"
+    if metadata.is_file() and metadata.read_text(encoding="utf-8") == table:
+        return len(sentences)
+    wavs = folder / "wavs"
+    wavs.mkdir(parents=True, exist_ok=True)
+    with EspeakVoice(voice, words_per_minute) as speaker:
+        for row, text in zip(rows, sentences, strict=True):
+            clip_id = row.partition("|")[0]
+            soundfile.write(wavs / f"{clip_id}.wav", speaker.speak(text), speaker.sample_rate, subtype="PCM_16")
+    metadata.write_text(table, encoding="utf-8")
+    return len(sentences)
