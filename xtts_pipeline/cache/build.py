@@ -21,7 +21,7 @@ from xtts_pipeline.cache.pool import Pool, run_tasks
 from xtts_pipeline.cache.receipts import PASSING_REASONS, Receipt, SourceCheck, load_receipt, receipt_bytes, receipt_path, reusable_receipt
 from xtts_pipeline.cache.records import FRAME_BYTES
 from xtts_pipeline.cache.shards import ShardName, atomic_write
-from xtts_pipeline.cache.workers import CLIP_SECONDS, ShardResult, ShardTask, write_error
+from xtts_pipeline.cache.tasks import CLIP_SECONDS, ShardResult, ShardTask, write_error
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.schema import Example, RecordSpec

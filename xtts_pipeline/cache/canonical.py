@@ -6,6 +6,8 @@ from typing import Any
 
 import xxhash
 
+_CHECKSUM_LENGTH = 2 * 16  # xxh3-128 in hexadecimal
+
 
 def canonical_json(content: object) -> str:
     """Return one line of JSON: sorted keys, no spaces, no ASCII escapes, floats as `repr`. Raises ValueError for NaN."""
@@ -39,4 +41,18 @@ def open_sealed(data: bytes) -> dict[str, Any]:
         if found != expected:
             raise ValueError(f"checksum {found}, expected {expected} for this content")
         raise ValueError("JSON that is not in its canonical form")
+    return content
+
+
+def open_seal(data: bytes) -> bytes:
+    """Return the JSON of a sealed line without its checksum, which must be the first of that name in it.
+
+    Raises ValueError if the checksum is missing or wrong. Much quicker than `open_sealed`, which also proves the form canonical.
+    """
+    before, _, after = data.partition(b'"checksum":"')
+    checksum, rest = after[:_CHECKSUM_LENGTH], after[_CHECKSUM_LENGTH:]
+    content = before + rest.removeprefix(b'",').removesuffix(b"\n")
+    is_framed = rest.startswith(b'",') and rest.endswith(b"\n")
+    if not is_framed or checksum != xxhash.xxh3_128_hexdigest(content).encode():
+        raise ValueError("no checksum, or a wrong one")
     return content

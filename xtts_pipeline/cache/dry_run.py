@@ -46,7 +46,7 @@ class DryRun:
         return asdict(self)
 
 
-def dry_run(folder: Path, intake: Intake, config: Config, options: BuildOptions) -> DryRun:
+def foresee(folder: Path, intake: Intake, config: Config, options: BuildOptions) -> DryRun:
     """Judge every row by its text and its sound file's header, and time a short sample."""
     existing = existing_counts(folder) if folder.is_dir() else {}
     plan = plan_shards(intake, config.cache, existing, options.train_shards, reshard=options.reshard)

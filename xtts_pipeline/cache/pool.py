@@ -1,6 +1,6 @@
 """Run shard tasks in worker processes, so that a clip that kills or hangs its worker costs itself only.
 
-Knows tasks and processes, not what a shard is made of.
+Knows tasks and processes, not what a shard is made of. What works on sound is imported when there is a task for it.
 """
 
 import multiprocessing
@@ -10,9 +10,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
-from joblib.externals.loky import ProcessPoolExecutor
-
-from xtts_pipeline.cache.workers import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask, start_worker, try_clip, write_shard
+from xtts_pipeline.cache.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask
 from xtts_pipeline.errors import CacheError, Reason
 
 MAX_BARREN_ROUNDS = 3
@@ -25,6 +23,10 @@ Pool = Callable[[], AbstractContextManager[Executor]]
 @contextmanager
 def local_pool(jobs: int) -> Iterator[Executor]:
     """Yield joblib's process executor with `jobs` workers; whatever happens, none outlives the block."""
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    from xtts_pipeline.cache.workers import start_worker
+
     executor = ProcessPoolExecutor(max_workers=jobs, env=WORKER_ENVIRONMENT, initializer=start_worker)
     try:
         yield executor
@@ -55,6 +57,8 @@ def _run_round(
     tasks: Sequence[ShardTask], pool: Pool, done: Callable[[ShardResult], None]
 ) -> tuple[list[ShardTask], dict[object, set[int]]]:
     """Return the tasks that a dead worker left undone, and shard -> positions of the clips that may be to blame."""
+    from xtts_pipeline.cache.workers import write_shard
+
     failed: list[ShardTask] = []
     suspects: dict[object, set[int]] = {}
     with pool() as executor:
@@ -91,6 +95,10 @@ def _read_beats(failed: Sequence[ShardTask]) -> Iterator[tuple[object, int]]:
 
 def _condemn(task: ShardTask, positions: Collection[int]) -> dict[str, Reason]:
     """Return id -> reason of the clips that end a process of their own too."""
+    if not positions:
+        return {}
+    from xtts_pipeline.cache.workers import try_clip
+
     verdicts = {}
     for position in sorted(positions):
         process = multiprocessing.get_context("spawn").Process(target=try_clip, args=(task, position))

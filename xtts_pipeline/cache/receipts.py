@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 import xxhash
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.cache.canonical import canonical_json, open_sealed, sealed_bytes
+from xtts_pipeline.cache.canonical import open_seal, sealed_bytes
 from xtts_pipeline.cache.manifest import file_checksum
 from xtts_pipeline.cache.plan import PlannedRow
 from xtts_pipeline.cache.shards import ShardName
@@ -96,9 +96,8 @@ def receipt_bytes(receipt: Receipt) -> bytes:
 def load_receipt(folder: Path, shard: ShardName) -> Receipt | None:
     """Return a shard's receipt, or None if there is none that is whole and about this shard."""
     try:
-        content = open_sealed(receipt_path(folder, shard).read_bytes())
-        receipt = _RECEIPT.validate_json(canonical_json(content))
-    except (OSError, ValueError, ValidationError):
+        receipt = _RECEIPT.validate_json(open_seal(receipt_path(folder, shard).read_bytes()))
+    except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
         return None
     return receipt if receipt.shard == str(shard) else None
 

@@ -10,9 +10,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -26,14 +25,13 @@ from xtts_pipeline.cache.plan import PlannedRow
 from xtts_pipeline.cache.receipts import ClipReceipt, Receipt, SourceStat, receipt_bytes, receipt_path, source_stat
 from xtts_pipeline.cache.records import RecordWriter
 from xtts_pipeline.cache.shards import ShardName, atomic_write
-from xtts_pipeline.config import AudioConfig, LimitsConfig, TextConfig
+from xtts_pipeline.cache.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask, write_error
+from xtts_pipeline.config import LimitsConfig
 from xtts_pipeline.errors import AudioError, CacheError, Reason, RowError
 from xtts_pipeline.schema import Example
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
-CLIP_SECONDS = 60.0  # how long a clip may take; a minute of speech takes a fifth of a second
 STAGES = ("read", "decode", "mel", "encode", "write")
-BEAT_PREFIX = "beat-"
 # 192 kHz, two channels, 64-bit: no clip within limits.max_seconds takes more. What is larger is refused before it is read.
 _MAX_BYTES_PER_SECOND = 192_000 * 2 * 8
 _HEADER_ALLOWANCE_BYTES = 1 << 20
@@ -42,37 +40,6 @@ _MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EST
 
 # The watchdog's timer belongs to the process, so threads of one (a dask worker's) take turns.
 _one_shard_at_a_time = threading.Lock()
-
-
-@dataclass(frozen=True)
-class ShardTask:
-    """All that a worker must know to write one shard. `condemned` are clips not to be touched again, with their reasons."""
-
-    folder: Path
-    work_folder: Path
-    name: ShardName
-    rows: tuple[PlannedRow, ...]
-    roots: tuple[Path, ...]
-    audio: AudioConfig
-    text: TextConfig
-    limits: LimitsConfig
-    symbols: tuple[str, ...]
-    fingerprint: str
-    clip_seconds: float = CLIP_SECONDS
-    condemned: Mapping[str, Reason] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ShardResult:
-    """What the parent learns of a finished shard; the rest is in its receipt."""
-
-    name: ShardName
-    rows: int
-    stage_seconds: Mapping[str, float]
-
-
-class ClipOutOfMemoryError(Exception):
-    """A clip, named by its id, took more memory than there is; it must be tried alone."""
 
 
 def write_shard(task: ShardTask) -> ShardResult:
@@ -266,9 +233,3 @@ def _explained_write(task: ShardTask) -> Iterator[None]:
         yield
     except OSError as error:
         raise write_error(task.folder / str(task.name), error) from None
-
-
-def write_error(path: Path, error: OSError) -> CacheError:
-    """Return the one line for a file of the cache that cannot be written."""
-    remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "mend that"
-    return CacheError(f"{path}: cannot be written ({error.strerror}); {remedy} and run again, finished shards are kept")

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tqdm import tqdm
 
 from xtts_pipeline.cache.build import BuildOptions, BuildResult, build_cache
 from xtts_pipeline.cache.dask_pool import dask_pool
-from xtts_pipeline.cache.dry_run import DryRun, dry_run
 from xtts_pipeline.cache.folder import locked_folder, readable_bytes
 from xtts_pipeline.cache.outliers import Outlier, find_outliers
 from xtts_pipeline.cache.plan import Intake, take_in
@@ -23,6 +22,9 @@ from xtts_pipeline.config import Config
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.schema import SPLITS
+
+if TYPE_CHECKING:
+    from xtts_pipeline.cache.dry_run import DryRun
 
 SHOWN_OUTLIERS = 10
 
@@ -98,7 +100,7 @@ class PreprocessReport:
 class DryRunReport:
     """What a run of preprocess would do."""
 
-    plan: DryRun
+    plan: "DryRun"
     max_rejected: float
 
     @property
@@ -150,7 +152,9 @@ def preprocess(
     """
     options = BuildOptions(_pool(backend, scheduler, jobs), jobs, check, shards, reshard)
     if dry_run:
-        return DryRunReport(_dry_run(cache, _take_in(data, val_data, layout, config), config, options), max_rejected)
+        from xtts_pipeline.cache.dry_run import foresee
+
+        return DryRunReport(foresee(cache, _take_in(data, val_data, layout, config), config, options), max_rejected)
     with locked_folder(cache) as work_folder:
         intake = _take_in(data, val_data, layout, config)
         with tqdm(total=len(intake.rows), unit="clip", disable=not progress, file=sys.stderr, smoothing=0) as bar:
@@ -169,7 +173,6 @@ def process_seconds() -> float:
 
 
 _IMPORTED_AT = time.perf_counter()
-_dry_run = dry_run
 
 
 def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int) -> Pool:
