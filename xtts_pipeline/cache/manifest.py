@@ -3,6 +3,7 @@
 import hashlib
 import math
 import mmap
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -206,7 +207,10 @@ def load_manifest(folder: Path) -> Manifest:
     if not folder.is_dir():
         raise CacheError(f"{folder}: no such folder, expected a cache; {remedy}")
     try:
-        found_bytes = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited on for ever
+            raise CacheError(f"{path}: found no regular file; {remedy} anew")
+        found_bytes = status.st_size
         if found_bytes > _MAX_MANIFEST_BYTES:
             raise CacheError(f"{path}: found {found_bytes} bytes, expected at most {_MAX_MANIFEST_BYTES}; {remedy}")
         data = path.read_bytes()

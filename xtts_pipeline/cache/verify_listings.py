@@ -12,13 +12,12 @@ from xtts_pipeline.cache.problems import Kind, Problem
 from xtts_pipeline.cache.shards import digest_of, parse_shard_name, shard_of
 from xtts_pipeline.cache.statistics import spread
 
-
 _parse_shard_name = lru_cache(maxsize=4)(parse_shard_name)  # lines of a shard follow each other
 
 
 @dataclass
 class ListingCheck:
-    """The problems of a listing, and its entries by shard; `is_whole` if every line could be read."""
+    """The problems of a listing, and its entries by shard; `is_whole` if they are the lines that the manifest vouches for."""
 
     problems: list[Problem] = field(default_factory=list)
     by_shard: Mapping[str, list[UtteranceEntry]] = field(default_factory=dict)
@@ -41,11 +40,11 @@ def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
     check = ListingCheck(list(check_checksum(folder, UTTERANCES_NAME, manifest.files[UTTERANCES_NAME].checksum)))
     entries: list[UtteranceEntry] = []
     lines: dict[str, int] = {}
-    bad_lines = 0
+    is_whole = not check.problems
     try:
         for number, entry in UTTERANCES.read(folder / UTTERANCES_NAME):
             if isinstance(entry, ValueError):
-                bad_lines += 1
+                is_whole = False
                 details = [str(entry)]
             else:
                 details = list(_contradictions(entry, manifest))
@@ -57,7 +56,7 @@ def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
     except OSError:
         return check  # the checksum has said so
     check.by_shard = _grouped(entries)
-    check.is_whole = not bad_lines
+    check.is_whole = is_whole
     if check.is_whole:
         check.problems += _order_problems(entries, check.by_shard, manifest)
         check.problems += _sum_problems(entries, manifest)
