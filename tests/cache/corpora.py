@@ -10,6 +10,7 @@ import soundfile
 from xtts_pipeline.cache.build import BuildOptions, BuildResult, build_cache
 from xtts_pipeline.cache.folder import locked_folder
 from xtts_pipeline.cache.plan import take_in
+from xtts_pipeline.cache.pool import Pool
 from xtts_pipeline.config import Config, load_config
 from xtts_pipeline.corpus.read import read_corpus
 
@@ -61,12 +62,12 @@ def thread_pool() -> AbstractContextManager[Executor]:
     return ThreadPoolExecutor(1)
 
 
-def build(data: Path, cache: Path, config: Config | None = None, **options: object) -> BuildResult:
-    """Bring a cache up to date in this process."""
+def build(data: Path, cache: Path, config: Config | None = None, pool: Pool = thread_pool, **options: object) -> BuildResult:
+    """Bring a cache up to date, in this process unless the pool is another one."""
     config = config or make_config()
     with locked_folder(cache) as work_folder:
         intake = take_in([read_corpus(data)], config)
-        return build_cache(cache, work_folder, intake, config, BuildOptions(thread_pool, 1, **options), lambda _rows: None)  # type: ignore[arg-type]
+        return build_cache(cache, work_folder, intake, config, BuildOptions(pool, 1, **options), lambda _rows: None)  # type: ignore[arg-type]
 
 
 def cache_bytes(cache: Path) -> dict[str, bytes]:
