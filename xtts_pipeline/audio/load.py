@@ -19,6 +19,7 @@ from xtts_pipeline.errors import AudioError, Reason
 
 SAMPLE_RATES = range(1_000, 768_001)
 MAX_CHANNELS = 64
+MAX_FILE_BYTES = 1 << 29
 BLOCK_SAMPLES = 1 << 16
 INT16_SCALE = np.float32(1 / 32_768)
 OGG_END_OF_STREAM = 4
@@ -69,6 +70,8 @@ def load_wave(path: Path, audio: AudioConfig, limits: LimitsConfig) -> np.ndarra
     Raises AudioError, also if there is no such file.
     """
     try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise AudioError(Reason.AUDIO_TOO_LONG, f"{path}: over {MAX_FILE_BYTES} bytes; expected a clip")
         source = path.read_bytes()
     except FileNotFoundError:
         raise AudioError(Reason.AUDIO_MISSING, f"{path}: no such file") from None

@@ -24,6 +24,8 @@ MAX_HINTS = 20
 _SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
 # Controls, line and paragraph separators, direction marks, surrogates: what would garble or forge a line of a log.
 _UNSAFE_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# What nearly all paths are made of, seen to be safe in one step.
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 
 
@@ -219,6 +221,8 @@ def _check_path(audio: str) -> None:
 
 def _path_problem(path: str) -> str | None:
     """Return why a path or id could name something outside the corpus or the output folder, or None."""
+    if _PLAIN_PATH.fullmatch(path) and len(path) <= MAX_ID_BYTES:
+        return None
     if _UNSAFE_CHARACTERS.search(path):
         return "holds control characters"
     if "\\" in path:
@@ -228,9 +232,7 @@ def _path_problem(path: str) -> str | None:
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):
         return "has an empty, . or .. part; expected a path inside the corpus"
-    if any(len(part.encode()) > MAX_ID_BYTES for part in parts):
-        return f"is longer than {MAX_ID_BYTES} bytes"
-    return None
+    return f"is longer than {MAX_ID_BYTES} bytes" if any(len(part.encode()) > MAX_ID_BYTES for part in parts) else None
 
 
 def _has_surrogate(text: str) -> bool:

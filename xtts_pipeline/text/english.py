@@ -5,6 +5,8 @@ from functools import lru_cache
 
 from num2words import num2words
 
+from xtts_pipeline.text.numbers import set_apart
+
 MAX_DIGITS = 15  # a longer figure is read digit by digit
 ABBREVIATIONS = {
     "mr": "mister",
@@ -34,7 +36,6 @@ ABBREVIATIONS = {
     "dept": "department",
     "ave": "avenue",
     "blvd": "boulevard",
-    "ft": "fort",
     "mt": "mount",
     "vs": "versus",
     "etc": "et cetera",
@@ -43,6 +44,8 @@ ABBREVIATIONS = {
 }
 SIGNS = {"&": "and", "%": "percent", "@": "at"}
 CURRENCIES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "penny"), "\u20ac": ("euro", "cent"), "\u00a5": ("yen", "sen")}
+SCALES = {scale: scale for scale in ("hundred", "thousand", "million", "billion", "trillion")}
+SCALES |= {"k": "thousand", "m": "million", "bn": "billion"}
 _PLURALS = {"penny": "pence", "yen": "yen", "sen": "sen"}
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -51,8 +54,8 @@ _ABBREVIATION = re.compile(rf"(?<![\w.])({'|'.join(ABBREVIATIONS)})\.(?!\w)", re
 _SAINT_OR_STREET = re.compile(r"(?<![\w.])st\.(?=( ?\w)?)(?!\w)", re.IGNORECASE)
 _NUMBER_SIGN = re.compile(r"(?<![\w.])nos?\. ?(?=\d)", re.IGNORECASE)
 _FIGURE = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)"
-_SCALE = "hundred|thousand|million|billion|trillion"
-_MONEY = re.compile(rf"([{''.join(CURRENCIES)}]) ?({_FIGURE})(?:\.(\d+))?(?: ({_SCALE})\b)?", re.IGNORECASE)
+_MONEY = re.compile(rf"([{''.join(CURRENCIES)}]) ?({_FIGURE})(?:\.(\d+))?(?: ?({'|'.join(SCALES)})\b)?", re.IGNORECASE)
+_FEET = re.compile(r"(?<=\d) ?ft\.(?!\w)", re.IGNORECASE)
 _ORDINAL = re.compile(rf"(?<![\w.])({_FIGURE})(?:st|nd|rd|th)\b", re.IGNORECASE)
 _DECADE = re.compile(r"(?<![\w.,])'?(1[1-9]\d0|20\d0|[2-9]0)'?s\b")
 _TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?![\w:])")
@@ -61,7 +64,7 @@ _DECIMAL = re.compile(rf"(?<![\d.])({_FIGURE})?\.(\d+)(?!\.?\d)")
 _POINT = re.compile(r"(?<=\d)\.(?=\d)")  # what is left in version numbers, such as 1.2.3
 _NEGATIVE = re.compile(r"(?:(?<=\s)|(?<=^))-(?=\d)")
 _WHOLE = re.compile(_FIGURE)
-_SIGN = re.compile(f" ?([{''.join(SIGNS)}]) ?")
+_SIGN = re.compile(f" ?([{''.join(SIGNS)}])")
 _TOUCHING = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 
 
@@ -73,10 +76,11 @@ def expand_english(text: str) -> str:
     if "." in text:
         text = _ABBREVIATION.sub(_abbreviation, text)
         text = _SAINT_OR_STREET.sub(_saint_or_street, text)
+        text = _FEET.sub(" feet", text)
         text = _NUMBER_SIGN.sub(lambda match: "numbers " if match[0][2] in "sS" else "number ", text)
     if any(map(str.isdecimal, text)):
         text = _expand_figures(text)
-    return _SIGN.sub(lambda match: f" {SIGNS[match[1]]} ", text)
+    return _SIGN.sub(lambda match: f" {set_apart(SIGNS[match[1]], match)}", text)
 
 
 def _expand_figures(text: str) -> str:
@@ -87,7 +91,7 @@ def _expand_figures(text: str) -> str:
     text = _YEAR.sub(lambda match: _year(match[1]), text)
     text = _NEGATIVE.sub("minus ", text)
     text = _TOUCHING.sub(" ", text)
-    text = _DECIMAL.sub(lambda match: f"{_spoken(match[1] or '0')} point {_digit_by_digit(match[2])}", text)
+    text = _DECIMAL.sub(lambda match: set_apart(f"{_spoken(match[1] or '0')} point {_digit_by_digit(match[2])}", match), text)
     return _WHOLE.sub(lambda match: _spoken(match[0]), _POINT.sub(" point ", text))
 
 
@@ -109,11 +113,11 @@ def _money(match: re.Match[str]) -> str:
     unit, part = CURRENCIES[sign]
     if scale or (fraction and len(fraction) != 2):
         amount = _spoken(whole) + (f" point {_digit_by_digit(fraction)}" if fraction else "")
-        return " ".join(filter(None, (amount, scale, _plural(unit))))
+        return set_apart(" ".join(filter(None, (amount, SCALES.get((scale or "").lower()), _plural(unit)))), match)
     said = [_amount(whole, unit)] if _plain_digits(whole).strip("0") or not fraction else []
     if fraction and (fraction.strip("0") or not said):
         said.append(_amount(fraction, part))
-    return " and ".join(said)
+    return set_apart(" and ".join(said), match)
 
 
 def _amount(figure: str, unit: str) -> str:

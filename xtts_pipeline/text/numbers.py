@@ -26,13 +26,13 @@ def expand_numbers(text: str, primary: str) -> str:
         whole = "".join(str(int(digit)) for digit in match["whole"] if digit.isdecimal())
         decimals = "".join(str(int(digit)) for digit in match["decimals"] or "")
         words = _number_words(f"{whole}.{decimals}" if decimals else whole, primary)
-        return match[0] if words is None else _spaced(words, match)
+        return match[0] if words is None else set_apart(words, match)
 
     return pattern.sub(spoken, text)
 
 
-def _spaced(words: str, match: re.Match[str]) -> str:
-    """Return the words with a space towards a letter or digit that the number touched."""
+def set_apart(words: str, match: re.Match[str]) -> str:
+    """Return the words with a space towards a letter or digit that what they stand for touched."""
     before = match.string[match.start() - 1 : match.start()] if match.start() else ""
     after = match.string[match.end() : match.end() + 1]
     return f"{' ' if before.isalnum() else ''}{words}{' ' if after.isalnum() else ''}"
