@@ -162,6 +162,29 @@ def test_any_bytes_are_accounted_for(tmp_path: Path, lines: list[bytes]) -> None
     assert len({utterance.id for utterance in corpus.utterances}) == len(corpus.utterances)
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=lines,
+    table=st.sampled_from([
+        ("m.csv", b"audio,text,id"),
+        ("m.csv", b"text;audio;split"),
+        ("m.tsv", b"audio\ttext\tspeaker"),
+        ("m.csv", b"audio_file|text|speaker_name"),
+        ("m.jsonl", b'{"audio": "b.wav", "text": "x"}'),
+    ]),
+)  # fmt: skip
+def test_any_bytes_in_any_table_are_accounted_for(tmp_path: Path, lines: list[bytes], table: tuple[str, bytes]) -> None:
+    name, header = table
+    is_table = name != "m.jsonl"
+    (tmp_path / name).write_bytes(b"\n".join([header, *lines, b""]))
+    rows = sum(bool(line.strip()) for line in lines) + (not is_table)
+    if rows == 0:
+        with pytest.raises(CorpusError, match="without a single row"):
+            read_corpus(tmp_path / name)
+    else:
+        assert len(read_corpus(tmp_path / name).rejections) == rows
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     row_id=st.text(max_size=20),

@@ -61,6 +61,8 @@ def decode_wave(source: bytes, audio: AudioConfig, limits: LimitsConfig, name: s
     wave = decoded.wave
     if decoded.sample_rate != audio.sample_rate:
         wave = soxr.resample(wave, decoded.sample_rate, audio.sample_rate, quality="HQ")
+        if wave.size == 0:
+            raise AudioError(Reason.AUDIO_TOO_SHORT, f"{name}: under one sample at audio.sample_rate={audio.sample_rate}")
     return normalize_loudness(wave, audio)
 
 

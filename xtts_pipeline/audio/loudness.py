@@ -14,7 +14,7 @@ def normalize_loudness(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
     `peak` brings the largest magnitude there, `rms` the root mean square (dB relative to full scale), `lufs` the integrated loudness
     of ITU-R BS.1770-4. Clips under 0.4 s have no integrated loudness: they are repeated until they are long enough, then measured.
     Where the wanted gain would lift the peak over 1, the gain stops at a peak of 1: nothing is clipped or compressed.
-    Silence, and `normalize: none`, come back unchanged.
+    Silence, for `lufs` what is under its gate of -70, comes back unchanged; so does everything with `none`.
     """
     if audio.normalize == "none":
         return wave
