@@ -1,0 +1,75 @@
+"""`xtts stats`: the same figures from headers as from the cache, and a picture of them."""
+
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+
+from tests.cache.corpora import build, make_config, write_corpus
+from xtts_pipeline.commands.stats import stats
+from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("stats")
+    build(write_corpus(root / "data"), root / "cache")
+    return root
+
+
+def test_headers_tell_what_the_cache_holds(root: Path) -> None:
+    by_header = stats(root / "data", None, make_config(), None).to_json()
+    by_cache = stats(None, root / "cache", make_config(), None).to_json()
+
+    assert {**by_header, "source": ""} == {**by_cache, "source": ""}
+
+
+def test_figures_are_those_of_the_corpus(root: Path) -> None:
+    report = stats(root / "data", None, make_config(), None)
+    result = report.to_json()
+
+    seconds = [round((0.3 + 0.005 * number) * 8_000) / 8_000 for number in range(40)]
+    assert result["clips"] == 40
+    assert result["speakers"] == 1
+    assert result["hours"] == round(sum(seconds) / 3600, 4)
+    assert result["seconds"]["max"] == pytest.approx(max(seconds), abs=1e-4)  # type: ignore[index]
+    assert result["frames"]["min"] == 1 + 2_400 // 128  # type: ignore[index]
+    assert result["characters"]["max"] + 2 == result["tokens"]["max"]  # type: ignore[index]
+    assert {"limit": "max_mel_frames", "value": 80, "keeps": 1.0} in result["limits"]  # type: ignore[operator]
+    assert report.everything.kept == 40
+
+
+def test_the_table_names_the_recommendation(root: Path) -> None:
+    report = stats(None, root / "cache", make_config(), None)
+    shape = report.plans[0].shapes[0]
+
+    assert f"{shape.max_text_length} x {shape.max_mel_frames}" in next(
+        line for line in report.to_text().splitlines() if line.startswith("  recommended")
+    )
+
+
+def test_rows_without_sound_are_counted(tmp_path: Path) -> None:
+    data = write_corpus(tmp_path / "data", 6)
+    (data / "wavs" / "clip-002.wav").write_bytes(b"no sound")
+    (data / "wavs" / "clip-003.wav").unlink()
+
+    report = stats(data, None, make_config(), None)
+
+    assert (report.clips, report.unusable) == (4, 2)
+
+
+def test_the_plot_is_a_picture(root: Path) -> None:
+    stats(None, root / "cache", make_config(), root / "plots" / "lengths.png")
+
+    assert matplotlib.image.imread(root / "plots" / "lengths.png").std() > 0.05
+
+
+def test_what_cannot_be_measured_is_an_error(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="one of --data DIR and --cache DIR"):
+        stats(root / "data", root / "cache", make_config(), None)
+    with pytest.raises(CacheError):
+        stats(None, tmp_path, make_config(), None)
+    (tmp_path / "metadata.csv").write_text("clip-0|x|hello\n")
+    (tmp_path / "wavs").mkdir()
+    with pytest.raises(CorpusError, match="0 of 1 rows"):
+        stats(tmp_path, None, make_config(), None)

@@ -1,0 +1,213 @@
+"""`xtts stats`: how long a corpus's clips and texts are, and which limits fit them."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from xtts_pipeline.cache.listings import UTTERANCES, UtteranceEntry
+from xtts_pipeline.cache.manifest import UTTERANCES_NAME, Statistics, load_manifest
+from xtts_pipeline.cache.shapes import ShapePlan, best_shapes, plan_for, smallest_shape
+from xtts_pipeline.cache.statistics import spread
+from xtts_pipeline.config import AudioConfig, Config, LimitsConfig
+from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, TextError
+
+HEADER_THREADS = 8
+MOST_SHAPES = 4
+_COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """What was measured: one row a clip, in the same order; and how many rows could not be measured."""
+
+    seconds: np.ndarray
+    frames: np.ndarray
+    characters: np.ndarray
+    tokens: np.ndarray
+    speakers: int
+    unusable: int
+
+    @property
+    def measures(self) -> Mapping[str, np.ndarray]:
+        """Every measure by the name under which it is shown."""
+        return {
+            "seconds": self.seconds,
+            "frames": self.frames,
+            "characters": self.characters,
+            "tokens": self.tokens,
+            "characters_per_second": self.characters / self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class LimitShare:
+    """What share of the clips one limit alone keeps."""
+
+    limit: str
+    value: float
+    share: float
+
+
+@dataclass(frozen=True)
+class StatsReport:
+    """The lengths of a corpus or cache, and the shapes that fit them.
+
+    `everything` is the shape that keeps every clip; `plans` have 1, 2, 3, ... shapes, the first of them the recommended one alone.
+    """
+
+    source: str
+    clips: int
+    unusable: int
+    hours: float
+    speakers: int
+    spreads: Mapping[str, Statistics]
+    limits: tuple[LimitShare, ...]
+    everything: ShapePlan
+    plans: tuple[ShapePlan, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report for programs."""
+        recommended = self.plans[0].shapes[-1]
+        return {
+            "source": self.source,
+            "clips": self.clips,
+            "unusable": self.unusable,
+            "hours": round(self.hours, 4),
+            "speakers": self.speakers,
+            **{name: {key: round(value, 4) for key, value in asdict(statistics).items()} for name, statistics in self.spreads.items()},
+            "limits": [{"limit": limit.limit, "value": limit.value, "keeps": round(limit.share, 4)} for limit in self.limits],
+            "recommended": {"max_text_length": recommended.max_text_length, "max_mel_frames": recommended.max_mel_frames},
+            "everything": self.everything.to_json(),
+            "plans": [plan.to_json() for plan in self.plans],
+        }
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        left_out = f", {self.unusable} rows cannot be used" if self.unusable else ""
+        lines = [f"{self.source}: {self.clips} clips, {self.hours:.2f} hours, {self.speakers} speakers{left_out}", ""]
+        lines.append(f"{'':22}" + "".join(f"{column:>10}" for column in _COLUMNS))
+        for name, statistics in self.spreads.items():
+            lines.append(f"{name:22}" + "".join(f"{asdict(statistics)[column]:>10.2f}" for column in _COLUMNS))
+        lines += ["", "each limit alone keeps"]
+        lines += [f"  limits.{limit.limit:<16} {limit.value:>8g} {limit.share:>9.2%}" for limit in self.limits]
+        lines += ["", "limits as max_text_length x max_mel_frames"]
+        names = ["all clips", "recommended", *(f"{count} shapes" for count in range(2, len(self.plans) + 1))]
+        for name, plan in zip(names, (self.everything, *self.plans), strict=True):
+            shapes = ", ".join(f"{shape.max_text_length} x {shape.max_mel_frames}" for shape in plan.shapes)
+            lines.append(f"  {name:12} keeps {plan.kept / self.clips:>7.2%}, padding {plan.waste:>6.1%}: {shapes}")
+        return "\n".join(lines)
+
+
+def stats(data: Path | None, cache: Path | None, config: Config, plot: Path | None) -> StatsReport:
+    """Measure the corpus `data` by its texts and headers, or the cache by its list of utterances; `plot` gets the histograms.
+
+    Frames are those without trimming for a corpus, those stored for a cache. Raises ConfigError unless exactly one of the two is given,
+    CorpusError or CacheError if it cannot be read or has no clip.
+    """
+    if (data is None) == (cache is None):
+        raise ConfigError("stats: expected one of --data DIR and --cache DIR")
+    if data is not None:
+        lengths, limits = _lengths_of_corpus(data, config), config.limits
+    else:
+        assert cache is not None  # noqa: S101 (for the type checker; the check is above)
+        lengths, limits = _lengths_of_cache(cache), load_manifest(cache).limits
+    if plot is not None:
+        from xtts_pipeline.pictures import save_histograms
+
+        save_histograms(plot, lengths.measures)
+    largest = smallest_shape(lengths.tokens, lengths.frames)
+    smallest_for_all = smallest_shape(lengths.tokens, lengths.frames, keep_share=1.0)
+    chains = [best_shapes(largest, count, lengths.tokens, lengths.frames) for count in range(1, MOST_SHAPES + 1)]
+    return StatsReport(
+        source=str(data or cache),
+        clips=len(lengths.seconds),
+        unusable=lengths.unusable,
+        hours=float(lengths.seconds.sum()) / 3600,
+        speakers=lengths.speakers,
+        spreads={name: spread(values.tolist()) for name, values in lengths.measures.items()},
+        limits=tuple(_limit_shares(lengths, limits)),
+        everything=plan_for([smallest_for_all], lengths.tokens, lengths.frames),
+        plans=tuple(plan_for(chain, lengths.tokens, lengths.frames) for chain in chains),
+    )
+
+
+def _lengths_of_cache(cache: Path) -> Lengths:
+    manifest = load_manifest(cache)
+    entries = []
+    for number, entry in UTTERANCES.read(cache / UTTERANCES_NAME):
+        if not isinstance(entry, UtteranceEntry):
+            raise CacheError(f"{cache / UTTERANCES_NAME}:{number}: {entry}; run xtts verify-cache")
+        entries.append(entry)
+    if not entries:
+        raise CacheError(f"{cache}: holds 0 clips, expected at least one; preprocess a corpus with usable rows")
+    return Lengths(
+        seconds=np.array([entry.seconds for entry in entries]),
+        frames=np.array([entry.frames for entry in entries]),
+        characters=np.array([len(entry.text) for entry in entries]),
+        tokens=np.array([entry.tokens for entry in entries]),
+        speakers=len({entry.speaker for entry in entries}),
+        unusable=manifest.counts.rejected,
+    )
+
+
+def _lengths_of_corpus(data: Path, config: Config) -> Lengths:
+    # Here: a cache is measured without the corpus readers and the sound library.
+    from xtts_pipeline.cache.plan import take_in
+    from xtts_pipeline.corpus.read import read_corpus
+    from xtts_pipeline.text.tokens import Tokenizer
+
+    intake = take_in([read_corpus(data, "auto", config.text.language)], config)
+    tokenizer = Tokenizer(intake.symbols, config.text.blank)
+
+    def measure(index: int) -> tuple[float, int, int, int] | None:
+        row = intake.rows[index]
+        try:
+            tokens = len(tokenizer.encode(row.text))
+        except TextError:
+            return None
+        sound = _header_lengths(intake.roots[row.corpus] / row.audio, config.audio)
+        return (*sound, len(row.text), tokens) if sound else None
+
+    with ThreadPoolExecutor(HEADER_THREADS) as pool:
+        measured = list(pool.map(measure, range(len(intake.rows))))
+    clips = [clip for clip in measured if clip is not None]
+    if not clips:
+        raise CorpusError(f"{data}: 0 of {intake.read} rows can be used, expected at least one; xtts preprocess --dry-run says why")
+    seconds, frames, characters, tokens = zip(*clips, strict=True)
+    speakers = {row.speaker for row, clip in zip(intake.rows, measured, strict=True) if clip is not None}
+    return Lengths(
+        np.array(seconds), np.array(frames), np.array(characters), np.array(tokens), len(speakers), unusable=intake.read - len(clips)
+    )
+
+
+def _header_lengths(path: Path, audio: AudioConfig) -> tuple[float, int] | None:
+    """Return a clip's seconds and untrimmed frames by its header, or None if it has none or no samples."""
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(path) as file:
+            samples, rate = file.frames, file.samplerate
+    except (soundfile.SoundFileError, OSError):
+        return None
+    if samples <= 0:
+        return None
+    return samples / rate, 1 + -(-samples * audio.sample_rate // rate) // audio.hop_samples
+
+
+def _limit_shares(lengths: Lengths, limits: LimitsConfig) -> Sequence[LimitShare]:
+    """Return what the limits in force keep, and what those at the high percentiles would."""
+    shares = [
+        LimitShare("min_seconds", limits.min_seconds, float((lengths.seconds >= limits.min_seconds).mean())),
+        LimitShare("max_seconds", limits.max_seconds, float((lengths.seconds <= limits.max_seconds).mean())),
+    ]
+    for name, values, limit in (
+        ("max_text_length", lengths.tokens, limits.max_text_length),
+        ("max_mel_frames", lengths.frames, limits.max_mel_frames),
+    ):
+        ranks = spread(values.tolist())
+        tried = sorted({limit, int(ranks.p90), int(ranks.p95), int(ranks.p99), int(ranks.max)})
+        shares += [LimitShare(name, value, float((values <= value).mean())) for value in tried]
+    return shares
