@@ -89,20 +89,22 @@ def _create_run(run: Path, config: Config) -> None:
 
 
 class _Progress:
-    """A bar on stderr: loss, step time, data wait, time left."""
+    """What a run says as it goes, on stderr: a bar on a terminal, one line a report in a log file."""
 
     def __init__(self, steps: int) -> None:
-        self._bar = tqdm.tqdm(total=steps, unit="step", desc="train", file=sys.stderr, dynamic_ncols=True)
+        self._steps, self._started = steps, time.monotonic()
+        self._bar = tqdm.tqdm(total=steps, unit="step", desc="train", file=sys.stderr, dynamic_ncols=True) if sys.stderr.isatty() else None
         self._last: dict[str, str] = {}
 
     def __enter__(self) -> "_Progress":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
 
     def show(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Move the bar to `step` and show the numbers just read."""
+        """Show the numbers just read: loss, attention focus, step time, data wait, time left."""
         if "val_loss" in numbers:
             self._last["val"] = f"{numbers['val_loss']:.3f}"
         else:
@@ -112,5 +114,10 @@ class _Progress:
                 "step": f"{numbers['step_ms']:.0f} ms",
                 "wait": f"{numbers['data_wait_share']:.1%}",
             }
-        self._bar.set_postfix(self._last, refresh=False)
-        self._bar.update(step - self._bar.n)
+        if self._bar is not None:
+            self._bar.set_postfix(self._last, refresh=False)
+            self._bar.update(step - self._bar.n)
+        else:
+            remaining = (time.monotonic() - self._started) / step * (self._steps - step)
+            shown = ", ".join(f"{name} {value}" for name, value in self._last.items())
+            print(f"step {step}/{self._steps}: {shown}, {remaining:.0f} s left", file=sys.stderr, flush=True)
