@@ -1,7 +1,6 @@
 """Small corpora of made-up sound, and the ways in which the write path's tests run it."""
 
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -57,12 +56,11 @@ def write_metadata(root: Path, count: int, *, changed: dict[int, str] | None = N
     (root / "metadata.csv").write_text("".join(lines), encoding="utf-8")
 
 
-def thread_pool() -> AbstractContextManager[Executor]:
-    """Return a pool of one thread: all of the write path but the processes."""
-    return ThreadPoolExecutor(1)
+# One thread: all of the write path but the processes.
+THREAD_POOL = Pool(lambda: ThreadPoolExecutor(1), 2)
 
 
-def build(data: Path, cache: Path, config: Config | None = None, pool: Pool = thread_pool, **options: object) -> BuildResult:
+def build(data: Path, cache: Path, config: Config | None = None, pool: Pool = THREAD_POOL, **options: object) -> BuildResult:
     """Bring a cache up to date, in this process unless the pool is another one."""
     config = config or make_config()
     with locked_folder(cache) as work_folder:

@@ -1,7 +1,6 @@
 """Worker processes that die or hang: such a clip costs itself only."""
 
 import os
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,7 @@ def data(tmp_path: Path) -> Path:
 def test_processes_write_what_one_thread_writes(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "thread")
     for jobs in (1, 2):
-        result = build(data, tmp_path / f"jobs-{jobs}", pool=partial(local_pool, jobs))
+        result = build(data, tmp_path / f"jobs-{jobs}", pool=local_pool(jobs))
         assert cache_bytes(tmp_path / f"jobs-{jobs}") == cache_bytes(tmp_path / "thread")
         assert set(result.stage_seconds) == {"read", "decode", "mel", "encode", "write"}
         assert result.stage_seconds["mel"] > 0
@@ -66,7 +65,7 @@ def test_a_clip_that_kills_or_hangs_its_worker_costs_itself_only(data: Path, tmp
     sabotage.setenv("CRASHING_CLIPS", "clip-003")
     sabotage.setenv("HANGING_CLIPS", "clip-011")
     cache = tmp_path / "cache"
-    manifest = build(data, cache, pool=partial(local_pool, 2), clip_seconds=1.0).manifest
+    manifest = build(data, cache, pool=local_pool(2), clip_seconds=1.0).manifest
     assert manifest.rejected_by_reason == {"decoder_crashed": 1, "timeout": 1}
     assert manifest.counts.kept == 22
     assert load_manifest(cache) == manifest
@@ -76,21 +75,21 @@ def test_a_clip_that_kills_or_hangs_its_worker_costs_itself_only(data: Path, tmp
     # The machine may have been to blame: the next run tries such clips again, and those alone.
     sabotage.setenv("CRASHING_CLIPS", "")
     sabotage.setenv("HANGING_CLIPS", "")
-    again = build(data, cache, pool=partial(local_pool, 2))
+    again = build(data, cache, pool=local_pool(2))
     assert again.manifest.counts.kept == 24
     assert again.shards_reused > 0
 
 
 def test_a_clip_that_takes_all_memory_costs_itself_only(data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch) -> None:
     sabotage.setenv("HUNGRY_CLIPS", "clip-007")
-    manifest = build(data, tmp_path / "cache", pool=partial(local_pool, 1)).manifest
+    manifest = build(data, tmp_path / "cache", pool=local_pool(1)).manifest
     assert manifest.rejected_by_reason == {"decoder_crashed": 1}
 
 
 def test_a_worker_that_somebody_else_kills_costs_nothing(data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch) -> None:
     build(data, tmp_path / "whole")
     sabotage.setenv("KILLED_ONCE", str(tmp_path / "was-killed"))
-    build(data, tmp_path / "cache", pool=partial(local_pool, 2))
+    build(data, tmp_path / "cache", pool=local_pool(2))
     assert (tmp_path / "was-killed").exists()
     assert cache_bytes(tmp_path / "cache") == cache_bytes(tmp_path / "whole")
 
@@ -98,5 +97,5 @@ def test_a_worker_that_somebody_else_kills_costs_nothing(data: Path, tmp_path: P
 def test_workers_that_cannot_start_end_the_run(data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch) -> None:
     (tmp_path / "sabotage" / "sitecustomize.py").write_text("import os, sys\nif 'loky' in ' '.join(sys.orig_argv): os._exit(9)\n")
     with pytest.raises(CacheError, match=r"worker processes died 3 times .* use fewer --jobs"):
-        build(data, tmp_path / "cache", make_config("cache.records_per_shard=64"), pool=partial(local_pool, 1))
+        build(data, tmp_path / "cache", make_config("cache.records_per_shard=64"), pool=local_pool(1))
     assert not (tmp_path / "cache" / "manifest.json").exists()

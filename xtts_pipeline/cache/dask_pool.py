@@ -6,15 +6,23 @@ Its workers must see the corpus and the cache under the same paths as the parent
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+from xtts_pipeline.cache.pool import Pool
 from xtts_pipeline.errors import CacheError, ConfigError
 
 SCHEDULER_SECONDS = 10
+IN_FLIGHT = 1_000  # a scheduler spreads what it knows of over all its workers
+
+
+def dask_pool(scheduler: str) -> Pool:
+    """Return the cluster behind a scheduler's address as a pool."""
+    return Pool(partial(_dask_executor, scheduler), IN_FLIGHT)
 
 
 @contextmanager
-def dask_pool(scheduler: str) -> Iterator[Executor]:
+def _dask_executor(scheduler: str) -> Iterator[Executor]:
     """Yield the cluster as an executor.
 
     A task whose worker dies is run again by the scheduler, and given up after `distributed.scheduler.allowed-failures` deaths.

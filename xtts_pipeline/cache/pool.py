@@ -5,11 +5,14 @@ Knows tasks and processes, not what a shard is made of. What works on sound is i
 
 import multiprocessing
 import signal
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
+from xtts_pipeline.cache.shards import ShardName
 from xtts_pipeline.cache.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask
 from xtts_pipeline.errors import CacheError, Reason
 
@@ -17,12 +20,23 @@ MAX_BARREN_ROUNDS = 3
 # One thread each: the shards are the parallelism.
 WORKER_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 
-Pool = Callable[[], AbstractContextManager[Executor]]
+
+@dataclass(frozen=True)
+class Pool:
+    """Where tasks run: how to open an executor, and how many tasks to hand it at a time."""
+
+    open: Callable[[], AbstractContextManager[Executor]]
+    in_flight: int
+
+
+def local_pool(jobs: int) -> Pool:
+    """Return a pool of `jobs` processes, joblib's own; none outlives its executor's block."""
+    # No more than loky hands on at once: it fails to shut down cleanly while tasks queue up in front of its call queue.
+    return Pool(partial(_local_executor, jobs), 2 * jobs)
 
 
 @contextmanager
-def local_pool(jobs: int) -> Iterator[Executor]:
-    """Yield joblib's process executor with `jobs` workers; whatever happens, none outlives the block."""
+def _local_executor(jobs: int) -> Iterator[Executor]:
     from joblib.externals.loky import ProcessPoolExecutor
 
     from xtts_pipeline.cache.workers import start_worker
@@ -43,47 +57,49 @@ def run_tasks(tasks: Sequence[ShardTask], pool: Pool, done: Callable[[ShardResul
     pending = list(tasks)
     barren_rounds = 0
     while pending:
-        failed, suspects = _run_round(pending, pool, done)
-        condemned = {task.name: _condemn(task, suspects.get(task.name, ())) for task in failed}
-        has_progress = len(failed) < len(pending) or any(condemned.values())
+        unfinished, suspects = _run_round(pending, pool, done)
+        condemned = {task.name: _condemn(task, suspects.get(task.name, ())) for task in unfinished}
+        has_progress = len(unfinished) < len(pending) or any(condemned.values())
         barren_rounds = 0 if has_progress else barren_rounds + 1
         if barren_rounds >= MAX_BARREN_ROUNDS:
-            where = f"{failed[0].folder}: worker processes died {barren_rounds} times without finishing a shard"
+            where = f"{unfinished[0].folder}: worker processes died {barren_rounds} times without finishing a shard"
             raise CacheError(f"{where}, and no clip does it alone; give them more memory or use fewer --jobs")
-        pending = [replace(task, condemned={**task.condemned, **condemned[task.name]}) for task in failed]
+        pending = [replace(task, condemned={**task.condemned, **condemned[task.name]}) for task in unfinished]
 
 
 def _run_round(
     tasks: Sequence[ShardTask], pool: Pool, done: Callable[[ShardResult], None]
-) -> tuple[list[ShardTask], dict[object, set[int]]]:
-    """Return the tasks that a dead worker left undone, and shard -> positions of the clips that may be to blame."""
+) -> tuple[list[ShardTask], dict[ShardName, set[int]]]:
+    """Return the tasks that dead workers left unfinished, and shard -> positions of the clips that may be to blame."""
     from xtts_pipeline.cache.workers import write_shard
 
     failed: list[ShardTask] = []
-    suspects: dict[object, set[int]] = {}
-    with pool() as executor:
-        futures: dict[Future[ShardResult], ShardTask] = {}
-        try:
-            for task in tasks:
-                futures[executor.submit(write_shard, task)] = task
-        except BrokenExecutor:
-            # A worker died while tasks were still handed out.
-            failed += tasks[len(futures) :]
-        for future in as_completed(futures):
-            task = futures[future]
-            try:
-                done(future.result())
-            except BrokenExecutor:
-                failed.append(task)
-            except ClipOutOfMemoryError as error:
-                failed.append(task)
-                suspects[task.name] = {position for position, row in enumerate(task.rows) if row.id == error.args[0]}
+    suspects: dict[ShardName, set[int]] = {}
+    waiting = deque(tasks)
+    running: dict[Future[ShardResult], ShardTask] = {}
+    with pool.open() as executor:
+        while running or (waiting and not failed):
+            while waiting and not failed and len(running) < pool.in_flight:
+                try:
+                    running[executor.submit(write_shard, waiting[0])] = waiting[0]
+                except BrokenExecutor:
+                    failed.append(waiting[0])
+                waiting.popleft()
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                task = running.pop(future)
+                try:
+                    done(future.result())
+                except BrokenExecutor:
+                    failed.append(task)
+                except ClipOutOfMemoryError as error:
+                    failed.append(task)
+                    suspects[task.name] = {position for position, row in enumerate(task.rows) if row.id == error.args[0]}
     for name, position in _read_beats(failed):
         suspects.setdefault(name, set()).add(position)
-    return failed, suspects
+    return [*failed, *waiting], suspects
 
 
-def _read_beats(failed: Sequence[ShardTask]) -> Iterator[tuple[object, int]]:
+def _read_beats(failed: Sequence[ShardTask]) -> Iterator[tuple[ShardName, int]]:
     """Yield shard and position of the clips that dead workers were at, and clear their traces."""
     names = {str(task.name): task.name for task in failed}
     for path in sorted(failed[0].work_folder.glob(f"{BEAT_PREFIX}*")) if failed else ():

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -179,10 +178,10 @@ def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int) -
     if backend == "local":
         if scheduler is not None:
             raise ConfigError(f"--scheduler {scheduler}: only --backend dask has a scheduler; add it or leave this out")
-        return partial(local_pool, jobs)
+        return local_pool(jobs)
     if scheduler is None:
         raise ConfigError("--backend dask: no --scheduler; expected its address, such as tcp://10.0.0.1:8786")
-    return partial(dask_pool, scheduler)
+    return dask_pool(scheduler)
 
 
 def _take_in(data: Path, val_data: Path | None, layout: str, config: Config) -> Intake:
