@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from xtts_pipeline.errors import CheckpointError, Reason, TextError
+from xtts_pipeline.synthesis import Synthesizer
+
 SETTINGS = [
     *("--set", "audio.mel_bins=20"),
     *("--set", "limits.max_text_length=24"),
@@ -57,7 +60,9 @@ def write_corpus(root: Path, clips: int = CLIPS) -> Path:
     lines = []
     for index in range(clips):
         seconds = 0.3 + 0.02 * index
-        wave = 0.3 * np.sin(2 * np.pi * (200 + 30 * index) * np.arange(int(22_050 * seconds)) / 22_050) + 0.01 * random.normal(size=int(22_050 * seconds))
+        wave = 0.3 * np.sin(2 * np.pi * (200 + 30 * index) * np.arange(int(22_050 * seconds)) / 22_050) + 0.01 * random.normal(
+            size=int(22_050 * seconds)
+        )
         soundfile.write(root / "wavs" / f"clip{index:02d}.wav", wave.astype(np.float32), 22_050, subtype="PCM_16")
         text = "tone " + "abcdefghijklmn"[index % 14] * (1 + index % 5)
         lines.append(f"clip{index:02d}|{text}|{text}")
@@ -90,6 +95,11 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
         xtts("verify-cache", "--cache", cache, "--json"),
         xtts("train", "--cache", cache, "--output", run, "--config", "tiny", "--set", "training.log_every=2", "--steps", "12", "--json"),
     )
+
+
+@pytest.fixture(scope="module")
+def synthesizer(job: Job) -> Synthesizer:
+    return Synthesizer.load(job.run)
 
 
 def test_preprocess_accounts_for_every_row(job: Job) -> None:
@@ -155,12 +165,26 @@ def test_an_unknown_symbol_is_named(job: Job, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("", "text"), ("   ", "text"), ("tone " * 30, "over limits.max_text_length=24")], ids=["empty", "blank", "long"]
+    ("text", "reason"),
+    [("", Reason.EMPTY_TEXT), ("   ", Reason.EMPTY_TEXT), ("tone " * 30, Reason.TEXT_TOO_LONG)],
+    ids=["empty", "blank", "long"],
 )
-def test_a_text_that_cannot_be_spoken_is_an_error(job: Job, tmp_path: Path, text: str, message: str) -> None:
-    spoken = xtts("synthesize", "--run", job.run, "--text", text, "--output", tmp_path / "a.wav")
-    assert spoken.exit_code == 2
-    assert message in spoken.error
+def test_a_text_that_cannot_be_spoken_is_an_error(synthesizer: Synthesizer, text: str, reason: Reason) -> None:
+    with pytest.raises(TextError) as caught:
+        synthesizer.synthesize(text)
+    assert caught.value.reason is reason
+
+
+def test_an_unknown_speaker_is_named_with_the_known_ones(synthesizer: Synthesizer) -> None:
+    with pytest.raises(CheckpointError, match="no speaker 'bob'; it knows default"):
+        synthesizer.synthesize("tone a", speaker="bob")
+
+
+def test_the_same_text_is_spoken_the_same_way(synthesizer: Synthesizer) -> None:
+    first, second = synthesizer.synthesize("tone abc"), synthesizer.synthesize("tone abc")
+    np.testing.assert_array_equal(first.wave, second.wave)
+    assert first.attention.shape == (-(-len(first.mel) // 4), len(first.tokens))
+    assert synthesizer.symbols(first.tokens) == ["·", *"tone abc", "·"]
 
 
 def test_a_run_is_never_overwritten(job: Job) -> None:
@@ -170,7 +194,9 @@ def test_a_run_is_never_overwritten(job: Job) -> None:
 
 
 def test_a_config_that_contradicts_the_cache_is_refused_with_each_difference(job: Job, tmp_path: Path) -> None:
-    refused = xtts("train", "--cache", job.cache, "--output", tmp_path / "run", "--set", "audio.hop_samples=300", "--set", "text.lowercase=false")
+    refused = xtts(
+        "train", "--cache", job.cache, "--output", tmp_path / "run", "--set", "audio.hop_samples=300", "--set", "text.lowercase=false"
+    )
     assert refused.exit_code == 2
     assert "audio.hop_samples" in refused.error
     assert "text.lowercase" in refused.error

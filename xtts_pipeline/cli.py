@@ -23,7 +23,7 @@ EXIT_UNTRUE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Share(click.ParamType):
+class _Share(click.ParamType[float]):
     """A share such as `5%` or `0.05`."""
 
     name = "share"
@@ -68,7 +68,7 @@ def json_option(function: F) -> F:
 @click.option("--debug", is_flag=True, help="Show tracebacks and TensorFlow's own log.")
 @click.pass_context
 def cli(context: click.Context, debug: bool) -> None:
-    """Train a voice with TensorFlow: preprocess a corpus once, stream the cache into one compiled step, speak.
+    r"""Train a voice with TensorFlow: preprocess a corpus once, stream the cache into one compiled step, speak.
 
     \b
       xtts preprocess --data LJSpeech-1.1     mels and tokens -> fixed-length TFRecord shards in cache/
@@ -129,7 +129,7 @@ def verify_cache(cache: Path, as_json: bool, **options: Any) -> None:
 @click.option("--steps", type=click.IntRange(min=1), help="Steps in all; short for --set training.steps=N.")
 @json_option
 @click.pass_obj
-def train(debug: bool, cache: Path, as_json: bool, **options: Any) -> None:
+def train(debug: bool, /, cache: Path, as_json: bool, **options: Any) -> None:
     """Train on a cache, streamed into one XLA-compiled step."""
     from xtts_pipeline.commands.train import summary_text
     from xtts_pipeline.commands.train import train as run
@@ -148,7 +148,7 @@ def train(debug: bool, cache: Path, as_json: bool, **options: Any) -> None:
 @click.option("--mel-output", type=FOLDER, help="Write the mel as .npy: float32 [frames, mel_bins], natural log.")
 @json_option
 @click.pass_obj
-def synthesize(debug: bool, as_json: bool, **options: Any) -> None:
+def synthesize(debug: bool, /, as_json: bool, **options: Any) -> None:
     """Speak a text with a trained run."""
     from xtts_pipeline.commands.synthesize import synthesize as run
 
@@ -201,11 +201,11 @@ def _print(report: Any, as_json: bool) -> None:
 def _fail(message: str, exit_code: int, debug: bool) -> NoReturn:
     if debug:
         traceback.print_exc()
-    print(f"xtts: {' '.join(message.split())}", file=sys.stderr)
+    click.echo(f"xtts: {' '.join(message.split())}", err=True)
     sys.exit(exit_code)
 
 
-def _interrupt(signal_number: int, frame: FrameType | None) -> NoReturn:
+def _interrupt(_signal_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 

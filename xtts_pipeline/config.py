@@ -249,9 +249,10 @@ def _parse_override(text: str) -> dict[str, Any]:
         value = yaml.load(raw, Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
     except yaml.YAMLError:
         raise ConfigError(f"--set {text}: {raw!r} is not a YAML value") from None
-    for key in reversed(keys):
-        value = {key: value}
-    return value
+    tree: dict[str, Any] = {keys[-1]: value}
+    for key in reversed(keys[:-1]):
+        tree = {key: tree}
+    return tree
 
 
 def _merge(tree: dict[str, Any], layer: Mapping[str, Any], source: str, sources: dict[str, str], prefix: str = "") -> None:

@@ -102,7 +102,7 @@ def pad_to(array: np.ndarray, length: int, value: float) -> np.ndarray:
     return padded
 
 
-def padded_values(example: Example, spec: RecordSpec) -> Mapping[str, np.ndarray | str]:
+def padded_values(example: Example, spec: RecordSpec) -> Mapping[str, np.ndarray | np.int32 | str]:
     """Return each field's stored value: arrays padded to the spec's static shape, lengths beside them."""
     return {
         "id": example.id,

@@ -58,7 +58,8 @@ class Synthesizer:
     def synthesize(self, text: str, speaker: str | None = None, language: str | None = None) -> SpokenText:
         """Say a text.
 
-        Raises TextError if it is empty, too long, or has a character that the checkpoint's corpus did not; CheckpointError for an unknown speaker or language.
+        Raises TextError if it is empty, too long, or has a character that the checkpoint's corpus did not have, and CheckpointError for
+        an unknown speaker or language.
         """
         cache, config = self.checkpoint.cache, self.checkpoint.config
         speaker_id = _index("speaker", cache.speakers, speaker, self.checkpoint.folder)
@@ -92,7 +93,9 @@ class Synthesizer:
         check_text_length(len(tokens), config.limits, config.text)
         return tokens
 
-    def _speak_batch(self, tokens: tf.Tensor, text_length: tf.Tensor, speaker: tf.Tensor, language: tf.Tensor, max_frames: tf.Tensor) -> Speech:
+    def _speak_batch(
+        self, tokens: tf.Tensor, text_length: tf.Tensor, speaker: tf.Tensor, language: tf.Tensor, max_frames: tf.Tensor
+    ) -> Speech:
         spec = self.checkpoint.cache.spec
         unused_mel = tf.zeros([tokens.shape[0], spec.max_mel_frames, spec.mel_bins])
         batch = Batch(tokens, unused_mel, text_length, max_frames, speaker, language)

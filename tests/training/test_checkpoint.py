@@ -1,6 +1,5 @@
 import errno
 import json
-import random
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +83,7 @@ def test_only_the_last_ones_are_kept(step: TrainStep, tmp_path: Path) -> None:
 def test_every_flipped_bit_of_the_weights_is_found(step: TrainStep, tmp_path: Path) -> None:
     weights = save(tmp_path, step, 1) / "weights.safetensors"
     sound = weights.read_bytes()
-    for position in random.Random(0).sample(range(len(sound) * 8), 40):
+    for position in np.random.default_rng(0).integers(0, len(sound) * 8, 40).tolist():
         damaged = bytearray(sound)
         damaged[position // 8] ^= 1 << position % 8
         weights.write_bytes(damaged)
@@ -127,7 +126,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(step: TrainStep, tmp_path: Path, m
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(module, "_write_durably", refuse)
-    with pytest.raises(CheckpointError, match="No space left on device.*earlier checkpoints are untouched"):
+    with pytest.raises(CheckpointError, match=r"No space left on device.*earlier checkpoints are untouched"):
         save(tmp_path, step, 2)
     assert load_checkpoint(tmp_path).step == 1
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]

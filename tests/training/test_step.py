@@ -38,7 +38,7 @@ def test_one_batch_overfits_in_one_trace(train_step: TrainStep, batch: Batch) ->
 
 
 def test_a_batch_of_another_shape_is_refused(train_step: TrainStep) -> None:
-    with pytest.raises(TypeError, match="tokens|signature|cast|compatible"):
+    with pytest.raises(TypeError, match=r"tokens|signature|cast|compatible"):
         train_step(random_batch(SPEC, (9, 4), (20, 7)))
 
 

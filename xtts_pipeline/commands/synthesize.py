@@ -25,7 +25,9 @@ class SynthesisReport:
 
     def to_text(self) -> str:
         """Return the report for people."""
-        ending = "stopped by itself" if self.has_stopped else "cut by synthesis.max_frames_per_token or the longest mel; trained too little?"
+        ending = (
+            "stopped by itself" if self.has_stopped else "cut by synthesis.max_frames_per_token or the longest mel; trained too little?"
+        )
         return f"{self.output}: {self.seconds:.2f} s, {self.mel_frames} frames, {ending} (checkpoint of step {self.step})"
 
 

@@ -4,8 +4,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import click
 import tqdm
 
 from xtts_pipeline.cache.manifest import RECORD_SECTIONS, Manifest, config_differences, load_manifest
@@ -44,7 +45,8 @@ def training_config(manifest: Manifest, configs: Sequence[str], overrides: Seque
     config = load_config(configs, [*overrides, *steps_override], base)
     differences = config_differences(manifest, config)
     if differences:
-        raise CacheError(f"the cache was made with other settings: {'; '.join(differences)}; preprocess again, or leave these settings out")
+        listed = "; ".join(differences)
+        raise CacheError(f"the cache was made with other settings: {listed}; preprocess again, or leave these settings out")
     return config
 
 
@@ -52,7 +54,9 @@ def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> Non
     """Raise CacheError if the training split cannot fill one batch."""
     found, needed = manifest.split_records("train"), config.training.batch_size
     if found < needed:
-        raise CacheError(f"{cache}: {found} training records, but training.batch_size={needed}; set training.batch_size={max(found, 1)} or less")
+        raise CacheError(
+            f"{cache}: {found} training records, but training.batch_size={needed}; set training.batch_size={max(found, 1)} or less"
+        )
 
 
 def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
@@ -96,7 +100,7 @@ class _Progress:
         self._bar = tqdm.tqdm(total=steps, unit="step", desc="train", file=sys.stderr, dynamic_ncols=True) if sys.stderr.isatty() else None
         self._last: dict[str, str] = {}
 
-    def __enter__(self) -> "_Progress":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,4 +124,4 @@ class _Progress:
         else:
             remaining = (time.monotonic() - self._started) / step * (self._steps - step)
             shown = ", ".join(f"{name} {value}" for name, value in self._last.items())
-            print(f"step {step}/{self._steps}: {shown}, {remaining:.0f} s left", file=sys.stderr, flush=True)
+            click.echo(f"step {step}/{self._steps}: {shown}, {remaining:.0f} s left", err=True)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
 from xtts_pipeline.model.layers import Dropout, Initializer, length_mask
-from xtts_pipeline.model.mel_decoder import MelDecoder, Postnet
+from xtts_pipeline.model.mel_decoder import DecoderCache, MelDecoder, Postnet
 from xtts_pipeline.model.text_encoder import TextEncoder
 from xtts_pipeline.schema import RecordSpec
 
@@ -44,12 +44,28 @@ class Prediction(NamedTuple):
 
 
 class Speech(NamedTuple):
-    """What the network says by itself: mel [B, T, M] in natural log, frame counts [B], whether it stopped [B], attention [L, B, H, F, S]."""
+    """What the network says by itself.
+
+    mel [B, T, M] in natural log, silent after mel_length [B] frames; has_stopped [B] is False where the cap ended a row;
+    attention to the text [L, B, H, F, S].
+    """
 
     mel: tf.Tensor
     mel_length: tf.Tensor
     has_stopped: tf.Tensor
     attention: tf.Tensor
+
+
+class _Utterance(NamedTuple):
+    """What is being said: the decoder step to come, the last frame [B, M], what was said [F, B, R, M] and looked at [F, L, B, H, S]."""
+
+    step: tf.Tensor
+    previous: tf.Tensor
+    cache: DecoderCache
+    frames: tf.Tensor
+    attention: tf.Tensor
+    length: tf.Tensor
+    has_stopped: tf.Tensor
 
 
 class Network(tf.Module):
@@ -58,7 +74,9 @@ class Network(tf.Module):
     `spec` fixes the longest text and mel; symbol_count is the size of the token table, pad, begin and end included.
     """
 
-    def __init__(self, config: ModelConfig, spec: RecordSpec, symbol_count: int, speakers: int = 1, languages: int = 1, seed: int = 0) -> None:
+    def __init__(
+        self, config: ModelConfig, spec: RecordSpec, symbol_count: int, speakers: int = 1, languages: int = 1, seed: int = 0
+    ) -> None:
         super().__init__(name="network")
         initializer = Initializer(seed)
         self.frames_per_step, self.mel_bins = config.frames_per_step, spec.mel_bins
@@ -90,38 +108,45 @@ class Network(tf.Module):
         Stops a row at the first decoder step whose stop probability is over the threshold, or at `max_frames_B`.
         """
         text_BSD, text_mask_BS = self._encode(batch, dropout)
-        rows, symbols = batch.tokens.shape
-        layers, heads = len(self.mel_decoder.layers), self.mel_decoder.layers[0].text_attention.heads
-        steps = self.max_steps
-        max_steps_B = tf.minimum(-(-max_frames_B // self.frames_per_step), steps)
+        max_steps_B = tf.minimum(-(-max_frames_B // self.frames_per_step), self.max_steps)
 
-        def decode(step, previous_BM, cache, mel_FBRM, attention_FLBHS, length_B, has_stopped_B):  # type: ignore[no-untyped-def]
-            frames_BRM, stop_logit_B, weights_LBHS, cache = self.mel_decoder.one(previous_BM, step, cache, text_mask_BS, dropout)
-            is_now_F = tf.range(steps) == step
-            mel_FBRM = tf.where(is_now_F[:, None, None, None], frames_BRM[None], mel_FBRM)
-            attention_FLBHS = tf.where(is_now_F[:, None, None, None, None], weights_LBHS[None], attention_FLBHS)
-            is_speaking_B = ~has_stopped_B & (step < max_steps_B)
-            length_B += tf.where(is_speaking_B, self.frames_per_step, 0)
-            has_stopped_B |= is_speaking_B & (tf.sigmoid(stop_logit_B) > stop_threshold)
-            return step + 1, frames_BRM[:, -1], cache, mel_FBRM, attention_FLBHS, length_B, has_stopped_B
+        def is_anyone_speaking(now: _Utterance) -> tf.Tensor:
+            return tf.reduce_any(~now.has_stopped & (now.step < max_steps_B))
 
-        def is_anyone_speaking(step, previous_BM, cache, mel_FBRM, attention_FLBHS, length_B, has_stopped_B):  # type: ignore[no-untyped-def]
-            return tf.reduce_any(~has_stopped_B & (step < max_steps_B))
+        def decode(now: _Utterance) -> tuple[_Utterance]:
+            frames_BRM, stop_logit_B, weights_LBHS, cache = self.mel_decoder.one(now.previous, now.step, now.cache, text_mask_BS, dropout)
+            is_now_F = tf.range(self.max_steps) == now.step
+            is_speaking_B = ~now.has_stopped & (now.step < max_steps_B)
+            following = _Utterance(
+                step=now.step + 1,
+                previous=frames_BRM[:, -1],
+                cache=cache,
+                frames=tf.where(is_now_F[:, None, None, None], frames_BRM[None], now.frames),
+                attention=tf.where(is_now_F[:, None, None, None, None], weights_LBHS[None], now.attention),
+                length=now.length + tf.where(is_speaking_B, self.frames_per_step, 0),
+                has_stopped=now.has_stopped | (is_speaking_B & (tf.sigmoid(stop_logit_B) > stop_threshold)),
+            )
+            return (following,)
 
-        start = (
-            tf.constant(0),
-            self._silent_frame(rows)[:, 0],
-            self.mel_decoder.start_cache(text_BSD),
-            tf.fill([steps, rows, self.frames_per_step, self.mel_bins], self._network_silence()),
-            tf.zeros([steps, layers, rows, heads, symbols]),
-            tf.zeros([rows], tf.int32),
-            tf.zeros([rows], tf.bool),
-        )
-        _, _, _, mel_FBRM, attention_FLBHS, length_B, has_stopped_B = tf.while_loop(is_anyone_speaking, decode, start)
-        coarse_BTM = tf.reshape(tf.transpose(mel_FBRM, [1, 0, 2, 3]), [rows, steps * self.frames_per_step, self.mel_bins])
+        (said,) = tf.while_loop(is_anyone_speaking, decode, (self._begin(text_BSD),))
+        rows = text_BSD.shape[0]
+        coarse_BTM = tf.reshape(tf.transpose(said.frames, [1, 0, 2, 3]), [rows, self.max_steps * self.frames_per_step, self.mel_bins])
         mel_BTM = self.from_network_scale(self.postnet(coarse_BTM, dropout))
-        mel_BTM = tf.where(length_mask(length_B, mel_BTM.shape[1])[..., None], mel_BTM, self.silence)
-        return Speech(mel_BTM, length_B, has_stopped_B, tf.transpose(attention_FLBHS, [1, 2, 3, 0, 4]))
+        mel_BTM = tf.where(length_mask(said.length, mel_BTM.shape[1])[..., None], mel_BTM, self.silence)
+        return Speech(mel_BTM, said.length, said.has_stopped, tf.transpose(said.attention, [1, 2, 3, 0, 4]))
+
+    def _begin(self, text_BSD: tf.Tensor) -> "_Utterance":
+        rows, symbols = text_BSD.shape[:2]
+        layers, heads = len(self.mel_decoder.layers), self.mel_decoder.layers[0].text_attention.heads
+        return _Utterance(
+            step=tf.constant(0),
+            previous=self._silent_frame(rows)[:, 0],
+            cache=self.mel_decoder.start_cache(text_BSD),
+            frames=tf.fill([self.max_steps, rows, self.frames_per_step, self.mel_bins], self._network_silence()),
+            attention=tf.zeros([self.max_steps, layers, rows, heads, symbols]),
+            length=tf.zeros([rows], tf.int32),
+            has_stopped=tf.zeros([rows], tf.bool),
+        )
 
     @staticmethod
     def to_network_scale(mel: tf.Tensor) -> tf.Tensor:

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -121,7 +120,9 @@ def save_checkpoint(run: Path, step: int, config: Config, cache: CacheIdentity, 
         beside.rename(folder)
     except OSError as error:
         shutil.rmtree(beside, ignore_errors=True)
-        raise CheckpointError(f"{folder}: cannot be written ({error.strerror}); earlier checkpoints are untouched, free space and go on") from None
+        raise CheckpointError(
+            f"{folder}: cannot be written ({error.strerror}); earlier checkpoints are untouched, free space and go on"
+        ) from None
     for old in checkpoint_folders(run)[:-keep]:
         shutil.rmtree(old)
     return folder
@@ -136,7 +137,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
     if not (folder / "state.json").is_file():
         folders = checkpoint_folders(path)
         if not folders:
-            raise CheckpointError(f"{path}: no checkpoint here; expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes")
+            raise CheckpointError(
+                f"{path}: no checkpoint here; expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes"
+            )
         folder = folders[-1]
     try:
         state = json.loads((folder / "state.json").read_bytes())
@@ -144,7 +147,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise CheckpointError(f"{folder}: checkpoint version {state['checkpoint_version']}, expected {CHECKPOINT_VERSION}; train again")
         weights = (folder / "weights.safetensors").read_bytes()
         if hashlib.sha256(weights).hexdigest() != state["weights"]["sha256"]:
-            raise CheckpointError(f"{folder / 'weights.safetensors'}: checksum differs from state.json; the file is damaged, use an earlier step")
+            raise CheckpointError(
+                f"{folder / 'weights.safetensors'}: checksum differs from state.json; the file is damaged, use an earlier step"
+            )
         cache = state["cache"]
         identity = CacheIdentity(
             cache["fingerprint"],
@@ -166,7 +171,9 @@ def restore_variables(variables: Mapping[str, tf.Variable], checkpoint: Checkpoi
         array = checkpoint.arrays.get(prefix + name)
         if array is None or array.shape != tuple(variable.shape):
             found = "nothing" if array is None else f"shape {array.shape}"
-            raise CheckpointError(f"{checkpoint.folder}: {prefix}{name}: found {found}, expected shape {tuple(variable.shape)}; another model's weights?")
+            raise CheckpointError(
+                f"{checkpoint.folder}: {prefix}{name}: found {found}, expected shape {tuple(variable.shape)}; another model's weights?"
+            )
         variable.assign(array)
 
 

@@ -55,7 +55,8 @@ class CompilationMonitor:
 class StepTimer:
     """Splits a run's time into waiting for data and the step itself.
 
-    On a CPU each step's time is its own. On a GPU the call returns before the work is done, so times are means over the windows between readbacks.
+    On a CPU each step's time is its own. On a GPU the call returns before the work is done, so times are means over the windows
+    between readbacks.
     """
 
     is_asynchronous: bool = False

@@ -98,7 +98,12 @@ def _compile(function: Callable[..., Metrics], signature: Batch, config: Trainin
 
 def _from_signature(tensors: tuple[tf.Tensor, ...], network: Network) -> Batch:
     """Return the batch of positional tensors; speaker and language come last, and only where the network has them."""
-    rest = list(tensors[4:])
-    speaker = rest.pop(0) if network.speaker_embedding is not None else None
-    language = rest.pop(0) if network.language_embedding is not None else None
-    return Batch(*tensors[:4], speaker, language)
+    given = iter(tensors)
+    return Batch(
+        tokens=next(given),
+        mel=next(given),
+        text_length=next(given),
+        mel_length=next(given),
+        speaker=next(given) if network.speaker_embedding is not None else None,
+        language=next(given) if network.language_embedding is not None else None,
+    )
