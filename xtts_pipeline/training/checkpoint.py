@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +104,7 @@ def save_checkpoint(run: Path, step: int, config: Config, cache: CacheIdentity, 
         "config": config.model_dump(mode="json"),
         "cache": {
             "fingerprint": cache.fingerprint,
-            "spec": vars(cache.spec),
+            "spec": asdict(cache.spec),
             "symbols": list(cache.symbols),
             "speakers": list(cache.speakers),
             "languages": list(cache.languages),
