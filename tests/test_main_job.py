@@ -209,6 +209,16 @@ def test_fewer_clips_than_a_batch_says_both_numbers(job: Job, tmp_path: Path) ->
     assert str(CLIPS - json.loads(job.preprocessed.stdout)["splits"]["val"]) in refused.error
 
 
+def test_an_output_that_cannot_be_written_is_named(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    trained = xtts("train", "--cache", job.cache, "--config", "tiny", "--output", tmp_path / "file" / "run")
+    assert trained.exit_code == 2
+    assert "cannot be written (Not a directory)" in trained.error
+    made = xtts("preprocess", "--data", job.corpus, "--cache", tmp_path / "file" / "cache")
+    assert made.exit_code == 2
+    assert "file" in made.error
+
+
 def test_ctrl_c_ends_with_130_and_one_line(job: Job, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "xtts_pipeline", "train", "--cache", job.cache, "--output", tmp_path / "run", "--config", "tiny"]
     running = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
