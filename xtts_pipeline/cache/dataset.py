@@ -17,8 +17,8 @@ from xtts_pipeline.schema import Example, RecordSpec
 
 # A fixed number: with AUTOTUNE the order of records would depend on the machine's cores.
 _SHARDS_AT_ONCE = 8
-# A quarter of the default: a buffer that stays in the L2 cache while records are copied out of it.
-_READ_BUFFER_BYTES = 64 << 10
+# None: a record is large, so it is read straight to its place, and a copy through TensorFlow's buffer is saved. The kernel reads ahead.
+_READ_BUFFER_BYTES = 0
 # Any number but 0; it takes the place of the program-wide seed.
 _GRAPH_SEED = 1
 
