@@ -52,8 +52,9 @@ def test_a_file_in_the_way_is_named(tmp_path: Path, place: str) -> None:
         pass
 
 
-def test_a_folder_that_cannot_be_made_is_one_line() -> None:
-    with pytest.raises(CacheError, match="cannot be written"), locked_folder(Path("/proc/cache")):
+@pytest.mark.parametrize("folder", ["/proc/cache", "/sys/cache"])
+def test_a_folder_that_cannot_be_made_is_one_line(folder: str) -> None:
+    with pytest.raises(CacheError, match="cannot be written"), locked_folder(Path(folder)):
         pass
 
 
