@@ -153,7 +153,8 @@ def test_an_interruption_ends_with_130_and_leaves_no_process_and_no_half_file(
     assert stderr.strip() == "xtts: interrupted"
     assert not processes_of_group(process.pid)
     assert_half_made(cache)
-    assert report(run(data, cache, *SHARDS, "--json"))["shards_reused"] >= 2  # type: ignore[operator]
+    # The last shard to appear may not have its receipt yet.
+    assert report(run(data, cache, *SHARDS, "--json"))["shards_reused"] >= 1  # type: ignore[operator]
 
 
 def test_killed_at_any_moment_the_next_run_ends_with_the_same_bytes(
@@ -181,11 +182,18 @@ def kill_and_rerun(data: Path, tmp_path: Path, started: Callable[..., subprocess
         time.sleep(moments.random() * 0.05)
         process.kill()
         process.wait()
-        assert_half_made(cache)
+        if (cache / "manifest.json").exists():
+            assert cache_bytes(cache).items() >= whole.items(), "a cache with a manifest is whole"
+        else:
+            assert_half_made(cache)
         # At once, while the dead run's workers may still be at it.
         completed = run(data, cache, *SHARDS)
         assert completed.returncode == 0, completed.stderr
         assert cache_bytes(cache) == whole
+        deadline = time.monotonic() + 20
+        while processes_of_group(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not processes_of_group(process.pid), "workers of a killed run outlive it"
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ Knows tasks and processes, not what a shard is made of. What works on sound is i
 """
 
 import multiprocessing
+import os
 import signal
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -41,7 +42,7 @@ def _local_executor(jobs: int) -> Iterator[Executor]:
 
     from xtts_pipeline.cache.workers import start_worker
 
-    executor = ProcessPoolExecutor(max_workers=jobs, env=WORKER_ENVIRONMENT, initializer=start_worker)
+    executor = ProcessPoolExecutor(max_workers=jobs, env=WORKER_ENVIRONMENT, initializer=start_worker, initargs=(os.getpid(),))
     try:
         yield executor
     finally:

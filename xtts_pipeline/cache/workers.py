@@ -31,6 +31,7 @@ from xtts_pipeline.errors import AudioError, CacheError, Reason, RowError
 from xtts_pipeline.schema import Example
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
+PARENT_CHECK_SECONDS = 1.0
 STAGES = ("read", "decode", "mel", "encode", "write")
 # 192 kHz, two channels, 64-bit: no clip within limits.max_seconds takes more. What is larger is refused before it is read.
 _MAX_BYTES_PER_SECOND = 192_000 * 2 * 8
@@ -80,9 +81,17 @@ def try_clip(task: ShardTask, position: int) -> None:
         ExampleMaker(task, StageClock()).make(task.rows[position])
 
 
-def start_worker() -> None:
-    """Leave Ctrl-C to the parent, which ends its workers itself."""
+def start_worker(parent: int) -> None:
+    """Leave Ctrl-C to the parent process, which ends its workers itself, and end by oneself if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    # Idle workers of a killed parent would wait for ever: each holds the pipe open on which the others listen.
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_SECONDS)
+    os._exit(1)
 
 
 class StageClock:
