@@ -1,7 +1,6 @@
 """The verifier: sound caches pass, and whatever is not what the manifest says is named."""
 
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -84,7 +83,7 @@ def test_receipts_the_lock_and_gitignore_may_be_absent_or_there(cache: Path) -> 
 @pytest.mark.parametrize("name", ["manifest.json", "utterances.jsonl", "rejected.jsonl", SHARD, RECEIPT])
 def test_any_flipped_bit_is_found_and_its_file_is_named(cache: Path, name: str) -> None:
     path = cache / name
-    bits = random.Random(name).sample(range(path.stat().st_size * 8), 20)
+    bits = np.random.default_rng(len(name)).integers(path.stat().st_size * 8, size=20).tolist()
     for bit in [0, path.stat().st_size * 8 - 1, *bits]:
         flip_bit(path, bit)
         assert name in {where.split(":")[0].split(" ")[0] for _, where in problems_of(cache)}, f"bit {bit}"
@@ -96,10 +95,10 @@ def test_any_flipped_bit_is_found_and_its_file_is_named(cache: Path, name: str) 
 @pytest.mark.slow
 def test_a_thousand_flipped_bits_are_found(cache: Path) -> None:
     files = sorted(path for path in cache.rglob("*") if path.is_file() and path.stat().st_size)
-    chance = random.Random(0)
+    chance = np.random.default_rng(0)
     for _ in range(1_000):
-        path = chance.choice(files)
-        bit = chance.randrange(path.stat().st_size * 8)
+        path = files[chance.integers(len(files))]
+        bit = int(chance.integers(path.stat().st_size * 8))
         flip_bit(path, bit)
         assert not verify_cache(cache).valid, f"{path.name} bit {bit}"
         flip_bit(path, bit)

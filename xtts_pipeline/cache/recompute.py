@@ -6,7 +6,6 @@ Uses the writer's own functions, so that the two cannot drift apart.
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +74,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
         _clear_the_way(folder, problem, names)
     train_shards = len(manifest.shard_names("train")) or None
     # By content: in another checkout every modification time differs, and nothing else.
-    options = BuildOptions(partial(local_pool, jobs), jobs, check="content", train_shards=train_shards)
+    options = BuildOptions(local_pool(jobs), jobs, check="content", train_shards=train_shards)
     with locked_folder(folder) as work_folder:
         build_cache(folder, work_folder, take_in([corpus], config), config, options, lambda _rows: None)
 

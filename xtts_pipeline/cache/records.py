@@ -17,7 +17,7 @@ from xtts_pipeline.errors import CacheError
 _LENGTH = struct.Struct("<Q")
 _CHECK = struct.Struct("<I")
 _HEADER_BYTES = _LENGTH.size + _CHECK.size
-_READ_BUFFER_BYTES = 1 << 20
+_READ_BUFFER_BYTES = 1 << 16  # smaller than a record of speech, which is then read without a copy through the buffer
 FRAME_BYTES = _HEADER_BYTES + _CHECK.size
 
 
