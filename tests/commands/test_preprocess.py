@@ -23,7 +23,8 @@ SHARDS = ["--set", "cache.records_per_shard=2"]
 
 
 def command(data: Path, cache: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "xtts_pipeline", "preprocess", "--data", str(data), "--cache", str(cache), *SETTINGS, *arguments]
+    options = ["--data", str(data), "--cache", str(cache), "--jobs", "1", *SETTINGS]
+    return [sys.executable, "-m", "xtts_pipeline", "preprocess", *options, *arguments]
 
 
 def run(data: Path, cache: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
