@@ -5,7 +5,7 @@ Reads texts, never sound. The layout depends on ids, the seed and the shard coun
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +64,31 @@ def take_in(corpora: Sequence[Corpus], config: Config) -> Intake:
 
     A row whose text cannot be used, or whose id an earlier corpus has, becomes a rejection.
     """
+    members, rejections = _merge(corpora)
+    texts = prepare_texts([member.text for _, member in members], [member.language for _, member in members], config.text)
+    usable: list[tuple[int, Utterance, str]] = []
+    for (place, utterance), text in zip(members, texts, strict=True):
+        if isinstance(text, TextError):
+            rejections.append((place, Rejection(utterance.id, utterance.where, text.reason, text.detail)))
+        else:
+            usable.append((place, utterance, text))
+    speakers = tuple(sorted({utterance.speaker for _, utterance, _ in usable}))
+    languages = tuple(sorted({utterance.language for _, utterance, _ in usable}))
+    # A validation corpus is the validation split: the hash takes none of the first corpus then.
+    splits = config.cache.model_copy(update={"validation_share": 0.0}) if len(corpora) > 1 else config.cache
+    return Intake(
+        layout="+".join(dict.fromkeys(corpus.layout for corpus in corpora)),
+        roots=tuple(corpus.root for corpus in corpora),
+        rows=tuple(_planned_rows(usable, speakers, languages, splits)),
+        rejections=tuple(rejections),
+        symbols=build_symbols([text for _, _, text in usable], config.text),
+        speakers=speakers,
+        languages=languages,
+    )
+
+
+def _merge(corpora: Sequence[Corpus]) -> tuple[list[tuple[int, Utterance]], list[tuple[int, Rejection]]]:
+    """Return the utterances and rejections of all corpora, each with the place of its corpus; an id belongs to the first that has it."""
     rejections = [(place, rejection) for place, corpus in enumerate(corpora) for rejection in corpus.rejections]
     first_ids = {utterance.id for utterance in corpora[0].utterances}
     members: list[tuple[int, Utterance]] = []
@@ -74,49 +99,32 @@ def take_in(corpora: Sequence[Corpus], config: Config) -> Intake:
                 rejections.append((place, Rejection(utterance.id, utterance.where, Reason.DUPLICATE_ID, detail)))
             else:
                 members.append((place, utterance))
-    prepared = prepare_texts([member.text for _, member in members], [member.language for _, member in members], config.text)
-    usable = []
-    for (place, utterance), text in zip(members, prepared, strict=True):
-        if isinstance(text, TextError):
-            rejections.append((place, Rejection(utterance.id, utterance.where, text.reason, text.detail)))
-        else:
-            usable.append((place, utterance, text))
-    speakers = tuple(sorted({utterance.speaker for _, utterance, _ in usable}))
-    languages = tuple(sorted({utterance.language for _, utterance, _ in usable}))
-    # A validation corpus is the validation split: the hash takes none of the first corpus then.
-    splits = config.cache.model_copy(update={"validation_share": 0.0}) if len(corpora) > 1 else config.cache
+    return members, rejections
+
+
+def _planned_rows(
+    usable: Sequence[tuple[int, Utterance, str]], speakers: Sequence[str], languages: Sequence[str], splits: CacheConfig
+) -> Iterator[PlannedRow]:
     speaker_ids = {name: number for number, name in enumerate(speakers)}
     language_ids = {name: number for number, name in enumerate(languages)}
-    rows = []
     for place, utterance, text in usable:
-        digest = digest_of(config.cache.seed, utterance.id)
+        digest = digest_of(splits.seed, utterance.id)
         own_split = "val" if place else utterance.split
-        rows.append(
-            PlannedRow(
-                id=utterance.id,
-                corpus=place,
-                audio=utterance.audio.as_posix(),
-                raw_text=utterance.text,
-                text=text,
-                speaker=utterance.speaker,
-                language=utterance.language,
-                speaker_id=speaker_ids[utterance.speaker],
-                language_id=language_ids[utterance.language],
-                where=utterance.where,
-                split=own_split or split_of(digest, splits),
-                is_pinned=own_split is not None,
-                digest=digest,
-            )
+        yield PlannedRow(
+            id=utterance.id,
+            corpus=place,
+            audio=utterance.audio.as_posix(),
+            raw_text=utterance.text,
+            text=text,
+            speaker=utterance.speaker,
+            language=utterance.language,
+            speaker_id=speaker_ids[utterance.speaker],
+            language_id=language_ids[utterance.language],
+            where=utterance.where,
+            split=own_split or split_of(digest, splits),
+            is_pinned=own_split is not None,
+            digest=digest,
         )
-    return Intake(
-        layout="+".join(dict.fromkeys(corpus.layout for corpus in corpora)),
-        roots=tuple(corpus.root for corpus in corpora),
-        rows=tuple(rows),
-        rejections=tuple(rejections),
-        symbols=build_symbols([row.text for row in rows], config.text),
-        speakers=speakers,
-        languages=languages,
-    )
 
 
 def choose_validation_row(intake: Intake, config: CacheConfig, rejected: Collection[str]) -> str | None:
