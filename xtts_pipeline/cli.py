@@ -86,8 +86,10 @@ def cli(context: click.Context, debug: bool) -> None:
 @click.option("--val-data", type=FOLDER, help="A second corpus that becomes the validation split.")
 @click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default="all cores", help="Worker processes.")
 @click.option("--max-rejected", type=_Share(), default="5%", show_default=True, help="Exit with 1 if a larger share of rows is rejected.")
-@click.option("--shards", type=click.IntRange(min=1), help="Training shards of a new cache; of an existing one with --reshard.")
-@click.option("--reshard", is_flag=True, help="Lay an existing cache out anew.")
+@click.option(
+    "--shards", type=click.IntRange(min=1), help="Training shards of the cache.  [default: as it has, or by cache.records_per_shard]"
+)
+@click.option("--reshard", is_flag=True, help="Choose the number of shards anew, as for a new cache.")
 @click.option("--check", type=click.Choice(["stat", "content"]), default="stat", show_default=True, help="How changed sources are found.")
 @click.option("--dry-run", is_flag=True, help="Read headers and text only; say what would be written.")
 @click.option("--backend", type=click.Choice(["local", "dask"]), default="local", show_default=True, help="Where the workers run.")
@@ -120,6 +122,34 @@ def verify_cache(cache: Path, as_json: bool, **options: Any) -> None:
     _print(report, as_json)
     if not report.valid:
         sys.exit(EXIT_UNTRUE)
+
+
+@cli.command()
+@click.option("--data", type=FOLDER, help="Folder of a corpus; its headers and texts are read.")
+@click.option("--cache", type=FOLDER, help="Folder of a cache; its utterances.jsonl is read.")
+@config_options
+@click.option("--plot", type=FOLDER, help="Write histograms as PNG.")
+@json_option
+def stats(
+    data: Path | None, cache: Path | None, configs: tuple[str, ...], overrides: tuple[str, ...], plot: Path | None, as_json: bool
+) -> None:
+    """Show how long clips and texts are, what each limit keeps, and which limits and shapes fit."""
+    from xtts_pipeline.commands.stats import stats as run
+    from xtts_pipeline.config import load_config
+
+    _print(run(data, cache, load_config(configs, overrides), plot), as_json)
+
+
+@cli.command()
+@cache_option
+@click.option("--id", required=True, help="Id of the utterance.")
+@click.option("--output", type=FOLDER, default=Path("inspect"), show_default=True, help="Folder for mel.png and sound.wav.")
+@json_option
+def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
+    """Show what a record holds: tokens as symbols, lengths, the mel as a picture and as sound."""
+    from xtts_pipeline.commands.inspect import inspect as run
+
+    _print(run(cache, id, output), as_json)
 
 
 @cli.command()
@@ -215,14 +245,14 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     debug = "--debug" in sys.argv[1:]
     try:
-        cli(standalone_mode=False)
+        cli(standalone_mode=False, prog_name="xtts")
     except XttsError as error:
         _fail(str(error), error.exit_code, debug)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(EXIT_UNUSABLE)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "xtts"
+        _fail(f"{error.format_message()} (see {command} --help)", EXIT_UNUSABLE, debug)
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted", EXIT_INTERRUPTED, debug)
     except BrokenPipeError:

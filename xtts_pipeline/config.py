@@ -133,7 +133,7 @@ class TrainingConfig(Section):
     stop_positive_weight: Annotated[float, Field(gt=0.0)] = 5.0
     guided_attention_weight: Annotated[float, Field(ge=0.0)] = 2.0
     guided_attention_width: Annotated[float, Field(gt=0.0)] = 0.2
-    guided_attention_steps: Annotated[int, Field(ge=0)] = 10_000
+    guided_attention_steps: Count = 10_000
     log_every: Count = 10
     evaluate_every: Count = 500
     save_every: Count = 500
@@ -146,7 +146,7 @@ class SynthesisConfig(Section):
     """How a trained model speaks."""
 
     stop_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
-    max_frames_per_token: Annotated[float, Field(gt=0.0)] = 16.0
+    max_frames_per_token: Annotated[float, Field(ge=1.0)] = 16.0
     griffin_lim_iterations: Count = 60
     griffin_lim_momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
 

@@ -64,12 +64,8 @@ class RecordSpec:
 
     @cached_property
     def batch_fields(self) -> tuple[Field, ...]:
-        """The fields that reach the compiled step; mels arrive there as float32."""
-        return tuple(
-            Field(field.name, "float32", field.shape, field.storage) if field.name == "mel" else field
-            for field in self.fields
-            if field.storage != "utf8"
-        )
+        """The fields that reach the compiled step, in the dtypes they are stored in: casting on the way would double what is copied."""
+        return tuple(field for field in self.fields if field.storage != "utf8")
 
     def to_json(self) -> list[dict[str, object]]:
         """Return the fields as the manifest lists them."""

@@ -7,14 +7,20 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.audio.vocoder import GriffinLim, Vocoder
-from xtts_pipeline.errors import CheckpointError, TextError
+from xtts_pipeline.errors import CheckpointError, Reason, TextError
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import guided_heads
 from xtts_pipeline.model.network import Batch, Speech
 from xtts_pipeline.schema import PAD_ID, pad_to
-from xtts_pipeline.text.tokens import Tokenizer, check_text_length, prepare_texts
+from xtts_pipeline.text.tokens import Tokenizer, prepare_texts
 from xtts_pipeline.training.checkpoint import Checkpoint, load_checkpoint, load_network
-from xtts_pipeline.training.step import dropout_key
+
+QUOTED_CHARACTERS = 40
+REMEDIES = {
+    Reason.EMPTY_TEXT: "say something",
+    Reason.UNKNOWN_SYMBOL: "leave it out, or train on a corpus that has it",
+    Reason.PHONEMIZER_FAILED: "check the language",
+}
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class Synthesizer:
         frames = int(speech.mel_length[0])
         mel = speech.mel[0, :frames].numpy()
         followed = tf.reduce_mean(guided_heads(speech.attention), axis=[0, 2])[0]
-        steps = frames // self._network.frames_per_step
+        steps = -(-frames // self._network.frames_per_step)
         attention = followed[:steps, : len(tokens)].numpy()
         return SpokenText(text, tokens, mel, attention, self._vocoder(mel), config.audio.sample_rate, bool(speech.has_stopped[0]))
 
@@ -86,21 +92,27 @@ class Synthesizer:
 
     def _encode(self, text: str, language: str) -> np.ndarray:
         config = self.checkpoint.config
-        prepared = prepare_texts([text], [language], config.text)[0]
-        if isinstance(prepared, TextError):
-            raise prepared
-        tokens = self._tokenizer.encode(prepared)
-        check_text_length(len(tokens), config.limits, config.text)
+        try:
+            prepared = prepare_texts([text], [language], config.text)[0]
+            if isinstance(prepared, TextError):
+                raise prepared
+            tokens = self._tokenizer.encode(prepared)
+        except TextError as error:
+            start = text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}..."
+            raise TextError(error.reason, f"text {start!r}: {error.detail}; {REMEDIES.get(error.reason, 'say it otherwise')}") from None
+        if len(tokens) > config.limits.max_text_length:
+            found = f"{len(tokens)} tokens, the model was trained on {config.limits.max_text_length} at most"
+            raise TextError(Reason.TEXT_TOO_LONG, f"text of {len(text)} characters: {found}; split it")
         return tokens
 
     def _speak_batch(
         self, tokens: tf.Tensor, text_length: tf.Tensor, speaker: tf.Tensor, language: tf.Tensor, max_frames: tf.Tensor
     ) -> Speech:
         spec = self.checkpoint.cache.spec
-        unused_mel = tf.zeros([tokens.shape[0], spec.max_mel_frames, spec.mel_bins])
+        unused_mel = tf.zeros([tokens.shape[0], spec.max_mel_frames, spec.mel_bins], tf.float16)
         batch = Batch(tokens, unused_mel, text_length, max_frames, speaker, language)
-        dropout = Dropout(dropout_key(self.checkpoint.config.training.seed, tf.constant(0)), is_training=False)
-        return self._network.speak(batch, dropout, max_frames, self.checkpoint.config.synthesis.stop_threshold)
+        config = self.checkpoint.config
+        return self._network.speak(batch, Dropout.fixed(config.training.seed), max_frames, config.synthesis.stop_threshold)
 
 
 def _index(kind: str, names: tuple[str, ...], wanted: str | None, folder: Path) -> int:

@@ -152,7 +152,7 @@ def test_an_interruption_ends_with_130_and_leaves_no_process_and_no_half_file(
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
     assert stderr.strip() == "xtts: interrupted"
-    assert not processes_of_group(process.pid)
+    wait_for_group_to_end(process.pid)
     assert_half_made(cache)
     # The last shard to appear may not have its receipt yet.
     assert report(run(data, cache, *SHARDS, "--json"))["shards_reused"] >= 1  # type: ignore[operator]
@@ -191,10 +191,7 @@ def kill_and_rerun(data: Path, tmp_path: Path, started: Callable[..., subprocess
         completed = run(data, cache, *SHARDS)
         assert completed.returncode == 0, completed.stderr
         assert cache_bytes(cache) == whole
-        deadline = time.monotonic() + 20
-        while processes_of_group(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not processes_of_group(process.pid), "workers of a killed run outlive it"
+        wait_for_group_to_end(process.pid)
 
 
 @pytest.fixture
@@ -229,6 +226,14 @@ def wait_for_shards(process: subprocess.Popen[str], cache: Path, count: int) -> 
             return
         time.sleep(0.001)
     pytest.fail(f"the run ended before {count} shards were written")
+
+
+def wait_for_group_to_end(group: int) -> None:
+    """Return when no process of the group is left: joblib's helpers end a moment after the run."""
+    deadline = time.monotonic() + 20
+    while processes_of_group(group) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not processes_of_group(group), "workers outlive their run"
 
 
 def processes_of_group(group: int) -> list[int]:

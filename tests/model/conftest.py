@@ -43,7 +43,7 @@ def random_batch(spec: RecordSpec, text_length: tuple[int, ...], mel_length: tup
     """Return a batch whose real parts depend on the seed and lengths alone, padded as the cache pads."""
     random = np.random.default_rng(seed)
     tokens = np.zeros((len(text_length), spec.max_text_length), np.int32)
-    mel = np.full((len(mel_length), spec.max_mel_frames, spec.mel_bins), spec.pad_value, np.float32)
+    mel = np.full((len(mel_length), spec.max_mel_frames, spec.mel_bins), spec.pad_value, np.float16)
     for row, (symbols, frames) in enumerate(zip(text_length, mel_length, strict=True)):
         tokens[row, :symbols] = random.integers(3, SYMBOL_COUNT, symbols)
         mel[row, :frames] = random.normal(-5.0, 2.0, (frames, spec.mel_bins))

@@ -6,7 +6,16 @@ import tensorflow as tf
 
 from xtts_pipeline.config import TrainingConfig
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import attention_focus, decoder_steps, guided_attention_loss, masked_mean, mel_losses, stop_loss, total_loss
+from xtts_pipeline.model.losses import (
+    attention_focus,
+    decoder_steps,
+    guided_attention_loss,
+    masked_mean,
+    mel_losses,
+    spoken_target,
+    stop_loss,
+    total_loss,
+)
 from xtts_pipeline.model.network import Batch, Network, Prediction
 from xtts_pipeline.schema import RecordSpec
 
@@ -71,7 +80,7 @@ def test_attention_focus_takes_the_sharpest_head() -> None:
 
 
 def test_perfect_prediction_has_loss_near_zero(network: Network, batch: Batch) -> None:
-    target = network.to_network_scale(batch.mel)
+    target, _ = spoken_target(network, batch)
     steps = decoder_steps(batch.mel_length, network.frames_per_step)
     stop = tf.where(tf.range(network.max_steps)[None, :] == steps[:, None] - 1, 20.0, -20.0)
     attention = tf.zeros([2, 3, 2, network.max_steps, SPEC.max_text_length])

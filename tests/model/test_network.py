@@ -13,10 +13,10 @@ def test_mel_scale_has_an_inverse() -> None:
     np.testing.assert_allclose(Network.from_network_scale(Network.to_network_scale(mel)), mel, atol=1e-6)
 
 
-def test_prediction_has_the_shape_of_the_target(network: Network, batch: Batch, dropout: Dropout) -> None:
+def test_prediction_has_the_target_s_frames_in_whole_steps(network: Network, batch: Batch, dropout: Dropout) -> None:
     prediction = network(batch, dropout)
-    assert prediction.coarse.shape == prediction.fine.shape == batch.mel.shape
-    assert prediction.stop_logit.shape == (3, 7)  # 20 frames, 3 a step, rounded up
+    assert prediction.coarse.shape == prediction.fine.shape == (3, 21, 5)  # 20 frames, rounded up to whole steps of 3
+    assert prediction.stop_logit.shape == (3, 7)
     assert prediction.attention.shape == (2, 3, 2, 7, 9)
 
 
@@ -63,10 +63,10 @@ def test_cached_decoding_equals_uncached(network: Network, batch: Batch, is_trai
     text = network.text_encoder(batch.tokens, batch.text_length, dropout)
     mask = length_mask(batch.text_length, SPEC.max_text_length)
     previous = tf.random.stateless_normal([3, network.max_steps, SPEC.mel_bins], [1, 2])
-    frames, stop, attention = decoder.whole(previous, text, mask, dropout)
+    frames, stop, attention = decoder.decode_all(previous, text, mask, dropout)
     cache = decoder.start_cache(text)
     for step in range(network.max_steps):
-        one_frames, one_stop, one_attention, cache = decoder.one(previous[:, step], tf.constant(step), cache, mask, dropout)
+        one_frames, one_stop, one_attention, cache = decoder.decode_step(previous[:, step], tf.constant(step), cache, mask, dropout)
         start = step * MODEL.frames_per_step
         np.testing.assert_allclose(one_frames, frames[:, start : start + MODEL.frames_per_step], atol=1e-4)
         np.testing.assert_allclose(one_stop, stop[:, step], atol=1e-4)
@@ -80,7 +80,8 @@ def test_speaking_agrees_with_teacher_forcing_on_its_own_frames(network: Network
     network.postnet.layers = []
     coarse = network.speak(batch, dropout, tf.fill([3], SPEC.max_mel_frames), stop_threshold=0.999)
     forced = network(batch._replace(mel=coarse.mel[:, : SPEC.max_mel_frames]), dropout)
-    np.testing.assert_allclose(network.from_network_scale(forced.fine), coarse.mel[:, : SPEC.max_mel_frames], atol=1e-3)
+    frames = slice(0, SPEC.max_mel_frames)
+    np.testing.assert_allclose(network.from_network_scale(forced.fine)[:, frames], coarse.mel[:, frames], atol=1e-3)
     assert speech.mel.shape == coarse.mel.shape == (3, 21, 5)
 
 
@@ -96,8 +97,9 @@ def test_the_stop_is_honoured(network: Network, batch: Batch) -> None:
 def test_a_cap_ends_speech_that_does_not_stop(network: Network, batch: Batch) -> None:
     dropout = Dropout(tf.constant(3, tf.uint32), is_training=False)
     network.mel_decoder.to_stop.bias.assign([-30.0])
-    speech = network.speak(batch, dropout, tf.constant([4, 9, 100]), stop_threshold=0.5)
-    assert speech.mel_length.numpy().tolist() == [6, 9, 21]
+    speech = network.speak(batch, dropout, tf.constant([4, 9, 20]), stop_threshold=0.5)
+    assert speech.mel_length.numpy().tolist() == [4, 9, 20]
+    np.testing.assert_array_equal(speech.mel[0, 4:], tf.fill([17, 5], SPEC.pad_value))
     assert not speech.has_stopped.numpy().any()
 
 

@@ -6,8 +6,8 @@ import pytest
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
 from xtts_pipeline.config import TrainingConfig
 from xtts_pipeline.model.network import Batch, Network
-from xtts_pipeline.training.checkpoint import named_variables
 from xtts_pipeline.training.step import TrainStep, batch_signature
+from xtts_pipeline.training.variables import named_variables
 
 SETTINGS = TrainingConfig(batch_size=3, steps=300, learning_rate=3e-3, warmup_steps=10)
 

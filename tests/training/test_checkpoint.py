@@ -1,5 +1,4 @@
 import errno
-import json
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC
+from xtts_pipeline.cache.canonical import open_sealed, sealed_bytes
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Batch
@@ -16,11 +16,11 @@ from xtts_pipeline.training.checkpoint import (
     checkpoint_folders,
     load_checkpoint,
     load_network,
-    named_variables,
     restore_variables,
     save_checkpoint,
 )
 from xtts_pipeline.training.step import TrainStep
+from xtts_pipeline.training.variables import named_variables
 
 from .conftest import SETTINGS
 
@@ -40,7 +40,7 @@ def save(run: Path, step: TrainStep, number: int, keep: int = 3) -> Path:
 def test_names_are_paths_and_cover_every_variable_once(step: TrainStep) -> None:
     variables = named_variables(step)
     assert "network.mel_decoder.layers.1.text_attention.query.weight" in variables
-    assert "optimizer.first_moment.0" in variables
+    assert "optimizer.first_moment.mel_decoder.to_stop.bias" in variables
     assert "step" in variables
     assert {id(variable) for variable in variables.values()} == {id(variable) for variable in step.variables}
     assert len(variables) == len(step.variables)
@@ -80,15 +80,35 @@ def test_only_the_last_ones_are_kept(step: TrainStep, tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "checkpoints" / "step-00000002").step == 2
 
 
-def test_every_flipped_bit_of_the_weights_is_found(step: TrainStep, tmp_path: Path) -> None:
-    weights = save(tmp_path, step, 1) / "weights.safetensors"
+@pytest.mark.parametrize("name", ["weights.safetensors", "state.json"])
+def test_every_flipped_bit_is_found(step: TrainStep, tmp_path: Path, name: str) -> None:
+    weights = save(tmp_path, step, 1) / name
     sound = weights.read_bytes()
     for position in np.random.default_rng(0).integers(0, len(sound) * 8, 40).tolist():
         damaged = bytearray(sound)
         damaged[position // 8] ^= 1 << position % 8
         weights.write_bytes(damaged)
-        with pytest.raises(CheckpointError, match="checksum differs"):
+        with pytest.raises(CheckpointError, match=r"checksum|not a sound checkpoint"):
             load_checkpoint(tmp_path)
+
+
+def test_weights_of_another_size_are_not_read(step: TrainStep, tmp_path: Path) -> None:
+    weights = save(tmp_path, step, 1) / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes() + b"more")
+    with pytest.raises(CheckpointError, match=r"bytes, expected \d+"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_checkpoint_is_never_replaced(step: TrainStep, tmp_path: Path) -> None:
+    save(tmp_path, step, 1)
+    with pytest.raises(CheckpointError, match="there is a checkpoint of this step"):
+        save(tmp_path, step, 1)
+
+
+def test_what_a_killed_run_left_behind_is_removed(step: TrainStep, tmp_path: Path) -> None:
+    (tmp_path / "checkpoints" / ".step-00000007.partial").mkdir(parents=True)
+    save(tmp_path, step, 8)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000008"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"checkpoint_version": 1}', b"\xff\xfe"])
@@ -101,7 +121,7 @@ def test_a_damaged_state_is_named(step: TrainStep, tmp_path: Path, content: byte
 
 def test_another_version_is_refused(step: TrainStep, tmp_path: Path) -> None:
     state = save(tmp_path, step, 1) / "state.json"
-    state.write_text(json.dumps({**json.loads(state.read_text()), "checkpoint_version": 99}))
+    state.write_bytes(sealed_bytes({**open_sealed(state.read_bytes()), "checkpoint_version": 99}))
     with pytest.raises(CheckpointError, match="version 99, expected 1"):
         load_checkpoint(tmp_path)
 
@@ -113,9 +133,16 @@ def test_a_folder_without_a_checkpoint_says_what_was_expected(tmp_path: Path) ->
 
 def test_weights_of_another_model_are_refused(step: TrainStep, tmp_path: Path) -> None:
     save(tmp_path, step, 1)
-    wider = {"network.text_encoder.embedding": tf.Variable(tf.zeros([5, 5]))}
-    with pytest.raises(CheckpointError, match=r"text_encoder.embedding: found shape \(11, 16\), expected shape \(5, 5\)"):
-        restore_variables(wider, load_checkpoint(tmp_path))
+    checkpoint = load_checkpoint(tmp_path)
+    wider = {**named_variables(step.network), "text_encoder.embedding": tf.Variable(tf.zeros([5, 5]))}
+    with pytest.raises(CheckpointError, match=r"text_encoder.embedding: found float32 \(11, 16\), expected float32 \(5, 5\)"):
+        restore_variables(wider, checkpoint, "network.")
+    more = {**named_variables(step.network), "new.bias": tf.Variable(0.0)}
+    with pytest.raises(CheckpointError, match=r"new.bias: found nothing"):
+        restore_variables(more, checkpoint, "network.")
+    del more["new.bias"], more["mel_decoder.to_stop.bias"]
+    with pytest.raises(CheckpointError, match=r"to_stop.bias: found float32 .* expected nothing"):
+        restore_variables(more, checkpoint, "network.")
 
 
 def test_a_full_disk_keeps_the_old_checkpoint(step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_compilations_are_counted_from_xla_itself() -> None:
         with NativeLog() as log:
             import tensorflow as tf
             from xtts_pipeline.training.monitor import CompilationMonitor
-            monitor = CompilationMonitor(log, is_strict=False)
+            monitor = CompilationMonitor(log, is_strict=False, is_compiled=True)
             square = tf.function(lambda x: x * x, input_signature=[tf.TensorSpec([None])], jit_compile=True)
             def _cube(x):
                 return x * x * x
@@ -51,24 +51,43 @@ def test_compilations_are_counted_from_xla_itself() -> None:
     assert done.stderr == ""  # TensorFlow's start-up lines stay out of sight
 
 
-def test_a_strict_monitor_stops_at_a_second_trace_or_compilation() -> None:
-    for traces, compilations in ((2, 1), (1, 2)):
-        monitor = CompilationMonitor(CountedLog({"_train_step": compilations}), is_strict=True)  # type: ignore[arg-type]
-        monitor.watch(CountedFunction("_train_step", traces))
-        with pytest.raises(TrainingError, match=f"step 7: train_step has {traces} traces and {compilations} compilations"):
-            monitor.check(7)
+def monitor_of(traces: int, compilations: int, *, is_compiled: bool = True) -> CompilationMonitor:
+    log = CountedLog({"_train_step": compilations})
+    monitor = CompilationMonitor(log, is_strict=True, is_compiled=is_compiled)  # type: ignore[arg-type]
+    monitor.watch(CountedFunction("_train_step", traces))
+    return monitor
+
+
+@pytest.mark.parametrize(("traces", "compilations"), [(2, 1), (1, 2)])
+def test_a_strict_monitor_stops_at_a_second_trace_or_compilation(traces: int, compilations: int) -> None:
+    found = f"step 7: train_step has {traces} traces and {compilations} compilations, expected 1 and 1; a shape or dtype changed"
+    with pytest.raises(TrainingError, match=found):
+        monitor_of(traces, compilations).check(7)
+
+
+def test_a_compilation_that_was_not_seen_is_not_taken_for_one() -> None:
+    with pytest.raises(TrainingError, match="1 traces and 0 compilations, expected 1 and 1; XLA's compilations cannot be counted"):
+        monitor_of(1, 0).check(7)
 
 
 def test_one_trace_and_one_compilation_pass() -> None:
-    monitor = CompilationMonitor(CountedLog({"_train_step": 1}), is_strict=True)  # type: ignore[arg-type]
-    monitor.watch(CountedFunction("_train_step", 1))
-    monitor.watch(CountedFunction("_evaluate_step", 0))
+    monitor = monitor_of(1, 1)
+    monitor.watch(CountedFunction("_evaluate_step", 0))  # has not run yet
     monitor.check(7)
     assert total_counts(monitor.counts()) == {
         "traces": 1,
         "compilations": 1,
         "by_function": {"train_step": {"traces": 1, "compilations": 1}, "evaluate_step": {"traces": 0, "compilations": 0}},
     }
+
+
+def test_without_xla_no_compilation_is_expected() -> None:
+    monitor_of(1, 0, is_compiled=False).check(7)
+
+
+def test_two_functions_of_one_name_cannot_be_told_apart() -> None:
+    with pytest.raises(ValueError, match="watched already"):
+        monitor_of(1, 1).watch(CountedFunction("_train_step", 0))
 
 
 def test_timer_leaves_warm_up_out() -> None:
@@ -80,17 +99,43 @@ def test_timer_leaves_warm_up_out() -> None:
     assert summary["mel_frames_per_second"] == pytest.approx(100.0)
 
 
-def test_an_asynchronous_device_is_timed_by_windows() -> None:
-    timer = StepTimer(is_asynchronous=True)
-    for _ in range(4):
+class Clock:
+    """Time that passes only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 5.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run_steps(timer: StepTimer, clock: Clock, steps: int, wait: float, step: float) -> None:
+    for _ in range(steps):
         with timer.waiting():
-            pass
+            clock.now += wait
         with timer.stepping():
-            pass
-    assert timer.step_seconds == []
-    timer.read_back()
-    assert len(timer.step_seconds) == 4
-    assert len(set(timer.step_seconds)) == 1
+            clock.now += step
+
+
+def test_a_window_leaves_what_came_before_out() -> None:
+    timer = StepTimer(clock=(clock := Clock()))
+    run_steps(timer, clock, 1, wait=1.0, step=20.0)  # the compilation
+    timer.close_window(mel_frames=3)
+    run_steps(timer, clock, 4, wait=0.25, step=0.75)
+    assert timer.close_window(mel_frames=4) == pytest.approx({"step_ms": 750.0, "data_wait_share": 0.25})
+    assert timer.mel_frames == 7
+
+
+def test_an_asynchronous_device_is_timed_by_windows() -> None:
+    timer = StepTimer(is_asynchronous=True, clock=(clock := Clock()))
+    run_steps(timer, clock, 10, wait=0.06, step=0.0)  # calls return at once; the host waits while the device works
+    clock.now += 0.4  # the readback waits for the device
+    assert timer.close_window(mel_frames=0) == pytest.approx({"step_ms": 100.0, "data_wait_share": 0.6})
+    clock.now += 30.0  # an evaluation between two windows is not the steps' time
+    run_steps(timer, clock, 2, wait=0.0, step=0.0)
+    clock.now += 0.2
+    assert timer.close_window(mel_frames=0)["step_ms"] == pytest.approx(100.0)
+    assert timer.summary(batch_size=1)["step_ms"]["p95"] == pytest.approx(100.0)
 
 
 def test_a_single_step_is_still_summarised() -> None:

@@ -7,7 +7,7 @@ from xtts_pipeline.training.optimizer import BETA_1, BETA_2, EPSILON, AdamW, cli
 def test_updates_are_those_of_the_paper() -> None:
     random = np.random.default_rng(0)
     matrix, vector = random.normal(size=(3, 2)).astype(np.float32), random.normal(size=3).astype(np.float32)
-    variables = [tf.Variable(matrix), tf.Variable(vector)]
+    variables = {"matrix": tf.Variable(matrix), "vector": tf.Variable(vector)}
     optimizer = AdamW(variables, weight_decay=0.1)
     expected = [matrix.astype(np.float64), vector.astype(np.float64)]
     moments = [(np.zeros_like(value), np.zeros_like(value)) for value in expected]
@@ -21,8 +21,13 @@ def test_updates_are_those_of_the_paper() -> None:
             update = first / (1 - BETA_1 ** (step + 1)) / (np.sqrt(second / (1 - BETA_2 ** (step + 1))) + EPSILON)
             decay = 0.1 if expected[index].ndim >= 2 else 0.0
             expected[index] = expected[index] - 0.01 * (update + decay * expected[index])
-    for variable, value in zip(variables, expected, strict=True):
+    for variable, value in zip(variables.values(), expected, strict=True):
         np.testing.assert_allclose(variable, value, atol=1e-5)
+
+
+def test_moments_are_named_after_their_variables() -> None:
+    optimizer = AdamW({"layer.weight": tf.Variable([[1.0]])}, weight_decay=0.0)
+    assert set(optimizer.first_moment) == set(optimizer.second_moment) == {"layer.weight"}
 
 
 def test_long_gradients_are_shortened_together() -> None:

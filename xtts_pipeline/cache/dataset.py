@@ -28,7 +28,6 @@ def parse_batch(serialized: tf.Tensor, spec: RecordSpec, batch_size: int) -> dic
 
     Raises tf.errors.InvalidArgumentError if a record is not of the spec's size.
     """
-    stored = {field.name: field for field in spec.fields}
     features = {field.name: tf.io.FixedLenFeature([], tf.int64 if field.storage == "int64" else tf.string) for field in spec.batch_fields}
     values = tf.io.parse_example(serialized, features)
     batch = {}
@@ -36,7 +35,7 @@ def parse_batch(serialized: tf.Tensor, spec: RecordSpec, batch_size: int) -> dic
         value = values[field.name]
         if field.storage == "raw":
             # Not `fixed_length=`: that pads and cuts what has another size without a word, and knows no float16.
-            value = tf.io.decode_raw(value, stored[field.name].dtype)
+            value = tf.io.decode_raw(value, field.dtype)
         batch[field.name] = tf.cast(tf.reshape(value, [batch_size, *field.shape]), field.dtype)
     return batch
 

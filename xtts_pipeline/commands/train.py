@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,8 +11,9 @@ import click
 import tqdm
 
 from xtts_pipeline.cache.manifest import RECORD_SECTIONS, Manifest, config_differences, load_manifest
+from xtts_pipeline.cache.verify import verify_cache
 from xtts_pipeline.config import Config, dump_config, load_config
-from xtts_pipeline.errors import CacheError, CheckpointError, OutputError
+from xtts_pipeline.errors import CacheError, OutputError
 from xtts_pipeline.runtime import NativeLog
 
 
@@ -23,17 +25,19 @@ def train(
     Audio, text and limits come from the cache; a config that contradicts them is a CacheError that names each difference.
     """
     manifest = load_manifest(cache)
+    check_files(cache)
     config = training_config(manifest, configs, overrides, steps)
     check_enough_records(cache, manifest, config)
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     _create_run(run, config)
-    with NativeLog(run / "tensorflow.log", echo=echo_native_log) as log, _Progress(config.training.steps) as progress:
+    log_path = run / "tensorflow.log"
+    with NativeLog(log_path, echo=echo_native_log) as log, _Progress(config.training.steps) as progress, _full_disk_is_an_error(run):
         # Late: TensorFlow must not be imported before its log is redirected.
         from xtts_pipeline.training.loop import Source
         from xtts_pipeline.training.loop import train as run_loop
         from xtts_pipeline.training.monitor import CompilationMonitor
 
-        monitor = CompilationMonitor(log, is_strict=config.training.strict_shapes)
+        monitor = CompilationMonitor(log, is_strict=config.training.strict_shapes, is_compiled=config.training.jit_compile)
         summary = run_loop(Source(cache, manifest), config, run, monitor, progress.show)
     return run, summary
 
@@ -44,10 +48,23 @@ def training_config(manifest: Manifest, configs: Sequence[str], overrides: Seque
     steps_override = [] if steps is None else [f"training.steps={steps}"]
     config = load_config(configs, [*overrides, *steps_override], base)
     differences = config_differences(manifest, config)
+    differences += [
+        f"cache.{key}: the cache has {value!r}, the config {getattr(config.cache, key)!r}"
+        for key, value in manifest.cache.model_dump().items()
+        if value != getattr(config.cache, key)
+    ]
     if differences:
         listed = "; ".join(differences)
         raise CacheError(f"the cache was made with other settings: {listed}; preprocess again, or leave these settings out")
     return config
+
+
+def check_files(cache: Path) -> None:
+    """Raise CacheError if a file of the cache is missing, extra or of another size: found in a second, not hours into a run."""
+    problems = verify_cache(cache, level="quick").problems
+    if problems:
+        first, more = problems[0], f" and {len(problems) - 1} more problems" if len(problems) > 1 else ""
+        raise CacheError(f"{first.where}: {first.detail}{more}; run xtts verify-cache --cache {cache}")
 
 
 def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> None:
@@ -64,7 +81,8 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
     step, loss = summary["step_ms"] or {}, summary["loss"]
     lines = [
         f"run            {run}",
-        f"steps          {summary['steps']}, first after {summary['first_step_seconds']:.1f} s, {summary['parameters'] / 1e6:.1f} M parameters",
+        f"steps          {summary['steps']}, first after {summary['first_step_seconds']:.1f} s",
+        f"parameters     {summary['parameters'] / 1e6:.1f} M",
         f"loss           {loss['first']:.3f} -> {loss['last']:.3f}",
         f"traces         {summary['traces']}  ({_by_function(summary, 'traces')})",
         f"compilations   {summary['compilations']}  ({_by_function(summary, 'compilations')})",
@@ -82,10 +100,18 @@ def _by_function(summary: Mapping[str, Any], key: str) -> str:
     return ", ".join(f"{name} {count[key]}" for name, count in summary["by_function"].items())
 
 
-def _create_run(run: Path, config: Config) -> None:
-    if run.exists() and any(run.iterdir()):
-        raise CheckpointError(f"{run}: this folder is not empty; choose another --output")
+@contextmanager
+def _full_disk_is_an_error(run: Path) -> Iterator[None]:
     try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{error.filename or run}: cannot be written ({error.strerror}); the last checkpoint is untouched") from None
+
+
+def _create_run(run: Path, config: Config) -> None:
+    try:
+        if run.exists() and any(run.iterdir()):
+            raise OutputError(f"{run}: this folder is not empty; choose another --output")
         run.mkdir(parents=True, exist_ok=True)
         (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     except OSError as error:

@@ -28,6 +28,16 @@ class Dropout:
     key: tf.Tensor
     is_training: bool
 
+    @classmethod
+    def for_step(cls, seed: int, step: tf.Tensor) -> "Dropout":
+        """Return the dropout of one training step."""
+        return cls(mix_bits(tf.cast(step, tf.uint32) + np.uint32(seed * 0x9E3779B1 & 0xFFFFFFFF)), is_training=True)
+
+    @classmethod
+    def fixed(cls, seed: int) -> "Dropout":
+        """Return what is left of dropout outside training, the same at every call, so that two evaluations of the same weights agree."""
+        return cls(tf.constant(seed & 0xFFFFFFFF, tf.uint32), is_training=False)
+
     def apply(self, x: tf.Tensor, rate: float, salt: int, first_position: tf.Tensor | int = 0, always: bool = False) -> tf.Tensor:
         """Return x [B, S, D] with elements zeroed at `rate` and the rest scaled up; `salt` tells the places in the network apart."""
         if rate == 0.0 or not (self.is_training or always):
@@ -63,10 +73,16 @@ def sinusoid_positions(length: int, width: int) -> np.ndarray:
 
 
 class Initializer:
-    """Draws initial weights from one seeded generator, so that a seed names a network."""
+    """Draws initial weights from one seeded generator, so that a seed names a network; numbers the places where dropout is applied."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
+        self._salts = 0
+
+    def salt(self) -> int:
+        """Return a number that no other place in the network has, for `Dropout.apply`."""
+        self._salts += 1
+        return self._salts
 
     def glorot(self, shape: tuple[int, ...], name: str) -> tf.Variable:
         """Return a uniform Glorot variable; fans are those of the last two axes times the receptive field."""

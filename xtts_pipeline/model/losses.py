@@ -23,8 +23,21 @@ def decoder_steps(mel_length_B: tf.Tensor, frames_per_step: int) -> tf.Tensor:
     return (mel_length_B + frames_per_step - 1) // frames_per_step
 
 
+def spoken_target(network: Network, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the target mel, in the network's scale and whole decoder steps, and how many of its frames [B] are spoken.
+
+    The stop ends whole decoder steps, so the last step's frames past the end of the clip are spoken too: they are taught silence.
+    """
+    frames = batch.mel.shape[1]
+    silence = network.to_network_scale(network.silence)
+    is_real_BT1 = length_mask(batch.mel_length, frames)[..., None]
+    target_BTM = tf.where(is_real_BT1, network.to_network_scale(batch.mel), silence)
+    target_BTM = tf.pad(target_BTM, [[0, 0], [0, -frames % network.frames_per_step], [0, 0]], constant_values=silence)
+    return target_BTM, decoder_steps(batch.mel_length, network.frames_per_step) * network.frames_per_step
+
+
 def mel_losses(predicted_BTM: tf.Tensor, target_BTM: tf.Tensor, mel_length_B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the mean absolute and the mean squared error over real frames."""
+    """Return the mean absolute and the mean squared error over the first `mel_length` frames of each row."""
     mask_BT = length_mask(mel_length_B, target_BTM.shape[1])
     difference_BTM = predicted_BTM - target_BTM
     absolute = masked_mean(tf.reduce_mean(tf.abs(difference_BTM), axis=-1), mask_BT)
@@ -65,17 +78,22 @@ def attention_focus(attention_LBHFS: tf.Tensor, steps_B: tf.Tensor) -> tf.Tensor
 def total_loss(
     network: Network, batch: Batch, prediction: Prediction, config: TrainingConfig, guidance: tf.Tensor | float
 ) -> dict[str, tf.Tensor]:
-    """Return `loss` and its parts; `guidance` is 1 at the start and fades to 0; `mel_l1` is in natural log units."""
-    target_BTM = network.to_network_scale(batch.mel)
+    """Return `objective`, what training minimises, and its parts.
+
+    `loss` is the objective without guidance, so training's and validation's compare; `guidance` weighs the guided attention and fades to
+    0; `mel_l1` is in natural log units.
+    """
+    target_BTM, spoken_length_B = spoken_target(network, batch)
     steps_B = decoder_steps(batch.mel_length, network.frames_per_step)
-    coarse_l1, coarse_l2 = mel_losses(prediction.coarse, target_BTM, batch.mel_length)
-    fine_l1, fine_l2 = mel_losses(prediction.fine, target_BTM, batch.mel_length)
+    coarse_l1, coarse_l2 = mel_losses(prediction.coarse, target_BTM, spoken_length_B)
+    fine_l1, fine_l2 = mel_losses(prediction.fine, target_BTM, spoken_length_B)
     stop = stop_loss(prediction.stop_logit, steps_B, config.stop_positive_weight)
     guided = guided_heads(prediction.attention)
     attention = guided_attention_loss(guided, batch.text_length, steps_B, config.guided_attention_width)
-    mel = coarse_l1 + coarse_l2 + fine_l1 + fine_l2
+    loss = coarse_l1 + coarse_l2 + fine_l1 + fine_l2 + config.stop_weight * stop
     return {
-        "loss": mel + config.stop_weight * stop + config.guided_attention_weight * guidance * attention,
+        "objective": loss + config.guided_attention_weight * guidance * attention,
+        "loss": loss,
         "mel_l1": fine_l1 * MEL_SCALE,
         "stop_loss": stop,
         "attention_loss": attention,

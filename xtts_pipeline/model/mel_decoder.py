@@ -36,7 +36,8 @@ class DecoderLayer(tf.Module):
 
     def __init__(self, initializer: Initializer, config: ModelConfig, index: int) -> None:
         super().__init__(name=f"decoder_layer_{index}")
-        self.salt, self.dropout_rate = 500 + 10 * index, config.dropout
+        self.dropout_rate = config.dropout
+        self.self_salt, self.text_salt, self.feedforward_salt = initializer.salt(), initializer.salt(), initializer.salt()
         self.self_norm = LayerNorm(config.width, "self_norm")
         self.self_attention = Attention(initializer, config.width, config.heads, "self_attention")
         self.text_norm = LayerNorm(config.width, "text_norm")
@@ -44,16 +45,16 @@ class DecoderLayer(tf.Module):
         self.feedforward_norm = LayerNorm(config.width, "feedforward_norm")
         self.feedforward = FeedForward(initializer, config.width, config.feedforward_width, "feedforward")
 
-    def whole(
+    def decode_all(
         self, x_BFD: tf.Tensor, text_BSD: tf.Tensor, text_mask_B11S: tf.Tensor, causal_FF: tf.Tensor, dropout: Dropout
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ([B, F, D], text attention [B, H, F, S]) for all decoder steps at once."""
         normal = self.self_norm(x_BFD)
         attended, _ = self.self_attention(normal, *self.self_attention.project_memory(normal), causal_FF)
-        x_BFD += dropout.apply(attended, self.dropout_rate, self.salt)
+        x_BFD += dropout.apply(attended, self.dropout_rate, self.self_salt)
         return self._look_at_text(x_BFD, self.text_attention.project_memory(text_BSD), text_mask_B11S, dropout, 0)
 
-    def one(
+    def decode_step(
         self,
         x_B1D: tf.Tensor,
         step: tf.Tensor,
@@ -69,7 +70,7 @@ class DecoderLayer(tf.Module):
         new = self.self_attention.project_memory(normal)
         cache = (tf.where(is_now_F11, new[0], cache[0]), tf.where(is_now_F11, new[1], cache[1]))
         attended, _ = self.self_attention(normal, *cache, (steps <= step)[None, None, None, :])
-        x_B1D += dropout.apply(attended, self.dropout_rate, self.salt, step)
+        x_B1D += dropout.apply(attended, self.dropout_rate, self.self_salt, step)
         x_B1D, weights = self._look_at_text(x_B1D, text, text_mask_B11S, dropout, step)
         return x_B1D, weights, cache
 
@@ -77,8 +78,8 @@ class DecoderLayer(tf.Module):
         self, x: tf.Tensor, text: tuple[tf.Tensor, tf.Tensor], text_mask_B11S: tf.Tensor, dropout: Dropout, step: tf.Tensor | int
     ) -> tuple[tf.Tensor, tf.Tensor]:
         attended, weights = self.text_attention(self.text_norm(x), *text, text_mask_B11S)
-        x += dropout.apply(attended, self.dropout_rate, self.salt + 1, step)
-        x += dropout.apply(self.feedforward(self.feedforward_norm(x)), self.dropout_rate, self.salt + 2, step)
+        x += dropout.apply(attended, self.dropout_rate, self.text_salt, step)
+        x += dropout.apply(self.feedforward(self.feedforward_norm(x)), self.dropout_rate, self.feedforward_salt, step)
         return x, weights
 
 
@@ -88,13 +89,14 @@ class Prenet(tf.Module):
     def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
         super().__init__(name="prenet")
         self.dropout_rate = config.prenet_dropout
+        self.first_salt, self.second_salt = initializer.salt(), initializer.salt()
         self.first = Dense(initializer, mel_bins, config.prenet_width, "first")
         self.second = Dense(initializer, config.prenet_width, config.prenet_width, "second")
         self.widen = Dense(initializer, config.prenet_width, config.width, "widen")
 
     def __call__(self, frame_BFM: tf.Tensor, dropout: Dropout, step: tf.Tensor | int = 0) -> tf.Tensor:
-        x = dropout.apply(tf.nn.relu(self.first(frame_BFM)), self.dropout_rate, 901, step, always=True)
-        x = dropout.apply(tf.nn.relu(self.second(x)), self.dropout_rate, 902, step, always=True)
+        x = dropout.apply(tf.nn.relu(self.first(frame_BFM)), self.dropout_rate, self.first_salt, step, always=True)
+        x = dropout.apply(tf.nn.relu(self.second(x)), self.dropout_rate, self.second_salt, step, always=True)
         return self.widen(x)
 
 
@@ -113,6 +115,7 @@ class Postnet(tf.Module):
             for index in range(config.postnet_layers)
         ]
         self.norms = [LayerNorm(width, f"norm_{index}") for index, width in enumerate(widths[1:-1])]
+        self.salts = [initializer.salt() for _ in self.norms]
 
     def __call__(self, mel_BTM: tf.Tensor, dropout: Dropout) -> tf.Tensor:
         """Return the refined mel [B, T, M]."""
@@ -120,7 +123,7 @@ class Postnet(tf.Module):
         for index, layer in enumerate(self.layers):
             x = layer(x)
             if index < len(self.norms):
-                x = dropout.apply(tf.nn.tanh(self.norms[index](x)), self.dropout_rate, 950 + index)
+                x = dropout.apply(tf.nn.tanh(self.norms[index](x)), self.dropout_rate, self.salts[index])
         return mel_BTM + x if self.layers else mel_BTM
 
 
@@ -130,7 +133,7 @@ class MelDecoder(tf.Module):
     def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int, max_steps: int) -> None:
         super().__init__(name="mel_decoder")
         self.frames_per_step, self.mel_bins, self.max_steps = config.frames_per_step, mel_bins, max_steps
-        self.dropout_rate = config.dropout
+        self.dropout_rate, self.salt = config.dropout, initializer.salt()
         self.prenet = Prenet(initializer, config, mel_bins)
         self.position_scale = tf.Variable(1.0, name="position_scale")
         self.positions_FD = sinusoid_positions(max_steps, config.width)
@@ -139,7 +142,7 @@ class MelDecoder(tf.Module):
         self.to_frames = Dense(initializer, config.width, config.frames_per_step * mel_bins, "to_frames")
         self.to_stop = Dense(initializer, config.width, 1, "to_stop")
 
-    def whole(
+    def decode_all(
         self, previous_BFM: tf.Tensor, text_BSD: tf.Tensor, text_mask_BS: tf.Tensor, dropout: Dropout
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return (frames [B, F * frames_per_step, M], stop logits [B, F], text attention [L, B, H, F, S])."""
@@ -148,7 +151,7 @@ class MelDecoder(tf.Module):
         causal_FF = tf.range(steps)[:, None] >= tf.range(steps)[None, :]
         weights = []
         for layer in self.layers:
-            x, weight_BHFS = layer.whole(x, text_BSD, text_mask_BS[:, None, None, :], causal_FF, dropout)
+            x, weight_BHFS = layer.decode_all(x, text_BSD, text_mask_BS[:, None, None, :], causal_FF, dropout)
             weights.append(weight_BHFS)
         frames, stop_BF = self._emit(x)
         return frames, stop_BF, tf.stack(weights)
@@ -160,7 +163,7 @@ class MelDecoder(tf.Module):
         empty = tf.zeros([len(self.layers), text_BSD.shape[0], self.max_steps, attention.heads, attention.head_width])
         return DecoderCache(empty, empty, tf.stack([keys for keys, _ in text]), tf.stack([values for _, values in text]))
 
-    def one(
+    def decode_step(
         self, previous_BM: tf.Tensor, step: tf.Tensor, cache: DecoderCache, text_mask_BS: tf.Tensor, dropout: Dropout
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, DecoderCache]:
         """Return (frames [B, frames_per_step, M], stop logit [B], text attention [L, B, H, S], cache) of one decoder step."""
@@ -169,7 +172,7 @@ class MelDecoder(tf.Module):
         for index, layer in enumerate(self.layers):
             text = (cache.text_keys[index], cache.text_values[index])
             own = (cache.keys[index], cache.values[index])
-            x, weight_BH1S, own = layer.one(x, step, own, text, text_mask_BS[:, None, None, :], dropout)
+            x, weight_BH1S, own = layer.decode_step(x, step, own, text, text_mask_BS[:, None, None, :], dropout)
             weights.append(weight_BH1S[:, :, 0])
             keys.append(own[0])
             values.append(own[1])
@@ -178,7 +181,7 @@ class MelDecoder(tf.Module):
 
     def _embed(self, previous_BFM: tf.Tensor, positions_1FD: tf.Tensor, dropout: Dropout, step: tf.Tensor | int) -> tf.Tensor:
         x = self.prenet(previous_BFM, dropout, step) + self.position_scale * positions_1FD
-        return dropout.apply(x, self.dropout_rate, 499, step)
+        return dropout.apply(x, self.dropout_rate, self.salt, step)
 
     def _emit(self, x_BFD: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         x_BFD = self.norm(x_BFD)

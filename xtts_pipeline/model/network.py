@@ -20,7 +20,7 @@ MEL_CENTRE, MEL_SCALE = -5.0, 4.0
 class Batch(NamedTuple):
     """What the step is given, in the order of its signature; `speaker` and `language` are None in a cache that has one of each.
 
-    tokens int32 [B, S], mel float32 [B, T, M], text_length, mel_length, speaker, language int32 [B].
+    tokens int32 [B, S], mel float16 [B, T, M], text_length, mel_length, speaker, language int32 [B].
     """
 
     tokens: tf.Tensor
@@ -34,7 +34,8 @@ class Batch(NamedTuple):
 class Prediction(NamedTuple):
     """What the network makes of a batch, in its own scale of mels.
 
-    coarse and fine [B, T, M], before and after the postnet; stop_logit [B, F]; attention to the text [L, B, H, F, S].
+    coarse and fine [B, T, M], before and after the postnet, T rounded up to whole decoder steps; stop_logit [B, F]; attention to the
+    text [L, B, H, F, S].
     """
 
     coarse: tf.Tensor
@@ -96,16 +97,16 @@ class Network(tf.Module):
     def __call__(self, batch: Batch, dropout: Dropout) -> Prediction:
         """Predict each frame from the true frames before it (teacher forcing)."""
         target_BTM = self.to_network_scale(batch.mel)
-        frames = batch.mel.shape[1]
         text_BSD, text_mask_BS = self._encode(batch, dropout)
-        coarse_BTM, stop_logit_BF, attention = self.mel_decoder.whole(self._previous_frames(target_BTM), text_BSD, text_mask_BS, dropout)
-        coarse_BTM = coarse_BTM[:, :frames]
+        coarse_BTM, stop_logit_BF, attention = self.mel_decoder.decode_all(
+            self._previous_frames(target_BTM), text_BSD, text_mask_BS, dropout
+        )
         return Prediction(coarse_BTM, self.postnet(coarse_BTM, dropout), stop_logit_BF, attention)
 
     def speak(self, batch: Batch, dropout: Dropout, max_frames_B: tf.Tensor, stop_threshold: float) -> Speech:
         """Say the batch's tokens, each frame from the network's own frames before it; the batch's mels are not looked at.
 
-        Stops a row at the first decoder step whose stop probability is over the threshold, or at `max_frames_B`.
+        A row ends with the first decoder step whose stop probability is over the threshold, or after `max_frames_B` frames.
         """
         text_BSD, text_mask_BS = self._encode(batch, dropout)
         max_steps_B = tf.minimum(-(-max_frames_B // self.frames_per_step), self.max_steps)
@@ -114,7 +115,9 @@ class Network(tf.Module):
             return tf.reduce_any(~now.has_stopped & (now.step < max_steps_B))
 
         def decode(now: _Utterance) -> tuple[_Utterance]:
-            frames_BRM, stop_logit_B, weights_LBHS, cache = self.mel_decoder.one(now.previous, now.step, now.cache, text_mask_BS, dropout)
+            frames_BRM, stop_logit_B, weights_LBHS, cache = self.mel_decoder.decode_step(
+                now.previous, now.step, now.cache, text_mask_BS, dropout
+            )
             is_now_F = tf.range(self.max_steps) == now.step
             is_speaking_B = ~now.has_stopped & (now.step < max_steps_B)
             following = _Utterance(
@@ -123,7 +126,7 @@ class Network(tf.Module):
                 cache=cache,
                 frames=tf.where(is_now_F[:, None, None, None], frames_BRM[None], now.frames),
                 attention=tf.where(is_now_F[:, None, None, None, None], weights_LBHS[None], now.attention),
-                length=now.length + tf.where(is_speaking_B, self.frames_per_step, 0),
+                length=tf.minimum(now.length + tf.where(is_speaking_B, self.frames_per_step, 0), max_frames_B),
                 has_stopped=now.has_stopped | (is_speaking_B & (tf.sigmoid(stop_logit_B) > stop_threshold)),
             )
             return (following,)
@@ -150,8 +153,8 @@ class Network(tf.Module):
 
     @staticmethod
     def to_network_scale(mel: tf.Tensor) -> tf.Tensor:
-        """Return natural-log mels in the network's scale."""
-        return (mel - MEL_CENTRE) / MEL_SCALE
+        """Return natural-log mels of any float type in the network's scale, float32."""
+        return (tf.cast(mel, tf.float32) - MEL_CENTRE) / MEL_SCALE
 
     @staticmethod
     def from_network_scale(mel: tf.Tensor) -> tf.Tensor:

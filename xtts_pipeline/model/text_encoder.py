@@ -22,7 +22,8 @@ class EncoderLayer(tf.Module):
 
     def __init__(self, initializer: Initializer, config: ModelConfig, index: int) -> None:
         super().__init__(name=f"encoder_layer_{index}")
-        self.salt, self.dropout_rate = 100 + 10 * index, config.dropout
+        self.dropout_rate = config.dropout
+        self.attention_salt, self.feedforward_salt = initializer.salt(), initializer.salt()
         self.attention_norm = LayerNorm(config.width, "attention_norm")
         self.attention = Attention(initializer, config.width, config.heads, "attention")
         self.feedforward_norm = LayerNorm(config.width, "feedforward_norm")
@@ -31,8 +32,8 @@ class EncoderLayer(tf.Module):
     def __call__(self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout) -> tf.Tensor:
         normal = self.attention_norm(x_BSD)
         attended, _ = self.attention(normal, *self.attention.project_memory(normal), mask_B11S)
-        x_BSD += dropout.apply(attended, self.dropout_rate, self.salt)
-        return x_BSD + dropout.apply(self.feedforward(self.feedforward_norm(x_BSD)), self.dropout_rate, self.salt + 1)
+        x_BSD += dropout.apply(attended, self.dropout_rate, self.attention_salt)
+        return x_BSD + dropout.apply(self.feedforward(self.feedforward_norm(x_BSD)), self.dropout_rate, self.feedforward_salt)
 
 
 class TextEncoder(tf.Module):
@@ -40,7 +41,7 @@ class TextEncoder(tf.Module):
 
     def __init__(self, initializer: Initializer, config: ModelConfig, symbol_count: int, max_text_length: int) -> None:
         super().__init__(name="text_encoder")
-        self.dropout_rate = config.dropout
+        self.dropout_rate, self.salt = config.dropout, initializer.salt()
         self.embedding = initializer.normal((symbol_count, config.width), 0.5, "embedding")
         self.convolution = Convolution(initializer, config.width, config.width, CONVOLUTION_TAPS, "convolution")
         self.position_scale = tf.Variable(1.0, name="position_scale")
@@ -55,7 +56,7 @@ class TextEncoder(tf.Module):
         x_BSD = tf.where(mask_BS[..., None], tf.gather(self.embedding, tokens_BS), 0.0)
         x_BSD += tf.nn.relu(self.convolution(x_BSD))
         x_BSD += self.position_scale * self.positions_SD[: tokens_BS.shape[1]]
-        x_BSD = dropout.apply(x_BSD, self.dropout_rate, 99)
+        x_BSD = dropout.apply(x_BSD, self.dropout_rate, self.salt)
         for layer in self.layers:
             x_BSD = layer(x_BSD, mask_BS[:, None, None, :], dropout)
         return self.norm(x_BSD)

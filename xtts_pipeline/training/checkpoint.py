@@ -8,24 +8,28 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from xtts_pipeline import __version__
+from xtts_pipeline.cache.canonical import open_sealed, sealed_bytes
+from xtts_pipeline.cache.shards import sync_folder
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.training.variables import named_variables
 
 CHECKPOINT_VERSION = 1
+STATE_NAME, WEIGHTS_NAME = "state.json", "weights.safetensors"
 _NAME = re.compile(r"step-(\d{8})")
 
 
@@ -64,24 +68,6 @@ def load_network(checkpoint: Checkpoint) -> Network:
     return network
 
 
-def named_variables(module: tf.Module) -> dict[str, tf.Variable]:
-    """Return every variable under a dotted path made of attribute names, such as `network.mel_decoder.to_stop.bias`."""
-    return dict(_walk(module, "", set()))
-
-
-def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, tf.Variable]]:
-    if isinstance(value, tf.Variable):
-        yield path, value
-    elif isinstance(value, tf.Module) and id(value) not in seen:
-        seen.add(id(value))
-        for name, child in sorted(vars(value).items()):
-            if not name.startswith("_"):
-                yield from _walk(child, f"{path}.{name}" if path else name, seen)
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            yield from _walk(child, f"{path}.{index}", seen)
-
-
 def checkpoint_folders(run: Path) -> list[Path]:
     """Return a run's checkpoints, oldest first."""
     return sorted(folder for folder in (run / "checkpoints").glob("step-*") if _NAME.fullmatch(folder.name))
@@ -90,10 +76,12 @@ def checkpoint_folders(run: Path) -> list[Path]:
 def save_checkpoint(run: Path, step: int, config: Config, cache: CacheIdentity, variables: Mapping[str, tf.Variable], keep: int) -> Path:
     """Write checkpoints/step-NNNNNNNN whole or not at all, then remove all but the last `keep`.
 
-    Raises CheckpointError if the disk refuses; older checkpoints are then still there.
+    Raises CheckpointError if the disk refuses, or if the step has one already; earlier checkpoints are then still there.
     """
     folder = run / "checkpoints" / f"step-{step:08d}"
     beside = folder.with_name(f".{folder.name}.partial")
+    if folder.exists():
+        raise CheckpointError(f"{folder}: there is a checkpoint of this step; remove it, or choose another --output")
     weights = save({name: np.asarray(variable.numpy()) for name, variable in variables.items()})
     state = {
         "checkpoint_version": CHECKPOINT_VERSION,
@@ -102,29 +90,24 @@ def save_checkpoint(run: Path, step: int, config: Config, cache: CacheIdentity, 
         "step": step,
         "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
         "config": config.model_dump(mode="json"),
-        "cache": {
-            "fingerprint": cache.fingerprint,
-            "spec": asdict(cache.spec),
-            "symbols": list(cache.symbols),
-            "speakers": list(cache.speakers),
-            "languages": list(cache.languages),
-        },
+        "cache": TypeAdapter(CacheIdentity).dump_python(cache, mode="json"),
     }
     try:
-        shutil.rmtree(beside, ignore_errors=True)
+        for left_behind in (run / "checkpoints").glob(".step-*.partial"):
+            shutil.rmtree(left_behind)
         beside.mkdir(parents=True)
-        _write_durably(beside / "weights.safetensors", weights)
-        _write_durably(beside / "state.json", json.dumps(state, ensure_ascii=False, indent=1).encode())
-        if folder.exists():
-            shutil.rmtree(folder)
+        _write_durably(beside / WEIGHTS_NAME, weights)
+        _write_durably(beside / STATE_NAME, sealed_bytes(state))
+        sync_folder(beside)
         beside.rename(folder)
+        sync_folder(folder.parent)
+        for old in checkpoint_folders(run)[:-keep]:
+            shutil.rmtree(old)
     except OSError as error:
         shutil.rmtree(beside, ignore_errors=True)
         raise CheckpointError(
             f"{folder}: cannot be written ({error.strerror}); earlier checkpoints are untouched, free space and go on"
         ) from None
-    for old in checkpoint_folders(run)[:-keep]:
-        shutil.rmtree(old)
     return folder
 
 
@@ -134,7 +117,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     Raises CheckpointError if there is none, it is of another version, or any byte of it changed.
     """
     folder = path
-    if not (folder / "state.json").is_file():
+    if not (folder / STATE_NAME).is_file():
         folders = checkpoint_folders(path)
         if not folders:
             raise CheckpointError(
@@ -142,39 +125,34 @@ def load_checkpoint(path: Path) -> Checkpoint:
             )
         folder = folders[-1]
     try:
-        state = json.loads((folder / "state.json").read_bytes())
+        state = open_sealed((folder / STATE_NAME).read_bytes())
         if state["checkpoint_version"] != CHECKPOINT_VERSION:
             raise CheckpointError(f"{folder}: checkpoint version {state['checkpoint_version']}, expected {CHECKPOINT_VERSION}; train again")
-        weights = (folder / "weights.safetensors").read_bytes()
+        weights_path = folder / WEIGHTS_NAME
+        found, expected = weights_path.stat().st_size, state["weights"]["bytes"]
+        if found != expected:
+            raise CheckpointError(f"{weights_path}: {found} bytes, expected {expected}; the file is damaged, use an earlier step")
+        weights = weights_path.read_bytes()
         if hashlib.sha256(weights).hexdigest() != state["weights"]["sha256"]:
-            raise CheckpointError(
-                f"{folder / 'weights.safetensors'}: checksum differs from state.json; the file is damaged, use an earlier step"
-            )
-        cache = state["cache"]
-        identity = CacheIdentity(
-            cache["fingerprint"],
-            RecordSpec(**cache["spec"]),
-            tuple(cache["symbols"]),
-            tuple(cache["speakers"]),
-            tuple(cache["languages"]),
-        )
+            raise CheckpointError(f"{weights_path}: checksum differs from {STATE_NAME}; the file is damaged, use an earlier step")
+        identity = TypeAdapter(CacheIdentity).validate_json(json.dumps(state["cache"]), strict=True)
         return Checkpoint(folder, int(state["step"]), Config.model_validate(state["config"]), identity, load(weights))
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, ValidationError, SafetensorError) as error:
-        raise CheckpointError(f"{folder}: not a sound checkpoint ({type(error).__name__}: {error}); use an earlier step") from None
+    except (ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise CheckpointError(f"{folder}: not a sound checkpoint ({str(error).splitlines()[0]}); use an earlier step") from None
 
 
 def restore_variables(variables: Mapping[str, tf.Variable], checkpoint: Checkpoint, prefix: str = "") -> None:
-    """Assign the checkpoint's arrays under `prefix` to the variables; every variable must be there with its shape."""
+    """Assign the checkpoint's arrays under `prefix` to the variables; both must have the same names, shapes and types."""
+    arrays = {name.removeprefix(prefix): array for name, array in checkpoint.arrays.items() if name.startswith(prefix)}
+    for name in sorted(arrays.keys() | variables.keys()):
+        found = f"{arrays[name].dtype} {arrays[name].shape}" if name in arrays else "nothing"
+        expected = f"{variables[name].dtype.name} {tuple(variables[name].shape)}" if name in variables else "nothing"
+        if found != expected:
+            raise CheckpointError(f"{checkpoint.folder}: {prefix}{name}: found {found}, expected {expected}; another model's weights?")
     for name, variable in variables.items():
-        array = checkpoint.arrays.get(prefix + name)
-        if array is None or array.shape != tuple(variable.shape):
-            found = "nothing" if array is None else f"shape {array.shape}"
-            raise CheckpointError(
-                f"{checkpoint.folder}: {prefix}{name}: found {found}, expected shape {tuple(variable.shape)}; another model's weights?"
-            )
-        variable.assign(array)
+        variable.assign(arrays[name])
 
 
 def _write_durably(path: Path, content: bytes) -> None:

@@ -4,8 +4,9 @@ Batches come in, scalars stay on the device until a report is due, and what the 
 """
 
 import json
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,15 @@ import tensorflow as tf
 
 from xtts_pipeline.cache.dataset import training_dataset, validation_dataset
 from xtts_pipeline.cache.manifest import Manifest, record_spec
+from xtts_pipeline.cache.shards import atomic_write
 from xtts_pipeline.config import Config
-from xtts_pipeline.errors import TrainingError
+from xtts_pipeline.errors import CacheError, TrainingError
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.training.checkpoint import CacheIdentity, build_network, named_variables, save_checkpoint
+from xtts_pipeline.training.checkpoint import CacheIdentity, build_network, save_checkpoint
 from xtts_pipeline.training.metrics import MetricsWriter
 from xtts_pipeline.training.monitor import CompilationMonitor, StepTimer, total_counts
-from xtts_pipeline.training.step import EvaluateStep, Metrics, TrainStep, batch_signature, to_batch
+from xtts_pipeline.training.step import EvaluateStep, TrainStep, batch_signature, to_batch
+from xtts_pipeline.training.variables import named_variables
 
 # Report(step, numbers): called when numbers have been read back, for a progress bar.
 Report = Callable[[int, dict[str, float]], None]
@@ -43,7 +46,7 @@ class Source:
 def train(source: Source, config: Config, run: Path, monitor: CompilationMonitor, report: Report) -> dict[str, Any]:
     """Train from step 0 to `config.training.steps` and return the run's summary, also written to summary.json.
 
-    Raises TrainingError if the loss stops being a number, or if a strict run traces or compiles a function twice.
+    Raises TrainingError if a number stops being one, or if a strict run traces or compiles a function twice.
     """
     settings, manifest = config.training, source.manifest
     network = build_network(source.identity(), config)
@@ -57,44 +60,47 @@ def train(source: Source, config: Config, run: Path, monitor: CompilationMonitor
     evaluate_step = EvaluateStep(network, settings, signature)
     monitor.watch(train_step.function)
     monitor.watch(evaluate_step.function)
-    has_validation = manifest.split_records("val") > 0
-    batches = iter(training_dataset(source.folder, manifest, batch_size=settings.batch_size, seed=settings.seed, data=config.data))
+    batches = _read(
+        source, training_dataset(source.folder, manifest, batch_size=settings.batch_size, seed=settings.seed, data=config.data), signature
+    )
+    validation = validation_dataset(source.folder, manifest, "val", settings.batch_size) if manifest.split_records("val") else None
     timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
-    metrics = MetricsWriter(run)
     variables = named_variables(train_step)
-    window: list[Metrics] = []
+    window: list[tf.Tensor] = []
     losses: list[float] = []
     first_step_seconds = 0.0
 
-    for step in range(1, settings.steps + 1):
-        started = time.perf_counter()
-        with timer.waiting():
-            batch = to_batch(next(batches), signature)
-        with timer.stepping():
-            window.append(train_step(batch))
-        if step == 1:
-            first_step_seconds = time.perf_counter() - started
-        if step % settings.log_every == 0 or step in (1, settings.steps):
-            numbers = _mean(window)
-            timer.read_back()
-            timer.mel_frames += int(sum(float(one["mel_frames"]) for one in window))
-            window = []
-            losses.append(numbers["loss"])
-            numbers |= timer.recent(settings.log_every)
-            metrics.write(step, "train", numbers)
-            report(step, numbers)
-            monitor.check(step)
-            if not np.isfinite(numbers["loss"]):
-                raise TrainingError(f"step {step}: the loss is {numbers['loss']}; lower training.learning_rate or training.clip_norm")
-        if has_validation and (step % settings.evaluate_every == 0 or step == settings.steps):
-            numbers = evaluate(evaluate_step, _validation_batches(source, config, signature))
-            metrics.write(step, "val", numbers)
-            report(step, {f"val_{name}": number for name, number in numbers.items()})
-            monitor.check(step)
-        if step % settings.save_every == 0 or step == settings.steps:
-            save_checkpoint(run, step, config, source.identity(), variables, settings.keep_checkpoints)
+    with MetricsWriter(run) as metrics:
+        for step in range(1, settings.steps + 1):
+            started = time.perf_counter()
+            with timer.waiting():
+                batch = next(batches)
+            with timer.stepping():
+                window.append(train_step(batch))
+            if step == 1:
+                first_step_seconds = time.perf_counter() - started
 
-    metrics.close()
+            is_last = step == settings.steps
+            is_evaluation_due = validation is not None and (step % settings.evaluate_every == 0 or is_last)
+            is_save_due = step % settings.save_every == 0 or is_last
+            # Whatever else is due, the window is closed first: its time is the steps' alone, and nothing that is not finite is saved.
+            if step == 1 or step % settings.log_every == 0 or is_evaluation_due or is_save_due:
+                numbers = read_window(window, TrainStep.METRICS)
+                numbers |= timer.close_window(round(numbers.pop("mel_frames") * len(window)))
+                window.clear()
+                metrics.write(step, "train", numbers)
+                losses.append(numbers["loss"])
+                report(step, numbers)
+                monitor.check(step)
+                check_finite(step, numbers)
+            if is_evaluation_due:
+                numbers = evaluate(evaluate_step, _read(source, validation, signature))
+                metrics.write(step, "val", numbers)
+                report(step, {f"val_{name}": number for name, number in numbers.items()})
+                monitor.check(step)
+            if is_save_due:
+                save_checkpoint(run, step, config, source.identity(), variables, settings.keep_checkpoints)
+
     summary = {
         "steps": settings.steps,
         **total_counts(monitor.counts()),
@@ -103,28 +109,40 @@ def train(source: Source, config: Config, run: Path, monitor: CompilationMonitor
         "first_step_seconds": first_step_seconds,
         "parameters": network.parameter_count,
     }
-    (run / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    with atomic_write(run / "summary.json") as file:
+        file.write(json.dumps(summary, indent=1).encode() + b"\n")
     return summary
+
+
+def read_window(window: Sequence[tf.Tensor], names: Sequence[str]) -> dict[str, float]:
+    """Read a window of device vectors back, in one copy, and return their means by name."""
+    means = tf.stack(window).numpy().astype(np.float64).mean(axis=0)
+    return dict(zip(names, means.tolist(), strict=True))
+
+
+def check_finite(step: int, numbers: Mapping[str, float]) -> None:
+    """Raise TrainingError if the loss or the gradient is not a number any more."""
+    for name in ("loss", "gradient_norm"):
+        if not math.isfinite(numbers[name]):
+            raise TrainingError(
+                f"step {step}: {name} is {numbers[name]}, expected a finite number; lower training.learning_rate or training.clip_norm"
+            )
 
 
 def evaluate(step: EvaluateStep, batches: Iterable[Batch]) -> dict[str, float]:
     """Return the losses over all batches, each batch weighing as many decoder steps as it holds."""
-    totals: dict[str, float] = {}
-    weights = 0.0
-    for batch in batches:
-        numbers = {name: float(value) for name, value in step(batch).items()}
-        weight = numbers.pop("weight")
-        weights += weight
-        for name, number in numbers.items():
-            totals[name] = totals.get(name, 0.0) + weight * number
-    return {name: total / max(weights, 1.0) for name, total in totals.items()}
+    results = tf.stack([step(batch) for batch in batches]).numpy().astype(np.float64)
+    *names, _ = EvaluateStep.METRICS
+    weights = results[:, -1]
+    means = (results[:, :-1] * weights[:, None]).sum(axis=0) / max(weights.sum(), 1.0)
+    return dict(zip(names, means.tolist(), strict=True))
 
 
-def _validation_batches(source: Source, config: Config, signature: Batch) -> Iterator[Batch]:
-    for fields in validation_dataset(source.folder, source.manifest, split="val", batch_size=config.training.batch_size):
-        yield to_batch(fields, signature)
-
-
-def _mean(window: list[Metrics]) -> dict[str, float]:
-    """Read a window of device scalars back, once, and return their means."""
-    return {name: float(np.mean([float(one[name]) for one in window])) for name in window[0] if name != "mel_frames"}
+def _read(source: Source, dataset: tf.data.Dataset, signature: Batch) -> Iterator[Batch]:
+    """Yield the dataset's batches; a shard that is not what the manifest says becomes a CacheError."""
+    try:
+        for fields in dataset:
+            yield to_batch(fields, signature)
+    except (tf.errors.DataLossError, tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
+        found = error.message.splitlines()[0]
+        raise CacheError(f"{source.folder}: a record cannot be read ({found}); run xtts verify-cache --cache {source.folder}") from None

@@ -1,0 +1,36 @@
+"""Variables by name: dotted paths of attribute names, which checkpoints and the optimizer share."""
+
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+
+def named_variables(module: tf.Module) -> dict[str, tf.Variable]:
+    """Return every variable under a path such as `network.mel_decoder.to_stop.bias`.
+
+    Raises ValueError if a variable of the module stands where no path leads: it would be missing from checkpoints without a word.
+    """
+    named = dict(_walk(module, "", set()))
+    if {id(variable) for variable in named.values()} != {id(variable) for variable in module.variables}:
+        raise ValueError(f"{module.name} holds variables outside attributes, lists and dicts of modules")
+    return named
+
+
+def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, tf.Variable]]:
+    if isinstance(value, tf.Variable):
+        yield path, value
+    elif isinstance(value, tf.Module) and id(value) not in seen:
+        seen.add(id(value))
+        for name, child in sorted(vars(value).items()):
+            if not name.startswith("_"):
+                yield from _walk(child, _join(path, name), seen)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _walk(child, _join(path, str(index)), seen)
+    elif isinstance(value, dict):
+        for name, child in value.items():
+            yield from _walk(child, _join(path, name), seen)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
