@@ -44,6 +44,9 @@ def read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
     reason, detail = Reason.BAD_ROW, ""
     if file.is_symlink():
         reason, detail = Reason.UNSAFE_ID, "the transcript is a symlink; copy the file in"
+    elif not file.is_file():
+        # Opening a pipe would wait for ever.
+        detail = "the transcript is not a regular file; expected a text file"
     else:
         try:
             with file.open("rb") as opened:

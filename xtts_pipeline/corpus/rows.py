@@ -135,7 +135,7 @@ class SoundFiles:
         raise _RefusedError(Reason.AUDIO_MISSING, self._missing(audio, name, listing))
 
     def _listing(self, folder: str) -> dict[str, bool]:
-        """Return name -> is a symlink, for the files of a folder under the root; empty if there is no such folder."""
+        """Return name -> is a symlink, for all that is in a folder under the root; empty if there is no such folder."""
         if folder not in self._listings:
             self._listings[folder] = dict(self._scan(folder))
         return self._listings[folder]
@@ -146,8 +146,10 @@ class SoundFiles:
         try:
             with os.scandir(self.root / folder) as entries:
                 for entry in entries:
-                    if entry.is_file():
-                        yield entry.name, entry.is_symlink()
+                    is_link = entry.is_symlink()
+                    # A pipe or a folder under a sound's name is there, not missing: whoever opens it says what is wrong with it.
+                    if not is_link or Path(entry.path).exists():
+                        yield entry.name, is_link
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
