@@ -67,13 +67,14 @@ def test_the_spoken_text_is_one_that_was_trained_on(commands: list[list[str]], t
     assert synthesize[synthesize.index("--text") + 1] in trained_on
 
 
-def test_steps_are_the_presets_unless_asked_for(commands: list[list[str]], tmp_path: Path):
+def test_steps_are_the_presets_fewer_on_a_longer_corpus_or_as_asked_for(commands: list[list[str]], tmp_path: Path):
+    demo(tmp_path / "demo", None, steps=None)
     demo(tmp_path / "demo", tmp_path, steps=None)
     demo(tmp_path / "demo", tmp_path, steps=9)
 
     trains = [command for command in commands if command[0] == "train"]
     assert "--steps" not in trains[0]
-    assert trains[1][trains[1].index("--steps") + 1] == "9"
+    assert [train[train.index("--steps") + 1] for train in trains[1:]] == ["200", "9"]
 
 
 def test_each_demo_trains_in_a_folder_that_is_still_free(tmp_path: Path):
