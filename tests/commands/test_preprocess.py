@@ -15,6 +15,7 @@ import pytest
 
 from tests.cache.corpora import CONFIG, cache_bytes, write_clip, write_corpus, write_metadata
 from xtts_pipeline.cache.manifest import load_manifest
+from xtts_pipeline.cache.verify import verify_cache
 from xtts_pipeline.errors import CacheError
 
 SETTINGS = [argument for setting in CONFIG for argument in ("--set", setting)]
@@ -183,14 +184,14 @@ def kill_and_rerun(data: Path, tmp_path: Path, started: Callable[..., subprocess
         time.sleep(moments.random() * 0.05)
         process.kill()
         process.wait()
-        if (cache / "manifest.json").exists():
-            assert cache_bytes(cache).items() >= whole.items(), "a cache with a manifest is whole"
-        else:
+        if not (cache / "manifest.json").exists():
             assert_half_made(cache)
+        assert not is_valid(cache) or cache_bytes(cache).items() >= whole.items(), "a cache that is called valid is whole"
         # At once, while the dead run's workers may still be at it.
         completed = run(data, cache, *SHARDS)
         assert completed.returncode == 0, completed.stderr
         assert cache_bytes(cache) == whole
+        assert is_valid(cache)
         wait_for_group_to_end(process.pid)
 
 
@@ -247,6 +248,14 @@ def processes_of_group(group: int) -> list[int]:
         if int(fields[2]) == group and fields[0] != "Z":
             found.append(int(status.parent.name))
     return found
+
+
+def is_valid(cache: Path) -> bool:
+    """Return whether verify-cache would exit with 0."""
+    try:
+        return verify_cache(cache).valid
+    except CacheError:
+        return False
 
 
 def assert_half_made(cache: Path) -> None:
