@@ -86,14 +86,14 @@ class Example:
     language: int = 0
 
 
-def pad_to(array: np.ndarray, length: int, value: float) -> np.ndarray:
-    """Return the array lengthened along its first axis to `length` with `value`.
+def pad_to(array: np.ndarray, length: int, value: float, dtype: str | None = None) -> np.ndarray:
+    """Return the array lengthened along its first axis to `length` with `value`; as `dtype`, or as it is.
 
     Raises ValueError if it is longer: nothing is ever cut to fit.
     """
     if len(array) > length:
         raise ValueError(f"length {len(array)} is over the limit {length}")
-    padded = np.full((length, *array.shape[1:]), value, array.dtype)
+    padded = np.full((length, *array.shape[1:]), value, dtype or array.dtype)
     padded[: len(array)] = array
     return padded
 
@@ -102,9 +102,9 @@ def padded_values(example: Example, spec: RecordSpec) -> Mapping[str, np.ndarray
     """Return each field's stored value: arrays padded to the spec's static shape, lengths beside them."""
     return {
         "id": example.id,
-        "tokens": pad_to(example.tokens.astype("<i4", copy=False), spec.max_text_length, PAD_ID),
+        "tokens": pad_to(example.tokens, spec.max_text_length, PAD_ID, "<i4"),
         "text_length": np.int32(len(example.tokens)),
-        "mel": pad_to(example.mel.astype("<f2"), spec.max_mel_frames, spec.pad_value),
+        "mel": pad_to(example.mel, spec.max_mel_frames, spec.pad_value, "<f2"),
         "mel_length": np.int32(len(example.mel)),
         "speaker": np.int32(example.speaker),
         "language": np.int32(example.language),

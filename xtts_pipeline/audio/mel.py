@@ -13,8 +13,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from xtts_pipeline.config import AudioConfig
 from xtts_pipeline.errors import AudioError, Reason
 
-# 64 frames of 1,024 samples and their spectra fit in a core's second-level cache.
-BLOCK_FRAMES = 64
+# 32 frames of 1,024 samples, their spectra and magnitudes fit in a core's second-level cache, beside the filters.
+BLOCK_FRAMES = 32
 SLANEY_LINEAR_HZ = 200 / 3  # width of a mel below the corner
 SLANEY_CORNER_HZ = 1_000.0
 SLANEY_LOG_STEP = math.log(6.4) / 27  # growth a mel above the corner

@@ -7,11 +7,12 @@ from typing import Any
 import xxhash
 
 _CHECKSUM_LENGTH = 2 * 16  # xxh3-128 in hexadecimal
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def canonical_json(content: object) -> str:
     """Return one line of JSON: sorted keys, no spaces, no ASCII escapes, floats as `repr`. Raises ValueError for NaN."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(content)
 
 
 def sealed_bytes(content: Mapping[str, Any]) -> bytes:

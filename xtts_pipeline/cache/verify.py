@@ -12,6 +12,7 @@ from typing import Literal
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, load_manifest
 from xtts_pipeline.cache.problems import Kind, Problem
 from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, Receipt
+from xtts_pipeline.cache.records import keep_freed_memory
 from xtts_pipeline.cache.verify_files import IGNORED_NAMES, check_files, check_receipts, is_regular
 from xtts_pipeline.cache.verify_listings import ListingCheck, check_rejected, check_utterances
 from xtts_pipeline.cache.verify_shards import ShardCheck, ShardVerifier
@@ -99,6 +100,7 @@ def _check_contents(folder: Path, manifest: Manifest, receipts: Mapping[str, Rec
     def check_shard(shard: ShardEntry) -> ShardCheck:
         return verifier.check(shard, utterances.by_shard.get(shard.name, ()) if utterances.is_whole else None)
 
+    keep_freed_memory()
     # Threads, not processes: reads, checksums and comparisons of this size release Python's lock.
     with ThreadPoolExecutor(jobs) as pool:
         checks = list(pool.map(check_shard, [shard for shard in manifest.shards if is_regular(folder / shard.name)]))

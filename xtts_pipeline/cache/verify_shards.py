@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import xxhash
 
 from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.listings import UtteranceEntry
@@ -45,19 +46,24 @@ class ShardVerifier:
 
     def check(self, shard: ShardEntry, entries: Sequence[UtteranceEntry] | None) -> ShardCheck:
         """Return all that is wrong with a shard's bytes and records; without entries a record is held against the manifest alone."""
-        check = ShardCheck(problems=list(check_checksum(self._folder, shard.name, shard.checksum)))
-        if any(problem.kind is Kind.UNREADABLE for problem in check.problems):
-            return check
+        check = ShardCheck()
+        digest = xxhash.xxh3_128()
         try:
-            for payload in read_records(self._folder / shard.name):
+            for payload in read_records(self._folder / shard.name, digest):
                 entry = entries[check.records] if entries is not None and check.records < len(entries) else None
                 where = f"{shard.name} record {check.records}"
                 check.problems += [Problem(Kind.RECORD, where, detail) for detail in self._contradictions(payload, entry)]
                 check.records += 1
         except CacheError as error:
-            detail = str(error).removeprefix(f"{self._folder / shard.name}: ")
-            check.problems.append(Problem(Kind.RECORD, shard.name, detail))
+            # The records were not read to the end, so their digest is not the file's.
+            file_problems = list(check_checksum(self._folder, shard.name, shard.checksum))
+            if not any(problem.kind is Kind.UNREADABLE for problem in file_problems):
+                detail = str(error).removeprefix(f"{self._folder / shard.name}: ")
+                file_problems.append(Problem(Kind.RECORD, shard.name, detail))
+            check.problems += file_problems
             return check
+        if digest.hexdigest() != shard.checksum:
+            check.problems.append(Problem(Kind.CHECKSUM, shard.name, f"found {digest.hexdigest()}, expected {shard.checksum}"))
         if check.records != shard.records:
             detail = f"found {check.records} records, the manifest says {shard.records}"
             check.problems.append(Problem(Kind.RECORD, shard.name, detail))

@@ -23,7 +23,7 @@ from xtts_pipeline.cache.example import encode_example
 from xtts_pipeline.cache.manifest import record_spec_of
 from xtts_pipeline.cache.plan import PlannedRow
 from xtts_pipeline.cache.receipts import ClipReceipt, Receipt, SourceStat, receipt_bytes, receipt_path, source_stat
-from xtts_pipeline.cache.records import RecordWriter
+from xtts_pipeline.cache.records import RecordWriter, keep_freed_memory
 from xtts_pipeline.cache.shards import ShardName, atomic_write
 from xtts_pipeline.cache.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask, write_error
 from xtts_pipeline.config import LimitsConfig
@@ -83,6 +83,7 @@ def try_clip(task: ShardTask, position: int) -> None:
 
 def start_worker(parent: int) -> None:
     """Leave Ctrl-C to the parent process, which ends its workers itself, and end by oneself if it is killed."""
+    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
