@@ -4,11 +4,11 @@ Needs no TensorFlow and no corpus. The manifest is proved first: nothing that it
 """
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from xtts_pipeline.cache.forked import map_forked
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, load_manifest
 from xtts_pipeline.cache.problems import Kind, Problem
 from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, Receipt
@@ -58,7 +58,7 @@ class VerifyReport:
 def verify_cache(folder: Path, level: Level = "full", jobs: int = 2) -> VerifyReport:
     """Return every problem of a cache.
 
-    `quick` looks at the manifest, the receipts, names and sizes; `full` also at every byte and every record, with `jobs` threads.
+    `quick` looks at the manifest, the receipts, names and sizes; `full` also at every byte and every record, with `jobs` processes.
     Raises CacheError if there is no such folder or nothing in it.
     """
     if not folder.is_dir() or not _names(folder):
@@ -101,9 +101,7 @@ def _check_contents(folder: Path, manifest: Manifest, receipts: Mapping[str, Rec
         return verifier.check(shard, utterances.by_shard.get(shard.name, ()) if utterances.is_whole else None)
 
     keep_freed_memory()
-    # Threads, not processes: reads, checksums and comparisons of this size release Python's lock.
-    with ThreadPoolExecutor(jobs) as pool:
-        checks = list(pool.map(check_shard, [shard for shard in manifest.shards if is_regular(folder / shard.name)]))
+    checks = map_forked(check_shard, [shard for shard in manifest.shards if is_regular(folder / shard.name)], jobs)
     return [*problems, *(problem for check in checks for problem in check.problems)], sum(check.records for check in checks)
 
 
