@@ -34,7 +34,7 @@ def test_a_lock_and_work_left_by_a_dead_process_are_taken_over(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["notes.txt", "train-1-of-2.tfrecord", ".git"])
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(CacheError, match=f"holds {name}, which is no part of a cache"), locked_folder(tmp_path):
+    with pytest.raises(CacheError, match=f"holds {name}, which is no part of a cache; remove it, or choose"), locked_folder(tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == [name]
 

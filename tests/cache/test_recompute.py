@@ -35,15 +35,48 @@ def root(pristine: Path, tmp_path: Path) -> Path:
 
 def deep(root: Path, sample: int = CLIPS) -> list[tuple[str, str]]:
     report = verify(root / "cache", level="deep", data=root / "data", sample=sample, repair=False, jobs=1)
+    assert report.sampled == sample
     return [(str(problem.kind), problem.detail) for problem in report.problems]
 
 
 def repair(root: Path, data: str = "data") -> bool:
-    return verify(root / "cache", level="full", data=root / data, sample=1, repair=True, jobs=1).valid
+    return verify(root / "cache", level="full", data=root / data, sample=None, repair=True, jobs=1).valid
 
 
 def test_a_cache_is_what_its_corpus_gives(root: Path) -> None:
     assert deep(root) == []
+
+
+def test_the_summary_says_how_many_clips_were_recomputed(root: Path) -> None:
+    def summary(sample: int | None) -> str:
+        report = verify(root / "cache", level="deep", data=root / "data", sample=sample, repair=False, jobs=1)
+        assert (report.to_json()["level"], report.to_json()["sampled"]) == ("deep", sample or 20)
+        return report.to_text()
+
+    assert summary(2).startswith(f"valid (deep: 2 of {CLIPS} clips recomputed): {CLIPS} records, ")
+    assert summary(None).startswith(f"valid (deep: 20 of {CLIPS} clips recomputed): ")
+
+
+def test_nothing_is_recomputed_where_the_full_level_finds_problems(root: Path) -> None:
+    (root / "cache" / "rejected.jsonl").write_text("x")
+
+    report = verify(root / "cache", level="deep", data=root / "data", sample=2, repair=False, jobs=1)
+
+    assert {problem.where.split(":")[0] for problem in report.problems} == {"rejected.jsonl"}
+    assert "NOT VALID (deep: no clip recomputed, the full level found problems), " in report.to_text()
+
+
+def test_repair_says_what_it_wrote(root: Path) -> None:
+    cache = root / "cache"
+    shard = load_manifest(cache).shard_names("train")[0]
+    (cache / shard).unlink()
+    (cache / "train-00000-of-00099.tfrecord").touch()
+
+    report = verify(cache, level="full", data=root / "data", sample=None, repair=True, jobs=1)
+
+    names = ["manifest.json", f"receipts/{Path(shard).stem}.json", "train-00000-of-00099.tfrecord", shard]
+    assert report.to_json()["repaired"] == sorted(names)
+    assert report.to_text().startswith(f"repaired: {', '.join(sorted(names))}\nvalid (full): ")
 
 
 def test_a_changed_source_is_named(root: Path) -> None:
@@ -97,7 +130,7 @@ def test_a_smaller_sample_looks_at_fewer_clips(root: Path) -> None:
 @pytest.mark.parametrize("level", ["full", "deep"])
 def test_deep_and_repair_need_the_corpus(root: Path, level: str) -> None:
     with pytest.raises(ConfigError, match="add --data DIR"):
-        verify(root / "cache", level=level, data=None, sample=1, repair=level == "full", jobs=1)
+        verify(root / "cache", level=level, data=None, sample=None, repair=level == "full", jobs=1)
 
 
 def test_repair_writes_what_is_broken_and_nothing_else(root: Path) -> None:

@@ -59,8 +59,10 @@ def test_a_sound_cache_is_valid(cache: Path, level: str) -> None:
     report = verify_cache(cache, level)
 
     shard_bytes = sum(path.stat().st_size for path in cache.glob("*.tfrecord"))
-    assert report.to_json() == {"valid": True, "problems": [], "records": 34, "shards": 4, "bytes": shard_bytes}
-    assert report.to_text() == f"valid: 34 records, 4 shards, {shard_bytes / 1e6:.1f} MB"
+    counts = {"records": 34, "shards": 4, "bytes": shard_bytes}
+    assert report.to_json() == {"valid": True, "problems": [], **counts, "level": level, "sampled": 0, "repaired": []}
+    proof = {"quick": "quick: names and sizes; no record was read", "full": "full"}[level]
+    assert report.to_text() == f"valid ({proof}): 34 records, 4 shards, {shard_bytes / 1e6:.1f} MB"
 
 
 def test_a_cache_without_validation_and_with_an_empty_shard_is_valid(tmp_path: Path, write_cache: Callable[..., Manifest]) -> None:
@@ -125,6 +127,21 @@ def test_extra_and_renamed_shards_are_found(cache: Path, level: str) -> None:
     assert problems_of(cache, level) == [("extra", "train-00000-of-00009.tfrecord"), ("missing", SHARD)]
 
 
+@pytest.mark.parametrize(
+    ("name", "detail"),
+    [
+        ("notes.txt", "no part of a cache; remove it"),
+        ("train-1-of-2.tfrecord", "no part of a cache; remove it"),
+        ("train-00000-of-00009.tfrecord", "not in the manifest; remove it, or run xtts preprocess to finish the cache"),
+        (".work-0123abcd", "not in the manifest; remove it, or run xtts preprocess to finish the cache"),
+    ],
+)
+def test_the_advice_for_an_extra_file_is_one_that_helps(cache: Path, name: str, detail: str) -> None:
+    (cache / name).touch()
+
+    assert [(problem.where, problem.detail) for problem in verify_cache(cache, "quick").problems] == [(name, detail)]
+
+
 def test_shards_that_changed_names_are_found(cache: Path) -> None:
     (cache / SHARD).rename(cache / "aside")
     (cache / OTHER_SHARD).rename(cache / SHARD)
@@ -152,10 +169,23 @@ def test_a_damaged_record_is_named_by_number(cache: Path) -> None:
     first_bytes = len(next(read_records(cache / SHARD))) + 16
     flip_bit(cache / SHARD, (first_bytes + 100) * 8)
 
-    details = [problem.detail for problem in verify_cache(cache).problems if problem.kind == "record"]
+    [problem] = [problem for problem in verify_cache(cache).problems if problem.kind == "record"]
 
-    assert len(details) == 1
-    assert details[0].startswith("record 1 at byte ")
+    assert problem.where == f"{SHARD} record 1"
+    assert problem.detail.startswith(f"at byte {first_bytes}: ")
+    assert problem.detail.endswith("; run xtts verify-cache --repair --data DIR")
+
+
+def test_a_record_that_is_no_example_is_named_by_number_and_says_what_to_do(cache: Path, reseal: Callable[[Path], None]) -> None:
+    payloads = list(read_records(cache / SHARD))
+    write_payloads(cache / SHARD, [payloads[0], b"\xff", *payloads[2:]])
+    reseal(cache)
+    receipts_removed(cache)
+
+    [problem] = verify_cache(cache).problems
+
+    assert (problem.kind, problem.where) == ("record", f"{SHARD} record 1")
+    assert problem.detail.endswith("no tf.train.Example; run xtts verify-cache --repair --data DIR")
 
 
 @pytest.mark.parametrize(
@@ -312,17 +342,21 @@ def test_a_folder_without_a_sound_manifest_is_not_valid(tmp_path: Path) -> None:
     assert problems_of(tmp_path) == [("manifest", "manifest.json")]
 
 
-@pytest.mark.parametrize("name", ["absent", "empty", "ignored", "file"])
+@pytest.mark.parametrize("name", ["absent", "empty", "ignored"])
 def test_no_cache_at_all_is_an_input_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "ignored").mkdir()
     (tmp_path / "ignored" / ".gitignore").touch()
-    (tmp_path / "file").touch()
 
     with pytest.raises(CacheError, match=r"expected a cache; run xtts preprocess") as error:
         verify_cache(tmp_path / name)
 
     assert error.value.exit_code == 2
+
+
+def test_a_file_is_not_taken_for_a_missing_folder(cache: Path) -> None:
+    with pytest.raises(CacheError, match=r"manifest\.json: is a file, expected the folder of a cache"):
+        verify_cache(cache / "manifest.json")
 
 
 def test_tensorflow_and_librosa_are_not_imported(cache: Path) -> None:

@@ -33,7 +33,7 @@ def test_a_flipped_bit_exits_with_1_and_names_the_file(cache: Path) -> None:
     assert as_json.returncode == as_text.returncode == 1
     assert {problem["kind"] for problem in json.loads(as_json.stdout)["problems"]} == {"checksum", "record"}
     assert as_text.stdout.startswith(f"checksum    {SHARD}: found ")
-    assert as_text.stdout.splitlines()[-1].startswith("NOT VALID, 2 problems: ")
+    assert as_text.stdout.splitlines()[-1].startswith("NOT VALID (full), 2 problems: ")
 
 
 def test_no_cache_exits_with_2_and_one_line(tmp_path: Path) -> None:
@@ -56,3 +56,11 @@ def test_deep_without_a_corpus_is_a_usage_error(cache: Path) -> None:
 
     assert result.returncode == 2
     assert "add --data DIR" in result.stderr
+
+
+@pytest.mark.parametrize("options", [["--data", "corpus"], ["--level", "quick", "--data", "corpus"], ["--sample", "3"]])
+def test_an_option_that_nothing_would_use_is_a_usage_error(cache: Path, options: list[str]) -> None:
+    result = xtts("--cache", cache, *options)
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"xtts: {options[-2]}: only --level deep ")

@@ -10,6 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from xtts_pipeline import schema
+from xtts_pipeline.cache.problems import REPAIR
 from xtts_pipeline.errors import CacheError
 
 _FEATURE_KINDS = {"raw": "bytes_list", "utf8": "bytes_list", "int64": "int64_list"}
@@ -43,12 +44,12 @@ def decode_example(payload: bytes, spec: schema.RecordSpec) -> dict[str, np.ndar
     try:
         message = _Example.FromString(payload)
     except DecodeError:
-        raise CacheError(f"found {len(payload)} bytes that are no tf.train.Example; rebuild the shard") from None
+        raise CacheError(f"found {len(payload)} bytes that are no tf.train.Example; {REPAIR}") from None
     feature = message.features.feature
     names = {field.name for field in spec.fields}
     if set(feature) != names:
         found = ", ".join(sorted(set(feature) ^ names))
-        raise CacheError(f"features differ from the manifest's fields in {found}; rebuild the shard")
+        raise CacheError(f"features differ from the manifest's fields in {found}; {REPAIR}")
     return {field.name: _decode_field(field, feature[field.name]) for field in spec.fields}
 
 
@@ -56,10 +57,10 @@ def _decode_field(field: schema.Field, feature: Any) -> np.ndarray | str | int:
     expected_kind = _FEATURE_KINDS[field.storage]
     kind = feature.WhichOneof("kind")
     if kind != expected_kind:
-        raise CacheError(f"feature {field.name} is a {kind}, expected a {expected_kind}; rebuild the shard")
+        raise CacheError(f"feature {field.name} is a {kind}, expected a {expected_kind}; {REPAIR}")
     values = getattr(feature, expected_kind).value
     if len(values) != 1:
-        raise CacheError(f"feature {field.name} holds {len(values)} values, expected 1; rebuild the shard")
+        raise CacheError(f"feature {field.name} holds {len(values)} values, expected 1; {REPAIR}")
     value = values[0]
     if field.storage == "int64":
         return int(value)
@@ -67,9 +68,9 @@ def _decode_field(field: schema.Field, feature: Any) -> np.ndarray | str | int:
         try:
             return bytes(value).decode()
         except UnicodeDecodeError:
-            raise CacheError(f"feature {field.name} is not UTF-8; rebuild the shard") from None
+            raise CacheError(f"feature {field.name} is not UTF-8; {REPAIR}") from None
     if len(value) != field.raw_bytes:
-        raise CacheError(f"feature {field.name} holds {len(value)} bytes, expected {field.raw_bytes}; rebuild the shard")
+        raise CacheError(f"feature {field.name} holds {len(value)} bytes, expected {field.raw_bytes}; {REPAIR}")
     return np.frombuffer(value, np.dtype(field.dtype).newbyteorder("<")).reshape(field.shape)
 
 

@@ -64,6 +64,11 @@ def _explained(folder: Path) -> Iterator[None]:
         raise CacheError(f"{folder}: cannot be written ({error.strerror}); mend that or {remedy}") from None
 
 
+def is_cache_name(name: str) -> bool:
+    """Return whether a cache, whole or half-made, has files or folders of this name."""
+    return name in _OWN_NAMES or parse_shard_name(name) is not None or _LEFTOVER.fullmatch(name) is not None
+
+
 def existing_shards(folder: Path) -> list[ShardName]:
     """Return the shards that lie in the folder, of whatever layout."""
     names = (parse_shard_name(entry.name) for entry in folder.iterdir())
@@ -114,14 +119,10 @@ def readable_bytes(count: int) -> str:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    foreign = sorted(entry.name for entry in folder.iterdir() if not _is_own(entry.name))
+    foreign = sorted(entry.name for entry in folder.iterdir() if not is_cache_name(entry.name))
     if foreign:
         listed = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
-        raise CacheError(f"{folder}: holds {listed}, which is no part of a cache; choose an empty folder or a cache")
-
-
-def _is_own(name: str) -> bool:
-    return name in _OWN_NAMES or parse_shard_name(name) is not None or _LEFTOVER.fullmatch(name) is not None
+        raise CacheError(f"{folder}: holds {listed}, which is no part of a cache; remove it, or choose an empty folder or another cache")
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+REPAIR = "run xtts verify-cache --repair --data DIR"
+
 
 class Kind(StrEnum):
     """What sort of problem it is; the fixed vocabulary of `xtts verify-cache`."""

@@ -5,14 +5,14 @@ Uses the writer's own functions, so that the two cannot drift apart.
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from xtts_pipeline.cache.build import BuildOptions, build_cache
 from xtts_pipeline.cache.example import decode_example
-from xtts_pipeline.cache.folder import locked_folder
+from xtts_pipeline.cache.folder import LOCK_NAME, locked_folder
 from xtts_pipeline.cache.listings import UTTERANCES, UtteranceEntry
 from xtts_pipeline.cache.manifest import UTTERANCES_NAME, Manifest, load_manifest, record_spec
 from xtts_pipeline.cache.plan import PlannedRow, take_in
@@ -34,7 +34,15 @@ MEL_TOLERANCE = 2.0**-7
 _REMEDY = "run xtts preprocess --check content to bring the cache up to date"
 
 
-def check_sources(folder: Path, data: Path, sample: int) -> list[Problem]:
+@dataclass(frozen=True)
+class SourceCheck:
+    """How many clips were looked at, and the problems of those that differ."""
+
+    sampled: int
+    problems: tuple[Problem, ...]
+
+
+def check_sources(folder: Path, data: Path, sample: int) -> SourceCheck:
     """Make up to `sample` records of a sound cache again from the corpus `data`, and list those that differ.
 
     The sample is the same for the same cache, and a larger one holds a smaller one. Where no validation clip is in this corpus, they came
@@ -55,11 +63,11 @@ def check_sources(folder: Path, data: Path, sample: int) -> list[Problem]:
                 detail = f"the corpus has {refusals.get(entry.id, 'no such row')} now; {_REMEDY}"
             if detail is not None:
                 problems.append(Problem(Kind.SOURCE, f"{shard} record {entry.position}", f"{entry.id}: {detail}"))
-    return problems
+    return SourceCheck(len(entries), tuple(problems))
 
 
-def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: int) -> None:
-    """Write again from the corpus `data` whatever the problems name, and leave what is whole as it is.
+def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: int) -> tuple[str, ...]:
+    """Write again from the corpus `data` whatever the problems name, leave what is whole, and return the files written or removed.
 
     Needs the manifest, which holds the settings. Raises CacheError if it cannot be used, or if the cache has a second corpus.
     """
@@ -70,6 +78,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
         raise CacheError(f"{folder}: was made with --val-data, which --repair does not know; run xtts preprocess as it was made")
     config = _settings_of(manifest)
     corpus = read_corpus(data, manifest.layout, manifest.text.language)
+    before = _file_identities(folder)
     for problem in problems:
         _clear_the_way(folder, problem, names)
     train_shards = len(manifest.shard_names("train")) or None
@@ -77,6 +86,13 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     options = BuildOptions(local_pool(jobs), jobs, check="content", train_shards=train_shards)
     with locked_folder(folder) as work_folder:
         build_cache(folder, work_folder, take_in([corpus], config), config, options, lambda _rows: None)
+    return tuple(sorted({name for name, _ in before ^ _file_identities(folder)} - {LOCK_NAME}))
+
+
+def _file_identities(folder: Path) -> set[tuple[str, tuple[int, int, int]]]:
+    """Return each file's name with what changes when it is written again."""
+    statuses = {path.relative_to(folder).as_posix(): path.lstat() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()}
+    return {(name, (status.st_ino, status.st_mtime_ns, status.st_size)) for name, status in statuses.items()}
 
 
 def _settings_of(manifest: Manifest) -> Config:

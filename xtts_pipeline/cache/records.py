@@ -12,6 +12,7 @@ from typing import BinaryIO
 import google_crc32c
 import xxhash
 
+from xtts_pipeline.cache.problems import REPAIR
 from xtts_pipeline.errors import CacheError
 
 _LENGTH = struct.Struct("<Q")
@@ -78,26 +79,26 @@ def read_records(path: Path, digest: xxhash.xxh3_128 | None = None) -> Iterator[
                 framed_bytes = FRAME_BYTES + len(payload)
                 number, offset, remaining = number + 1, offset + framed_bytes, remaining - framed_bytes
     except OSError as error:
-        raise CacheError(f"{path}: cannot be read ({error.strerror}); rebuild the shard") from None
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); {REPAIR}") from None
 
 
 def _read_record(file: BinaryIO, remaining: int, where: str, digest: xxhash.xxh3_128 | None) -> bytes:
     header = file.read(_HEADER_BYTES)
     if len(header) < _HEADER_BYTES:
-        raise CacheError(f"{where}: found {len(header)} bytes of a header, expected {_HEADER_BYTES}; the file is cut, rebuild the shard")
+        raise CacheError(f"{where}: found {len(header)} bytes of a header, expected {_HEADER_BYTES}; the file is cut; {REPAIR}")
     length_bytes, length_check = header[: _LENGTH.size], header[_LENGTH.size :]
     if masked_crc(length_bytes) != _CHECK.unpack(length_check)[0]:
-        raise CacheError(f"{where}: the length's checksum does not match; the file is damaged, rebuild the shard")
+        raise CacheError(f"{where}: the length's checksum does not match; the file is damaged; {REPAIR}")
     (length,) = _LENGTH.unpack(length_bytes)
     # The length is trusted only as far as the file reaches: it decides how much memory is taken.
     if FRAME_BYTES + length > remaining:
-        raise CacheError(f"{where}: expected {length} bytes of payload, the file ends before; the file is cut, rebuild the shard")
+        raise CacheError(f"{where}: expected {length} bytes of payload, the file ends before; the file is cut; {REPAIR}")
     payload = file.read(length)
     footer = file.read(_CHECK.size)
     if len(payload) < length or len(footer) < _CHECK.size:
-        raise CacheError(f"{where}: the file became shorter while it was read; rebuild the shard")
+        raise CacheError(f"{where}: the file became shorter while it was read; {REPAIR}")
     if masked_crc(payload) != _CHECK.unpack(footer)[0]:
-        raise CacheError(f"{where}: the payload's checksum does not match; the file is damaged, rebuild the shard")
+        raise CacheError(f"{where}: the payload's checksum does not match; the file is damaged; {REPAIR}")
     if digest is not None:
         for part in (header, payload, footer):
             digest.update(part)

@@ -18,7 +18,7 @@ from xtts_pipeline.cache.verify_listings import ListingCheck, check_rejected, ch
 from xtts_pipeline.cache.verify_shards import ShardCheck, ShardVerifier
 from xtts_pipeline.errors import CacheError
 
-Level = Literal["quick", "full"]
+Level = Literal["quick", "full", "deep"]
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,16 @@ class VerifyReport:
     """What was found: every problem, and how much was looked at.
 
     `records` were read and decoded (`full`) or are what the manifest lists (`quick`); `shards` and `bytes` are of the shards there are.
+    `sampled` clips were recomputed from the corpus (`deep`); `repaired` are the files that were written again or removed before.
     """
 
     problems: tuple[Problem, ...] = ()
     records: int = 0
     shards: int = 0
     bytes: int = 0
+    level: Level = "full"
+    sampled: int = 0
+    repaired: tuple[str, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -46,30 +50,48 @@ class VerifyReport:
             "records": self.records,
             "shards": self.shards,
             "bytes": self.bytes,
+            "level": self.level,
+            "sampled": self.sampled,
+            "repaired": list(self.repaired),
         }
 
     def to_text(self) -> str:
-        """Return one line a problem and a summary."""
+        """Return what was repaired, one line a problem, and a summary that says what was proved."""
+        repaired = [f"repaired: {', '.join(self.repaired)}"] if self.repaired else []
         lines = [f"{problem.kind:10}  {problem.where}: {problem.detail}" for problem in self.problems]
-        verdict = "valid" if self.valid else f"NOT VALID, {len(self.problems)} problem{'s' if len(self.problems) > 1 else ''}"
-        return "\n".join([*lines, f"{verdict}: {self.records} records, {self.shards} shards, {self.bytes / 1e6:.1f} MB"])
+        count = len(lines)
+        verdict = f"NOT VALID ({self._proof()}), {count} problem{'s' if count > 1 else ''}" if lines else f"valid ({self._proof()})"
+        return "\n".join([*repaired, *lines, f"{verdict}: {self.records} records, {self.shards} shards, {self.bytes / 1e6:.1f} MB"])
+
+    def _proof(self) -> str:
+        """Return the level, and what a reader may not take as proved by it."""
+        if self.level == "quick":
+            return "quick: names and sizes; no record was read"
+        if self.level == "full":
+            return "full"
+        if not (self.valid or self.sampled):
+            return "deep: no clip recomputed, the full level found problems"
+        return f"deep: {self.sampled} of {self.records} clips recomputed"
 
 
-def verify_cache(folder: Path, level: Level = "full", jobs: int = 2) -> VerifyReport:
+def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: int = 2) -> VerifyReport:
     """Return every problem of a cache.
 
     `quick` looks at the manifest, the receipts, names and sizes; `full` also at every byte and every record, with `jobs` processes.
-    Raises CacheError if there is no such folder or nothing in it.
+    Raises CacheError if there is no such folder, it is a file, or nothing is in it.
     """
+    if folder.exists() and not folder.is_dir():
+        raise CacheError(f"{folder}: is a file, expected the folder of a cache; name the folder")
     if not folder.is_dir() or not _names(folder):
         found = "an empty folder" if folder.is_dir() else "no such folder"
         raise CacheError(f"{folder}: found {found}, expected a cache; run xtts preprocess to make one")
     if (folder / MANIFEST_NAME).exists() and not is_regular(folder / MANIFEST_NAME):
-        return VerifyReport((Problem(Kind.NOT_A_FILE, MANIFEST_NAME, "found a link, pipe or folder, expected a regular file"),))
+        problem = Problem(Kind.NOT_A_FILE, MANIFEST_NAME, "found a link, pipe or folder, expected a regular file")
+        return VerifyReport((problem,), level=level)
     try:
         manifest = load_manifest(folder)
     except CacheError as error:
-        return VerifyReport((Problem(Kind.MANIFEST, MANIFEST_NAME, str(error).removeprefix(f"{folder / MANIFEST_NAME}: ")),))
+        return VerifyReport((Problem(Kind.MANIFEST, MANIFEST_NAME, str(error).removeprefix(f"{folder / MANIFEST_NAME}: ")),), level=level)
     problems = check_files(folder, manifest)
     receipts = check_receipts(folder, manifest)
     problems += [receipt for receipt in receipts.values() if isinstance(receipt, Problem)]
@@ -79,7 +101,7 @@ def verify_cache(folder: Path, level: Level = "full", jobs: int = 2) -> VerifyRe
         content_problems, records = _check_contents(folder, manifest, receipts, jobs)
         problems += content_problems
     shard_bytes = sum((folder / shard.name).stat().st_size for shard in present)
-    return VerifyReport(tuple(dict.fromkeys(problems)), records, len(present), shard_bytes)
+    return VerifyReport(tuple(dict.fromkeys(problems)), records, len(present), shard_bytes, level)
 
 
 def _names(folder: Path) -> set[str]:

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xtts_pipeline.cache.canonical import open_sealed
-from xtts_pipeline.cache.folder import LOCK_NAME
+from xtts_pipeline.cache.folder import LOCK_NAME, is_cache_name
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, Manifest, ShardEntry
 from xtts_pipeline.cache.problems import Kind, Problem
 from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, Receipt, load_receipt, receipt_path
 from xtts_pipeline.cache.shards import parse_shard_name
 
 IGNORED_NAMES = frozenset({".gitignore"})
+_FOREIGN = "no part of a cache; remove it"
 
 
 def check_files(folder: Path, manifest: Manifest) -> list[Problem]:
@@ -30,7 +31,9 @@ def check_files(folder: Path, manifest: Manifest) -> list[Problem]:
         elif path.name == RECEIPTS_FOLDER:
             problems += _receipts_folder_problems(path, manifest)
         elif path.name != MANIFEST_NAME and path.name not in IGNORED_NAMES:
-            problems.append(Problem(Kind.EXTRA, path.name, "not in the manifest; remove it, or run xtts preprocess to finish the cache"))
+            is_unfinished = is_cache_name(path.name)
+            detail = "not in the manifest; remove it, or run xtts preprocess to finish the cache" if is_unfinished else _FOREIGN
+            problems.append(Problem(Kind.EXTRA, path.name, detail))
     return sorted(problems, key=lambda problem: problem.where)
 
 

@@ -58,8 +58,9 @@ class ShardVerifier:
             # The records were not read to the end, so their digest is not the file's.
             file_problems = list(check_checksum(self._folder, shard.name, shard.checksum))
             if not any(problem.kind is Kind.UNREADABLE for problem in file_problems):
-                detail = str(error).removeprefix(f"{self._folder / shard.name}: ")
-                file_problems.append(Problem(Kind.RECORD, shard.name, detail))
+                prefix = f"{self._folder / shard.name}: record {check.records} "
+                where = f"{shard.name} record {check.records}"
+                file_problems.append(Problem(Kind.RECORD, where, str(error).removeprefix(prefix)))
             check.problems += file_problems
             return check
         if digest.hexdigest() != shard.checksum:

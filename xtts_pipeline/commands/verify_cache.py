@@ -4,19 +4,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from xtts_pipeline.cache.verify import VerifyReport, verify_cache
+from xtts_pipeline.cache.verify import Level, VerifyReport, verify_cache
 from xtts_pipeline.errors import ConfigError
 
+DEFAULT_SAMPLE = 20
 
-def verify(
-    cache: Path, *, level: Literal["quick", "full", "deep"], data: Path | None, sample: int, repair: bool, jobs: int
-) -> VerifyReport:
+
+def verify(cache: Path, *, level: Level, data: Path | None, sample: int | None, repair: bool, jobs: int) -> VerifyReport:
     """Return every problem of the cache; with `repair`, of the cache after what was broken has been written again from `data`.
 
-    Raises CacheError if there is no such folder, nothing in it, or no manifest to repair by; ConfigError if `data` is needed and not given.
+    `sample` is 20 clips unless given. Raises CacheError if there is no such folder, nothing in it, or no manifest to repair by;
+    ConfigError if `data` is needed and not given, or if an option is given that the level does not use.
     """
-    if data is None and (level == "deep" or repair):
-        raise ConfigError(f"{'--repair' if repair else '--level deep'}: no corpus to compare with; add --data DIR")
+    _check_options(level, data, sample, repair=repair)
     proof: Literal["quick", "full"] = "quick" if level == "quick" else "full"
     report = verify_cache(cache, proof, jobs)
     if data is None:
@@ -25,8 +25,22 @@ def verify(
     from xtts_pipeline.cache.recompute import check_sources, repair_cache
 
     if repair and not report.valid:
-        repair_cache(cache, report.problems, data, jobs)
-        report = verify_cache(cache, proof, jobs)
-    if level == "deep" and report.valid:
-        report = replace(report, problems=tuple(check_sources(cache, data, sample)))
+        repaired = repair_cache(cache, report.problems, data, jobs)
+        report = replace(verify_cache(cache, proof, jobs), repaired=repaired)
+    if level == "deep":
+        report = replace(report, level="deep")
+        if report.valid:
+            check = check_sources(cache, data, sample or DEFAULT_SAMPLE)
+            report = replace(report, problems=check.problems, sampled=check.sampled)
     return report
+
+
+def _check_options(level: Level, data: Path | None, sample: int | None, *, repair: bool) -> None:
+    """Raise ConfigError where options contradict each other: one that is ignored would pass for a proof."""
+    reads_corpus = level == "deep" or repair
+    if data is None and reads_corpus:
+        raise ConfigError(f"{'--repair' if repair else '--level deep'}: no corpus to compare with; add --data DIR")
+    if data is not None and not reads_corpus:
+        raise ConfigError("--data: only --level deep and --repair read the corpus; add one of them or leave --data out")
+    if sample is not None and level != "deep":
+        raise ConfigError("--sample: only --level deep recomputes clips; add it or leave --sample out")
