@@ -104,3 +104,10 @@ def test_a_full_disk_is_passed_on() -> None:
 
     with pytest.raises(OSError, match="No space"):
         RecordWriter(FullDisk()).write(b"x")
+
+
+def test_the_digest_of_a_read_is_that_of_the_file(tmp_path: Path) -> None:
+    writer = write(tmp_path / "records", PAYLOADS)
+    digest = xxhash.xxh3_128()
+    assert list(read_records(tmp_path / "records", digest)) == PAYLOADS
+    assert digest.hexdigest() == writer.checksum
