@@ -132,6 +132,11 @@ def test_what_is_wrong_has_its_reason(source, reason):
     assert reason_of(source) == reason
 
 
+def test_silence_is_called_silence():
+    with pytest.raises(AudioError, match=r"^clip: silence, which is under limits\.min_peak_db=-60$"):
+        decode_wave(wav_header(20_000) + bytes(20_000), AUDIO, LIMITS, "clip")
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_samples_that_are_not_finite_are_found(bad):
     wave = tone()

@@ -185,7 +185,8 @@ def _check_sound(decoded: Decoded, limits: LimitsConfig, name: str) -> None:
         raise AudioError(Reason.AUDIO_NOT_FINITE, f"{name}: sample {first} is {wave[first]}; expected finite numbers")
     peak_db = 20 * np.log10(peak) if peak > 0 else -np.inf
     if peak_db < limits.min_peak_db:
-        detail = f"{name}: its peak of {peak_db:.1f} dB is under limits.min_peak_db={limits.min_peak_db:g}"
+        found = f"its peak of {peak_db:.1f} dB" if peak > 0 else "silence, which"
+        detail = f"{name}: {found} is under limits.min_peak_db={limits.min_peak_db:g}"
         raise AudioError(Reason.AUDIO_SILENT, detail)
     if decoded.clipped_share > limits.max_clipped_share:
         share = f"{decoded.clipped_share:.1%} of its samples are at full scale"
