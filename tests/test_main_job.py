@@ -184,7 +184,7 @@ def test_the_same_text_is_spoken_the_same_way(synthesizer: Synthesizer) -> None:
     first, second = synthesizer.synthesize("tone abc"), synthesizer.synthesize("tone abc")
     np.testing.assert_array_equal(first.wave, second.wave)
     assert first.attention.shape == (-(-len(first.mel) // 4), len(first.tokens))
-    assert synthesizer.symbols(first.tokens) == ["·", *"tone abc", "·"]
+    assert synthesizer.symbols(first.tokens) == ["<begin>", *"tone abc", "<end>"]
 
 
 def test_a_run_is_never_overwritten(job: Job) -> None:

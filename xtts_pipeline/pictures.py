@@ -1,58 +1,119 @@
-"""Pictures of mels, attention and lengths, as PNG files."""
+"""Pictures of mels, attention and lengths, as PNG files.
 
+Draws what it is handed: no figure shown here is computed here. Loads matplotlib only when something is drawn.
+"""
+
+import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-FIGURE_INCHES_PER_SECOND = 2.5
+from xtts_pipeline.errors import OutputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DOTS_PER_INCH = 100
+WIDTH_INCHES = (7.0, 14.0)
+INCHES_PER_SECOND = 2.5
+PANEL_INCHES = 4.8
+INCHES_PER_SYMBOL = 0.18
+MOST_SYMBOLS_NAMED = 80
+TITLE_CHARACTERS_PER_INCH = 9
+MOST_BINS = 60
+# A space would be a tick without a name.
+SPACE_MARK = "␣"
 
 
 def save_speech_picture(
-    path: Path, mel: np.ndarray, seconds: float, title: str, attention: np.ndarray | None = None, symbols: Sequence[str] = ()
+    path: Path,
+    mel: np.ndarray,
+    seconds: float,
+    title: str,
+    attention: np.ndarray | None = None,
+    symbols: Sequence[str] = (),
+    has_stopped: bool = True,
 ) -> None:
-    """Write a picture of a mel [T, mel_bins] and, where given, its attention [F, S] to the symbols below it."""
+    """Write a picture of a mel [T, mel_bins] and, where given, its attention [F, S] to the symbols below it.
+
+    The attention's colours end at its own maximum, which the colour bar names. Without `has_stopped` the title says that the speech was
+    cut. Raises OutputError if the file cannot be written.
+    """
     # Here: matplotlib costs half a second, and most commands draw nothing.
     from matplotlib.figure import Figure
 
-    rows = 1 if attention is None else 2
-    figure = Figure(figsize=(min(max(6.0, seconds * FIGURE_INCHES_PER_SECOND), 24.0), 3.2 * rows), layout="constrained")
-    axes = figure.subplots(rows, 1, squeeze=False)[:, 0]
-    image = axes[0].imshow(
-        mel.T, origin="lower", aspect="auto", interpolation="nearest", extent=(0.0, seconds, 0, mel.shape[1]), cmap="magma"
-    )
-    axes[0].set(title=title, xlabel="seconds", ylabel="mel bin")
-    figure.colorbar(image, ax=axes[0], label="natural log magnitude")
+    width = min(max(WIDTH_INCHES[0], seconds * INCHES_PER_SECOND), WIDTH_INCHES[1])
+    heights = [PANEL_INCHES]
     if attention is not None:
-        image = axes[1].imshow(
-            attention.T,
-            origin="lower",
-            aspect="auto",
-            interpolation="nearest",
-            extent=(0.0, seconds, -0.5, attention.shape[1] - 0.5),
-            vmin=0.0,
-            vmax=1.0,
-        )
-        axes[1].set(title="attention to the text", xlabel="seconds", ylabel="token")
-        if len(symbols) <= 80:
-            axes[1].set_yticks(range(len(symbols)), symbols, fontsize=6)
-        figure.colorbar(image, ax=axes[1], label="weight")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=100)
+        heights.append(max(PANEL_INCHES, INCHES_PER_SYMBOL * min(len(symbols), MOST_SYMBOLS_NAMED)))
+    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    bins = mel.shape[1]
+    image = panels[0].imshow(
+        mel.T, origin="lower", aspect="auto", interpolation="nearest", extent=(0.0, seconds, -0.5, bins - 0.5), cmap="magma"
+    )
+    panels[0].set(xlabel="seconds", ylabel=f"mel bin, 0 to {bins - 1}")
+    title = title if has_stopped else f"{title} (cut, no stop)"
+    # A text is not a formula: two dollar signs in it must stay what they are.
+    panels[0].set_title(textwrap.fill(title, int(width * TITLE_CHARACTERS_PER_INCH)), parse_math=False)
+    figure.colorbar(image, ax=panels[0], label="natural log magnitude")
+    if attention is not None:
+        _draw_attention(figure, panels[1], attention, symbols, seconds)
+    _save(figure, path)
 
 
-def save_histograms(path: Path, measures: Mapping[str, np.ndarray]) -> None:
-    """Write one histogram a measure, with its median and 99th percentile."""
+def save_histograms(path: Path, measures: Mapping[str, np.ndarray], marks: Mapping[str, Mapping[str, float]]) -> None:
+    """Write one histogram a measure, with a line at each of its marks, such as `{"seconds": {"p50": 6.1}}`.
+
+    Raises OutputError if the file cannot be written.
+    """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(7.0, 2.4 * len(measures)), layout="constrained")
-    rows = figure.subplots(len(measures), 1, squeeze=False)[:, 0]
-    for axes, (name, values) in zip(rows, measures.items(), strict=True):
-        axes.hist(values, bins=60, color="tab:blue")
-        for percent, style in ((50, "-"), (99, "--")):
-            at = float(np.percentile(values, percent))
-            axes.axvline(at, color="tab:red", linestyle=style, label=f"p{percent} = {at:.4g}")
+    figure = Figure(figsize=(8.0, 2.8 * len(measures)), layout="constrained")
+    panels = figure.subplots(len(measures), 1, squeeze=False)[:, 0]
+    for axes, (name, values) in zip(panels, measures.items(), strict=True):
+        axes.hist(values, bins=_bins(len(values)), color="tab:blue", edgecolor="white", linewidth=0.5)
+        for (mark, at), style in zip(marks[name].items(), ("-", "--", ":"), strict=False):
+            axes.axvline(at, color="tab:red", linestyle=style, label=f"{mark} = {at:.2f}")
         axes.set(xlabel=name.replace("_", " "), ylabel="clips")
-        axes.legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=100)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+        if np.issubdtype(values.dtype, np.integer):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        # Above the frame, where no bar and no line can be.
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(marks[name]), frameon=False)
+    _save(figure, path)
+
+
+def _draw_attention(figure: "Figure", axes: "Axes", attention: np.ndarray, symbols: Sequence[str], seconds: float) -> None:
+    largest = float(attention.max())
+    image = axes.imshow(
+        attention.T,
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",
+        extent=(0.0, seconds, -0.5, attention.shape[1] - 0.5),
+        vmin=0.0,
+        vmax=largest,
+    )
+    axes.set(title="attention to the text", xlabel="seconds", ylabel="token")
+    if len(symbols) <= MOST_SYMBOLS_NAMED:
+        names = [SPACE_MARK if symbol == " " else symbol for symbol in symbols]
+        axes.set_yticks(range(len(names)), names, fontsize=10, verticalalignment="center_baseline", parse_math=False)
+    figure.colorbar(image, ax=axes, label=f"weight, up to this map's maximum {largest:.2g}")
+
+
+def _bins(count: int) -> int:
+    return min(MOST_BINS, 2 * math.ceil(math.sqrt(count)))
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror}); expected a place for a PNG file; choose another path") from None

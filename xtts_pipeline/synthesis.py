@@ -87,8 +87,8 @@ class Synthesizer:
         return SpokenText(text, tokens, mel, attention, self._vocoder(mel), config.audio.sample_rate, bool(speech.has_stopped[0]))
 
     def symbols(self, tokens: np.ndarray) -> list[str]:
-        """Return how each token is written, for people."""
-        return [self._tokenizer.decode([token]) or "·" for token in tokens]
+        """Return how each token is written, for people: its symbol, or a name such as `<begin>`."""
+        return [self._tokenizer.name_of(int(token)) for token in tokens]
 
     def _encode(self, text: str, language: str) -> np.ndarray:
         config = self.checkpoint.config

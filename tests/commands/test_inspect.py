@@ -32,6 +32,7 @@ def test_a_record_is_shown_as_symbols_picture_and_sound(cache: Path, tmp_path: P
     assert loudest_hz == pytest.approx(500, abs=120)  # eight mel bins tell no more
     assert json.loads(json.dumps(report.to_json()))["mel_length"] == report.mel_length
     assert report.to_text().startswith("clip-030: ")
+    assert " <begin> t h i s ␣ i s ␣ " in report.to_text()
 
 
 def test_an_unknown_id_is_an_error_with_the_nearest_one(cache: Path, tmp_path: Path) -> None:

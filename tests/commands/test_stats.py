@@ -1,13 +1,16 @@
 """`xtts stats`: the same figures from headers as from the cache, and a picture of them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib.image
+import numpy as np
 import pytest
 
 from tests.cache.corpora import build, make_config, write_corpus
 from xtts_pipeline.commands.stats import stats
-from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
+from xtts_pipeline.config import load_config
+from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +62,61 @@ def test_rows_without_sound_are_counted(tmp_path: Path) -> None:
 
 
 def test_the_plot_is_a_picture(root: Path) -> None:
-    stats(None, root / "cache", make_config(), root / "plots" / "lengths.png")
+    report = stats(None, root / "cache", make_config(), root / "plots" / "lengths.png")
 
+    assert report.to_json()["plot"] == str(root / "plots" / "lengths.png")
+    assert report.to_text().splitlines()[-1] == f"picture  {root / 'plots' / 'lengths.png'}"
     assert matplotlib.image.imread(root / "plots" / "lengths.png").std() > 0.05
+
+
+def test_the_picture_marks_the_numbers_of_the_table(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: dict[str, Mapping[str, float]] = {}
+
+    def keep(_path: Path, measures: Mapping[str, np.ndarray], marks: Mapping[str, Mapping[str, float]]) -> None:
+        assert list(measures) == list(marks)
+        handed.update(marks)
+
+    monkeypatch.setattr("xtts_pipeline.pictures.save_histograms", keep)
+    report = stats(None, root / "cache", make_config(), root / "lengths.png")
+
+    assert handed == {name: {"p50": table.p50, "p99": table.p99} for name, table in report.spreads.items()}
+    assert list(handed) == ["seconds", "frames", "characters", "tokens", "characters_per_second"]
+
+
+def test_a_plot_that_cannot_be_written_is_an_error(root: Path) -> None:
+    with pytest.raises(OutputError, match="cannot be written"):
+        stats(None, root / "cache", make_config(), root / "cache" / "manifest.json" / "lengths.png")
+
+
+def test_limits_given_with_a_cache_overlay_its_own(root: Path) -> None:
+    report = stats(None, root / "cache", load_config(overrides=["limits.max_mel_frames=30"]), None)
+    shares = {(limit.limit, limit.value): limit.share for limit in report.limits}
+
+    frames = [1 + round((0.3 + 0.005 * number) * 8_000) // 128 for number in range(40)]
+    assert shares["max_mel_frames", 30] == sum(count <= 30 for count in frames) / 40
+    assert ("max_text_length", 40) in shares  # the cache's own
+    assert ("max_mel_frames", 80) not in shares
+
+
+def test_settings_that_the_cached_lengths_cannot_follow_are_refused(root: Path) -> None:
+    with pytest.raises(ConfigError, match=r"audio.hop_samples is 64, the cache was made with 128; .* --data DIR"):
+        stats(None, root / "cache", load_config(overrides=["audio.hop_samples=64"]), None)
+
+
+def test_the_layout_is_that_of_a_corpus(root: Path) -> None:
+    assert stats(root / "data", None, make_config(), None, "ljspeech").clips == 40
+    with pytest.raises(CorpusError):
+        stats(root / "data", None, make_config(), None, "vctk")
+    with pytest.raises(ConfigError, match="--layout ljspeech is for a corpus"):
+        stats(None, root / "cache", make_config(), None, "ljspeech")
+
+
+def test_one_is_not_many(root: Path, tmp_path: Path) -> None:
+    data = write_corpus(tmp_path / "data", 2)
+    (data / "wavs" / "clip-001.wav").unlink()
+
+    assert stats(data, None, make_config(), None).to_text().startswith(f"{data}: 1 clip, 0.00 hours, 1 speaker, 1 row cannot be used")
+    assert ": 40 clips, " in stats(root / "data", None, make_config(), None).to_text()
 
 
 def test_what_cannot_be_measured_is_an_error(root: Path, tmp_path: Path) -> None:

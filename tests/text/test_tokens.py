@@ -21,6 +21,12 @@ def test_ids_are_begin_symbols_end() -> None:
     assert ABC.symbol_count == FIRST_SYMBOL_ID + 3
 
 
+def test_every_id_has_a_name_for_people() -> None:
+    assert [ABC.name_of(token) for token in (PAD_ID, *ABC.encode("cab"))] == ["<pad>", "<begin>", *"cab", "<end>"]
+    assert BLANKS.name_of(BLANKS.blank_id) == "<blank>"
+    assert ABC.name_of(ABC.blank_id) == f"<{ABC.blank_id}?>"
+
+
 def test_a_blank_stands_between_symbols_and_after_the_last_id() -> None:
     assert BLANKS.encode("cab").tolist() == [BEGIN_ID, 5, 6, 3, 6, 4, END_ID]
     assert BLANKS.encode("a").tolist() == [BEGIN_ID, 3, END_ID]

@@ -12,16 +12,15 @@ from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.audio.vocoder import GriffinLim
 from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.listings import UTTERANCES, UtteranceEntry
-from xtts_pipeline.cache.manifest import UTTERANCES_NAME, Manifest, load_manifest, record_spec
+from xtts_pipeline.cache.manifest import UTTERANCES_NAME, load_manifest, record_spec
 from xtts_pipeline.cache.records import read_records
 from xtts_pipeline.config import SynthesisConfig
 from xtts_pipeline.errors import CacheError, OutputError
-from xtts_pipeline.pictures import save_speech_picture
-from xtts_pipeline.schema import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
+from xtts_pipeline.pictures import SPACE_MARK, save_speech_picture
+from xtts_pipeline.text.tokens import Tokenizer
 
 # Fixed names: an id is the corpus's word, and no file is named by it.
 PICTURE_NAME, SOUND_NAME = "mel.png", "sound.wav"
-_NAMED_TOKENS = {PAD_ID: "<pad>", BEGIN_ID: "<begin>", END_ID: "<end>"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class InspectReport:
                 f"speaker  {entry.speaker} ({self.speaker}), language {entry.language} ({self.language})",
                 f"raw text {entry.raw_text}",
                 f"text     {entry.text}",
-                f"tokens   {self.text_length}: {' '.join(self.symbols)}",
+                f"tokens   {self.text_length}: {' '.join(SPACE_MARK if symbol == ' ' else symbol for symbol in self.symbols)}",
                 f"mel      {self.mel_length} frames, {low:.2f} to {high:.2f} in natural log",
                 f"picture  {self.picture}",
                 f"sound    {self.sound}",
@@ -94,6 +93,7 @@ def inspect(cache: Path, id: str, output: Path) -> InspectReport:
     values = decode_example(payload, record_spec(manifest))
     text_length, mel_length = cast("int", values["text_length"]), cast("int", values["mel_length"])
     tokens, mel = np.asarray(values["tokens"])[:text_length], np.asarray(values["mel"], np.float32)[:mel_length]
+    tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
     synthesis = SynthesisConfig()
     wave = GriffinLim(manifest.audio, synthesis.griffin_lim_iterations, synthesis.griffin_lim_momentum)(mel)
     try:
@@ -104,7 +104,7 @@ def inspect(cache: Path, id: str, output: Path) -> InspectReport:
         raise OutputError(f"{output}: cannot be written ({error.strerror}); name a folder that is writable with --output") from None
     return InspectReport(
         entry=entry,
-        symbols=tuple(_symbol(int(token), manifest) for token in tokens),
+        symbols=tuple(tokenizer.name_of(int(token)) for token in tokens),
         token_ids=tuple(int(token) for token in tokens),
         text_length=text_length,
         mel_length=mel_length,
@@ -130,13 +130,3 @@ def _find(cache: Path, id: str) -> UtteranceEntry:
     near = difflib.get_close_matches(id, known, n=1, cutoff=0.0)
     hint = f"; the nearest is {near[0]}" if near else ""
     raise CacheError(f"{cache}: no utterance {id!r} among {len(known)}{hint}; rejected.jsonl names the rows that were left out")
-
-
-def _symbol(token: int, manifest: Manifest) -> str:
-    """Return what a token id stands for."""
-    if token in _NAMED_TOKENS:
-        return _NAMED_TOKENS[token]
-    place = token - FIRST_SYMBOL_ID
-    if place < len(manifest.symbols):
-        return manifest.symbols[place]
-    return "<blank>" if manifest.text.blank and place == len(manifest.symbols) else f"<{token}?>"

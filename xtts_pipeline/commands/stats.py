@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from xtts_pipeline.cache.listings import UTTERANCES, UtteranceEntry
-from xtts_pipeline.cache.manifest import UTTERANCES_NAME, Statistics, load_manifest
+from xtts_pipeline.cache.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest
 from xtts_pipeline.cache.shapes import ShapePlan, best_shapes, plan_for, smallest_shape
 from xtts_pipeline.cache.statistics import spread
 from xtts_pipeline.config import AudioConfig, Config, LimitsConfig
@@ -16,6 +16,8 @@ from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, TextError
 
 HEADER_THREADS = 8
 MOST_SHAPES = 4
+# What a histogram marks of the table.
+MARKS = ("p50", "p99")
 _COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 
 
@@ -67,6 +69,7 @@ class StatsReport:
     limits: tuple[LimitShare, ...]
     everything: ShapePlan
     plans: tuple[ShapePlan, ...]
+    plot: Path | None
 
     def to_json(self) -> dict[str, object]:
         """Return the report for programs."""
@@ -82,12 +85,14 @@ class StatsReport:
             "recommended": {"max_text_length": recommended.max_text_length, "max_mel_frames": recommended.max_mel_frames},
             "everything": self.everything.to_json(),
             "plans": [plan.to_json() for plan in self.plans],
+            "plot": None if self.plot is None else str(self.plot),
         }
 
     def to_text(self) -> str:
         """Return the report for people."""
-        left_out = f", {self.unusable} rows cannot be used" if self.unusable else ""
-        lines = [f"{self.source}: {self.clips} clips, {self.hours:.2f} hours, {self.speakers} speakers{left_out}", ""]
+        left_out = f", {_counted(self.unusable, 'row')} cannot be used" if self.unusable else ""
+        counts = f"{_counted(self.clips, 'clip')}, {self.hours:.2f} hours, {_counted(self.speakers, 'speaker')}"
+        lines = [f"{self.source}: {counts}{left_out}", ""]
         lines.append(f"{'':22}" + "".join(f"{column:>10}" for column in _COLUMNS))
         for name, statistics in self.spreads.items():
             lines.append(f"{name:22}" + "".join(f"{asdict(statistics)[column]:>10.2f}" for column in _COLUMNS))
@@ -98,26 +103,36 @@ class StatsReport:
         for name, plan in zip(names, (self.everything, *self.plans), strict=True):
             shapes = ", ".join(f"{shape.max_text_length} x {shape.max_mel_frames}" for shape in plan.shapes)
             lines.append(f"  {name:12} keeps {plan.kept / self.clips:>7.2%}, padding {plan.waste:>6.1%}: {shapes}")
+        if self.plot is not None:
+            lines += ["", f"picture  {self.plot}"]
         return "\n".join(lines)
 
 
-def stats(data: Path | None, cache: Path | None, config: Config, plot: Path | None) -> StatsReport:
+def stats(data: Path | None, cache: Path | None, config: Config, plot: Path | None, layout: str = "auto") -> StatsReport:
     """Measure the corpus `data` by its texts and headers, or the cache by its list of utterances; `plot` gets the histograms.
 
-    Frames are those without trimming for a corpus, those stored for a cache. Raises ConfigError unless exactly one of the two is given,
-    CorpusError or CacheError if it cannot be read or has no clip.
+    Frames are those without trimming for a corpus, those stored for a cache. For a cache, limits that `config` sets overlay those it was
+    made with. Raises ConfigError unless exactly one of the two is given and the options fit it, CorpusError or CacheError if it cannot be
+    read or has no clip, OutputError if the plot cannot be written.
     """
     if (data is None) == (cache is None):
         raise ConfigError("stats: expected one of --data DIR and --cache DIR")
     if data is not None:
-        lengths, limits = _lengths_of_corpus(data, config), config.limits
+        lengths, limits = _lengths_of_corpus(data, config, layout), config.limits
     else:
         assert cache is not None  # noqa: S101 (for the type checker; the check is above)
-        lengths, limits = _lengths_of_cache(cache), load_manifest(cache).limits
+        if layout != "auto":
+            raise ConfigError(f"stats: --layout {layout} is for a corpus, --cache {cache} has none; leave it out, or give --data DIR")
+        manifest = load_manifest(cache)
+        limits = _overlaid_limits(cache, manifest, config)
+        lengths = _lengths_of_cache(cache, manifest)
+    spreads = {name: spread(values.tolist()) for name, values in lengths.measures.items()}
     if plot is not None:
         from xtts_pipeline.pictures import save_histograms
 
-        save_histograms(plot, lengths.measures)
+        # The table's own numbers, so that the picture cannot say otherwise.
+        marks = {name: {mark: asdict(statistics)[mark] for mark in MARKS} for name, statistics in spreads.items()}
+        save_histograms(plot, lengths.measures, marks)
     largest = smallest_shape(lengths.tokens, lengths.frames)
     smallest_for_all = smallest_shape(lengths.tokens, lengths.frames, keep_share=1.0)
     chains = [best_shapes(largest, count, lengths.tokens, lengths.frames) for count in range(1, MOST_SHAPES + 1)]
@@ -127,15 +142,30 @@ def stats(data: Path | None, cache: Path | None, config: Config, plot: Path | No
         unusable=lengths.unusable,
         hours=float(lengths.seconds.sum()) / 3600,
         speakers=lengths.speakers,
-        spreads={name: spread(values.tolist()) for name, values in lengths.measures.items()},
+        spreads=spreads,
         limits=tuple(_limit_shares(lengths, limits)),
         everything=plan_for([smallest_for_all], lengths.tokens, lengths.frames),
         plans=tuple(plan_for(chain, lengths.tokens, lengths.frames) for chain in chains),
+        plot=plot,
     )
 
 
-def _lengths_of_cache(cache: Path) -> Lengths:
-    manifest = load_manifest(cache)
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _overlaid_limits(cache: Path, manifest: Manifest, config: Config) -> LimitsConfig:
+    """Return the cache's limits with those that the config sets, or refuse a setting that the cached lengths cannot follow."""
+    for name, cached, wanted in (("audio", manifest.audio, config.audio), ("text", manifest.text, config.text)):
+        in_cache = cached.model_dump()
+        for key, value in wanted.model_dump(exclude_unset=True).items():
+            if value != in_cache[key]:
+                found = f"{name}.{key} is {value!r}, the cache was made with {in_cache[key]!r}"
+                raise ConfigError(f"{cache}: {found}; leave it out, or measure the corpus with --data DIR")
+    return LimitsConfig.model_validate({**manifest.limits.model_dump(), **config.limits.model_dump(exclude_unset=True)})
+
+
+def _lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
     entries = []
     for number, entry in UTTERANCES.read(cache / UTTERANCES_NAME):
         if not isinstance(entry, UtteranceEntry):
@@ -153,13 +183,13 @@ def _lengths_of_cache(cache: Path) -> Lengths:
     )
 
 
-def _lengths_of_corpus(data: Path, config: Config) -> Lengths:
+def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
     # Here: a cache is measured without the corpus readers and the sound library.
     from xtts_pipeline.cache.plan import take_in
     from xtts_pipeline.corpus.read import read_corpus
     from xtts_pipeline.text.tokens import Tokenizer
 
-    intake = take_in([read_corpus(data, "auto", config.text.language)], config)
+    intake = take_in([read_corpus(data, layout, config.text.language)], config)
     tokenizer = Tokenizer(intake.symbols, config.text.blank)
 
     def measure(index: int) -> tuple[float, int, int, int] | None:

@@ -59,7 +59,8 @@ def synthesize(
                 with mel_output.open("wb") as file:
                     np.save(file, spoken.mel)
             if plot is not None:
-                save_speech_picture(plot, spoken.mel, spoken.seconds, spoken.text, spoken.attention, synthesizer.symbols(spoken.tokens))
+                symbols = synthesizer.symbols(spoken.tokens)
+                save_speech_picture(plot, spoken.mel, spoken.seconds, spoken.text, spoken.attention, symbols, spoken.has_stopped)
         except OSError as error:
             raise OutputError(f"{error.filename or output}: cannot be written ({error.strerror}); choose another path") from None
     return SynthesisReport(output, spoken.seconds, len(spoken.mel), spoken.has_stopped, synthesizer.checkpoint.step)

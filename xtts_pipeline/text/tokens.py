@@ -12,7 +12,7 @@ import numpy as np
 
 from xtts_pipeline.config import LimitsConfig, TextConfig
 from xtts_pipeline.errors import Reason, TextError
-from xtts_pipeline.schema import BEGIN_ID, END_ID, FIRST_SYMBOL_ID
+from xtts_pipeline.schema import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
 from xtts_pipeline.text.normalize import normalize
 from xtts_pipeline.text.phonemes import PHONEME_SYMBOLS, phonemize
 
@@ -68,6 +68,15 @@ class Tokenizer:
             if FIRST_SYMBOL_ID <= token < self.blank_id:
                 characters.append(self.symbols[token - FIRST_SYMBOL_ID])
         return "".join(characters)
+
+    def name_of(self, token: int) -> str:
+        """Return how one id is written for people: its symbol, or `<pad>`, `<begin>`, `<end>`, `<blank>`; `<ID?>` outside the table."""
+        if FIRST_SYMBOL_ID <= token < self.blank_id:
+            return self.symbols[token - FIRST_SYMBOL_ID]
+        named = {PAD_ID: "<pad>", BEGIN_ID: "<begin>", END_ID: "<end>"}
+        if self.blank:
+            named[self.blank_id] = "<blank>"
+        return named.get(token, f"<{token}?>")
 
     @cached_property
     def _ids(self) -> dict[str, int]:
