@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from xtts_pipeline import cli as cli_module
+from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import CheckpointError, Reason, TextError
 from xtts_pipeline.synthesis import Synthesizer
 
@@ -251,6 +253,32 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(tmp_path: Path, argumen
     assert ended.exit_code == 2
     assert message in ended.error
     assert ended.stdout == ""
+
+
+def test_the_layouts_that_help_lists_are_those_there_are() -> None:
+    assert cli_module.LAYOUTS == LAYOUTS
+
+
+def test_help_shows_the_three_commands_on_lines_of_their_own() -> None:
+    lines = xtts("--help").stdout.splitlines()
+    assert sum(line.strip().startswith(("xtts preprocess", "xtts verify-cache", "xtts train")) for line in lines) == 3
+    assert xtts().exit_code == 2
+
+
+def test_config_check_lists_every_error_on_a_line_of_its_own() -> None:
+    ended = xtts("config", "check", "--set", "training.lr=1", "--set", "training.batch_size=x")
+    assert ended.exit_code == 2
+    first, second = sorted(ended.stderr.splitlines())
+    assert "training.batch_size='x'" in first
+    assert "unknown key training.lr; known are batch_size," in second
+
+
+def test_a_full_disk_behind_stdout_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "xtts_pipeline", "config", "show"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert Ended(2, "", done.stderr).error.startswith("xtts: stdout: cannot be read or written (No space left on device)")
 
 
 def test_help_imports_neither_tensorflow_nor_pydantic() -> None:

@@ -40,6 +40,9 @@ class _Share(click.ParamType[float]):
         return share
 
 
+# As corpus.read.LAYOUTS, which must not be imported for --help; a test holds the two together.
+LAYOUTS = ("vctk", "libritts", "common_voice", "ljspeech", "coqui", "manifest")
+
 FOLDER = click.Path(path_type=Path)
 
 
@@ -58,6 +61,14 @@ def config_options(function: F) -> F:
     )(function)
 
 
+def layout_option(function: F) -> F:
+    """Add `--layout`."""
+    choice = click.Choice(["auto", *LAYOUTS])
+    return click.option("--layout", type=choice, default="auto", show_default=True, help="Corpus layout; `auto` looks at the folder.")(
+        function
+    )
+
+
 def json_option(function: F) -> F:
     """Add `--json`: the result alone on stdout."""
     return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")(function)
@@ -68,13 +79,13 @@ def json_option(function: F) -> F:
 @click.option("--debug", is_flag=True, help="Show tracebacks and TensorFlow's own log.")
 @click.pass_context
 def cli(context: click.Context, debug: bool) -> None:
-    r"""Train a voice with TensorFlow: preprocess a corpus once, stream the cache into one compiled step, speak.
+    """Train a voice with TensorFlow: preprocess a corpus once, stream the cache into one compiled step, speak.
 
     \b
       xtts preprocess --data LJSpeech-1.1     mels and tokens -> fixed-length TFRecord shards in cache/
       xtts verify-cache                       exit 0 only if every byte is what the manifest says
       xtts train                              stream the shards into the XLA-compiled step
-    """
+    """  # noqa: D301 (click takes the backspace itself as its sign to leave lines as they are)
     context.obj = debug
 
 
@@ -82,7 +93,7 @@ def cli(context: click.Context, debug: bool) -> None:
 @click.option("--data", type=FOLDER, required=True, help="Folder of the corpus, or its manifest file.")
 @cache_option
 @config_options
-@click.option("--layout", default="auto", show_default=True, help="Corpus layout; `auto` looks at the folder.")
+@layout_option
 @click.option("--val-data", type=FOLDER, help="A second corpus that becomes the validation split.")
 @click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default="all cores", help="Worker processes.")
 @click.option("--max-rejected", type=_Share(), default="5%", show_default=True, help="Exit with 1 if a larger share of rows is rejected.")
@@ -91,7 +102,7 @@ def cli(context: click.Context, debug: bool) -> None:
 )
 @click.option("--reshard", is_flag=True, help="Choose the number of shards anew, as for a new cache.")
 @click.option("--check", type=click.Choice(["stat", "content"]), default="stat", show_default=True, help="How changed sources are found.")
-@click.option("--dry-run", is_flag=True, help="Read headers and text only; say what would be written.")
+@click.option("--dry-run", is_flag=True, help="Read headers and text only; say what would be written. Exit code as the run's.")
 @click.option("--backend", type=click.Choice(["local", "dask"]), default="local", show_default=True, help="Where the workers run.")
 @click.option("--scheduler", metavar="ADDRESS", help="The dask scheduler's address.")
 @json_option
@@ -110,7 +121,7 @@ def preprocess(configs: tuple[str, ...], overrides: tuple[str, ...], max_rejecte
 @cache_option
 @click.option("--level", type=click.Choice(["quick", "full", "deep"]), default="full", show_default=True, help="How much is proved.")
 @click.option("--data", type=FOLDER, help="The corpus, for --level deep and --repair.")
-@click.option("--sample", type=click.IntRange(min=1), default=20, show_default=True, help="Clips that --level deep recomputes.")
+@click.option("--sample", type=click.IntRange(min=1), help="Clips that --level deep recomputes.  [default: 20]")
 @click.option("--repair", is_flag=True, help="Rebuild what is broken from --data, then verify.")
 @click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default="all cores", help="Processes that read.")
 @json_option
@@ -130,16 +141,15 @@ def verify_cache(cache: Path, as_json: bool, **options: Any) -> None:
 @click.option("--data", type=FOLDER, help="Folder of a corpus; its headers and texts are read.")
 @click.option("--cache", type=FOLDER, help="Folder of a cache; its utterances.jsonl is read.")
 @config_options
+@layout_option
 @click.option("--plot", type=FOLDER, help="Write histograms as PNG.")
 @json_option
-def stats(
-    data: Path | None, cache: Path | None, configs: tuple[str, ...], overrides: tuple[str, ...], plot: Path | None, as_json: bool
-) -> None:
+def stats(configs: tuple[str, ...], overrides: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Show how long clips and texts are, what each limit keeps, and which limits and shapes fit."""
     from xtts_pipeline.commands.stats import stats as run
     from xtts_pipeline.config import load_config
 
-    _print(run(data, cache, load_config(configs, overrides), plot), as_json)
+    _print(run(config=load_config(configs, overrides), **options), as_json)
 
 
 @cli.command()
@@ -157,7 +167,7 @@ def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
 @cli.command()
 @cache_option
 @config_options
-@click.option("--output", type=FOLDER, help="Folder of the run.  [default: runs/DATE-TIME]")
+@click.option("--output", type=FOLDER, help="Folder of the run, new or empty.  [default: runs/DATE-TIME]")
 @click.option("--steps", type=click.IntRange(min=1), help="Steps in all; short for --set training.steps=N.")
 @json_option
 @click.pass_obj
@@ -212,17 +222,21 @@ def config_show(files: tuple[str, ...], overrides: tuple[str, ...], as_json: boo
     from xtts_pipeline.config import dump_config, load_config
 
     merged = load_config(files, overrides)
-    click.echo(merged.model_dump_json() if as_json else dump_config(merged), nl=as_json)
+    click.echo(json.dumps(merged.model_dump(mode="json"), ensure_ascii=False) if as_json else dump_config(merged), nl=as_json)
 
 
 @config.command("check")
 @click.argument("files", nargs=-1, metavar="[FILE|PRESET]...")
 @click.option("--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Override one setting; repeatable.")
 def config_check(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
-    """Say whether settings are valid: exit 0, or 2 and every error."""
-    from xtts_pipeline.config import load_config
+    """Say whether settings are valid: exit 0, or 2 and every error on a line of its own."""
+    from xtts_pipeline.config import config_problems
 
-    load_config(files, overrides)
+    problems = config_problems(files, overrides)
+    for problem in problems:
+        click.echo(f"xtts: {problem}", err=True)
+    if problems:
+        sys.exit(EXIT_UNUSABLE)
     click.echo("valid")
 
 
@@ -248,16 +262,23 @@ def main() -> None:
     debug = "--debug" in sys.argv[1:]
     try:
         cli(standalone_mode=False, prog_name="xtts")
+        sys.stdout.flush()
     except XttsError as error:
         _fail(str(error), error.exit_code, debug)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(EXIT_UNUSABLE)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "xtts"
-        _fail(f"{error.format_message()} (see {command} --help)", EXIT_UNUSABLE, debug)
+        _fail(f"{error.format_message()} (see {command} --help)", EXIT_UNUSABLE, debug=False)
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted", EXIT_INTERRUPTED, debug)
-    except BrokenPipeError:
-        # The reader, such as `head`, has gone: nothing is left to say, not even at shutdown.
+    except OSError as error:
+        # Commands explain what happens to their files; what is left is stdout: on a full disk, or with a reader, such as `head`, gone.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_UNTRUE)
+        if isinstance(error, BrokenPipeError):
+            sys.exit(EXIT_UNTRUE)
+        where = error.filename or "stdout"
+        _fail(f"{where}: cannot be read or written ({error.strerror}); free space, or choose another place", EXIT_UNUSABLE, debug)

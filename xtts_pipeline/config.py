@@ -205,17 +205,32 @@ def load_config(files: Sequence[str] = (), overrides: Sequence[str] = (), base: 
 
     Raises ConfigError naming the file or override, the key, what was found and what was expected.
     """
+    config, problems = _load(files, overrides, base or {})
+    if config is None:
+        raise ConfigError("; ".join(problems))
+    return config
+
+
+def config_problems(files: Sequence[str] = (), overrides: Sequence[str] = ()) -> list[str]:
+    """Return every error of the settings, one line each."""
+    try:
+        return _load(files, overrides, {})[1]
+    except ConfigError as error:
+        return [str(error)]
+
+
+def _load(files: Sequence[str], overrides: Sequence[str], base: Mapping[str, Any]) -> tuple[Config | None, list[str]]:
     tree: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    layers = [("the cache's settings", dict(base or {}))]
+    layers = [("the cache's settings", dict(base))]
     layers += [(name, _read_yaml(find_config_file(name))) for name in files]
     layers += [(f"--set {text}", _parse_override(text)) for text in overrides]
     for source, layer in layers:
         _merge(tree, layer, source, sources)
     try:
-        return Config.model_validate(tree)
+        return Config.model_validate(tree), []
     except ValidationError as error:
-        raise ConfigError(_explain(error, sources)) from None
+        return None, _explain(error, sources)
 
 
 def dump_config(config: Config) -> str:
@@ -265,16 +280,18 @@ def _merge(tree: dict[str, Any], layer: Mapping[str, Any], source: str, sources:
         sources[path] = source
 
 
-def _explain(error: ValidationError, sources: Mapping[str, str]) -> str:
-    """Return every problem on one line, each with its source, its key and, for an unknown key, the nearest known one."""
+def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
+    """Return one line a problem, with its source, its key and, for an unknown key, the nearest known one or all there are."""
     problems = []
     for item in error.errors():
         keys = [str(key) for key in item["loc"] if not str(key).startswith(("literal[", "constrained-", "int", "float", "str", "none"))]
         path = ".".join(keys)
         source = sources.get(path, sources.get(keys[0], "") if keys else "")
         if item["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(keys[-1], _known_keys(keys[:-1]), n=1, cutoff=0.5)
-            problem = f"unknown key {path}" + (f"; did you mean {'.'.join([*keys[:-1], near[0]])}?" if near else "")
+            known = _known_keys(keys[:-1])
+            near = difflib.get_close_matches(keys[-1], known, n=1, cutoff=0.5)
+            remedy = f"did you mean {'.'.join([*keys[:-1], near[0]])}?" if near else f"known are {', '.join(known)}"
+            problem = f"unknown key {path}; {remedy}"
         elif item["type"] == "value_error":
             problem = f"{path}: {item['ctx']['error']}"
         else:
@@ -282,7 +299,7 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> str:
         problem = f"{source}: {problem}" if source else problem
         if problem not in problems:
             problems.append(problem)
-    return "; ".join(problems)
+    return problems
 
 
 def _known_keys(path: Sequence[str]) -> list[str]:

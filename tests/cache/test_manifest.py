@@ -148,7 +148,7 @@ def test_config_differences_name_setting_and_both_values() -> None:
     manifest = make_manifest()
     assert config_differences(manifest, Config()) == []
     config = load_config(overrides=["audio.trim_db=30.0", "cache.seed=5", "training.steps=7"])
-    assert config_differences(manifest, config) == ["audio.trim_db: the cache has None, the config 30.0"]
+    assert config_differences(manifest, config) == ["audio.trim_db: the cache has null, the config 30.0"]
 
 
 def test_sums_hold_from_the_start() -> None:

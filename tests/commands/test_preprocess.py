@@ -115,7 +115,7 @@ def test_a_second_corpus_becomes_the_validation_split(data: Path, tmp_path: Path
     [
         (["--backend", "dask"], ["no --scheduler"]),
         (["--scheduler", "tcp://127.0.0.1:1"], ["only --backend dask"]),
-        (["--layout", "nonsense"], ["--layout nonsense"]),
+        (["--layout", "nonsense"], ["--layout", "nonsense", "ljspeech"]),
     ],
 )
 def test_options_that_cannot_be_meant_are_one_line(data: Path, tmp_path: Path, arguments: list[str], words: list[str]) -> None:

@@ -3,6 +3,7 @@
 The cache's bytes depend on the intake, the config and the shard counts only; never on workers, order, or earlier interruptions.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -91,7 +92,7 @@ def changed_settings(folder: Path, config: Config, intake: Intake) -> Iterator[s
         return
     yield from config_differences(manifest, config)
     cached, wanted = manifest.cache.model_dump(mode="json"), config.cache.model_dump(mode="json")
-    yield from (f"cache.{key}: the cache has {cached[key]!r}, the config {wanted[key]!r}" for key in cached if cached[key] != wanted[key])
+    yield from (f"cache.{key}: the cache has {json.dumps(cached[key])}, the config {json.dumps(wanted[key])}" for key in cached if cached[key] != wanted[key])
     for name, before, now in (
         ("symbols", manifest.symbols, intake.symbols),
         ("speakers", manifest.speakers, intake.speakers),

@@ -4,6 +4,7 @@ import hashlib
 import math
 import mmap
 import stat
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -187,7 +188,7 @@ def config_differences(manifest: Manifest, config: Config) -> list[str]:
         cached = getattr(manifest, section).model_dump(mode="json")
         wanted = getattr(config, section).model_dump(mode="json")
         differences += [
-            f"{section}.{key}: the cache has {cached[key]!r}, the config {wanted[key]!r}" for key in cached if cached[key] != wanted[key]
+            f"{section}.{key}: the cache has {json.dumps(cached[key])}, the config {json.dumps(wanted[key])}" for key in cached if cached[key] != wanted[key]
         ]
     return differences
 

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from xtts_pipeline.cache.build import BuildOptions, BuildResult, build_cache
 from xtts_pipeline.cache.dask_pool import dask_pool
 from xtts_pipeline.cache.folder import locked_folder, readable_bytes
+from xtts_pipeline.cache.manifest import REJECTED_NAME
 from xtts_pipeline.cache.outliers import Outlier, find_outliers
 from xtts_pipeline.cache.plan import Intake, take_in
 from xtts_pipeline.cache.pool import Pool, local_pool
@@ -36,6 +37,7 @@ class PreprocessReport:
     outliers: list[Outlier]
     seconds: float
     max_rejected: float
+    cache: Path
 
     @property
     def is_over_limit(self) -> bool:
@@ -46,7 +48,7 @@ class PreprocessReport:
     @property
     def warnings(self) -> list[str]:
         """What a user should look at, one line each."""
-        warnings = [f"changed setting: {change}; every shard that it touches was written anew" for change in self.build.settings_changed]
+        warnings = [f"changed setting: {change}; all shards were written anew" for change in self.build.settings_changed]
         for outlier in self.outliers[:SHOWN_OUTLIERS]:
             rates = f"{outlier.characters_per_second:.1f} characters a second, {outlier.usual:.1f} are usual"
             warnings.append(f"{outlier.id}: {rates}; does the text fit the sound?")
@@ -88,9 +90,11 @@ class PreprocessReport:
         busy = sum(build.stage_seconds.values())
         if busy:
             lines.append("workers: " + ", ".join(f"{stage} {spent / busy:.0%}" for stage, spent in build.stage_seconds.items()))
+        lines.append(f"cache: {self.cache}, {readable_bytes(sum(shard.bytes for shard in manifest.shards))}")
         lines += [f"warning: {warning}" for warning in self.warnings]
-        if self.is_over_limit:
-            lines.append(f"over --max-rejected {self.max_rejected:.2%}:")
+        if counts.rejected:
+            over = f"over --max-rejected {self.max_rejected:.2%}, though the cache is complete; " if self.is_over_limit else ""
+            lines.append(f"{over}rejected, as {self.cache / REJECTED_NAME} says of each row:")
         lines += _reason_table(manifest.rejected_by_reason, counts.read)
         return "\n".join(lines)
 
@@ -115,6 +119,7 @@ class DryRunReport:
         """Return what is printed without `--json`."""
         plan = self.plan
         shards = ", ".join(f"{split} {count}" for split, count in plan.shards.items())
+        over = [f"over --max-rejected {self.max_rejected:.2%}:"] if self.is_over_limit else []
         return "\n".join(
             [
                 f"{plan.layout}: would read {plan.read} = keep {plan.kept} + reject {plan.rejected}, by texts and headers",
@@ -122,6 +127,7 @@ class DryRunReport:
                 f"shards: {shards}; {plan.shards_to_write} to write, {readable_bytes(plan.bytes_to_write)}",
                 f"free disk: {readable_bytes(plan.free_bytes)}",
                 f"time: about {plan.estimated_seconds:.0f} s, by a short sample",
+                *over,
                 *_reason_table(plan.rejected_by_reason, plan.read),
             ]
         )
@@ -158,7 +164,7 @@ def preprocess(
         intake = _take_in(data, val_data, layout, config)
         with tqdm(total=len(intake.rows), unit="clip", disable=not progress, file=sys.stderr, smoothing=0) as bar:
             build = build_cache(cache, work_folder, intake, config, options, bar.update)
-    return PreprocessReport(build, find_outliers(build.totals), process_seconds(), max_rejected)
+    return PreprocessReport(build, find_outliers(build.totals), process_seconds(), max_rejected, cache)
 
 
 def process_seconds() -> float:

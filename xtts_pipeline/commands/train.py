@@ -1,5 +1,6 @@
 """`xtts train`: a cache in, a run out."""
 
+import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ def training_config(manifest: Manifest, configs: Sequence[str], overrides: Seque
     config = load_config(configs, [*overrides, *steps_override], base)
     differences = config_differences(manifest, config)
     differences += [
-        f"cache.{key}: the cache has {value!r}, the config {getattr(config.cache, key)!r}"
+        f"cache.{key}: the cache has {json.dumps(value)}, the config {json.dumps(getattr(config.cache, key))}"
         for key, value in manifest.cache.model_dump().items()
         if value != getattr(config.cache, key)
     ]
@@ -122,7 +123,8 @@ class _Progress:
     """What a run says as it goes, on stderr: a bar on a terminal, one line a report in a log file."""
 
     def __init__(self, steps: int) -> None:
-        self._steps, self._started = steps, time.monotonic()
+        self._steps = steps
+        self._first: tuple[int, float] | None = None
         self._bar = tqdm.tqdm(total=steps, unit="step", desc="train", file=sys.stderr, dynamic_ncols=True) if sys.stderr.isatty() else None
         self._last: dict[str, str] = {}
 
@@ -148,6 +150,16 @@ class _Progress:
             self._bar.set_postfix(self._last, refresh=False)
             self._bar.update(step - self._bar.n)
         else:
-            remaining = (time.monotonic() - self._started) / step * (self._steps - step)
             shown = ", ".join(f"{name} {value}" for name, value in self._last.items())
-            click.echo(f"step {step}/{self._steps}: {shown}, {remaining:.0f} s left", err=True)
+            click.echo(f"step {step}/{self._steps}: {shown}{self._remaining(step)}", err=True)
+
+    def _remaining(self, step: int) -> str:
+        """Return the time left, reckoned without the first step, which traces and compiles."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (step, now)
+            return ""
+        first_step, first_time = self._first
+        if step == first_step:
+            return ""
+        return f", {(now - first_time) / (step - first_step) * (self._steps - step):.0f} s left"
