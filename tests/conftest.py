@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 import xxhash
@@ -36,6 +37,10 @@ from xtts_pipeline.schema import Example
 from xtts_pipeline.text.tokens import Tokenizer
 
 SYMBOLS = tuple("abcdefgh")
+
+# No deadline: on a machine that others use too, one slow example is no failure.
+hypothesis.settings.register_profile("shared", deadline=None)
+hypothesis.settings.load_profile("shared")
 
 
 @dataclass(frozen=True)

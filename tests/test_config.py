@@ -57,6 +57,16 @@ def test_any_value_survives_the_way_through_yaml(rate: float, symbols: str) -> N
         ("training:\n  steps: 1\n  steps: 2", "duplicate key 'steps'"),
         ("- 1", "found a list, expected sections"),
         ("training: [", "not valid YAML"),
+        ("audio: &a {x: *a}", "aliases are not allowed"),
+        ("? [a]\n: 1", "not valid YAML"),
+        ("training: {seed: 2001-99-99}", "not valid YAML"),
+        ("training: {seed: !!int abc}", "not valid YAML"),
+        ("[" * 5_000, "not valid YAML"),
+        ("audio: {floor: .inf}", "audio.floor=inf"),
+        ("limits: {max_seconds: .nan}", "limits.max_seconds=nan"),
+        ("model: {width: 4000000}", "model.width=4000000: input should be less than or equal to 16384"),
+        ("limits: {max_mel_frames: 1000000000}", "limits.max_mel_frames=1000000000"),
+        ("training: {seed: -1}", "training.seed=-1"),
         ("a: !!python/object/apply:os.system ['true']", "not valid YAML"),
         ("model: {width: 30, heads: 4}", "width=30 is not a multiple of heads=4"),
         ("audio: {max_hz: 20000.0}", "max_hz=20000 is over half of sample_rate=22050"),
@@ -83,6 +93,24 @@ def test_all_problems_are_listed_not_the_first(tmp_path: Path) -> None:
 def test_an_override_that_is_none_says_what_one_is(text: str) -> None:
     with pytest.raises(ConfigError, match=r"expected section.key=value"):
         load_config(overrides=[text])
+
+
+def test_a_config_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"expected settings of at most"):
+        load_config([write(tmp_path / "a.yaml", "#" * (1 << 20) + "\n")])
+
+
+def test_a_flood_of_problems_is_cut_short() -> None:
+    overrides = [f"training.no_such_key_{number}=1" for number in range(50)]
+    with pytest.raises(ConfigError, match="30 more problems"):
+        load_config(overrides=overrides)
+
+
+@pytest.mark.parametrize("text", ["a." * 2_000 + "a=1", "training.steps=" + "[" * 5_000, "training.seed=" + "9" * 6_000])
+def test_a_monstrous_override_is_one_short_line(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(overrides=[text])
+    assert len(str(caught.value)) < 500
 
 
 def test_a_missing_preset_lists_those_there_are() -> None:

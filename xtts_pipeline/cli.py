@@ -252,6 +252,8 @@ def _fail(message: str, exit_code: int, debug: bool) -> NoReturn:
 
 
 def _interrupt(_signal_number: int, _frame: FrameType | None) -> NoReturn:
+    # A scheduler may ask twice; the clean way out is taken once.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -15,7 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from xtts_pipeline.errors import ConfigError
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Width = Annotated[int, Field(ge=1, le=16_384)]
+MAX_CONFIG_BYTES = 1 << 20
+MAX_KEY_DEPTH = 4
+MAX_PROBLEMS, MAX_SHOWN = 20, 100
+# What PyYAML lets through of values that are YAML by form and no value by content: `2001-99-99`, `!!int x`, a list as a key.
+_MALFORMED = (ValueError, TypeError, AttributeError, RecursionError)
 PRESET_FOLDERS = (
     Path(__file__).parent / "presets",  # where a wheel puts them
     Path(__file__).parent.parent / "configs",  # where a checkout has them
@@ -25,24 +31,24 @@ PRESET_FOLDERS = (
 class Section(BaseModel):
     """A frozen group of settings; unknown keys and values of the wrong type are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class AudioConfig(Section):
     """How a sound file becomes log-mel frames. All of it is in the cache's fingerprint."""
 
     sample_rate: Annotated[int, Field(ge=4_000, le=192_000)] = 22_050
-    fft_size: Annotated[int, Field(ge=64)] = 1_024
-    hop_samples: Count = 256
-    window_samples: Count = 1_024
-    mel_bins: Count = 80
+    fft_size: Annotated[int, Field(ge=64, le=65_536)] = 1_024
+    hop_samples: Annotated[int, Field(ge=1, le=65_536)] = 256
+    window_samples: Annotated[int, Field(ge=1, le=65_536)] = 1_024
+    mel_bins: Annotated[int, Field(ge=1, le=1_024)] = 80
     min_hz: Annotated[float, Field(ge=0.0)] = 0.0
     max_hz: Annotated[float, Field(gt=0.0)] = 8_000.0
-    floor: Annotated[float, Field(gt=0.0)] = 1e-5
-    trim_db: Annotated[float, Field(gt=0.0)] | None = None
-    trim_margin_seconds: Annotated[float, Field(ge=0.0)] = 0.05
+    floor: Annotated[float, Field(ge=1e-10, le=0.1)] = 1e-5
+    trim_db: Annotated[float, Field(gt=0.0, le=200.0)] | None = None
+    trim_margin_seconds: Annotated[float, Field(ge=0.0, le=60.0)] = 0.05
     normalize: Literal["none", "peak", "rms", "lufs"] = "none"
-    normalize_to_db: Annotated[float, Field(le=0.0)] = -23.0
+    normalize_to_db: Annotated[float, Field(ge=-100.0, le=0.0)] = -23.0
 
     @model_validator(mode="after")
     def _consistent(self) -> "AudioConfig":
@@ -69,11 +75,11 @@ class TextConfig(Section):
 class LimitsConfig(Section):
     """What a record may hold. Nothing is cut to fit: what is outside is rejected with its reason."""
 
-    max_text_length: Annotated[int, Field(ge=3)] = 200
-    max_mel_frames: Annotated[int, Field(ge=2)] = 880
+    max_text_length: Annotated[int, Field(ge=3, le=10_000)] = 200
+    max_mel_frames: Annotated[int, Field(ge=2, le=100_000)] = 880
     min_seconds: Annotated[float, Field(ge=0.0)] = 0.1
-    max_seconds: Annotated[float, Field(gt=0.0)] = 60.0
-    min_peak_db: Annotated[float, Field(le=0.0)] = -60.0
+    max_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 60.0
+    min_peak_db: Annotated[float, Field(ge=-200.0, le=0.0)] = -60.0
     max_clipped_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
 
 
@@ -97,15 +103,15 @@ class DataConfig(Section):
 class ModelConfig(Section):
     """The network's shape; defaults are the `small` preset."""
 
-    width: Count = 256
-    heads: Count = 4
-    encoder_layers: Count = 4
-    decoder_layers: Count = 4
-    feedforward_width: Count = 1_024
-    prenet_width: Count = 256
-    postnet_width: Count = 256
-    postnet_layers: Annotated[int, Field(ge=0)] = 5
-    frames_per_step: Count = 4
+    width: Width = 256
+    heads: Width = 4
+    encoder_layers: Annotated[int, Field(ge=1, le=100)] = 4
+    decoder_layers: Annotated[int, Field(ge=1, le=100)] = 4
+    feedforward_width: Width = 1_024
+    prenet_width: Width = 256
+    postnet_width: Width = 256
+    postnet_layers: Annotated[int, Field(ge=0, le=100)] = 5
+    frames_per_step: Annotated[int, Field(ge=1, le=64)] = 4
     dropout: Share = 0.1
     prenet_dropout: Share = 0.5
 
@@ -123,7 +129,7 @@ class TrainingConfig(Section):
 
     batch_size: Count = 16
     steps: Count = 20_000
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3
     warmup_steps: Annotated[int, Field(ge=0)] = 200
     final_rate_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
@@ -165,7 +171,15 @@ class Config(Section):
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """PyYAML's safe loader, with YAML 1.2 floats (`1e-4` is a number) and no duplicate keys."""
+    """PyYAML's safe loader, with YAML 1.2 floats (`1e-4` is a number), no duplicate keys and no aliases.
+
+    Aliases could make a file of a few hundred bytes a tree of billions, or one without an end; settings need none.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -240,6 +254,8 @@ def dump_config(config: Config) -> str:
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise ConfigError(f"{path}: {path.stat().st_size} bytes, expected settings of at most {MAX_CONFIG_BYTES}; is this a config?")
         tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); expected a YAML file in UTF-8") from None
@@ -248,6 +264,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         where = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise ConfigError(f"{where}: not valid YAML: {problem}") from None
+    except _MALFORMED as error:
+        raise ConfigError(f"{path}: not valid YAML for settings: {str(error)[:MAX_SHOWN]}") from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -258,12 +276,12 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 def _parse_override(text: str) -> dict[str, Any]:
     path, equals, raw = text.partition("=")
     keys = path.strip().split(".")
-    if not equals or not all(keys):
-        raise ConfigError(f"--set {text}: expected section.key=value, such as training.batch_size=8")
+    if not equals or not all(keys) or len(keys) > MAX_KEY_DEPTH:
+        raise ConfigError(f"--set {text[:MAX_SHOWN]}: expected section.key=value, such as training.batch_size=8")
     try:
         value = yaml.load(raw, Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
-    except yaml.YAMLError:
-        raise ConfigError(f"--set {text}: {raw!r} is not a YAML value") from None
+    except (yaml.YAMLError, *_MALFORMED):
+        raise ConfigError(f"--set {text[:MAX_SHOWN]}: {raw[:MAX_SHOWN]!r} is not a YAML value") from None
     tree: dict[str, Any] = {keys[-1]: value}
     for key in reversed(keys[:-1]):
         tree = {key: tree}
@@ -295,11 +313,14 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
         elif item["type"] == "value_error":
             problem = f"{path}: {item['ctx']['error']}"
         else:
-            problem = f"{path}={item['input']!r}: {item['msg'][0].lower()}{item['msg'][1:]}"
+            found = repr(item["input"])
+            found = found if len(found) <= MAX_SHOWN else f"{found[:MAX_SHOWN]}..."
+            problem = f"{path}={found}: {item['msg'][0].lower()}{item['msg'][1:]}"
         problem = f"{source}: {problem}" if source else problem
         if problem not in problems:
             problems.append(problem)
-    return problems
+    more = [f"{len(problems) - MAX_PROBLEMS} more problems"] if len(problems) > MAX_PROBLEMS else []
+    return problems[:MAX_PROBLEMS] + more
 
 
 def _known_keys(path: Sequence[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """The folder: one writer at a time, nobody else's files, and no trace of a run that came to nothing."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -77,3 +78,29 @@ def test_the_layout_is_read_from_the_names_of_shards(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (1_850_000_000, "1.85 GB"), (2 * 10**12, "2 TB")])
 def test_sizes_are_readable(count: int, text: str) -> None:
     assert readable_bytes(count) == text
+
+
+def test_what_lies_behind_a_link_is_left_alone(tmp_path: Path) -> None:
+    victim, cache = tmp_path / "victim", tmp_path / "cache"
+    victim.mkdir()
+    cache.mkdir()
+    (victim / "thesis.txt").write_text("years of work")
+    (cache / "receipts").symlink_to(victim)
+    with pytest.raises(CacheError, match="receipts: a link, pipe or the like, expected a folder"), locked_folder(cache):
+        pass
+    assert (victim / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_folder_of_receipts_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "receipts").mkdir()
+    (tmp_path / "receipts" / "taxes.pdf").write_text("paid")
+    with pytest.raises(CacheError, match=r"holds receipts/taxes.pdf, which is no part of a cache"), locked_folder(tmp_path):
+        pass
+    assert (tmp_path / "receipts" / "taxes.pdf").read_text() == "paid"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "train-00000-of-00001.tfrecord", ".lock"])
+def test_a_pipe_in_a_file_s_place_is_refused_and_not_opened(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(CacheError, match="expected a file"), locked_folder(tmp_path):
+        pass

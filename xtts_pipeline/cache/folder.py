@@ -6,8 +6,9 @@ Knows file names, not their content.
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -96,7 +97,7 @@ def remove_shards_but(folder: Path, wanted: set[str]) -> None:
         if str(name) not in wanted:
             (folder / str(name)).unlink()
     for path in (folder / RECEIPTS_FOLDER).iterdir():
-        if path.suffix != ".json" or path.stem not in stems:
+        if _is_receipt_name(path.name) and path.stem not in stems:
             path.unlink()
 
 
@@ -119,10 +120,26 @@ def readable_bytes(count: int) -> str:
 
 
 def _refuse_foreign(folder: Path) -> None:
+    """Raise CacheError if anything in the folder is no part of a cache: what a run removes and replaces must be its own."""
     foreign = sorted(entry.name for entry in folder.iterdir() if not is_cache_name(entry.name))
+    receipts = folder / RECEIPTS_FOLDER
+    for entry in sorted(folder.iterdir()):
+        is_folder = entry.name == RECEIPTS_FOLDER or entry.name.startswith(_WORK_PREFIX)
+        mode = entry.lstat().st_mode
+        if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
+            expected = "a folder" if is_folder else "a file"
+            raise CacheError(f"{entry}: a link, pipe or the like, expected {expected}; remove it, or choose another --cache")
+    if receipts.is_dir():
+        foreign += sorted(f"{RECEIPTS_FOLDER}/{path.name}" for path in receipts.iterdir() if not _is_receipt_name(path.name))
     if foreign:
         listed = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         raise CacheError(f"{folder}: holds {listed}, which is no part of a cache; remove it, or choose an empty folder or another cache")
+
+
+def _is_receipt_name(name: str) -> bool:
+    """Return whether a receipt, or a temporary file of one, has this name."""
+    path = Path(name)
+    return (path.suffix == ".json" and parse_shard_name(f"{path.stem}.tfrecord") is not None) or _LEFTOVER.fullmatch(name) is not None
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -137,8 +154,10 @@ def _remove_leftovers(folder: Path) -> None:
 def _remove_if_unused(folder: Path, *, was_there: bool) -> None:
     """Remove what locking made, if nothing came of it: a failed run leaves no empty cache behind."""
     receipts = folder / RECEIPTS_FOLDER
-    if was_there or any(receipts.iterdir()) or {entry.name for entry in folder.iterdir()} != {LOCK_NAME, RECEIPTS_FOLDER}:
-        return
-    receipts.rmdir()
-    (folder / LOCK_NAME).unlink()
-    folder.rmdir()
+    # Nothing here may hide the error that is on its way.
+    with suppress(OSError):
+        if was_there or any(receipts.iterdir()) or {entry.name for entry in folder.iterdir()} != {LOCK_NAME, RECEIPTS_FOLDER}:
+            return
+        receipts.rmdir()
+        (folder / LOCK_NAME).unlink()
+        folder.rmdir()

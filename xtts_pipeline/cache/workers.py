@@ -85,6 +85,8 @@ def start_worker(parent: int) -> None:
     """Leave Ctrl-C to the parent process, which ends its workers itself, and end by oneself if it is killed."""
     keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # libmpg123 prints a line for each damaged frame; what a clip is worth is judged by its content, and errors travel another way.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
