@@ -4,7 +4,7 @@ Its workers must see the corpus and the cache under the same paths as the parent
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -60,10 +60,15 @@ class _DaskExecutor(Executor):
 def _settle(local: Future[Any], remote: Any) -> None:
     from distributed.scheduler import KilledWorker
 
-    if remote.status == "finished":
-        local.set_result(remote.result())
-    elif remote.status == "error":
-        error = remote.exception()
-        local.set_exception(BrokenExecutor(str(error)) if isinstance(error, KilledWorker) else error)
-    else:
-        local.set_exception(CacheError("the dask scheduler went away; start it and run again, finished shards are kept"))
+    try:
+        if remote.status == "finished":
+            local.set_result(remote.result())
+        elif remote.status == "error":
+            error = remote.exception()
+            local.set_exception(BrokenExecutor(str(error)) if isinstance(error, KilledWorker) else error)
+        else:
+            # Lost or cancelled: with a worker, or with the scheduler, and then the next round finds that none answers.
+            local.set_exception(BrokenExecutor(f"the task was {remote.status}"))
+    except (OSError, CancelledError) as error:
+        # The worker died with the task done and its result not yet handed over.
+        local.set_exception(BrokenExecutor(str(error)))
