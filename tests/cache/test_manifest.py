@@ -1,12 +1,13 @@
 """The manifest: one byte sequence a content, and nothing of it is used before all of it holds."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from xtts_pipeline.cache.canonical import canonical_json, open_sealed, sealed_bytes
+from xtts_pipeline.cache.canonical import canonical_json, open_sealed, read_regular_file, sealed_bytes
 from xtts_pipeline.cache.manifest import (
     Counts,
     FieldEntry,
@@ -167,3 +168,25 @@ def test_sealed_content_is_one_canonical_line() -> None:
 def test_an_empty_file_has_a_checksum(tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     assert file_checksum(tmp_path / "empty") == "99aa06d3014798d86001c324468d497f"
+
+
+def test_a_name_that_claims_more_shards_than_are_listed_is_refused_at_once(tmp_path: Path) -> None:
+    content = open_sealed(manifest_bytes(make_manifest()))
+    content["shards"][2]["name"] = "val-00000-of-999999999.tfrecord"
+    write(tmp_path, content)
+    with pytest.raises(CacheError, match="shards of the val split: found 1, expected 999999999"):
+        load_manifest(tmp_path)
+
+
+def test_only_a_regular_file_of_sane_size_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"abc")
+    assert read_regular_file(tmp_path / "file", 3) == b"abc"
+    with pytest.raises(OSError, match="found 3 bytes, expected at most 2"):
+        read_regular_file(tmp_path / "file", 2)
+    with pytest.raises(OSError, match="no regular file"):
+        read_regular_file(tmp_path / "pipe", 3)
+    with pytest.raises(OSError, match="no regular file"):
+        file_checksum(tmp_path / "pipe")
+    with pytest.raises(IsADirectoryError):
+        read_regular_file(tmp_path, 3)

@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from xtts_pipeline.cache.plan import Intake, choose_validation_row, lay_out, plan_shards, reading_order, take_in
 from xtts_pipeline.config import CacheConfig, Config, load_config
 from xtts_pipeline.corpus.quarantine import Rejection
 from xtts_pipeline.corpus.utterance import Corpus, Utterance
-from xtts_pipeline.errors import Reason
+from xtts_pipeline.errors import ConfigError, Reason
 
 NO_VALIDATION = CacheConfig(validation_share=0.0)
 
@@ -26,13 +27,14 @@ def intake_of(ids: list[str], config: Config | None = None, split: str | None = 
     return take_in([make_corpus(ids, split=split)], config or Config())
 
 
-@given(st.sets(st.text("abcdefgh0123456789", min_size=1, max_size=8), min_size=2, max_size=60), st.integers(1, 7))
+@given(st.sets(st.text("abcdefgh0123456789", min_size=1, max_size=8), min_size=12, max_size=60), st.integers(1, 7))
 @settings(max_examples=25, deadline=None)
 def test_every_row_has_one_place_and_a_removed_row_moves_no_other(ids: set[str], shard_count: int) -> None:
     ordered = sorted(ids)
     places = []
     for chosen in (ordered, ordered[1:]):
         intake = intake_of(chosen)
+        assume(sum(row.split == "train" for row in intake.rows) >= shard_count)
         layout = lay_out(intake, plan_shards(intake, CacheConfig(), {"train": shard_count}, None, reshard=False), None)
         places.append({row.id: str(name) for name, rows in layout.items() for row in rows})
         assert sorted(places[-1]) == chosen
@@ -78,3 +80,11 @@ def test_places_are_ordered_as_they_are_read() -> None:
     places = [(0, "metadata.csv:10"), (1, "metadata.csv:1"), (0, "metadata.csv:9"), (0, "a.tsv:100")]
     ordered = sorted(places, key=lambda place: reading_order(*place))
     assert ordered == [(0, "a.tsv:100"), (0, "metadata.csv:9"), (0, "metadata.csv:10"), (1, "metadata.csv:1")]
+
+
+def test_no_split_gets_more_shards_than_rows() -> None:
+    intake = intake_of(["a", "b", "c"], split="train")
+    with pytest.raises(ConfigError, match="--shards: found 9999999, expected at most the 3 rows of the train split"):
+        plan_shards(intake, CacheConfig(), {}, 9_999_999, reshard=False)
+    assert plan_shards(intake, CacheConfig(), {}, 3, reshard=False).counts == {"train": 3}
+    assert plan_shards(intake, CacheConfig(), {"train": 99_999_999}, None, reshard=False).counts == {"train": 1}, "a stray file's claim"

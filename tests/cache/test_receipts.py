@@ -1,5 +1,6 @@
 """Receipts: whole or worthless."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,15 @@ def test_what_is_no_regular_file_has_no_identity(tmp_path: Path) -> None:
     found = source_stat(tmp_path / "file")
     assert found is not None
     assert found.bytes == 3
+
+
+def test_a_pipe_or_an_endless_file_is_no_receipt(tmp_path: Path) -> None:
+    name = ShardName("train", 0, 1)
+    path = receipt_path(tmp_path, name)
+    path.parent.mkdir()
+    os.mkfifo(path)
+    assert load_receipt(tmp_path, name) is None
+    path.unlink()
+    path.touch()
+    os.truncate(path, 1 << 40)
+    assert load_receipt(tmp_path, name) is None

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cache.corpora import build, write_corpus
 from xtts_pipeline.cache.canonical import open_sealed, sealed_bytes
 from xtts_pipeline.cache.example import decode_example, encode_example
 from xtts_pipeline.cache.listings import UTTERANCES
@@ -370,3 +371,32 @@ print([name for name in ("tensorflow", "librosa", "scipy", "soundfile") if name 
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["utterances.jsonl", "rejected.jsonl", RECEIPT])
+def test_an_endless_file_is_named_and_not_read(cache: Path, name: str) -> None:
+    os.truncate(cache / name, 1 << 40)
+    assert problems_of(cache) == [("receipt" if name == RECEIPT else "size", name)]
+
+
+@pytest.mark.parametrize(("key", "value"), [("raw_text", "other"), ("seconds", 9.5), ("audio", "wavs/other.wav"), ("source", None)])
+def test_a_kept_row_changed_in_a_resealed_receipt_is_found(cache: Path, key: str, value: object) -> None:
+    content = open_sealed((cache / RECEIPT).read_bytes())
+    content["rows"][0][key] = value
+    (cache / RECEIPT).write_bytes(sealed_bytes(content))
+    assert problems_of(cache) == [("receipt", RECEIPT)]
+
+
+@pytest.mark.parametrize(("key", "value"), [("reason", "audio_empty"), ("reason", "no such reason"), ("detail", "other"), ("id", "other")])
+def test_a_rejected_row_changed_in_a_resealed_receipt_is_found(tmp_path: Path, key: str, value: str) -> None:
+    data, cache = write_corpus(tmp_path / "data", 4), tmp_path / "cache"
+    (data / "wavs" / "clip-002.wav").write_bytes(b"no sound")
+    build(data, cache)
+    assert problems_of(cache) == []
+    for path in (cache / "receipts").iterdir():
+        content = open_sealed(path.read_bytes())
+        for row in content["rows"]:
+            if row["reason"] is not None:
+                row[key] = value
+        path.write_bytes(sealed_bytes(content))
+    assert [kind for kind, _ in problems_of(cache)] == ["receipt"]

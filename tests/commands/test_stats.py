@@ -1,5 +1,6 @@
 """`xtts stats`: the same figures from headers as from the cache, and a picture of them."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -128,3 +129,20 @@ def test_what_cannot_be_measured_is_an_error(root: Path, tmp_path: Path) -> None
     (tmp_path / "wavs").mkdir()
     with pytest.raises(CorpusError, match="0 of 1 rows"):
         stats(tmp_path, None, make_config(), None)
+
+
+def test_a_pipe_in_place_of_sound_is_not_waited_on(tmp_path: Path) -> None:
+    data = write_corpus(tmp_path / "data", 4)
+    (data / "wavs" / "clip-002.wav").unlink()
+    os.mkfifo(data / "wavs" / "clip-002.wav")
+
+    assert stats(data, None, make_config(), None).unusable == 1
+
+
+def test_a_pipe_in_place_of_the_listing_is_an_error(tmp_path: Path) -> None:
+    build(write_corpus(tmp_path / "data", 4), tmp_path / "cache")
+    (tmp_path / "cache" / "utterances.jsonl").unlink()
+    os.mkfifo(tmp_path / "cache" / "utterances.jsonl")
+
+    with pytest.raises(CacheError, match=r"utterances.jsonl: cannot be read \(no regular file\)"):
+        stats(None, tmp_path / "cache", make_config(), None)

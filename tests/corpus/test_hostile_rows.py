@@ -1,6 +1,8 @@
 """No row can stop a run, leave the corpus, or be lost: it is kept, or rejected for the right reason."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 from xtts_pipeline.corpus.quarantine import Rejection
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.rows import Row, RowCollector
+from xtts_pipeline.corpus.tables import Header, read_table
+from xtts_pipeline.corpus.utterance import Corpus
 from xtts_pipeline.errors import CorpusError, Reason
 
 
@@ -44,6 +48,8 @@ def only_rejection(root: Path) -> Rejection:
         (b"x\x1b[31m|text", Reason.UNSAFE_ID, "control characters"),
         ("x\u202ey|text".encode(), Reason.UNSAFE_ID, "control characters"),
         (b"x" * 300 + b"|text", Reason.UNSAFE_ID, "longer than 255 bytes"),
+        (b"x/" * 600 + b"x|text", Reason.UNSAFE_ID, "or 1024 bytes in all"),
+        (b"b|" + b"x" * 65_537, Reason.TEXT_TOO_LONG, "65537 characters; expected at most 65536"),
         (b"a|again", Reason.DUPLICATE_ID, "already read at metadata.csv:1"),
         (b"b|   ", Reason.EMPTY_TEXT, "empty"),
         (b"b|text|", Reason.EMPTY_TEXT, "empty"),
@@ -55,6 +61,7 @@ def test_a_bad_row_is_rejected_and_the_rest_goes_on(tmp_path: Path, row: bytes, 
     assert (rejection.reason, rejection.where) == (reason, "metadata.csv:2")
     assert detail in rejection.detail
     assert rejection.id.isprintable()
+    assert len(rejection.detail) < 200
 
 
 def test_an_id_is_never_looked_for_outside_the_corpus(tmp_path: Path) -> None:
@@ -144,6 +151,97 @@ def test_an_open_quote_swallows_no_other_row(tmp_path: Path) -> None:
     corpus = read_corpus(tmp_path / "m.csv")
     assert [utterance.text for utterance in corpus.utterances] == ["good"]
     assert [(r.where, r.reason) for r in corpus.rejections] == [("m.csv:2", Reason.BAD_ROW)]
+
+
+@pytest.mark.parametrize("header", [b"audio,text,\x00", b"audio,text,\xff", b"audio,text," + b"x" * 5_000 + b"\x00"])
+def test_a_table_whose_header_cannot_be_read_is_no_table(tmp_path: Path, header: bytes) -> None:
+    (tmp_path / "a.wav").write_bytes(b"")
+    (tmp_path / "m.csv").write_bytes(header + b"\na.wav,good,x\n")
+    with pytest.raises(CorpusError, match="no known corpus layout"):
+        read_corpus(tmp_path / "m.csv")
+
+
+def test_a_header_that_breaks_after_it_was_recognised_swallows_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.wav").write_bytes(b"")
+    (tmp_path / "m.csv").write_bytes(b"audio,text\x00\na.wav,good\n")
+    monkeypatch.setattr("xtts_pipeline.corpus.tables.read_header", lambda _: Header(",", ("audio", "text")))
+    rows = RowCollector(tmp_path, "manifest", "en")
+    assert [fields["text"] for _, fields in read_table(tmp_path / "m.csv", rows)] == ["good"]
+    assert rows.rejections == []
+
+
+def assert_can_be_written(corpus: Corpus) -> None:
+    for rejection in corpus.rejections:
+        json.dumps(rejection.to_json(), ensure_ascii=False).encode("utf-8")
+    for utterance in corpus.utterances:
+        f"{utterance.id}{utterance.audio}{utterance.speaker}{utterance.where}".encode()
+
+
+@pytest.mark.parametrize(
+    ("sound", "good"),
+    [
+        (b"wav48/p1/p1_\xff.wav", "txt/p1/p1_1.txt"),
+        (b"train-clean/p1/c/p1_\xff.wav", "train-clean/p1/c/p1_1.normalized.txt"),
+    ],
+)
+def test_a_sound_whose_name_is_not_utf8_is_rejected_in_plain_unicode(tmp_path: Path, sound: bytes, good: str) -> None:
+    for name in (os.fsdecode(sound), good):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("hello")
+    corpus = read_corpus(tmp_path)
+    assert_can_be_written(corpus)
+    (rejection,) = (rejection for rejection in corpus.rejections if rejection.reason == Reason.BAD_ROW)
+    assert rejection.id == "p1_\ufffd"
+    assert rejection.where.endswith("p1_\ufffd.wav")
+
+
+def test_a_table_whose_name_is_not_utf8_is_shown_in_plain_unicode(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(b"")
+    (tmp_path / os.fsdecode(b"metadata_\xff.csv")).write_text("audio_file|text\na.wav|good\nb.wav|gone\n")
+    corpus = read_corpus(tmp_path)
+    assert_can_be_written(corpus)
+    assert [utterance.where for utterance in corpus.utterances] == ["metadata_\ufffd.csv:2"]
+    assert [rejection.where for rejection in corpus.rejections] == ["metadata_\ufffd.csv:3"]
+
+
+def test_a_folder_that_is_a_symlink_to_itself_costs_only_its_rows(tmp_path: Path) -> None:
+    root = ljspeech(tmp_path, b"loop/b|text\na|good\n")
+    (root / "wavs" / "loop").symlink_to("loop")
+    assert only_rejection(root).reason == Reason.AUDIO_UNREADABLE
+
+
+def test_a_speaker_folder_with_a_symlink_to_itself_is_read(tmp_path: Path) -> None:
+    for name in ("wav48/p1", "txt/p1"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "wav48/p1/p1_1.wav").write_bytes(b"")
+    (tmp_path / "txt/p1/p1_1.txt").write_text("hello")
+    (tmp_path / "wav48/p1/loop").symlink_to("loop")
+    assert [utterance.text for utterance in read_corpus(tmp_path).utterances] == ["hello"]
+
+
+@pytest.mark.parametrize(("number", "reason"), [(errno.EACCES, Reason.AUDIO_UNREADABLE), (errno.ENAMETOOLONG, Reason.UNSAFE_ID)])
+def test_a_folder_that_cannot_be_listed_costs_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, reason: Reason
+) -> None:
+    root = ljspeech(tmp_path, b"a|text\n")
+    fail_to_list(monkeypatch, number)
+    (rejection,) = read_corpus(root).rejections
+    assert (rejection.reason, rejection.detail) == (reason, f"wavs/ cannot be listed ({os.strerror(number)}); expected a readable folder")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE])
+def test_a_fault_of_the_machine_is_blamed_on_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    root = ljspeech(tmp_path, b"a|text\n")
+    fail_to_list(monkeypatch, number)
+    with pytest.raises(CorpusError, match="wavs/ cannot be listed"):
+        read_corpus(root)
+
+
+def fail_to_list(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def scandir(path: Path) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr("xtts_pipeline.corpus.rows.os.scandir", scandir)
 
 
 lines = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")), max_size=12)

@@ -1,4 +1,6 @@
 import errno
+import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +9,7 @@ import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC
 from xtts_pipeline.cache.canonical import open_sealed, sealed_bytes
-from xtts_pipeline.config import Config
+from xtts_pipeline.config import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training import checkpoint as module
@@ -24,7 +26,12 @@ from xtts_pipeline.training.variables import named_variables
 
 from .conftest import SETTINGS
 
-CONFIG = Config(model=MODEL, training=SETTINGS)
+CONFIG = Config(
+    audio=AudioConfig(mel_bins=SPEC.mel_bins, floor=math.exp(SPEC.pad_value)),
+    limits=LimitsConfig(max_text_length=SPEC.max_text_length, max_mel_frames=SPEC.max_mel_frames),
+    model=MODEL,
+    training=SETTINGS,
+)
 CACHE = CacheIdentity("f" * 64, SPEC, tuple("abcdefgh"), ("anna",), ("en",))
 
 
@@ -157,3 +164,31 @@ def test_a_full_disk_keeps_the_old_checkpoint(step: TrainStep, tmp_path: Path, m
         save(tmp_path, step, 2)
     assert load_checkpoint(tmp_path).step == 1
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("speakers", [], "cache.speakers: found 0 names"),
+        ("languages", ["en", "en"], "cache.languages: found 2 names, 1 of them distinct"),
+        ("spec", {"max_text_length": 9, "max_mel_frames": 21, "mel_bins": 5, "pad_value": -11.5}, "cache.spec: found"),
+    ],
+)
+def test_a_cache_that_does_not_fit_the_config_is_refused(step: TrainStep, tmp_path: Path, key: str, value: object, said: str) -> None:
+    path = save(tmp_path, step, 1) / "state.json"
+    state = open_sealed(path.read_bytes())
+    state["cache"][key] = value
+    path.write_bytes(sealed_bytes(state))
+    with pytest.raises(CheckpointError, match=said):
+        load_checkpoint(tmp_path)
+
+
+def test_a_pipe_or_an_endless_file_is_not_read(step: TrainStep, tmp_path: Path) -> None:
+    folder = save(tmp_path, step, 1)
+    os.truncate(folder / "state.json", 1 << 40)
+    with pytest.raises(CheckpointError, match=r"state.json: cannot be read \(found 1099511627776 bytes, expected at most 67108864\)"):
+        load_checkpoint(tmp_path)
+    (folder / "state.json").unlink()
+    os.mkfifo(folder / "state.json")
+    with pytest.raises(CheckpointError, match=r"state.json: cannot be read \(no regular file\)"):
+        load_checkpoint(tmp_path)

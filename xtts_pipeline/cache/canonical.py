@@ -1,8 +1,16 @@
-"""Canonical JSON: exactly one byte sequence for a content, and a checksum that sees any changed bit."""
+"""Canonical JSON: exactly one byte sequence for a content, and a checksum that sees any changed bit.
 
+Also how such files are opened: only regular ones of a sane size, whatever a folder from elsewhere holds.
+"""
+
+import errno
 import json
-from collections.abc import Mapping
-from typing import Any
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import xxhash
 
@@ -43,6 +51,28 @@ def open_sealed(data: bytes) -> dict[str, Any]:
             raise ValueError(f"checksum {found}, expected {expected} for this content")
         raise ValueError("JSON that is not in its canonical form")
     return content
+
+
+@contextmanager
+def open_regular_file(path: Path, most_bytes: int | None = None) -> Iterator[BinaryIO]:
+    """Open a file for reading. Raises OSError, never waiting, unless it is a regular file of at most so many bytes."""
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        if most_bytes is not None and status.st_size > most_bytes:
+            raise OSError(errno.EFBIG, f"found {status.st_size} bytes, expected at most {most_bytes}", str(path))
+        yield file
+
+
+def read_regular_file(path: Path, most_bytes: int) -> bytes:
+    """Return a file's bytes. Raises OSError, never waiting, unless it is a regular file of at most so many bytes."""
+    with open_regular_file(path, most_bytes) as file:
+        return file.read(os.fstat(file.fileno()).st_size)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe without a writer opens at once, and is then refused
 
 
 def open_seal(data: bytes) -> bytes:

@@ -14,7 +14,7 @@ from typing import IO
 
 import xxhash
 
-from xtts_pipeline.cache.canonical import canonical_json
+from xtts_pipeline.cache.canonical import canonical_json, read_regular_file
 from xtts_pipeline.cache.folder import invalidate
 from xtts_pipeline.cache.manifest import (
     MANIFEST_NAME,
@@ -36,7 +36,7 @@ from xtts_pipeline.cache.shards import ShardName, atomic_write
 from xtts_pipeline.cache.statistics import spread
 from xtts_pipeline.config import Config
 from xtts_pipeline.corpus.quarantine import Rejection
-from xtts_pipeline.errors import CacheError, Reason
+from xtts_pipeline.errors import CacheError
 
 _SPOOL_BYTES = 32 << 20
 
@@ -91,7 +91,7 @@ def _utterance_lines(folder: Path, layout: dict[ShardName, list[PlannedRow]], to
         position = 0
         for clip, row in zip(receipt.rows, rows, strict=True):
             if clip.reason is not None:
-                totals.rejections.append((row.corpus, Rejection(row.id, row.where, Reason(clip.reason), clip.detail)))
+                totals.rejections.append((row.corpus, Rejection(row.id, row.where, clip.reason, clip.detail)))
                 continue
             yield _utterance_line(name, position, clip)
             position += 1
@@ -156,7 +156,7 @@ def _spool(file: IO[bytes], lines: Iterable[Mapping[str, object]]) -> FileEntry:
 
 def _is_file_of(path: Path, data: bytes) -> bool:
     try:
-        return path.read_bytes() == data
+        return read_regular_file(path, len(data)) == data
     except OSError:
         return False
 

@@ -11,12 +11,14 @@ from typing import Annotated, Generic, Literal, TypeVar
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.cache.canonical import canonical_json
+from xtts_pipeline.cache.canonical import canonical_json, open_regular_file
 from xtts_pipeline.cache.manifest import Checksum, Name, Natural
 from xtts_pipeline.errors import Reason
 
 _strict = dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
 Entry = TypeVar("Entry")
+
+MAX_LISTING_BYTES = 4 << 30
 
 
 def _inside_the_corpus(path: str) -> str:
@@ -88,9 +90,12 @@ class Listing(Generic[Entry]):
             where = ".".join(str(key) for key in first["loc"])
             raise ValueError(f"{where}: found {str(first['input'])[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
 
-    def read(self, path: Path) -> Iterator[tuple[int, Entry | ValueError]]:
-        """Yield each line's number, from 1, and its entry or what is wrong with it. Raises OSError if the file cannot be read."""
-        with path.open("rb") as file:
+    def read(self, path: Path, most_bytes: int = MAX_LISTING_BYTES) -> Iterator[tuple[int, Entry | ValueError]]:
+        """Yield each line's number, from 1, and its entry or what is wrong with it.
+
+        Raises OSError if the file cannot be read, is no regular file or has more bytes.
+        """
+        with open_regular_file(path, most_bytes) as file:
             for number, line in enumerate(file, 1):
                 try:
                     yield number, self.parse_line(line)

@@ -1,10 +1,11 @@
 """The manifest: what a cache is, validated as a whole before anything in it is used."""
 
 import hashlib
+import json
 import math
 import mmap
 import stat
-import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ import xxhash
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.cache.canonical import canonical_json, open_sealed, sealed_bytes
+from xtts_pipeline.cache.canonical import canonical_json, open_regular_file, open_sealed, sealed_bytes
 from xtts_pipeline.cache.shards import ShardName, parse_shard_name
 from xtts_pipeline.config import AudioConfig, CacheConfig, Config, LimitsConfig, TextConfig
 from xtts_pipeline.errors import CacheError, Reason
@@ -154,6 +155,8 @@ class Manifest:
                 raise ValueError(f"{shard.name} has {shard.records} records in {shard.bytes} bytes")
             parsed.append(name)
         counts = {name.split: name.count for name in parsed}
+        for split, listed in Counter(name.split for name in parsed).items():  # first: a name may claim any count
+            _expect(f"shards of the {split} split", listed, counts[split])
         expected = sorted(ShardName(split, number, count) for split, count in counts.items() for number in range(count))
         _expect("shards", [str(name) for name in parsed], [str(name) for name in expected])
 
@@ -188,7 +191,9 @@ def config_differences(manifest: Manifest, config: Config) -> list[str]:
         cached = getattr(manifest, section).model_dump(mode="json")
         wanted = getattr(config, section).model_dump(mode="json")
         differences += [
-            f"{section}.{key}: the cache has {json.dumps(cached[key])}, the config {json.dumps(wanted[key])}" for key in cached if cached[key] != wanted[key]
+            f"{section}.{key}: the cache has {json.dumps(cached[key])}, the config {json.dumps(wanted[key])}"
+            for key in cached
+            if cached[key] != wanted[key]
         ]
     return differences
 
@@ -239,8 +244,8 @@ _MANIFEST = TypeAdapter(Manifest)
 
 
 def file_checksum(path: Path) -> str:
-    """Return the xxh3-128 hex digest of a file. Raises OSError if it cannot be read."""
-    with path.open("rb") as file:
+    """Return the xxh3-128 hex digest of a regular file. Raises OSError if it is none or cannot be read."""
+    with open_regular_file(path) as file:
         if not file.seek(0, 2):
             return xxhash.xxh3_128_hexdigest(b"")  # nothing cannot be mapped
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:

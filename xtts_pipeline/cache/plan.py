@@ -13,7 +13,7 @@ from xtts_pipeline.cache.shards import ShardName, ShardPlan, default_shard_count
 from xtts_pipeline.config import CacheConfig, Config
 from xtts_pipeline.corpus.quarantine import Rejection
 from xtts_pipeline.corpus.utterance import Corpus, Utterance
-from xtts_pipeline.errors import Reason, TextError
+from xtts_pipeline.errors import ConfigError, Reason, TextError
 from xtts_pipeline.text.tokens import build_symbols, prepare_texts
 
 _WHERE = re.compile(r"(.*):(\d+)")
@@ -142,12 +142,19 @@ def choose_validation_row(intake: Intake, config: CacheConfig, rejected: Collect
 
 
 def plan_shards(intake: Intake, config: CacheConfig, existing: Mapping[str, int], train_shards: int | None, *, reshard: bool) -> ShardPlan:
-    """Return the shard count of each split: what is there is kept, unless `reshard` or `train_shards` ask for another."""
+    """Return the shard count of each split: what is there is kept, unless `reshard` or `train_shards` ask for another.
+
+    A count above the rows of its split is not kept: any stray file's name can claim it. Raises ConfigError if `train_shards` is above them.
+    """
     rows = Counter(row.split for row in intake.rows)
     counts = {split: default_shard_count(number, config.records_per_shard) for split, number in rows.items()}
     if not reshard:
-        counts |= {split: count for split, count in existing.items() if split in counts}
+        counts |= {split: count for split, count in existing.items() if count <= rows[split]}
     if train_shards is not None and "train" in counts:
+        if train_shards > rows["train"]:
+            raise ConfigError(
+                f"--shards: found {train_shards}, expected at most the {rows['train']} rows of the train split; ask for fewer"
+            )
         counts["train"] = train_shards
     return ShardPlan(counts)
 

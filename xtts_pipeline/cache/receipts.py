@@ -13,13 +13,14 @@ import xxhash
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.cache.canonical import open_seal, sealed_bytes
+from xtts_pipeline.cache.canonical import open_regular_file, open_seal, read_regular_file, sealed_bytes
 from xtts_pipeline.cache.manifest import file_checksum
 from xtts_pipeline.cache.plan import PlannedRow
 from xtts_pipeline.cache.shards import ShardName
 from xtts_pipeline.errors import Reason
 
 RECEIPTS_FOLDER = "receipts"
+MAX_RECEIPT_BYTES = 64 << 20
 TEXT_REASONS = frozenset({Reason.UNKNOWN_SYMBOL, Reason.EMPTY_TEXT, Reason.TEXT_TOO_LONG})  # found before the sound file is opened
 PASSING_REASONS = frozenset({Reason.DECODER_CRASHED, Reason.TIMEOUT})  # the machine's state may be to blame: tried again in the next run
 
@@ -58,7 +59,7 @@ class ClipReceipt:
     seconds: float
     frames: int
     tokens: int
-    reason: str | None
+    reason: Reason | None
     detail: str
 
     @property
@@ -96,7 +97,7 @@ def receipt_bytes(receipt: Receipt) -> bytes:
 def load_receipt(folder: Path, shard: ShardName) -> Receipt | None:
     """Return a shard's receipt, or None if there is none that is whole and about this shard."""
     try:
-        receipt = _RECEIPT.validate_json(open_seal(receipt_path(folder, shard).read_bytes()))
+        receipt = _RECEIPT.validate_json(open_seal(read_regular_file(receipt_path(folder, shard), MAX_RECEIPT_BYTES)))
     except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
         return None
     return receipt if receipt.shard == str(shard) else None
@@ -139,7 +140,7 @@ def reusable_receipt(
 def source_checksum(path: Path) -> str | None:
     """Return the xxh3-128 hex digest of a sound file, or None if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular_file(path) as file:
             digest = xxhash.xxh3_128()
             while block := file.read(1 << 20):
                 digest.update(block)

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 from xtts_pipeline.cache.forked import map_forked
+from xtts_pipeline.cache.listings import UtteranceEntry
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, load_manifest
 from xtts_pipeline.cache.problems import Kind, Problem
-from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, Receipt
+from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, ClipReceipt, Receipt
 from xtts_pipeline.cache.records import keep_freed_memory
 from xtts_pipeline.cache.verify_files import IGNORED_NAMES, check_files, check_receipts, is_regular
-from xtts_pipeline.cache.verify_listings import ListingCheck, check_rejected, check_utterances
+from xtts_pipeline.cache.verify_listings import ListingCheck, RejectedCheck, check_rejected, check_utterances
 from xtts_pipeline.cache.verify_shards import ShardCheck, ShardVerifier
 from xtts_pipeline.errors import CacheError
 
@@ -111,12 +112,9 @@ def _names(folder: Path) -> set[str]:
 def _check_contents(folder: Path, manifest: Manifest, receipts: Mapping[str, Receipt | Problem], jobs: int) -> tuple[list[Problem], int]:
     """Return the problems inside the files that are there, and how many records were read."""
     problems: list[Problem] = []
-    utterances = check_utterances(folder, manifest) if is_regular(folder / UTTERANCES_NAME) else ListingCheck()
-    problems += utterances.problems
-    if is_regular(folder / REJECTED_NAME):
-        problems += check_rejected(folder, manifest)
-    if utterances.is_whole:
-        problems += _receipt_problems(receipts, utterances)
+    utterances = check_utterances(folder, manifest) if _has_listed_size(folder, UTTERANCES_NAME, manifest) else ListingCheck()
+    rejected = check_rejected(folder, manifest) if _has_listed_size(folder, REJECTED_NAME, manifest) else RejectedCheck()
+    problems += [*utterances.problems, *rejected.problems, *_receipt_problems(receipts, utterances, rejected)]
     verifier = ShardVerifier(folder, manifest)
 
     def check_shard(shard: ShardEntry) -> ShardCheck:
@@ -127,16 +125,33 @@ def _check_contents(folder: Path, manifest: Manifest, receipts: Mapping[str, Rec
     return [*problems, *(problem for check in checks for problem in check.problems)], sum(check.records for check in checks)
 
 
-def _receipt_problems(receipts: Mapping[str, Receipt | Problem], utterances: ListingCheck) -> Iterator[Problem]:
-    """Yield the receipts whose kept rows are not the lines of utterances.jsonl: preprocess would believe them."""
+def _has_listed_size(folder: Path, name: str, manifest: Manifest) -> bool:
+    """Return whether there is anything to read: what is no file or of another size is named already, and may be endless."""
+    return is_regular(folder / name) and (folder / name).stat().st_size == manifest.files[name].bytes
+
+
+def _receipt_problems(receipts: Mapping[str, Receipt | Problem], utterances: ListingCheck, rejected: RejectedCheck) -> Iterator[Problem]:
+    """Yield the receipts whose rows are not those of the listings that are whole: preprocess would believe them."""
     for shard, receipt in receipts.items():
         if isinstance(receipt, Problem):
             continue
-        rows = [(row.id, row.text, row.speaker, row.language, row.frames, row.tokens, row.checksum) for row in receipt.rows if row.is_kept]
-        lines = [
-            (entry.id, entry.text, entry.speaker, entry.language, entry.frames, entry.tokens, entry.source.checksum)
-            for entry in utterances.by_shard.get(shard, ())
-        ]
-        if rows != lines:
-            where = f"{RECEIPTS_FOLDER}/{Path(shard).stem}.json"
-            yield Problem(Kind.RECEIPT, where, f"its kept rows are not the {len(lines)} lines of {shard} in {UTTERANCES_NAME}")
+        where = f"{RECEIPTS_FOLDER}/{Path(shard).stem}.json"
+        if utterances.is_whole:
+            lines = [_line_content(entry) for entry in utterances.by_shard.get(shard, ())]
+            if [_row_content(row) for row in receipt.rows if row.is_kept] != lines:
+                yield Problem(Kind.RECEIPT, where, f"its kept rows are not the {len(lines)} lines of {shard} in {UTTERANCES_NAME}")
+        if rejected.is_whole:
+            unknown = [row.id for row in receipt.rows if row.reason is not None and (row.id, row.reason, row.detail) not in rejected.rows]
+            if unknown:
+                yield Problem(Kind.RECEIPT, where, f"{len(unknown)} of its rejected rows, {unknown[0]!r} first, are not in {REJECTED_NAME}")
+
+
+def _row_content(row: ClipReceipt) -> tuple[object, ...]:
+    """Return what a kept row's receipt and its line both say."""
+    lengths = (row.seconds, row.frames, row.tokens)
+    return (row.id, row.text, row.raw_text, row.speaker, row.language, *lengths, row.audio, row.source and row.source.bytes, row.checksum)
+
+
+def _line_content(entry: UtteranceEntry) -> tuple[object, ...]:
+    lengths, source = (entry.seconds, entry.frames, entry.tokens), entry.source
+    return (entry.id, entry.text, entry.raw_text, entry.speaker, entry.language, *lengths, source.path, source.bytes, source.checksum)

@@ -7,11 +7,11 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from xtts_pipeline.cache.canonical import open_sealed
+from xtts_pipeline.cache.canonical import open_sealed, read_regular_file
 from xtts_pipeline.cache.folder import LOCK_NAME, is_cache_name
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, Manifest, ShardEntry
 from xtts_pipeline.cache.problems import Kind, Problem
-from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, Receipt, load_receipt, receipt_path
+from xtts_pipeline.cache.receipts import MAX_RECEIPT_BYTES, RECEIPTS_FOLDER, Receipt, load_receipt, receipt_path
 from xtts_pipeline.cache.shards import parse_shard_name
 
 IGNORED_NAMES = frozenset({".gitignore"})
@@ -91,7 +91,7 @@ def _receipts_folder_problems(folder: Path, manifest: Manifest) -> Iterator[Prob
 
 def _why_unsound(path: Path) -> str:
     try:
-        open_sealed(path.read_bytes())
+        open_sealed(read_regular_file(path, MAX_RECEIPT_BYTES))
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     except ValueError as error:

@@ -24,6 +24,15 @@ class ListingCheck:
     is_whole: bool = False
 
 
+@dataclass
+class RejectedCheck:
+    """The problems of rejected.jsonl, and id, reason and detail of its rows; `is_whole` as of a ListingCheck."""
+
+    problems: list[Problem] = field(default_factory=list)
+    rows: set[tuple[str, str, str]] = field(default_factory=set)
+    is_whole: bool = False
+
+
 def check_checksum(folder: Path, name: str, expected: str) -> Iterator[Problem]:
     """Yield a problem if the file's bytes are not those of the checksum."""
     try:
@@ -42,7 +51,7 @@ def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
     lines: dict[str, int] = {}
     is_whole = not check.problems
     try:
-        for number, entry in UTTERANCES.read(folder / UTTERANCES_NAME):
+        for number, entry in UTTERANCES.read(folder / UTTERANCES_NAME, manifest.files[UTTERANCES_NAME].bytes):
             if isinstance(entry, ValueError):
                 is_whole = False
                 details = [str(entry)]
@@ -63,25 +72,29 @@ def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
     return check
 
 
-def check_rejected(folder: Path, manifest: Manifest) -> list[Problem]:
+def check_rejected(folder: Path, manifest: Manifest) -> RejectedCheck:
     """Read rejected.jsonl and list everything in it that contradicts the manifest."""
     expected: FileEntry = manifest.files[REJECTED_NAME]
-    problems = list(check_checksum(folder, REJECTED_NAME, expected.checksum))
+    check = RejectedCheck(list(check_checksum(folder, REJECTED_NAME, expected.checksum)))
+    is_whole = not check.problems
     reasons: Counter[str] = Counter()
     try:
-        for number, entry in REJECTED.read(folder / REJECTED_NAME):
+        for number, entry in REJECTED.read(folder / REJECTED_NAME, expected.bytes):
             if isinstance(entry, RejectedEntry):
                 reasons[entry.reason] += 1
+                check.rows.add((entry.id, entry.reason, entry.detail))
             else:
-                problems.append(Problem(Kind.REJECTED, f"{REJECTED_NAME}:{number}", str(entry)))
+                is_whole = False
+                check.problems.append(Problem(Kind.REJECTED, f"{REJECTED_NAME}:{number}", str(entry)))
     except OSError:
-        return problems
+        return check  # the checksum has said so
+    check.is_whole = is_whole
     if reasons != Counter(manifest.rejected_by_reason):
         detail = (
             f"found {dict(sorted(reasons.items()))} rows by reason, the manifest says {dict(sorted(manifest.rejected_by_reason.items()))}"
         )
-        problems.append(Problem(Kind.REJECTED, REJECTED_NAME, detail))
-    return problems
+        check.problems.append(Problem(Kind.REJECTED, REJECTED_NAME, detail))
+    return check
 
 
 def _contradictions(entry: UtteranceEntry, manifest: Manifest) -> Iterator[str]:

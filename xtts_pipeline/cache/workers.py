@@ -234,7 +234,7 @@ def _receipt(
         seconds=seconds,
         frames=frames,
         tokens=tokens,
-        reason=None if error is None else error.reason.value,
+        reason=None if error is None else error.reason,
         detail="" if error is None else error.detail,
     )
 

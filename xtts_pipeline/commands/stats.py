@@ -167,10 +167,14 @@ def _overlaid_limits(cache: Path, manifest: Manifest, config: Config) -> LimitsC
 
 def _lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
     entries = []
-    for number, entry in UTTERANCES.read(cache / UTTERANCES_NAME):
-        if not isinstance(entry, UtteranceEntry):
-            raise CacheError(f"{cache / UTTERANCES_NAME}:{number}: {entry}; run xtts verify-cache")
-        entries.append(entry)
+    path = cache / UTTERANCES_NAME
+    try:
+        for number, entry in UTTERANCES.read(path, manifest.files[UTTERANCES_NAME].bytes):
+            if not isinstance(entry, UtteranceEntry):
+                raise CacheError(f"{path}:{number}: {entry}; run xtts verify-cache")
+            entries.append(entry)
+    except OSError as error:
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); run xtts verify-cache") from None
     if not entries:
         raise CacheError(f"{cache}: holds 0 clips, expected at least one; preprocess a corpus with usable rows")
     return Lengths(
@@ -214,10 +218,12 @@ def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
 
 
 def _header_lengths(path: Path, audio: AudioConfig) -> tuple[float, int] | None:
-    """Return a clip's seconds and untrimmed frames by its header, or None if it has none or no samples."""
+    """Return a clip's seconds and untrimmed frames by its header, or None if it is no regular file, has no header or no samples."""
     import soundfile
 
     try:
+        if not path.is_file():  # a pipe would be waited on for ever
+            return None
         with soundfile.SoundFile(path) as file:
             samples, rate = file.frames, file.samplerate
     except (soundfile.SoundFileError, OSError):

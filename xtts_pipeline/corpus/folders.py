@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtts_pipeline.corpus.rows import RowCollector, printable
+from xtts_pipeline.corpus.rows import MACHINE_ERRORS, RowCollector, printable
 from xtts_pipeline.errors import CorpusError, Reason
 
 MAX_TRANSCRIPT_BYTES = 65_536
@@ -29,7 +29,7 @@ def list_folder(folder: str, rows: RowCollector) -> Folder:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)
-                elif entry.is_dir():
+                elif os.path.isdir(entry):  # noqa: PTH112 -- a link that cannot be followed is one name, not the end of the reading
                     rows.reject(f"{folder}/{entry.name}".lstrip("/"), Reason.UNSAFE_ID, "the folder is a symlink; copy it into the corpus")
                 else:
                     files.append(entry.name)
@@ -42,22 +42,24 @@ def read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
     """Return a transcript's text on one line, or reject the row and return None."""
     file: Path = rows.root / path
     reason, detail = Reason.BAD_ROW, ""
-    if file.is_symlink():
-        reason, detail = Reason.UNSAFE_ID, "the transcript is a symlink; copy the file in"
-    elif not file.is_file():
-        # Opening a pipe would wait for ever.
-        detail = "the transcript is not a regular file; expected a text file"
-    else:
-        try:
+    try:
+        if file.is_symlink():
+            reason, detail = Reason.UNSAFE_ID, "the transcript is a symlink; copy the file in"
+        elif not file.is_file():
+            # Opening a pipe would wait for ever.
+            detail = "the transcript is not a regular file; expected a text file"
+        else:
             with file.open("rb") as opened:
                 content = opened.read(MAX_TRANSCRIPT_BYTES + 1)
             if len(content) <= MAX_TRANSCRIPT_BYTES:
                 return " ".join(content.decode("utf-8-sig").split())
             detail = f"the transcript is over {MAX_TRANSCRIPT_BYTES} bytes; expected one sentence"
-        except OSError as error:
-            detail = f"the transcript cannot be read ({error.strerror})"
-        except UnicodeDecodeError as error:
-            detail = f"byte {error.start} of the transcript is not UTF-8; save the file as UTF-8"
+    except OSError as error:
+        if error.errno in MACHINE_ERRORS:
+            raise CorpusError(f"{file}: cannot be read ({error.strerror}); mend that and run again") from None
+        detail = f"the transcript cannot be read ({error.strerror})"
+    except UnicodeDecodeError as error:
+        detail = f"byte {error.start} of the transcript is not UTF-8; save the file as UTF-8"
     rows.reject(f"{path}:1", reason, detail, printable(row_id))
     return None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xtts_pipeline.corpus.folders import clip_id, list_folder, read_transcript
 from xtts_pipeline.corpus.layout import Found
-from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, Row, RowCollector
+from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, Row, RowCollector, printable
 from xtts_pipeline.errors import Reason
 
 TRANSCRIPTS = (".normalized.txt", ".original.txt")
@@ -51,7 +51,7 @@ def _read_split(prefix: str, speakers: Sequence[str], split: str, rows: RowColle
             for stem in sorted(texts.keys() | sounds.keys()):
                 row_id = clip_id(speaker, stem)
                 if stem not in texts:
-                    detail = f"the sound has no transcript; expected {stem}{TRANSCRIPTS[0]}"
+                    detail = f"the sound has no transcript; expected {printable(stem)}{TRANSCRIPTS[0]}"
                     rows.reject(f"{folder}/{sounds[stem]}", Reason.BAD_ROW, detail, row_id)
                     continue
                 text = read_transcript(f"{folder}/{texts[stem]}", row_id, rows)

@@ -5,6 +5,7 @@ each, because one system call a row would take longer than the rest of the readi
 """
 
 import difflib
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -18,9 +19,13 @@ from xtts_pipeline.errors import CorpusError, Reason
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 DEFAULT_SPEAKER = "default"
 MAX_ID_BYTES = 255  # what file systems take for one name
+MAX_PATH_BYTES = 1_024  # of a whole id or path: leaves room for the folder in front of it, systems take 4,096
+MAX_TEXT_CHARACTERS = 65_536  # over an hour of speech; normalising more would hold a worker up
 MAX_SHOWN = 80
 HINT_NAMES = 2_000  # looking for the nearest of more names takes longer than it helps
 MAX_HINTS = 20
+# Not the fault of a row: the next one would fail as well.
+MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 _SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
 # Controls, line and paragraph separators, direction marks, surrogates: what would garble or forge a line of a log.
 _UNSAFE_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -76,8 +81,8 @@ class RowCollector:
             self.utterances.append(utterance)
 
     def reject(self, where: str, reason: Reason, detail: str, row_id: str = "") -> None:
-        """Put a row aside; `row_id` is what was read, made fit to print."""
-        self.rejections.append(Rejection(printable(row_id), _UNSAFE_CHARACTERS.sub("\ufffd", where), reason, detail))
+        """Put a row aside. All three texts may be as they were read, file names that are not UTF-8 included: they are made fit to print."""
+        self.rejections.append(Rejection(printable(row_id), _without_unsafe(where), reason, _without_unsafe(detail)))
 
     def to_corpus(self) -> Corpus:
         """Return all that was read."""
@@ -87,8 +92,11 @@ class RowCollector:
         row_id = row.id.strip()
         _check_id(row_id)
         if row_id in self._kept_at:
-            raise _RefusedError(Reason.DUPLICATE_ID, f"id {row_id} was already read at {self._kept_at[row_id]}; ids must differ")
+            raise _RefusedError(Reason.DUPLICATE_ID, f"id {printable(row_id)} was already read at {self._kept_at[row_id]}; ids must differ")
         _check_path(row.audio)
+        if len(row.text) > MAX_TEXT_CHARACTERS:
+            detail = f"the text has {len(row.text)} characters; expected at most {MAX_TEXT_CHARACTERS}: split the clip"
+            raise _RefusedError(Reason.TEXT_TOO_LONG, detail)
         text = row.text.strip()
         if "\x00" in text or _has_surrogate(text):
             raise _RefusedError(Reason.BAD_ROW, "the text holds a NUL byte or half a surrogate pair; expected plain Unicode")
@@ -105,7 +113,7 @@ class RowCollector:
             raise _RefusedError(Reason.BAD_ROW, f"split {printable(split)}; expected one of {', '.join(_SPLITS)}")
         audio = self._files.find(row.audio)
         order = len(self.utterances) + len(self.rejections)
-        return Utterance(row_id, Path(audio), text, speaker, language, _SPLITS.get(split), row.where, order)
+        return Utterance(row_id, Path(audio), text, speaker, language, _SPLITS.get(split), _without_unsafe(row.where), order)
 
 
 class SoundFiles:
@@ -120,7 +128,8 @@ class SoundFiles:
     def find(self, audio: str) -> str:
         """Return the path of the file, relative to the root; a name without a sound suffix gets the first that exists.
 
-        Raises _RefusedError if there is none, or if it lies outside the root by way of a symlink.
+        Raises _RefusedError if there is none, if it lies outside the root by way of a symlink, or if its folder cannot be listed.
+        Raises CorpusError if the machine is at fault.
         """
         folder, _, name = audio.rpartition("/")
         listing = self._listing(folder)
@@ -130,7 +139,7 @@ class SoundFiles:
                 continue
             found = f"{folder}/{name}{suffix}" if folder else name + suffix
             if is_link and not self._is_inside(found):
-                raise _RefusedError(Reason.UNSAFE_ID, f"{found} is a symlink out of the corpus; copy the file in")
+                raise _RefusedError(Reason.UNSAFE_ID, f"{printable(found)} is a symlink out of the corpus; copy the file in")
             return found
         raise _RefusedError(Reason.AUDIO_MISSING, self._missing(audio, name, listing))
 
@@ -142,18 +151,24 @@ class SoundFiles:
 
     def _scan(self, folder: str) -> Iterator[tuple[str, bool]]:
         if not self._is_inside(folder):
-            raise _RefusedError(Reason.UNSAFE_ID, f"{folder}/ is a symlink out of the corpus; copy the files in")
+            raise _RefusedError(Reason.UNSAFE_ID, f"{printable(folder)}/ is a symlink out of the corpus; copy the files in")
         try:
             with os.scandir(self.root / folder) as entries:
                 for entry in entries:
                     is_link = entry.is_symlink()
                     # A pipe or a folder under a sound's name is there, not missing: whoever opens it says what is wrong with it.
-                    if not is_link or Path(entry.path).exists():
+                    if not is_link or not _is_broken_link(entry):
                         yield entry.name, is_link
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise CorpusError(f"{self.root / folder}: cannot be listed ({error.strerror}); expected a readable folder") from None
+            if error.errno in MACHINE_ERRORS:
+                raise CorpusError(
+                    f"{self.root}: {printable(folder)}/ cannot be listed ({error.strerror}); mend that and run again"
+                ) from None
+            reason = Reason.UNSAFE_ID if error.errno == errno.ENAMETOOLONG else Reason.AUDIO_UNREADABLE
+            detail = f"{printable(folder)}/ cannot be listed ({error.strerror}); expected a readable folder"
+            raise _RefusedError(reason, detail) from None
 
     def _is_inside(self, path: str) -> bool:
         return Path(os.path.realpath(self._real_root / path)).is_relative_to(self._real_root)
@@ -169,8 +184,19 @@ class SoundFiles:
         return detail if listing else f"{detail}; its folder is missing or empty"
 
 
-def read_lines(path: Path, root: Path, rows: RowCollector) -> Iterator[tuple[str, str]]:
-    """Yield `file:line` and text of each line that is not blank; one that is not UTF-8 or holds NUL bytes is rejected.
+def _is_broken_link(link: os.DirEntry[str]) -> bool:
+    """Return whether a symlink leads to nothing or in circles. One that may not be followed is not broken: its opener says so."""
+    try:
+        link.stat()
+    except OSError as error:
+        if error.errno in MACHINE_ERRORS:
+            raise
+        return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+    return False
+
+
+def read_lines(path: Path, root: Path, rows: RowCollector, first: int = 1) -> Iterator[tuple[str, str]]:
+    """Yield `file:line` and text of each line from `first` on that is not blank; one that is not UTF-8 or holds NUL bytes is rejected.
 
     Raises CorpusError if the file cannot be read.
     """
@@ -178,7 +204,7 @@ def read_lines(path: Path, root: Path, rows: RowCollector) -> Iterator[tuple[str
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise CorpusError(f"{path}: a symlink out of the corpus; copy the file in, or pass the folder that holds it")
     for number, raw in enumerate(read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        if not raw.strip():
+        if number < first or not raw.strip():
             continue
         where = f"{shown}:{number}"
         if b"\x00" in raw:
@@ -201,8 +227,12 @@ def read_bytes(path: Path) -> bytes:
 
 def printable(text: str) -> str:
     """Return text from a file as one short line without control characters, fit for a message or a JSON line."""
-    shown = _UNSAFE_CHARACTERS.sub("\ufffd", text.strip())
+    shown = _without_unsafe(text.strip()[: MAX_SHOWN + 1])
     return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
+
+
+def _without_unsafe(text: str) -> str:
+    return _UNSAFE_CHARACTERS.sub("\ufffd", text)
 
 
 def _check_id(row_id: str) -> None:
@@ -234,7 +264,8 @@ def _path_problem(path: str) -> str | None:
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):
         return "has an empty, . or .. part; expected a path inside the corpus"
-    return f"is longer than {MAX_ID_BYTES} bytes" if any(len(part.encode()) > MAX_ID_BYTES for part in parts) else None
+    is_long = len(path.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_ID_BYTES for part in parts)
+    return f"is longer than {MAX_ID_BYTES} bytes a name or {MAX_PATH_BYTES} bytes in all" if is_long else None
 
 
 def _has_surrogate(text: str) -> bool:

@@ -31,8 +31,11 @@ def read_header(path: Path) -> Header:
     """Return the first line of the file as column names; whatever cannot be a header comes back as no columns."""
     try:
         with path.open("rb") as file:
-            line = file.read(HEADER_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8")
+            raw = file.read(HEADER_BYTES + 1).split(b"\n", 1)[0]
+        line = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except (OSError, UnicodeDecodeError):
+        return Header(",", ())
+    if len(raw) > HEADER_BYTES or "\x00" in line:
         return Header(",", ())
     delimiter = max(_DELIMITERS, key=line.count)
     columns = [column.strip().lower() for column in line.strip("\r").split(delimiter)]
@@ -59,12 +62,11 @@ def split_in_name(path: Path) -> str:
 def read_table(path: Path, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield `file:line` and the fields by column of each row; a row with another number of fields is rejected."""
     header = read_header(path)
-    lines = read_lines(path, rows.root, rows)
-    next(lines, None)
-    for where, line in lines:
+    for where, line in read_lines(path, rows.root, rows, first=2):
         fields = _fields(line, header.delimiter)
         if fields is None:
-            rows.reject(where, Reason.BAD_ROW, "a quote is not closed on its line; one row is one line", line[:80])
+            detail = f"a quote is not closed on its line, or a field is over {csv.field_size_limit()} characters; one row is one line"
+            rows.reject(where, Reason.BAD_ROW, detail, line[:80])
         elif len(fields) != len(header.columns):
             detail = f"{len(fields)} field{'s' * (len(fields) > 1)}; expected {len(header.columns)}: {', '.join(header.columns)}"
             rows.reject(where, Reason.BAD_ROW, detail, fields[0])

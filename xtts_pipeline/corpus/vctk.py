@@ -4,7 +4,7 @@ from pathlib import Path
 
 from xtts_pipeline.corpus.folders import clip_id, list_folder, read_transcript
 from xtts_pipeline.corpus.layout import Found
-from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, Row, RowCollector
+from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, Row, RowCollector, printable
 from xtts_pipeline.errors import Reason
 
 TEXT_FOLDER = "txt"
@@ -55,7 +55,8 @@ def _add_clip(speaker: str, stem: str, audio: str, has_text: bool, rows: RowColl
     row_id = clip_id(speaker, stem)
     transcript = f"{TEXT_FOLDER}/{speaker}/{stem}.txt"
     if not has_text:
-        rows.reject(audio, Reason.BAD_ROW, f"the sound has no transcript; expected {transcript}", row_id)
+        expected = f"{TEXT_FOLDER}/{printable(speaker)}/{printable(stem)}.txt"
+        rows.reject(audio, Reason.BAD_ROW, f"the sound has no transcript; expected {expected}", row_id)
         return
     text = read_transcript(transcript, row_id, rows)
     if text is not None:

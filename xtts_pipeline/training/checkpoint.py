@@ -19,7 +19,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from xtts_pipeline import __version__
-from xtts_pipeline.cache.canonical import open_sealed, sealed_bytes
+from xtts_pipeline.cache.canonical import open_sealed, read_regular_file, sealed_bytes
+from xtts_pipeline.cache.manifest import record_spec_of
 from xtts_pipeline.cache.shards import sync_folder
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CheckpointError
@@ -30,6 +31,7 @@ from xtts_pipeline.training.variables import named_variables
 
 CHECKPOINT_VERSION = 1
 STATE_NAME, WEIGHTS_NAME = "state.json", "weights.safetensors"
+MAX_STATE_BYTES = 64 << 20
 _NAME = re.compile(r"step-(\d{8})")
 
 
@@ -125,22 +127,36 @@ def load_checkpoint(path: Path) -> Checkpoint:
             )
         folder = folders[-1]
     try:
-        state = open_sealed((folder / STATE_NAME).read_bytes())
+        state = open_sealed(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
         if state["checkpoint_version"] != CHECKPOINT_VERSION:
             raise CheckpointError(f"{folder}: checkpoint version {state['checkpoint_version']}, expected {CHECKPOINT_VERSION}; train again")
         weights_path = folder / WEIGHTS_NAME
         found, expected = weights_path.stat().st_size, state["weights"]["bytes"]
         if found != expected:
             raise CheckpointError(f"{weights_path}: {found} bytes, expected {expected}; the file is damaged, use an earlier step")
-        weights = weights_path.read_bytes()
+        weights = read_regular_file(weights_path, expected)
         if hashlib.sha256(weights).hexdigest() != state["weights"]["sha256"]:
             raise CheckpointError(f"{weights_path}: checksum differs from {STATE_NAME}; the file is damaged, use an earlier step")
         identity = TypeAdapter(CacheIdentity).validate_json(json.dumps(state["cache"]), strict=True)
-        return Checkpoint(folder, int(state["step"]), Config.model_validate(state["config"]), identity, load(weights))
+        config = Config.model_validate(state["config"])
+        _check_identity(identity, config)
+        return Checkpoint(folder, int(state["step"]), config, identity, load(weights))
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: not a sound checkpoint ({str(error).splitlines()[0]}); use an earlier step") from None
+
+
+def _check_identity(cache: CacheIdentity, config: Config) -> None:
+    """Raise ValueError unless a network of this config can speak for what the cache held."""
+    for name, values in (("speakers", cache.speakers), ("languages", cache.languages)):
+        if not values or len(set(values)) != len(values):
+            raise ValueError(
+                f"cache.{name}: found {len(values)} names, {len(set(values))} of them distinct, expected at least one and none twice"
+            )
+    spec = record_spec_of(config.audio, config.limits)
+    if cache.spec != spec:
+        raise ValueError(f"cache.spec: found {cache.spec}, the config gives {spec}")
 
 
 def restore_variables(variables: Mapping[str, tf.Variable], checkpoint: Checkpoint, prefix: str = "") -> None:
