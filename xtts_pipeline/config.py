@@ -191,11 +191,13 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_StrictLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)[eE][-+]?[0-9]+$"),
-    list("-+.0123456789"),
-)
+class _StrictDumper(yaml.SafeDumper):
+    """The loader's counterpart: a text that the loader would take for a number is quoted."""
+
+
+_YAML_1_2_FLOAT = re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)[eE][-+]?[0-9]+$")
+for _side in (_StrictLoader, _StrictDumper):
+    _side.add_implicit_resolver("tag:yaml.org,2002:float", _YAML_1_2_FLOAT, list("-+.0123456789"))
 
 
 def preset_names() -> list[str]:
@@ -249,7 +251,7 @@ def _load(files: Sequence[str], overrides: Sequence[str], base: Mapping[str, Any
 
 def dump_config(config: Config) -> str:
     """Return the config as YAML that `load_config` reads back unchanged."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return yaml.dump(config.model_dump(mode="json"), Dumper=_StrictDumper, sort_keys=False, allow_unicode=True)
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
