@@ -3,7 +3,6 @@
 The cache's bytes depend on the intake, the config and the shard counts only; never on workers, order, or earlier interruptions.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ import numpy as np
 from xtts_pipeline.cache.example import encode_example
 from xtts_pipeline.cache.finish import Totals, finish_cache
 from xtts_pipeline.cache.folder import check_free_space, existing_counts, existing_shards, invalidate, remove_shards_but
-from xtts_pipeline.cache.manifest import Manifest, config_differences, fingerprint, load_manifest, record_spec_of
+from xtts_pipeline.cache.manifest import CACHE_SECTIONS, Manifest, config_differences, fingerprint, load_manifest, record_spec_of
 from xtts_pipeline.cache.plan import Intake, PlannedRow, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.pool import Pool, run_tasks
 from xtts_pipeline.cache.receipts import PASSING_REASONS, Receipt, SourceCheck, load_receipt, receipt_bytes, receipt_path, reusable_receipt
@@ -90,9 +89,7 @@ def changed_settings(folder: Path, config: Config, intake: Intake) -> Iterator[s
         manifest = load_manifest(folder)
     except CacheError:
         return
-    yield from config_differences(manifest, config)
-    cached, wanted = manifest.cache.model_dump(mode="json"), config.cache.model_dump(mode="json")
-    yield from (f"cache.{key}: the cache has {json.dumps(cached[key])}, the config {json.dumps(wanted[key])}" for key in cached if cached[key] != wanted[key])
+    yield from config_differences(manifest, config, CACHE_SECTIONS)
     for name, before, now in (
         ("symbols", manifest.symbols, intake.symbols),
         ("speakers", manifest.speakers, intake.speakers),

@@ -6,7 +6,7 @@ import math
 import mmap
 import stat
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +25,7 @@ UTTERANCES_NAME = "utterances.jsonl"
 REJECTED_NAME = "rejected.jsonl"
 MEASURES = ("seconds", "frames", "tokens")
 RECORD_SECTIONS = ("audio", "text", "limits")  # the settings that change a record
+CACHE_SECTIONS = (*RECORD_SECTIONS, "cache")  # and those that lay records out
 _MAX_MANIFEST_BYTES = 64 << 20
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -184,10 +185,10 @@ def fingerprint(audio: AudioConfig, text: TextConfig, limits: LimitsConfig, symb
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
-def config_differences(manifest: Manifest, config: Config) -> list[str]:
-    """Return one line a setting that changes records and is not the cache's: `audio.trim_db: the cache has None, the config 30.0`."""
+def config_differences(manifest: Manifest, config: Config, sections: Sequence[str] = RECORD_SECTIONS) -> list[str]:
+    """Return one line a setting of the sections that is not the cache's: `audio.trim_db: the cache has null, the config 30.0`."""
     differences = []
-    for section in RECORD_SECTIONS:
+    for section in sections:
         cached = getattr(manifest, section).model_dump(mode="json")
         wanted = getattr(config, section).model_dump(mode="json")
         differences += [

@@ -1,6 +1,5 @@
 """`xtts train`: a cache in, a run out."""
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Any, Self
 import click
 import tqdm
 
-from xtts_pipeline.cache.manifest import RECORD_SECTIONS, Manifest, config_differences, load_manifest
+from xtts_pipeline.cache.manifest import CACHE_SECTIONS, Manifest, config_differences, load_manifest
 from xtts_pipeline.cache.verify import verify_cache
 from xtts_pipeline.config import Config, dump_config, load_config
 from xtts_pipeline.errors import CacheError, OutputError
@@ -45,15 +44,10 @@ def train(
 
 def training_config(manifest: Manifest, configs: Sequence[str], overrides: Sequence[str], steps: int | None) -> Config:
     """Return the cache's settings overlaid with the user's, or say which of them contradict the cache."""
-    base = {section: getattr(manifest, section).model_dump(mode="json") for section in (*RECORD_SECTIONS, "cache")}
+    base = {section: getattr(manifest, section).model_dump(mode="json") for section in CACHE_SECTIONS}
     steps_override = [] if steps is None else [f"training.steps={steps}"]
     config = load_config(configs, [*overrides, *steps_override], base)
-    differences = config_differences(manifest, config)
-    differences += [
-        f"cache.{key}: the cache has {json.dumps(value)}, the config {json.dumps(getattr(config.cache, key))}"
-        for key, value in manifest.cache.model_dump().items()
-        if value != getattr(config.cache, key)
-    ]
+    differences = config_differences(manifest, config, CACHE_SECTIONS)
     if differences:
         listed = "; ".join(differences)
         raise CacheError(f"the cache was made with other settings: {listed}; preprocess again, or leave these settings out")
