@@ -1,0 +1,1 @@
+"""Figures of how good synthesised speech is: NumPy and librosa, no TensorFlow, no file access but the page's."""

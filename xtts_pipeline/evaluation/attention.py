@@ -1,0 +1,55 @@
+"""What the attention says of words left out or said twice. Attention is float [F, S]: decoder steps by tokens, each row sums to 1.
+
+The focus of a step is the token with the largest weight. Only tokens with a sound of their own count: letters, digits, phonemes.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+
+# A token that is said gets a step or more; a tenth of one, summed over all steps, is what the neighbours' tails leave it.
+SKIPPED_BELOW_STEPS = 0.1
+# Heads look a few tokens around as they go; a word that is said again starts further back.
+REPEATED_BEYOND_TOKENS = 3
+
+
+def sounding_mask(symbols: Sequence[str]) -> np.ndarray:
+    """Return which tokens have a sound of their own, by how they are written: bool [S].
+
+    True for one character that is a letter or a number; False for spaces, punctuation, stress, length and tone marks, and for names such as
+    `<begin>`.
+    """
+    categories = [unicodedata.category(symbol) if len(symbol) == 1 else "" for symbol in symbols]
+    return np.array([category[:1] in {"L", "N"} and category != "Lm" for category in categories], bool)
+
+
+def skipped_tokens(attention: np.ndarray, sounding: np.ndarray) -> np.ndarray:
+    """Return the sounding tokens that are never the focus and whose weights sum to under 0.1 steps: int [tokens], ascending."""
+    was_focus = np.zeros(attention.shape[1], bool)
+    was_focus[attention.argmax(axis=1)] = True
+    is_faint = attention.sum(axis=0) < SKIPPED_BELOW_STEPS
+    return np.flatnonzero(sounding & ~was_focus & is_faint)
+
+
+def repeated_tokens(attention: np.ndarray, sounding: np.ndarray) -> np.ndarray:
+    """Return the tokens that are the focus, then over 3 tokens are left behind, then are the focus again: int [tokens], ascending.
+
+    Steps whose focus has no sound are left out: during a pause attention may rest anywhere.
+    """
+    focus = attention.argmax(axis=1)
+    focus = focus[sounding[focus]]
+    repeated = []
+    for token in np.unique(focus):
+        steps = np.flatnonzero(focus == token)
+        if focus[steps[0] : steps[-1] + 1].max() > token + REPEATED_BEYOND_TOKENS:
+            repeated.append(int(token))
+    return np.array(repeated, int)
+
+
+def attention_focus(attention: np.ndarray) -> float:
+    """Return the mean over the steps of the largest weight, 1 / S to 1: FastSpeech's focus rate (Y. Ren et al., 2019).
+
+    Where it is low, the attention has not aligned, and the counts of skipped and repeated tokens say nothing.
+    """
+    return float(attention.max(axis=1).mean())
