@@ -10,6 +10,7 @@ from xtts_pipeline.config import TextConfig
 from xtts_pipeline.errors import Reason, TextError
 from xtts_pipeline.text.english import expand_english
 from xtts_pipeline.text.numbers import expand_numbers
+from xtts_pipeline.text.persian import PERSIAN_LETTERS, expand_persian, spell_persian
 
 PLAIN_FORMS = {
     '"': "\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb\u301d\u301e\uff02",
@@ -25,10 +26,22 @@ JOINED_SCRIPTS = r"\u0600-\u06ff\u0750-\u077f\u08a0-\u08ff\u0900-\u0dff"
 _STRAY_JOINERS = re.compile(rf"(?<![{JOINED_SCRIPTS}])[{JOINERS}]+|[{JOINERS}]+(?![{JOINED_SCRIPTS}{JOINERS}])")
 _SPACES = re.compile(r"\s+")
 _ASCII_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
+# Old software stored the shape that a letter takes in a word; those of marks alone are left out, since they stand on a space.
+_SHAPES = {
+    code_point: unicodedata.normalize("NFKC", chr(code_point))
+    for code_point in (*range(0xFB50, 0xFE00), *range(0xFE80, 0xFEFD))
+    if not unicodedata.normalize("NFKC", chr(code_point)).startswith(" ")
+}
+
+
+def _with_shapes(letters: dict[int, str | None]) -> dict[int, str | None]:
+    return {**{shape: plain.translate(letters) for shape, plain in _SHAPES.items()}, **letters}
+
+
 _TATWEEL: dict[int, str | None] = {0x0640: None}
 # One letter, one code point: keyboards mix Arabic's yeh and kaf into Persian and Urdu.
-_PERSIAN = {**_TATWEEL, 0x064A: "\u06cc", 0x0649: "\u06cc", 0x0643: "\u06a9"}
-_LETTERS: dict[str, dict[int, str | None]] = {"ar": _TATWEEL, "fa": _PERSIAN, "ur": _PERSIAN}
+_YEH_AND_KAF = {**_TATWEEL, 0x064A: "\u06cc", 0x0649: "\u06cc", 0x0643: "\u06a9"}
+_LETTERS = {"ar": _with_shapes(_TATWEEL), "fa": _with_shapes({**_YEH_AND_KAF, **PERSIAN_LETTERS}), "ur": _with_shapes(_YEH_AND_KAF)}
 # Turkish and Azerbaijani pair I with dotless i; str.lower knows no languages.
 _TURKIC_CAPITALS = str.maketrans({"I": "\u0131", "\u0130": "i"})
 
@@ -48,6 +61,7 @@ class _PlainCharacters(dict[int, str | None]):
 
 
 _PLAIN_CHARACTERS = _PlainCharacters()
+_EXPANDERS = {"en": expand_english, "fa": expand_persian}
 
 
 def normalize(text: str, config: TextConfig, language: str) -> str:
@@ -59,7 +73,7 @@ def normalize(text: str, config: TextConfig, language: str) -> str:
     primary = primary_language(language)
     plain = _plain(text, primary)
     if config.expand:
-        plain = expand_english(plain) if primary == "en" else expand_numbers(plain, primary)
+        plain = _EXPANDERS[primary](plain) if primary in _EXPANDERS else expand_numbers(plain, primary)
     if config.lowercase:
         plain = (plain.translate(_TURKIC_CAPITALS) if primary in ("tr", "az") else plain).lower()
     # Number words and case folding bring their own spaces and compositions.
@@ -82,7 +96,8 @@ def _plain(text: str, primary: str) -> str:
     if primary in _LETTERS:
         text = text.translate(_LETTERS[primary])
     text = text.translate(_PLAIN_CHARACTERS)
-    text = unicodedata.normalize("NFC", _STRAY_JOINERS.sub("", text))
+    text = _STRAY_JOINERS.sub("", text)
+    text = unicodedata.normalize("NFC", spell_persian(text) if primary == "fa" else text)
     # NFC itself makes a few characters that have a plainer form, such as the Greek question mark's.
     text = text.translate(_PLAIN_CHARACTERS)
     return _SPACES.sub(" ", text).strip()

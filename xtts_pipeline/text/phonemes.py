@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from xtts_pipeline.errors import ConfigError, Reason, TextError
+from xtts_pipeline.text.normalize import primary_language
 
 _MARKS = '!"(),.:;?[]-'
 _PLAIN_MARKS = str.maketrans("\u060c\u061b\u061f\u06d4\u3001\u3002\uff0c\uff01\uff1a\uff1b\uff1f\u00bf\u00a1", ",;?.,.,!:;?  ")
@@ -25,6 +26,10 @@ PHONEME_SYMBOLS = tuple(dict.fromkeys(f" {_MARKS}{_LETTERS}{_IPA_LETTERS}{_MODIF
 # A point, comma or colon within a figure is no pause, and a hyphen within a word neither.
 _CLAUSE_END = re.compile(r"(?<!\d)([.,:])|([.,:])(?!\d)|([!\"();?\[\]])|(?:(?<=\s)|^)(-+)(?=\s|$)")
 _LANGUAGE_FLAG = re.compile(r"\([a-z][a-z0-9-]*\)")
+# A vowel mark before the doubling mark, as NFC orders them, makes espeak-ng read out the doubling mark's name.
+_DOUBLED_VOWEL = re.compile("([\u064b-\u0650])\u0651")
+# espeak-ng's own name of a phoneme that has no sign of the International Phonetic Alphabet in its Persian data.
+_PERSIAN_QAF, _QAF = "q1", "q"
 _VOICES = {"en": "en-us", "fr": "fr-fr", "zh": "cmn", "no": "nb"}
 
 
@@ -48,9 +53,12 @@ def _phonemize_text(text: str, language: str, espeak: Any) -> str | TextError:
             pieces.append(piece)
             continue
         try:
-            phonemes = _LANGUAGE_FLAG.sub("", espeak.text_to_phonemes(piece)).replace("_", "")
+            phonemes = espeak.text_to_phonemes(_DOUBLED_VOWEL.sub("\u0651\\1", piece))
         except RuntimeError as error:
             return TextError(Reason.PHONEMIZER_FAILED, f"espeak-ng failed on {piece!a} ({error})")
+        phonemes = _LANGUAGE_FLAG.sub("", phonemes).replace("_", "")
+        if primary_language(language) == "fa":
+            phonemes = phonemes.replace(_PERSIAN_QAF, _QAF)
         if not phonemes.strip():
             return TextError(Reason.PHONEMIZER_FAILED, f"espeak-ng has no phonemes for {piece!a}; expected words in {language}")
         before, after = piece[: len(piece) - len(piece.lstrip())], piece[len(piece.rstrip()) :]

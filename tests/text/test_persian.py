@@ -1,0 +1,85 @@
+"""Persian as people and their keyboards write it comes out in one spelling, with its figures in words."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xtts_pipeline.config import TextConfig
+from xtts_pipeline.errors import TextError
+from xtts_pipeline.text.normalize import normalize
+from xtts_pipeline.text.tokens import prepare_texts
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("كتاب‌هاي علي", "کتاب‌های علی"),
+        ("«سلام»، خوبي؟ بله؛ خوبم…", '"سلام"، خوبی؟ بله؛ خوبم...'),
+        ("خانه‌ی ما، خانۀ ما، خانهٔ ما", "خانهٔ ما، خانهٔ ما، خانهٔ ما"),
+        ("خانه‌ای در ده", "خانه‌ای در ده"),
+        ("می‌‌رود‌، خوب‌ است", "می‌رود، خوب است"),
+        ("ﻻله ﮔﻞ", "لاله گل"),
+        ("ســـلام", "سلام"),
+        ("ڪتاب ھمه ہمه", "کتاب همه همه"),
+        ("۱۳۴۰ ه‍. ش", "هزار و سیصد و چهل ه. ش"),
+        ("مؤلف، رأی، جزء، لطفاً، علیٰ", "مؤلف، رأی، جزء، لطفاً، علیٰ"),
+    ],
+)
+def test_variants_have_one_spelling(written: str, plain: str) -> None:
+    assert normalize(written, TextConfig(), "fa") == plain
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("۲۵ نفر، ٢٥ نفر، 25 نفر", "بیست و پنج نفر، بیست و پنج نفر، بیست و پنج نفر"),
+        ("سال۱۴۰۰", "سال هزار و چهارصد"),
+        ("۱٬۲۵۰ تومان و 1,250 تومان", "هزار و دویست و پنجاه تومان و هزار و دویست و پنجاه تومان"),
+        ("۳٫۰۵ و 3.14", "سه ممیز صفر پنج و سه ممیز چهارده"),
+        ("۲۵٪ و ٪۲۵ و 2.5%", "بیست و پنج درصد و بیست و پنج درصد و دو ممیز پنج درصد"),
+        ("ساعت ۱۰:۳۰ و ۸:۰۰", "ساعت ده و سی دقیقه و هشت"),
+        ("۰۲۱", "صفر دو یک"),
+        ("۱۲۳۴۵۶۷۸۹۰۱۲۳۴۵۶", "یک دو سه چهار پنج شش هفت هشت نه صفر یک دو سه چهار پنج شش"),
+        ("۱.۲.۳", "یک نقطه دو نقطه سه"),
+        ("پایان ۵.", "پایان پنج."),
+    ],
+)
+def test_figures_are_said_in_words(written: str, spoken: str) -> None:
+    assert normalize(written, TextConfig(), "fa-IR") == spoken
+
+
+def test_without_expanding_figures_have_one_form_of_digits() -> None:
+    assert normalize("سال ١٤٠٠", TextConfig(expand=False), "fa") == "سال ۱۴۰۰"
+
+
+def test_other_languages_of_the_script_keep_their_own_letters() -> None:
+    assert normalize("ھمہ كتاب", TextConfig(), "ur") == "ھمہ کتاب"
+    assert normalize("كتاب ٢٪", TextConfig(expand=False), "ar") == "كتاب ٢٪"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="هیيكک\u200c\u200d\u0654\u064e\u0651\u06c0\u06d5٪٫٬۰۱۵٠٥0159.,:%، آaﻻ", min_size=1, max_size=24))
+def test_normalising_twice_changes_nothing_more_and_leaves_no_digit(text: str) -> None:
+    try:
+        once = normalize(text, TextConfig(), "fa")
+    except TextError:
+        return
+    assert normalize(once, TextConfig(), "fa") == once
+    assert unicodedata.is_normalized("NFC", once)
+    assert not any(map(str.isdigit, once))
+
+
+def test_espeak_reads_it_in_its_persian_voice() -> None:
+    pytest.importorskip("espeakng_loader")
+    pytest.importorskip("phonemizer")
+    texts = ["قرمز، لطفاً؟", "مُحَمَّد", "خانه‌ی ما", "خانهٔ ما", "۲۵٪"]
+
+    assert prepare_texts(texts, ["fa"] * 5, TextConfig(tokens="phonemes")) == [
+        "qˈermez, lˈotfan?",
+        "mohˈamad",
+        "xˈɑneːjˌe mˈɑ",
+        "xˈɑneːjˌe mˈɑ",
+        "bist vˈa pˈandʒ darsˈad",
+    ]
