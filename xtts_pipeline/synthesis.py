@@ -86,6 +86,10 @@ class Synthesizer:
         attention = followed[:steps, : len(tokens)].numpy()
         return SpokenText(text, tokens, mel, attention, self._vocoder(mel), config.audio.sample_rate, bool(speech.has_stopped[0]))
 
+    def vocode(self, mel: np.ndarray) -> np.ndarray:
+        """Return the sound of natural-log mel frames, [T, mel_bins], by the vocoder that speech goes through: copy synthesis."""
+        return self._vocoder(mel)
+
     def symbols(self, tokens: np.ndarray) -> list[str]:
         """Return how each token is written, for people: its symbol, or a name such as `<begin>`."""
         return [self._tokenizer.name_of(int(token)) for token in tokens]
