@@ -15,6 +15,7 @@ import soundfile
 from xtts_pipeline.errors import CorpusError
 
 SENTENCES_FILE = Path(__file__).parent / "sentences.txt"
+PERSIAN_SENTENCES_FILE = Path(__file__).parent / "sentences_fa.txt"
 
 # Values of espeak-ng's speak_lib.h, version 1.52.
 _AUDIO_OUTPUT_SYNCHRONOUS = 2
@@ -84,6 +85,11 @@ class EspeakVoice:
 def demo_sentences() -> list[str]:
     """Return the sentences that the demo's corpus is made of."""
     return SENTENCES_FILE.read_text(encoding="utf-8").splitlines()
+
+
+def persian_sentences() -> list[str]:
+    """Return 400 Persian sentences of the project's own, for corpora of two languages; the demo does not speak them."""
+    return PERSIAN_SENTENCES_FILE.read_text(encoding="utf-8").splitlines()
 
 
 def make_corpus(folder: Path, voice: str = "en-us", words_per_minute: int = 165) -> int:
