@@ -3,7 +3,11 @@
 A message is one line: where, what was found, what was expected, what to do.
 """
 
+import errno
 from enum import StrEnum
+
+# The machine is short of these or its disk is failing; a row or clip is not to blame, and the next one would fail as well.
+MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 
 
 class Reason(StrEnum):

@@ -91,6 +91,16 @@ def test_one_changed_clip_rewrites_its_shard_only(data: Path, tmp_path: Path, ch
     assert cache_bytes(cache) == cache_bytes(tmp_path / "fresh")
 
 
+def test_removing_a_row_where_there_is_a_shard_for_each_leaves_the_others_alone(data: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    train = build(data, cache).manifest.split_records("train")
+    build(data, cache, train_shards=train)
+    write_metadata(data, 39)
+    result = build(data, cache)
+    assert (result.shards_written, result.manifest.split_records("train")) == (1, train - 1)
+    assert len([name for name in modification_times(cache) if name.startswith("train")]) == train
+
+
 def test_a_row_that_only_moved_changes_no_shard(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "cache")
     metadata = data / "metadata.csv"

@@ -72,7 +72,7 @@ def test_a_failed_run_leaves_no_empty_cache(tmp_path: Path) -> None:
 def test_the_layout_is_read_from_the_names_of_shards(tmp_path: Path) -> None:
     for name in ("train-00000-of-00002", "train-00001-of-00002", "val-00000-of-00001", "test-00000-of-00001", "test-00000-of-00002"):
         (tmp_path / f"{name}.tfrecord").touch()
-    assert existing_counts(tmp_path) == {"train": 2, "val": 1}
+    assert existing_counts(tmp_path) == {"train": (2, 2), "val": (1, 1)}
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (1_850_000_000, "1.85 GB"), (2 * 10**12, "2 TB")])

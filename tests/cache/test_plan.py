@@ -35,7 +35,7 @@ def test_every_row_has_one_place_and_a_removed_row_moves_no_other(ids: set[str],
     for chosen in (ordered, ordered[1:]):
         intake = intake_of(chosen)
         assume(sum(row.split == "train" for row in intake.rows) >= shard_count)
-        layout = lay_out(intake, plan_shards(intake, CacheConfig(), {"train": shard_count}, None, reshard=False), None)
+        layout = lay_out(intake, plan_shards(intake, CacheConfig(), {"train": (shard_count, shard_count)}, None, reshard=False), None)
         places.append({row.id: str(name) for name, rows in layout.items() for row in rows})
         assert sorted(places[-1]) == chosen
         assert all([row.digest for row in rows] == sorted(row.digest for row in rows) for rows in layout.values())
@@ -87,4 +87,13 @@ def test_no_split_gets_more_shards_than_rows() -> None:
     with pytest.raises(ConfigError, match="--shards: found 9999999, expected at most the 3 rows of the train split"):
         plan_shards(intake, CacheConfig(), {}, 9_999_999, reshard=False)
     assert plan_shards(intake, CacheConfig(), {}, 3, reshard=False).counts == {"train": 3}
-    assert plan_shards(intake, CacheConfig(), {"train": 99_999_999}, None, reshard=False).counts == {"train": 1}, "a stray file's claim"
+    assert plan_shards(intake, CacheConfig(), {"train": (99_999_999, 1)}, None, reshard=False).counts == {"train": 1}, (
+        "a stray file's claim"
+    )
+
+
+def test_a_split_keeps_its_shards_when_it_has_fewer_rows_left() -> None:
+    intake = intake_of(["a", "b", "c"], split="train")
+    assert plan_shards(intake, CacheConfig(), {"train": (4, 4), "val": (1, 1)}, None, reshard=False).counts == {"train": 4}
+    assert plan_shards(intake, CacheConfig(), {"train": (4, 4)}, None, reshard=True).counts == {"train": 1}
+    assert plan_shards(intake, CacheConfig(), {"train": (3, 1)}, None, reshard=False).counts == {"train": 3}, "the rest was not yet made"

@@ -28,7 +28,14 @@ def test_names_come_back() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["train-00052-of-00052.tfrecord", "train-3-of-52.tfrecord", "dev-00000-of-00001.tfrecord", "train-000001-of-00002.tfrecord", "x"],
+    [
+        "train-00052-of-00052.tfrecord",
+        "train-3-of-52.tfrecord",
+        "dev-00000-of-00001.tfrecord",
+        "train-000001-of-00002.tfrecord",
+        "x",
+        f"train-00000-of-{'9' * 5_000}.tfrecord",
+    ],
 )
 def test_other_names_are_no_shards(name: str) -> None:
     assert parse_shard_name(name) is None

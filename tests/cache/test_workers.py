@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from xtts_pipeline.cache.tasks import ShardTask
 from xtts_pipeline.cache.workers import ExampleMaker, StageClock
 from xtts_pipeline.config import Config
 from xtts_pipeline.corpus.utterance import Corpus
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import MACHINE_ERRORS, CacheError
 
 
 @pytest.fixture
@@ -67,9 +68,10 @@ def test_a_lack_of_the_machine_is_no_fault_of_the_clip(task: ShardTask, monkeypa
 
     fail(errno.EACCES)
     assert make(task) == ("audio_unreadable", None)
-    fail(errno.EMFILE)
-    with pytest.raises(CacheError, match="Too many open files"):
-        make(task)
+    for number in MACHINE_ERRORS:
+        fail(number)
+        with pytest.raises(CacheError, match=re.escape(os.strerror(number))):
+            make(task)
 
 
 def test_a_text_is_judged_before_its_sound(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.rows import Row, RowCollector
 from xtts_pipeline.corpus.tables import Header, read_table
 from xtts_pipeline.corpus.utterance import Corpus
-from xtts_pipeline.errors import CorpusError, Reason
+from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
 
 
 def ljspeech(root: Path, table: bytes, sounds: tuple[str, ...] = ("a.wav",)) -> Path:
@@ -229,7 +229,7 @@ def test_a_folder_that_cannot_be_listed_costs_its_rows(
     assert (rejection.reason, rejection.detail) == (reason, f"wavs/ cannot be listed ({os.strerror(number)}); expected a readable folder")
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("number", sorted(MACHINE_ERRORS))
 def test_a_fault_of_the_machine_is_blamed_on_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     root = ljspeech(tmp_path, b"a|text\n")
     fail_to_list(monkeypatch, number)

@@ -76,12 +76,15 @@ def existing_shards(folder: Path) -> list[ShardName]:
     return sorted(name for name in names if name is not None)
 
 
-def existing_counts(folder: Path) -> dict[str, int]:
-    """Return split -> shard count of the layout that lies in the folder; splits whose files disagree are left out."""
-    counts: dict[str, set[int]] = {}
+def existing_counts(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return split -> shard count of the layout that lies in the folder, and how many of those shards are there.
+
+    Splits whose files disagree are left out.
+    """
+    counts: dict[str, list[int]] = {}
     for name in existing_shards(folder):
-        counts.setdefault(name.split, set()).add(name.count)
-    return {split: found.pop() for split, found in counts.items() if len(found) == 1}
+        counts.setdefault(name.split, []).append(name.count)
+    return {split: (found[0], len(found)) for split, found in counts.items() if len(set(found)) == 1}
 
 
 def invalidate(folder: Path) -> None:

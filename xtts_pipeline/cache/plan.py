@@ -141,15 +141,18 @@ def choose_validation_row(intake: Intake, config: CacheConfig, rejected: Collect
     return min(candidates, key=lambda row: row.digest).id if candidates else None
 
 
-def plan_shards(intake: Intake, config: CacheConfig, existing: Mapping[str, int], train_shards: int | None, *, reshard: bool) -> ShardPlan:
+def plan_shards(
+    intake: Intake, config: CacheConfig, existing: Mapping[str, tuple[int, int]], train_shards: int | None, *, reshard: bool
+) -> ShardPlan:
     """Return the shard count of each split: what is there is kept, unless `reshard` or `train_shards` ask for another.
 
-    A count above the rows of its split is not kept: any stray file's name can claim it. Raises ConfigError if `train_shards` is above them.
+    `existing` is split -> the count that its files' names claim, and how many of them there are. A count above the rows of its split is
+    kept only where all its files are there: any stray file's name can claim one. Raises ConfigError if `train_shards` is above them.
     """
     rows = Counter(row.split for row in intake.rows)
     counts = {split: default_shard_count(number, config.records_per_shard) for split, number in rows.items()}
     if not reshard:
-        counts |= {split: count for split, count in existing.items() if count <= rows[split]}
+        counts |= {split: count for split, (count, found) in existing.items() if rows[split] and (found == count or count <= rows[split])}
     if train_shards is not None and "train" in counts:
         if train_shards > rows["train"]:
             raise ConfigError(

@@ -16,7 +16,8 @@ from typing import BinaryIO
 from xtts_pipeline.config import CacheConfig
 from xtts_pipeline.schema import SPLITS
 
-_NAME = re.compile(rf"({'|'.join(SPLITS)})-(\d{{5,}})-of-(\d{{5,}})\.tfrecord")
+# Nine digits are more shards than there are records; a number of thousands of digits would be an error of int's own.
+_NAME = re.compile(rf"({'|'.join(SPLITS)})-([0-9]{{5,9}})-of-([0-9]{{5,9}})\.tfrecord")
 
 
 @dataclass(frozen=True, order=True)

@@ -4,7 +4,6 @@ Imports no TensorFlow and no librosa: a worker starts in half a second and stays
 parent knows whom to blame if it dies.
 """
 
-import errno
 import os
 import signal
 import socket
@@ -27,7 +26,7 @@ from xtts_pipeline.cache.records import RecordWriter, keep_freed_memory
 from xtts_pipeline.cache.shards import ShardName, atomic_write
 from xtts_pipeline.cache.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask, write_error
 from xtts_pipeline.config import LimitsConfig
-from xtts_pipeline.errors import AudioError, CacheError, Reason, RowError
+from xtts_pipeline.errors import MACHINE_ERRORS, AudioError, CacheError, Reason, RowError
 from xtts_pipeline.schema import Example
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
@@ -36,8 +35,6 @@ STAGES = ("read", "decode", "mel", "encode", "write")
 # 192 kHz, two channels, 64-bit: no clip within limits.max_seconds takes more. What is larger is refused before it is read.
 _MAX_BYTES_PER_SECOND = 192_000 * 2 * 8
 _HEADER_ALLOWANCE_BYTES = 1 << 20
-# The machine is short of these, not the clip: the run must end rather than record a rejection.
-_MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
 
 # The watchdog's timer belongs to the process, so threads of one (a dask worker's) take turns.
 _one_shard_at_a_time = threading.Lock()
@@ -205,7 +202,8 @@ def _read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, na
     except FileNotFoundError:
         raise AudioError(Reason.AUDIO_MISSING, f"{name}: no such file") from None
     except OSError as error:
-        if error.errno in _MACHINE_ERRORS:
+        if error.errno in MACHINE_ERRORS:
+            # The run must end rather than record a rejection.
             raise CacheError(f"{path}: cannot be read ({error.strerror}); mend that and run again, finished shards are kept") from None
         raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: cannot be read ({error.strerror})") from None
 

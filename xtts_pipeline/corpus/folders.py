@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtts_pipeline.corpus.rows import MACHINE_ERRORS, RowCollector, printable
-from xtts_pipeline.errors import CorpusError, Reason
+from xtts_pipeline.corpus.rows import RowCollector, printable
+from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
 
 MAX_TRANSCRIPT_BYTES = 65_536
 

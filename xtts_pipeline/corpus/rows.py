@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from xtts_pipeline.corpus.quarantine import Rejection
 from xtts_pipeline.corpus.utterance import Corpus, Utterance
-from xtts_pipeline.errors import CorpusError, Reason
+from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
 
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 DEFAULT_SPEAKER = "default"
@@ -24,8 +24,6 @@ MAX_TEXT_CHARACTERS = 65_536  # over an hour of speech; normalising more would h
 MAX_SHOWN = 80
 HINT_NAMES = 2_000  # looking for the nearest of more names takes longer than it helps
 MAX_HINTS = 20
-# Not the fault of a row: the next one would fail as well.
-MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 _SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
 # Controls, line and paragraph separators, direction marks, surrogates: what would garble or forge a line of a log.
 _UNSAFE_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
