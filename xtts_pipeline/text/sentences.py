@@ -1,0 +1,207 @@
+"""Cut long text into pieces that are spoken one by one, and say how long to pause after each.
+
+Text in, text out, before any normalising: figures and abbreviations still have the points that are no ends of sentences.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+from xtts_pipeline.text.english import ABBREVIATIONS
+from xtts_pipeline.text.normalize import JOINERS, primary_language
+
+PARAGRAPH_PAUSE_SECONDS = 0.5
+SENTENCE_PAUSE_SECONDS = 0.35
+CLAUSE_PAUSE_SECONDS = 0.15
+
+# A colon or semicolon does not part what is shorter: a model speaks very short texts worst.
+MIN_CLAUSE_CHARACTERS = 25
+# A clause mark in the first third of what would fit leaves more short pieces than a cut between words.
+MIN_CLAUSE_SHARE = 1 / 3
+FIRST_GUESS_WORDS = 16
+LONGEST_ABBREVIATION = 20
+
+# Marks that end a sentence wherever they stand: of Chinese, Arabic, Urdu, the Indian scripts, Ethiopic, Armenian, Khmer, Burmese.
+_FULL_MARKS = "\u3002\uff01\uff1f\uff61\u061f\u06d4\u0964\u0965\u1362\u1367\u0589\u17d4\u104b"
+_POINT_MARKS = ".!?\u2026"
+_WEAK_MARKS = ";:\uff1b\uff1a\u061b"
+_COMMAS = ",\u060c\uff0c\u3001\u2013\u2014"
+_CLOSERS = "\"'\u2019\u201d\u00bb\u203a)]}\u300d\u300f\uff09\u300b\u3011"
+_OPENERS = "\"'\u2018\u201c\u201e\u00ab\u2039([{\u00bf\u00a1\u300c\u300e\uff08\u300a\u3010"
+
+_SPACES = re.compile(r"\s+")
+_PARAGRAPH = re.compile(r"\s*(?:\n\s*\n|\u2029)\s*")
+_END = re.compile(
+    rf"(?P<marks>[{_POINT_MARKS}{_FULL_MARKS}]*[{_FULL_MARKS}][{_POINT_MARKS}{_FULL_MARKS}]*|[{_POINT_MARKS}]+|[{_WEAK_MARKS}])"
+    rf"(?P<closers>[{re.escape(_CLOSERS)}]*)(?P<space>\s*)"
+)
+_CLAUSE_END = re.compile(rf"(?:[,;:\u2013](?=\s)|[\u060c\u061b](?!\d)|[\uff0c\u3001\uff1b\uff1a\u2014])[{re.escape(_CLOSERS)}]*")
+_STRONG_CLAUSE_END = re.compile(rf"(?:[;:](?=\s)|\u061b(?!\d)|[\uff1b\uff1a])[{re.escape(_CLOSERS)}]*")
+_LAST_WORD = re.compile(rf"[^\s{re.escape(_OPENERS)}\u2013\u2014-]*$")
+_FIRST_LETTER = re.compile(rf"[{re.escape(_OPENERS)}]*(.?)", re.DOTALL)
+_DOTTED = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
+_NO_SPACE_NEEDED = frozenset(_FULL_MARKS + "\uff1b\uff1a\u061b")
+
+# A capital after these begins a sentence; anything else does not.
+_ENDING_ABBREVIATIONS = frozenset(["etc", "co", "corp", "inc", "ltd", "jr", "sr", "esq", "a.m", "p.m", "bros"])
+# These stand before a number; before anything else they are words.
+_BEFORE_NUMBERS = frozenset(["no", "nos", "p", "pp", "vol", "vols", "ch", "fig", "figs", "sec", "art", "nr"])
+_ABBREVIATIONS = {
+    "en": (frozenset(ABBREVIATIONS) - _ENDING_ABBREVIATIONS - _BEFORE_NUMBERS)
+    | frozenset(["st", "sen", "rep", "ph.d", "cf", "viz", "al", "eds", "jan", "feb", "apr", "aug", "sept", "oct", "nov", "dec"]),
+    "de": frozenset(["hr", "fr", "frl", "dr", "prof", "st", "str", "bzw", "ca", "vgl", "evtl", "ggf", "inkl", "zzgl", "sog"]),
+    "fr": frozenset(["m", "mm", "mme", "mmes", "mlle", "dr", "st", "ste", "av"]),
+    "es": frozenset(["sr", "sra", "srta", "dr", "dra", "ud", "uds", "dña", "av"]),
+    "it": frozenset(["sig", "dott", "prof", "dr", "ecc"]),
+    "nl": frozenset(["dhr", "mevr", "dr", "prof", "bijv", "ca"]),
+}
+_ANY_LANGUAGE = frozenset(["dr", "prof", "st", "mr", "mrs"])
+# Where a point after a figure says that it is an ordinal: `Am 3. Oktober`.
+_ORDINAL_POINT = frozenset(["cs", "da", "de", "et", "fi", "hr", "hu", "is", "lv", "nb", "nn", "no", "pl", "sk", "sl", "sr"])
+
+
+def split_sentences(text: str, language: str, fits: Callable[[str], bool]) -> list[str]:
+    """Return the text in pieces to be spoken one after the other; joined, they are the text, but for white space.
+
+    A piece is a sentence, with its quotes and brackets; a colon or semicolon ends one too where both sides are long enough. A sentence
+    that does not fit is cut after clause marks, else between words, else inside a word. `fits` says whether a text is short enough; it
+    has to hold for the beginnings of a text for which it holds, and is asked about a sentence once and, to cut, some 2 log2(words) times
+    a piece. A piece that does not fit is a single character. The last piece of a paragraph ends in an empty line, which `fits` never
+    sees. No piece is without a letter or digit, if there is any in its sentence and it fits there; no text, no pieces.
+    """
+    pieces: list[str] = []
+    paragraphs = [paragraph.strip() for paragraph in _PARAGRAPH.split(text)]
+    for paragraph in filter(None, paragraphs):
+        if pieces:
+            pieces[-1] += "\n\n"
+        for sentence in _sentences(paragraph, primary_language(language)):
+            pieces.extend(_cut(sentence, fits))
+    return pieces
+
+
+def pause_seconds(piece: str) -> float:
+    """Return how long to be silent after a piece of `split_sentences`, by what it ends in."""
+    if piece.endswith("\n\n"):
+        return PARAGRAPH_PAUSE_SECONDS
+    mark = piece.rstrip().rstrip(_CLOSERS)[-1:]
+    if mark and mark in _POINT_MARKS + _FULL_MARKS:
+        return SENTENCE_PAUSE_SECONDS
+    return CLAUSE_PAUSE_SECONDS if mark and mark in _WEAK_MARKS + _COMMAS else 0.0
+
+
+def _sentences(paragraph: str, language: str) -> list[str]:
+    """Cut a paragraph without spaces at its ends into sentences; one without a letter or digit is joined to its neighbour."""
+    sentences: list[str] = []
+    start = 0
+    last_spoken = next((index for index in reversed(range(len(paragraph))) if paragraph[index].isalnum()), 0)
+    for match in _END.finditer(paragraph):
+        end = match.end("closers")
+        if end > last_spoken or not _ends_sentence(paragraph, start, match, language):
+            continue
+        if _can_be_spoken(paragraph[start:end]):
+            sentences.append(paragraph[start:end])
+            start = match.end()
+    return [*sentences, paragraph[start:]]
+
+
+def _ends_sentence(paragraph: str, start: int, match: re.Match[str], language: str) -> bool:
+    marks, closers = match["marks"], match["closers"]
+    if not match["space"] and not _NO_SPACE_NEEDED & set(marks):
+        return False
+    first = _FIRST_LETTER.match(paragraph, match.end())
+    following = first[1] if first else ""
+    if marks in _WEAK_MARKS:
+        next_end = _END.search(paragraph, match.end())
+        after = (next_end.start() if next_end else len(paragraph)) - match.end()
+        return min(match.start() - start, after) >= MIN_CLAUSE_CHARACTERS
+    # "Where to?" she asked. And so... on.
+    if following.islower() and (closers or marks in ("...", "\u2026")):
+        return False
+    before = paragraph[max(start, match.start() - LONGEST_ABBREVIATION) : match.start()]
+    return marks != "." or bool(closers) or not _is_abbreviation(before, following, language)
+
+
+def _is_abbreviation(before: str, following: str, language: str) -> bool:
+    """Say whether the point after `before` belongs to its last word. A missed end costs less than a cut inside a name."""
+    found = _LAST_WORD.search(before)
+    word = found[0] if found else ""
+    lower = word.lower()
+    if word.isdigit():
+        return word == before or (language in _ORDINAL_POINT and len(word) <= 2)
+    if lower in _ENDING_ABBREVIATIONS:
+        return not following.isupper()
+    if lower in _BEFORE_NUMBERS:
+        return following.isdigit()
+    # An initial, or one of `z. B.`; `I` is more often the last word of an English sentence.
+    if len(word) == 1 and word.isalpha():
+        return not (word == "I" and language == "en")
+    return bool(_DOTTED.fullmatch(word)) or lower in _ABBREVIATIONS.get(language, frozenset()) | _ANY_LANGUAGE
+
+
+def _can_be_spoken(text: str) -> bool:
+    return any(map(str.isalnum, text))
+
+
+def _cut(sentence: str, fits: Callable[[str], bool]) -> list[str]:
+    """Cut a sentence into pieces that fit, each as long as its marks allow."""
+    if fits(sentence):
+        return [sentence]
+    word_ends = [match.start() for match in _SPACES.finditer(sentence)] + [len(sentence)]
+    pieces: list[str] = []
+    start, guess = 0, FIRST_GUESS_WORDS
+    while start < len(sentence):
+        ends = word_ends[bisect_right(word_ends, start) :]
+        words = _count_fitting(sentence, start, ends, guess, fits)
+        end = ends[words - 1] if words else _cut_word(sentence, start, ends[0], fits)
+        if end < len(sentence):
+            end = _last_clause_end(sentence, start, end)
+        guess = max(words, 1)
+        pieces.append(sentence[start:end])
+        space = _SPACES.match(sentence, end)
+        start = space.end() if space else end
+    return _join_unspoken(pieces, fits)
+
+
+def _count_fitting(text: str, start: int, ends: Sequence[int], guess: int, fits: Callable[[str], bool]) -> int:
+    """Return how many of the ends, ascending, leave text from `start` that fits: doubled from a guess, then halved in between."""
+    low, high = 0, min(guess, len(ends))
+    while low < high and fits(text[start : ends[high - 1]]):
+        low, high = high, min(2 * high, len(ends))
+    # If any is too many, the end at `high - 1` is.
+    return low + bisect_right(range(low, high - 1), False, key=lambda index: not fits(text[start : ends[index]]))
+
+
+def _last_clause_end(text: str, start: int, limit: int) -> int:
+    """Return the last place up to `limit` after a clause mark, a semicolon or colon before a comma; `limit` where none is far enough."""
+    for pattern in (_STRONG_CLAUSE_END, _CLAUSE_END):
+        # One character more, to see the space after a mark.
+        ends = [match.end() for match in pattern.finditer(text, start, limit + 1) if match.end() <= limit]
+        if ends and ends[-1] - start >= MIN_CLAUSE_SHARE * (limit - start):
+            return ends[-1]
+    return limit
+
+
+def _cut_word(text: str, start: int, word_end: int, fits: Callable[[str], bool]) -> int:
+    """Return where to cut a word that does not fit: after as many whole characters as do, at least one."""
+    end = start + max(1, _count_fitting(text, start, range(start + 1, word_end), FIRST_GUESS_WORDS, fits))
+    while end > start + 1 and end < word_end and _continues_character(text[end]):
+        end -= 1
+    while end < word_end and _continues_character(text[end]):
+        end += 1
+    return end
+
+
+def _continues_character(character: str) -> bool:
+    return character in JOINERS or unicodedata.category(character).startswith("M")
+
+
+def _join_unspoken(pieces: list[str], fits: Callable[[str], bool]) -> list[str]:
+    """Join pieces of marks alone to the one before, where that fits: a lone dash cannot be spoken."""
+    joined: list[str] = []
+    for piece in pieces:
+        if joined and not (_can_be_spoken(piece) and _can_be_spoken(joined[-1])) and fits(f"{joined[-1]} {piece}"):
+            joined[-1] += f" {piece}"
+        else:
+            joined.append(piece)
+    return joined
