@@ -6,8 +6,9 @@ Reads texts, never sound. The layout depends on ids, the seed and the shard coun
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from xtts_pipeline.cache.shards import ShardName, ShardPlan, default_shard_count, digest_of, split_of
 from xtts_pipeline.config import CacheConfig, Config
@@ -20,10 +21,10 @@ _WHERE = re.compile(r"(.*):(\d+)")
 
 
 @dataclass(frozen=True)
-class PlannedRow:
-    """One usable row: its text is ready, its sound not yet looked at.
+class RowContent:
+    """What a row's record is made of, but for the sound itself: a receipt of the same content is one of the same row.
 
-    `corpus` is the place of its corpus among the roots. `is_pinned` says that the corpus itself chose the split.
+    `corpus` is the place of its corpus among the roots.
     """
 
     id: str
@@ -35,10 +36,24 @@ class PlannedRow:
     language: str
     speaker_id: int
     language_id: int
+
+
+@dataclass(frozen=True)
+class PlannedRow(RowContent):
+    """One usable row: its text is ready, its sound not yet looked at. `is_pinned` says that the corpus itself chose the split."""
+
     where: str
     split: str
     is_pinned: bool
     digest: bytes
+
+
+def content_of(row: RowContent) -> dict[str, Any]:
+    """Return the fields of a row's content by name."""
+    return {name: getattr(row, name) for name in _CONTENT_FIELDS}
+
+
+_CONTENT_FIELDS = tuple(field.name for field in fields(RowContent))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.canonical import open_regular_file, open_seal, read_regular_file, sealed_bytes
 from xtts_pipeline.cache.manifest import file_checksum
-from xtts_pipeline.cache.plan import PlannedRow
+from xtts_pipeline.cache.plan import PlannedRow, RowContent, content_of
 from xtts_pipeline.cache.shards import ShardName
 from xtts_pipeline.errors import Reason
 
@@ -38,22 +38,13 @@ class SourceStat:
 
 
 @dataclass(frozen=True, config=_STRICT)
-class ClipReceipt:
+class ClipReceipt(RowContent):
     """One row of a shard: what went in, and what came of it.
 
     `source` is None where there was no regular file or the text was refused first; `checksum` where the file was not read.
     A rejected row has a `reason` and no lengths.
     """
 
-    id: str
-    corpus: int
-    audio: str
-    raw_text: str
-    text: str
-    speaker: str
-    language: str
-    speaker_id: int
-    language_id: int
     source: SourceStat | None
     checksum: str | None
     seconds: float
@@ -162,7 +153,4 @@ def _has_same_content(clip: ClipReceipt, root: Path) -> bool:
 
 
 def _is_same_row(clip: ClipReceipt, row: PlannedRow) -> bool:
-    made_from = (clip.id, clip.corpus, clip.audio, clip.raw_text, clip.text, clip.speaker, clip.language)
-    wanted = (row.id, row.corpus, row.audio, row.raw_text, row.text, row.speaker, row.language)
-    is_same_number = (clip.speaker_id, clip.language_id) == (row.speaker_id, row.language_id)
-    return made_from == wanted and is_same_number and clip.reason not in PASSING_REASONS
+    return content_of(clip) == content_of(row) and clip.reason not in PASSING_REASONS

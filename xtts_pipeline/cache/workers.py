@@ -20,7 +20,7 @@ from xtts_pipeline.audio.load import decode_wave
 from xtts_pipeline.audio.mel import wave_to_mel
 from xtts_pipeline.cache.example import encode_example
 from xtts_pipeline.cache.manifest import record_spec_of
-from xtts_pipeline.cache.plan import PlannedRow
+from xtts_pipeline.cache.plan import PlannedRow, content_of
 from xtts_pipeline.cache.receipts import ClipReceipt, Receipt, SourceStat, receipt_bytes, receipt_path, source_stat
 from xtts_pipeline.cache.records import RecordWriter, keep_freed_memory
 from xtts_pipeline.cache.shards import ShardName, atomic_write
@@ -218,15 +218,7 @@ def _receipt(
     error: RowError | None = None,
 ) -> ClipReceipt:
     return ClipReceipt(
-        id=row.id,
-        corpus=row.corpus,
-        audio=row.audio,
-        raw_text=row.raw_text,
-        text=row.text,
-        speaker=row.speaker,
-        language=row.language,
-        speaker_id=row.speaker_id,
-        language_id=row.language_id,
+        **content_of(row),
         source=source,
         checksum=checksum,
         seconds=seconds,
