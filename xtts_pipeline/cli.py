@@ -198,6 +198,23 @@ def synthesize(debug: bool, /, as_json: bool, **options: Any) -> None:
 
 
 @cli.command()
+@click.option("--run", type=FOLDER, required=True, help="Folder of the run, or one of its checkpoints.")
+@cache_option
+@click.option("--split", type=click.Choice(["train", "val", "test"]), default="val", show_default=True, help="Which utterances to speak.")
+@click.option("--data", type=FOLDER, help="The corpus: hold speech against its clips, not against copy synthesis.")
+@click.option("--output", type=FOLDER, help="Folder for sounds, pictures and page, new or empty.  [default: evaluation/DATE-TIME]")
+@click.option("--limit", type=click.IntRange(min=1), help="Speak only the first utterances of the split.")
+@click.option("--per", is_flag=True, help="Measure phoneme error rates as well; needs the extra `eval`.")
+@json_option
+@click.pass_obj
+def evaluate(debug: bool, /, as_json: bool, **options: Any) -> None:
+    """Speak the texts of a split and measure how near the speech comes to the true sound."""
+    from xtts_pipeline.commands.evaluate import evaluate as run
+
+    _print(run(progress=sys.stderr.isatty(), echo_native_log=debug, **options), as_json)
+
+
+@cli.command()
 @click.option("--data", type=FOLDER, help="A corpus of your own, such as LJSpeech-1.1; without it 60 sentences are spoken by espeak-ng.")
 @click.option("--output", type=FOLDER, default=Path("demo"), show_default=True, help="Folder for everything that is made.")
 @click.option("--steps", type=click.IntRange(min=1), help="Training steps; the `demo` preset's by default.")
