@@ -1,6 +1,8 @@
 """Worker processes that die or hang: such a clip costs itself only."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,19 @@ def test_processes_write_what_one_thread_writes(data: Path, tmp_path: Path) -> N
         assert cache_bytes(tmp_path / f"jobs-{jobs}") == cache_bytes(tmp_path / "thread")
         assert set(result.stage_seconds) == {"read", "decode", "mel", "encode", "write"}
         assert result.stage_seconds["mel"] > 0
+
+
+def test_ctrl_c_reaches_no_worker_even_while_it_starts_and_still_reaches_the_parent() -> None:
+    # In a fresh process, as a command is one: joblib starts its own helper there before the first worker.
+    program = (
+        "import signal\n"
+        "from xtts_pipeline.cache.pool import local_pool\n"
+        "with local_pool(2).open() as executor:\n"
+        "    tasks = [executor.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()) for _ in range(8)]\n"
+        "    print(all(signal.SIGINT in task.result() for task in tasks), signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["True", "False"]
 
 
 def test_a_clip_that_kills_or_hangs_its_worker_costs_itself_only(data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import resource_tracker
 
 from xtts_pipeline.cache.shards import ShardName
 from xtts_pipeline.cache.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask
@@ -43,10 +44,25 @@ def _local_executor(jobs: int) -> Iterator[Executor]:
     from xtts_pipeline.cache.workers import start_worker
 
     executor = ProcessPoolExecutor(max_workers=jobs, env=WORKER_ENVIRONMENT, initializer=start_worker, initargs=(os.getpid(),))
+    # Before the workers: Python starts it along with the first of them, and lets interruptions through again.
+    resource_tracker.ensure_running()
     try:
+        with _interruptions_held():
+            # The first task starts all workers.
+            executor.submit(os.getpid)
         yield executor
     finally:
         executor.shutdown(wait=True, kill_workers=True)
+
+
+@contextmanager
+def _interruptions_held() -> Iterator[None]:
+    """Start processes that Ctrl-C never reaches, not even while they import; one that comes now waits until the block's end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def run_tasks(tasks: Sequence[ShardTask], pool: Pool, done: Callable[[ShardResult], None]) -> None:
