@@ -112,6 +112,9 @@ class ModelConfig(Section):
     postnet_width: Width = 256
     postnet_layers: Annotated[int, Field(ge=0, le=100)] = 5
     frames_per_step: Annotated[int, Field(ge=1, le=64)] = 4
+    voice_latents: Annotated[int, Field(ge=0, le=1_024)] = 32
+    voice_layers: Annotated[int, Field(ge=1, le=100)] = 2
+    reference_frames: Annotated[int, Field(ge=8, le=100_000)] = 256
     dropout: Share = 0.1
     prenet_dropout: Share = 0.5
 
@@ -128,18 +131,27 @@ class TrainingConfig(Section):
     """The optimizer, its schedule, and how often the run looks up."""
 
     batch_size: Count = 16
+    accumulation_steps: Count = 1
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
     steps: Count = 20_000
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3
+    schedule: Literal["cosine", "noam", "exponential", "constant"] = "cosine"
     warmup_steps: Annotated[int, Field(ge=0)] = 200
     final_rate_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
     clip_norm: Annotated[float, Field(gt=0.0)] = 1.0
+    average_decay: Share = 0.999
     stop_weight: Annotated[float, Field(gt=0.0)] = 0.5
     stop_positive_weight: Annotated[float, Field(gt=0.0)] = 5.0
     guided_attention_weight: Annotated[float, Field(ge=0.0)] = 2.0
     guided_attention_width: Annotated[float, Field(gt=0.0)] = 0.2
     guided_attention_steps: Count = 10_000
+    own_frames_start: Annotated[int, Field(ge=0)] | None = None
+    own_frames_ramp_steps: Count = 500
+    own_frames_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    null_voice_share: Share = 0.2
+    aligned_by_step: Count = 3_000
     log_every: Count = 10
     evaluate_every: Count = 500
     save_every: Count = 500
@@ -147,12 +159,20 @@ class TrainingConfig(Section):
     jit_compile: bool = True
     strict_shapes: bool = True
 
+    @model_validator(mode="after")
+    def _parts_divide_batch(self) -> "TrainingConfig":
+        if self.batch_size % self.accumulation_steps:
+            raise ValueError(f"batch_size={self.batch_size} is not a multiple of accumulation_steps={self.accumulation_steps}")
+        return self
+
 
 class SynthesisConfig(Section):
     """How a trained model speaks."""
 
     stop_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
     max_frames_per_token: Annotated[float, Field(ge=1.0)] = 16.0
+    attention_back: Annotated[int, Field(ge=0, le=10_000)] = 2
+    attention_ahead: Annotated[int, Field(ge=1, le=10_000)] = 6
     griffin_lim_iterations: Count = 60
     griffin_lim_momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
 

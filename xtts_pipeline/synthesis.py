@@ -9,8 +9,8 @@ import tensorflow as tf
 from xtts_pipeline.audio.vocoder import GriffinLim, Vocoder
 from xtts_pipeline.errors import CheckpointError, Reason, TextError
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import guided_heads
-from xtts_pipeline.model.network import Batch, Speech
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.speech import Manner, Speech, speak
 from xtts_pipeline.schema import PAD_ID, pad_to
 from xtts_pipeline.text.tokens import Tokenizer, prepare_texts
 from xtts_pipeline.training.checkpoint import Checkpoint, load_checkpoint, load_network
@@ -81,9 +81,8 @@ class Synthesizer:
         )
         frames = int(speech.mel_length[0])
         mel = speech.mel[0, :frames].numpy()
-        followed = tf.reduce_mean(guided_heads(speech.attention), axis=[0, 2])[0]
         steps = -(-frames // self._network.frames_per_step)
-        attention = followed[:steps, : len(tokens)].numpy()
+        attention = speech.attention[0, :steps, : len(tokens)].numpy()
         return SpokenText(text, tokens, mel, attention, self._vocoder(mel), config.audio.sample_rate, bool(speech.has_stopped[0]))
 
     def vocode(self, mel: np.ndarray) -> np.ndarray:
@@ -112,11 +111,16 @@ class Synthesizer:
     def _speak_batch(
         self, tokens: tf.Tensor, text_length: tf.Tensor, speaker: tf.Tensor, language: tf.Tensor, max_frames: tf.Tensor
     ) -> Speech:
-        spec = self.checkpoint.cache.spec
-        unused_mel = tf.zeros([tokens.shape[0], spec.max_mel_frames, spec.mel_bins], tf.float16)
+        network, config = self._network, self.checkpoint.config
+        unused_mel = tf.zeros([tokens.shape[0], 1, network.mel_bins], tf.float16)
         batch = Batch(tokens, unused_mel, text_length, max_frames, speaker, language)
-        config = self.checkpoint.config
-        return self._network.speak(batch, Dropout.fixed(config.training.seed), max_frames, config.synthesis.stop_threshold)
+        dropout = Dropout.fixed(config.training.seed)
+        voice = None if network.null_voice is None else network.null_voice[None]
+        memory = network.encode(batch, voice, tf.zeros([tokens.shape[0]], tf.bool), dropout)
+        settings = config.synthesis
+        return speak(
+            network, memory, dropout, max_frames, Manner(settings.stop_threshold, settings.attention_back, settings.attention_ahead)
+        )
 
 
 def _index(kind: str, names: tuple[str, ...], wanted: str | None, folder: Path) -> int:

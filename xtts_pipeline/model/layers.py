@@ -2,7 +2,11 @@
 
 Plain tf.Modules with explicit shapes; every mask is boolean and True means real. No file access, no cache.
 
-Shape key for the whole project: B batch, S tokens, T frames, F decoder steps, M mel bins, D width, H heads, K head width.
+Shape key for the whole project: B batch, S tokens, T frames, F decoder steps, R frames of a decoder step, M mel bins, D width, H heads,
+K head width, G guided heads, V voice latents, C frames of a reference.
+
+Matrices are multiplied in the type of what comes in, which `training.precision` decides; sums over a row, softmax and normalisation are
+float32 always.
 """
 
 from dataclasses import dataclass
@@ -23,33 +27,47 @@ class Dropout:
 
     key: uint32 scalar tensor, different at every training step.
     is_training: False switches off all dropout but the prenet's, which is part of the network when speaking too.
+    first_example: the number of the first row, so that a part of a batch has the masks it has in the whole; None gives every row the
+    masks of row 0, so that what is said does not depend on what is said beside it.
     """
 
     key: tf.Tensor
     is_training: bool
+    first_example: tf.Tensor | int | None = 0
 
     @classmethod
-    def for_step(cls, seed: int, step: tf.Tensor) -> "Dropout":
+    def for_step(cls, seed: int, step: tf.Tensor, first_example: tf.Tensor | int = 0) -> "Dropout":
         """Return the dropout of one training step."""
-        return cls(mix_bits(tf.cast(step, tf.uint32) + np.uint32(seed * 0x9E3779B1 & 0xFFFFFFFF)), is_training=True)
+        key = mix_bits(tf.cast(step, tf.uint32) + np.uint32(seed * 0x9E3779B1 & 0xFFFFFFFF))
+        return cls(key, is_training=True, first_example=first_example)
 
     @classmethod
     def fixed(cls, seed: int) -> "Dropout":
         """Return what is left of dropout outside training, the same at every call, so that two evaluations of the same weights agree."""
-        return cls(tf.constant(seed & 0xFFFFFFFF, tf.uint32), is_training=False)
+        return cls(tf.constant(seed & 0xFFFFFFFF, tf.uint32), is_training=False, first_example=None)
 
     def apply(self, x: tf.Tensor, rate: float, salt: int, first_position: tf.Tensor | int = 0, always: bool = False) -> tf.Tensor:
         """Return x [B, S, D] with elements zeroed at `rate` and the rest scaled up; `salt` tells the places in the network apart."""
         if rate == 0.0 or not (self.is_training or always):
             return x
         batch, positions, width = x.shape
-        example_B11 = tf.cast(tf.range(batch), tf.uint32)[:, None, None]
-        position_S1 = tf.cast(tf.range(positions) + first_position, tf.uint32)[None, :, None]
         channel_D = tf.cast(tf.range(width), tf.uint32)[None, None, :]
-        row = mix_bits(mix_bits(example_B11 * np.uint32(0x9E3779B1) + (self.key ^ np.uint32(salt * 0x85EBCA6B & 0xFFFFFFFF))) + position_S1)
-        hashed = mix_bits(row + channel_D * np.uint32(0xC2B2AE35))
-        is_kept = hashed >= np.uint32(rate * 2**32)
-        return tf.where(is_kept, x * (1.0 / (1.0 - rate)), 0.0)
+        row_BS1 = self._hash_positions(salt, batch, positions, first_position)[..., None]
+        is_kept = mix_bits(row_BS1 + channel_D * np.uint32(0xC2B2AE35)) >= np.uint32(rate * 2**32)
+        return tf.where(is_kept, x * tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros([], x.dtype))
+
+    def draw(self, salt: int, batch: int, positions: int) -> tf.Tensor:
+        """Return float32 [batch, positions], uniform in [0, 1)."""
+        # A float32 holds 24 bits: the whole 32 would round up to 1 at times.
+        return tf.cast(tf.bitwise.right_shift(self._hash_positions(salt, batch, positions, 0), np.uint32(8)), tf.float32) * 2.0**-24
+
+    def _hash_positions(self, salt: int, batch: int, positions: int, first_position: tf.Tensor | int) -> tf.Tensor:
+        """Return uint32 [batch, positions]."""
+        example_B = tf.zeros([batch], tf.int32) if self.first_example is None else tf.range(batch) + self.first_example
+        example_B1 = tf.cast(example_B, tf.uint32)[:, None]
+        position_1S = tf.cast(tf.range(positions) + first_position, tf.uint32)[None, :]
+        place = self.key ^ np.uint32(salt * 0x85EBCA6B & 0xFFFFFFFF)
+        return mix_bits(mix_bits(example_B1 * np.uint32(0x9E3779B1) + place) + position_1S)
 
 
 def mix_bits(x: tf.Tensor) -> tf.Tensor:
@@ -104,7 +122,7 @@ class Dense(tf.Module):
         self.bias = tf.Variable(tf.zeros([outputs]), name="bias")
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.tensordot(x, self.weight, axes=1) + self.bias
+        return tf.tensordot(x, tf.cast(self.weight, x.dtype), axes=1) + tf.cast(self.bias, x.dtype)
 
 
 class LayerNorm(tf.Module):
@@ -116,10 +134,10 @@ class LayerNorm(tf.Module):
         self.offset = tf.Variable(tf.zeros([width]), name="offset")
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        mean = tf.reduce_mean(x, axis=-1, keepdims=True)
-        centred = x - mean
+        wide = tf.cast(x, tf.float32)
+        centred = wide - tf.reduce_mean(wide, axis=-1, keepdims=True)
         variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
-        return centred * tf.math.rsqrt(variance + 1e-5) * self.scale + self.offset
+        return tf.cast(centred * tf.math.rsqrt(variance + 1e-5) * self.scale + self.offset, x.dtype)
 
 
 class Convolution(tf.Module):
@@ -133,7 +151,8 @@ class Convolution(tf.Module):
         self.padding = [[0, 0], [before, taps - 1 - before], [0, 0]]
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.nn.conv1d(tf.pad(x, self.padding), self.weight, stride=1, padding="VALID") + self.bias
+        weight, bias = tf.cast(self.weight, x.dtype), tf.cast(self.bias, x.dtype)
+        return tf.nn.conv1d(tf.pad(x, self.padding), weight, stride=1, padding="VALID") + bias
 
 
 class FeedForward(tf.Module):
@@ -164,11 +183,11 @@ class Attention(tf.Module):
         return self._split(self.key(memory)), self._split(self.value(memory))
 
     def __call__(self, x: tf.Tensor, keys_BSHK: tf.Tensor, values_BSHK: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return ([B, F, D], attention weights [B, H, F, S]); mask is bool, True where looking is allowed, broadcast to the weights."""
-        query_BFHK = self._split(self.query(x)) * self.head_width**-0.5
-        score_BHFS = tf.einsum("BFHK,BSHK->BHFS", query_BFHK, keys_BSHK)
+        """Return ([B, F, D], attention weights float32 [B, H, F, S]); mask is bool, True where looking is allowed, broadcast to the weights."""
+        query_BFHK = self._split(self.query(x)) * tf.cast(self.head_width**-0.5, x.dtype)
+        score_BHFS = tf.cast(tf.einsum("BFHK,BSHK->BHFS", query_BFHK, keys_BSHK), tf.float32)
         weight_BHFS = tf.nn.softmax(tf.where(mask, score_BHFS, MASKED_SCORE), axis=-1)
-        mixed_BFHK = tf.einsum("BHFS,BSHK->BFHK", weight_BHFS, values_BSHK)
+        mixed_BFHK = tf.einsum("BHFS,BSHK->BFHK", tf.cast(weight_BHFS, x.dtype), values_BSHK)
         batch, steps = x.shape[0], x.shape[1]
         return self.output(tf.reshape(mixed_BFHK, [batch, steps, self.heads * self.head_width])), weight_BHFS
 

@@ -1,21 +1,27 @@
-"""What training minimises, each part averaged over real frames or decoder steps only.
+"""What training minimises, each part averaged over real frames, decoder steps or tokens only.
 
-Tensors in, scalars out; rows of length 0 weigh nothing.
+Tensors in, scalars out; rows of length 0 weigh nothing. Averages are sums over what `Totals` counts, so that the parts of a batch that
+is gone through in pieces add up to what the whole batch would give.
 """
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from xtts_pipeline.config import TrainingConfig
+from xtts_pipeline.model.alignment import attention_coverage, attention_focus, diagonal_share, off_diagonal, stop_error
 from xtts_pipeline.model.layers import length_mask
-from xtts_pipeline.model.network import MEL_SCALE, Batch, Network, Prediction
-
-GUIDED_LAYERS, GUIDED_HEADS = 2, 2
+from xtts_pipeline.model.network import MEL_SCALE, Batch, Crop, Network, Prediction
 
 
-def masked_mean(value: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Return the mean of value where the bool mask of the same shape is True; 0 where it is nowhere."""
-    weight = tf.cast(mask, value.dtype)
-    return tf.reduce_sum(tf.where(mask, value, 0.0)) / tf.maximum(tf.reduce_sum(weight), 1.0)
+class Totals(NamedTuple):
+    """What the averages of a whole batch divide by, float32 scalars: frames that are judged, decoder steps, their weight, tokens, rows."""
+
+    frames: tf.Tensor
+    steps: tf.Tensor
+    stop_weight: tf.Tensor
+    tokens: tf.Tensor
+    rows: tf.Tensor
 
 
 def decoder_steps(mel_length_B: tf.Tensor, frames_per_step: int) -> tf.Tensor:
@@ -23,79 +29,84 @@ def decoder_steps(mel_length_B: tf.Tensor, frames_per_step: int) -> tf.Tensor:
     return (mel_length_B + frames_per_step - 1) // frames_per_step
 
 
-def spoken_target(network: Network, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the target mel, in the network's scale and whole decoder steps, and how many of its frames [B] are spoken.
-
-    The stop ends whole decoder steps, so the last step's frames past the end of the clip are spoken too: they are taught silence.
-    """
-    frames = batch.mel.shape[1]
-    silence = network.to_network_scale(network.silence)
-    is_real_BT1 = length_mask(batch.mel_length, frames)[..., None]
-    target_BTM = tf.where(is_real_BT1, network.to_network_scale(batch.mel), silence)
-    target_BTM = tf.pad(target_BTM, [[0, 0], [0, -frames % network.frames_per_step], [0, 0]], constant_values=silence)
-    return target_BTM, decoder_steps(batch.mel_length, network.frames_per_step) * network.frames_per_step
+def batch_totals(batch: Batch, crop: Crop, frames_per_step: int, stop_positive_weight: float) -> Totals:
+    """Return what a whole batch's averages divide by; never 0."""
+    steps = _sum(decoder_steps(batch.mel_length, frames_per_step))
+    rows = _sum(tf.cast(batch.mel_length > 0, tf.int32))
+    tokens = _sum(tf.where(batch.mel_length > 0, batch.text_length, 0))
+    stop_weight = steps + (stop_positive_weight - 1.0) * rows
+    return Totals(*(tf.maximum(total, 1.0) for total in (_sum(batch.mel_length - crop.length), steps, stop_weight, tokens, rows)))
 
 
-def mel_losses(predicted_BTM: tf.Tensor, target_BTM: tf.Tensor, mel_length_B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the mean absolute and the mean squared error over the first `mel_length` frames of each row."""
-    mask_BT = length_mask(mel_length_B, target_BTM.shape[1])
-    difference_BTM = predicted_BTM - target_BTM
-    absolute = masked_mean(tf.reduce_mean(tf.abs(difference_BTM), axis=-1), mask_BT)
-    return absolute, masked_mean(tf.reduce_mean(tf.square(difference_BTM), axis=-1), mask_BT)
+def judged_frames(mel_length_B: tf.Tensor, crop: Crop, frames: int) -> tf.Tensor:
+    """Return bool [B, frames]: the real ones outside the clip's own reference, which the network has seen."""
+    frame_1T = tf.range(frames)[None, :]
+    is_seen_BT = (frame_1T >= crop.first_frame[:, None]) & (frame_1T < (crop.first_frame + crop.length)[:, None])
+    return length_mask(mel_length_B, frames) & ~is_seen_BT
 
 
-def stop_loss(stop_logit_BF: tf.Tensor, steps_B: tf.Tensor, positive_weight: float) -> tf.Tensor:
+def target_frames(network: Network, batch: Batch) -> tf.Tensor:
+    """Return the target mel in the network's scale, padded to whole decoder steps."""
+    target_BTM = network.to_network_scale(batch.mel)
+    extra = -batch.mel.shape[1] % network.frames_per_step
+    return tf.pad(target_BTM, [[0, 0], [0, extra], [0, 0]], constant_values=network.network_silence)
+
+
+def mel_losses(predicted_BTM: tf.Tensor, target_BTM: tf.Tensor, mask_BT: tf.Tensor, frames: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the sums of the absolute and the squared error, mean over mel bins, where the mask is True, over `frames`."""
+    # Masked before the square: what is under the mask may be anything, infinity too.
+    difference_BTM = tf.where(mask_BT[..., None], predicted_BTM - target_BTM, 0.0)
+    bins = target_BTM.shape[-1]
+    return tf.reduce_sum(tf.abs(difference_BTM)) / (bins * frames), tf.reduce_sum(tf.square(difference_BTM)) / (bins * frames)
+
+
+def stop_loss(stop_logit_BF: tf.Tensor, steps_B: tf.Tensor, positive_weight: float, total_weight: tf.Tensor) -> tf.Tensor:
     """Return the weighted binary cross-entropy of stopping at the last real decoder step and nowhere before."""
     is_last_BF = tf.range(stop_logit_BF.shape[1])[None, :] == steps_B[:, None] - 1
     mask_BF = length_mask(steps_B, stop_logit_BF.shape[1])
     entropy_BF = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(is_last_BF, tf.float32), stop_logit_BF)
-    weight_BF = tf.where(is_last_BF, positive_weight, 1.0)
-    total = tf.reduce_sum(tf.where(mask_BF, weight_BF, 0.0))
-    return tf.reduce_sum(tf.where(mask_BF, entropy_BF * weight_BF, 0.0)) / tf.maximum(total, 1.0)
+    return tf.reduce_sum(tf.where(mask_BF, entropy_BF * tf.where(is_last_BF, positive_weight, 1.0), 0.0)) / total_weight
 
 
-def guided_attention_loss(attention_LBHFS: tf.Tensor, text_length_B: tf.Tensor, steps_B: tf.Tensor, width: float) -> tf.Tensor:
-    """Return how much attention lies off the diagonal, mean over real decoder steps (Tachibana et al. 2017)."""
-    steps, symbols = attention_LBHFS.shape[-2:]
-    along_steps_BF = tf.range(steps, dtype=tf.float32)[None, :] / tf.cast(tf.maximum(steps_B, 1), tf.float32)[:, None]
-    along_text_BS = tf.range(symbols, dtype=tf.float32)[None, :] / tf.cast(tf.maximum(text_length_B, 1), tf.float32)[:, None]
-    penalty_BFS = 1.0 - tf.exp(-tf.square(along_steps_BF[:, :, None] - along_text_BS[:, None, :]) / (2.0 * width**2))
-    off_diagonal_LBHF = tf.reduce_sum(attention_LBHFS * penalty_BFS[None, :, None], axis=-1)
-    return masked_mean(tf.reduce_mean(off_diagonal_LBHF, axis=[0, 2]), length_mask(steps_B, steps))
-
-
-def guided_heads(attention_LBHFS: tf.Tensor) -> tf.Tensor:
-    """Return the attention of those heads that are asked to follow the text: two of the upper two layers."""
-    return attention_LBHFS[-GUIDED_LAYERS:, :, :GUIDED_HEADS]
-
-
-def attention_focus(attention_LBHFS: tf.Tensor, steps_B: tf.Tensor) -> tf.Tensor:
-    """Return the mean over real decoder steps of the sharpest guided head's greatest weight, 0 to 1 (Ren et al. 2019)."""
-    sharpest_BF = tf.reduce_max(tf.reduce_max(attention_LBHFS, axis=-1), axis=[0, 2])
-    return masked_mean(sharpest_BF, length_mask(steps_B, attention_LBHFS.shape[-2]))
+def guided_attention_loss(
+    attention_BGFS: tf.Tensor, text_length_B: tf.Tensor, steps_B: tf.Tensor, width: float, total_steps: tf.Tensor
+) -> tf.Tensor:
+    """Return how much attention lies off the diagonal, mean over heads and real decoder steps (Tachibana et al. 2017)."""
+    steps, symbols = attention_BGFS.shape[2:]
+    penalty_BFS = 1.0 - tf.exp(-tf.square(off_diagonal(text_length_B, steps_B, symbols, steps)) / (2.0 * width**2))
+    off_diagonal_BF = tf.reduce_sum(tf.reduce_mean(attention_BGFS, axis=1) * penalty_BFS, axis=-1)
+    return tf.reduce_sum(tf.where(length_mask(steps_B, steps), off_diagonal_BF, 0.0)) / total_steps
 
 
 def total_loss(
-    network: Network, batch: Batch, prediction: Prediction, config: TrainingConfig, guidance: tf.Tensor | float
+    network: Network, batch: Batch, crop: Crop, prediction: Prediction, config: TrainingConfig, guidance: tf.Tensor | float, totals: Totals
 ) -> dict[str, tf.Tensor]:
-    """Return `objective`, what training minimises, and its parts.
+    """Return `objective`, what training minimises, its parts, and how well attention follows the text.
 
     `loss` is the objective without guidance, so training's and validation's compare; `guidance` weighs the guided attention and fades to
-    0; `mel_l1` is in natural log units.
+    0; `mel_l1` is in natural log units, `stop_error` in decoder steps.
     """
-    target_BTM, spoken_length_B = spoken_target(network, batch)
+    target_BTM = target_frames(network, batch)
+    mask_BT = judged_frames(batch.mel_length, crop, target_BTM.shape[1])
     steps_B = decoder_steps(batch.mel_length, network.frames_per_step)
-    coarse_l1, coarse_l2 = mel_losses(prediction.coarse, target_BTM, spoken_length_B)
-    fine_l1, fine_l2 = mel_losses(prediction.fine, target_BTM, spoken_length_B)
-    stop = stop_loss(prediction.stop_logit, steps_B, config.stop_positive_weight)
-    guided = guided_heads(prediction.attention)
-    attention = guided_attention_loss(guided, batch.text_length, steps_B, config.guided_attention_width)
+    coarse_l1, coarse_l2 = mel_losses(prediction.coarse, target_BTM, mask_BT, totals.frames)
+    fine_l1, fine_l2 = mel_losses(prediction.fine, target_BTM, mask_BT, totals.frames)
+    stop = stop_loss(prediction.stop_logit, steps_B, config.stop_positive_weight, totals.stop_weight)
+    looked = prediction.attention
+    attention = guided_attention_loss(looked, batch.text_length, steps_B, config.guided_attention_width, totals.steps)
     loss = coarse_l1 + coarse_l2 + fine_l1 + fine_l2 + config.stop_weight * stop
     return {
         "objective": loss + config.guided_attention_weight * guidance * attention,
         "loss": loss,
         "mel_l1": fine_l1 * MEL_SCALE,
         "stop_loss": stop,
+        "stop_error": stop_error(prediction.stop_logit, steps_B) / totals.rows,
         "attention_loss": attention,
-        "attention_focus": attention_focus(guided, steps_B),
+        "attention_focus": attention_focus(looked, steps_B) / totals.steps,
+        "attention_diagonal": diagonal_share(looked, batch.text_length, steps_B) / totals.steps,
+        "attention_coverage": attention_coverage(looked, tf.where(steps_B > 0, batch.text_length, 0), steps_B) / totals.tokens,
     }
+
+
+def _sum(counts_B: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.reduce_sum(counts_B), tf.float32)

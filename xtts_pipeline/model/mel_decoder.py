@@ -1,38 +1,41 @@
-"""Encoded text and earlier frames to the next frames: causal, with attention to the text.
+"""Encoded text, voice and earlier frames to the next frames: causal, with attention to text and voice.
 
 The same layers run over a whole sequence in training and one decoder step at a time, with cached keys and values, in synthesis.
 """
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
-from xtts_pipeline.model.layers import (
-    Attention,
-    Convolution,
-    Dense,
-    Dropout,
-    FeedForward,
-    Initializer,
-    LayerNorm,
-    sinusoid_positions,
-)
+from xtts_pipeline.model.layers import Attention, Dense, Dropout, FeedForward, Initializer, LayerNorm, sinusoid_positions
 
-POSTNET_TAPS = 5
+# The heads that are asked to follow the text: the first two of the upper two layers. The others look where they like.
+GUIDED_LAYERS, GUIDED_HEADS = 2, 2
+
+# Keys and values [B, S, H, K] of one layer.
+KeysAndValues = tuple[tf.Tensor, tf.Tensor]
 
 
-class DecoderCache(NamedTuple):
-    """Keys and values [L, B, F, H, K] of the decoder steps so far, and [L, B, S, H, K] of the text."""
+class Memory(NamedTuple):
+    """What the decoder looks at: the text [B, S, D] with its mask [B, S], and voice latents [B, V, D] where the network has them."""
 
-    keys: tf.Tensor
-    values: tf.Tensor
-    text_keys: tf.Tensor
-    text_values: tf.Tensor
+    text: tf.Tensor
+    text_mask: tf.Tensor
+    voice: tf.Tensor | None
+
+
+class ProjectedMemory(NamedTuple):
+    """The memory's keys and values for each layer, computed once for all decoder steps."""
+
+    text: list[KeysAndValues]
+    text_mask: tf.Tensor
+    voice: list[KeysAndValues | None]
 
 
 class DecoderLayer(tf.Module):
-    """Causal self-attention, attention to the text, feed-forward; each normalised before and added after."""
+    """Causal self-attention, attention to text, attention to the voice, feed-forward; each normalised before and added after."""
 
     def __init__(self, initializer: Initializer, config: ModelConfig, index: int) -> None:
         super().__init__(name=f"decoder_layer_{index}")
@@ -42,43 +45,62 @@ class DecoderLayer(tf.Module):
         self.self_attention = Attention(initializer, config.width, config.heads, "self_attention")
         self.text_norm = LayerNorm(config.width, "text_norm")
         self.text_attention = Attention(initializer, config.width, config.heads, "text_attention")
+        self.has_voice = config.voice_latents > 0
+        if self.has_voice:
+            self.voice_salt = initializer.salt()
+            self.voice_norm = LayerNorm(config.width, "voice_norm")
+            self.voice_attention = Attention(initializer, config.width, config.heads, "voice_attention")
         self.feedforward_norm = LayerNorm(config.width, "feedforward_norm")
         self.feedforward = FeedForward(initializer, config.width, config.feedforward_width, "feedforward")
 
-    def decode_all(
-        self, x_BFD: tf.Tensor, text_BSD: tf.Tensor, text_mask_B11S: tf.Tensor, causal_FF: tf.Tensor, dropout: Dropout
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def project_memory(self, memory: Memory) -> tuple[KeysAndValues, KeysAndValues | None]:
+        """Return the keys and values of text and voice."""
+        voice = self.voice_attention.project_memory(memory.voice) if self.has_voice else None
+        return self.text_attention.project_memory(memory.text), voice
+
+    def decode_all(self, x_BFD: tf.Tensor, memory: Memory, causal_FF: tf.Tensor, dropout: Dropout) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ([B, F, D], text attention [B, H, F, S]) for all decoder steps at once."""
         normal = self.self_norm(x_BFD)
         attended, _ = self.self_attention(normal, *self.self_attention.project_memory(normal), causal_FF)
         x_BFD += dropout.apply(attended, self.dropout_rate, self.self_salt)
-        return self._look_at_text(x_BFD, self.text_attention.project_memory(text_BSD), text_mask_B11S, dropout, 0)
+        text, voice = self.project_memory(memory)
+        return self._look(x_BFD, text, memory.text_mask[:, None, None, :], voice, dropout, 0)
 
     def decode_step(
         self,
         x_B1D: tf.Tensor,
         step: tf.Tensor,
-        cache: tuple[tf.Tensor, tf.Tensor],
-        text: tuple[tf.Tensor, tf.Tensor],
-        text_mask_B11S: tf.Tensor,
+        own: KeysAndValues,
+        text: KeysAndValues,
+        text_mask_BH1S: tf.Tensor,
+        voice: KeysAndValues | None,
         dropout: Dropout,
-    ) -> tuple[tf.Tensor, tf.Tensor, tuple[tf.Tensor, tf.Tensor]]:
-        """Return ([B, 1, D], text attention [B, H, 1, S], the cache with this step in it)."""
+    ) -> tuple[tf.Tensor, tf.Tensor, KeysAndValues]:
+        """Return ([B, 1, D], text attention [B, H, 1, S], own keys and values with this step's in them)."""
         normal = self.self_norm(x_B1D)
-        steps = tf.range(cache[0].shape[1])
+        steps = tf.range(own[0].shape[1])
         is_now_F11 = (steps == step)[None, :, None, None]
         new = self.self_attention.project_memory(normal)
-        cache = (tf.where(is_now_F11, new[0], cache[0]), tf.where(is_now_F11, new[1], cache[1]))
-        attended, _ = self.self_attention(normal, *cache, (steps <= step)[None, None, None, :])
+        own = (tf.where(is_now_F11, new[0], own[0]), tf.where(is_now_F11, new[1], own[1]))
+        attended, _ = self.self_attention(normal, *own, (steps <= step)[None, None, None, :])
         x_B1D += dropout.apply(attended, self.dropout_rate, self.self_salt, step)
-        x_B1D, weights = self._look_at_text(x_B1D, text, text_mask_B11S, dropout, step)
-        return x_B1D, weights, cache
+        x_B1D, weights = self._look(x_B1D, text, text_mask_BH1S, voice, dropout, step)
+        return x_B1D, weights, own
 
-    def _look_at_text(
-        self, x: tf.Tensor, text: tuple[tf.Tensor, tf.Tensor], text_mask_B11S: tf.Tensor, dropout: Dropout, step: tf.Tensor | int
+    def _look(
+        self,
+        x: tf.Tensor,
+        text: KeysAndValues,
+        text_mask: tf.Tensor,
+        voice: KeysAndValues | None,
+        dropout: Dropout,
+        step: tf.Tensor | int,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        attended, weights = self.text_attention(self.text_norm(x), *text, text_mask_B11S)
+        attended, weights = self.text_attention(self.text_norm(x), *text, text_mask)
         x += dropout.apply(attended, self.dropout_rate, self.text_salt, step)
+        if voice is not None:
+            attended, _ = self.voice_attention(self.voice_norm(x), *voice, tf.constant(True))
+            x += dropout.apply(attended, self.dropout_rate, self.voice_salt, step)
         x += dropout.apply(self.feedforward(self.feedforward_norm(x)), self.dropout_rate, self.feedforward_salt, step)
         return x, weights
 
@@ -100,33 +122,6 @@ class Prenet(tf.Module):
         return self.widen(x)
 
 
-class Postnet(tf.Module):
-    """Convolutions over finished frames that add the fine structure the decoder left out.
-
-    Causal, unlike Tacotron 2's: a frame is final as soon as it is decoded, so speech can be streamed, and padding has no influence.
-    """
-
-    def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
-        super().__init__(name="postnet")
-        self.dropout_rate = config.dropout
-        widths = [mel_bins, *[config.postnet_width] * (config.postnet_layers - 1), mel_bins]
-        self.layers = [
-            Convolution(initializer, widths[index], widths[index + 1], POSTNET_TAPS, f"convolution_{index}", is_causal=True)
-            for index in range(config.postnet_layers)
-        ]
-        self.norms = [LayerNorm(width, f"norm_{index}") for index, width in enumerate(widths[1:-1])]
-        self.salts = [initializer.salt() for _ in self.norms]
-
-    def __call__(self, mel_BTM: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-        """Return the refined mel [B, T, M]."""
-        x = mel_BTM
-        for index, layer in enumerate(self.layers):
-            x = layer(x)
-            if index < len(self.norms):
-                x = dropout.apply(tf.nn.tanh(self.norms[index](x)), self.dropout_rate, self.salts[index])
-        return mel_BTM + x if self.layers else mel_BTM
-
-
 class MelDecoder(tf.Module):
     """Prenet, positions, decoder layers, then `frames_per_step` frames and one stop logit for each decoder step."""
 
@@ -138,53 +133,74 @@ class MelDecoder(tf.Module):
         self.position_scale = tf.Variable(1.0, name="position_scale")
         self.positions_FD = sinusoid_positions(max_steps, config.width)
         self.layers = [DecoderLayer(initializer, config, index) for index in range(config.decoder_layers)]
+        self.is_guided_H = np.arange(config.heads) < GUIDED_HEADS
         self.norm = LayerNorm(config.width, "norm")
         self.to_frames = Dense(initializer, config.width, config.frames_per_step * mel_bins, "to_frames")
         self.to_stop = Dense(initializer, config.width, 1, "to_stop")
 
-    def decode_all(
-        self, previous_BFM: tf.Tensor, text_BSD: tf.Tensor, text_mask_BS: tf.Tensor, dropout: Dropout
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return (frames [B, F * frames_per_step, M], stop logits [B, F], text attention [L, B, H, F, S])."""
+    @property
+    def guided_heads(self) -> int:
+        """How many heads are asked to follow the text."""
+        return min(GUIDED_LAYERS, len(self.layers)) * int(self.is_guided_H.sum())
+
+    def decode_all(self, previous_BFM: tf.Tensor, memory: Memory, dropout: Dropout) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return (frames [B, F * R, M], stop logits [B, F], attention of the guided heads [B, G, F, S]), float32."""
         steps = previous_BFM.shape[1]
         x = self._embed(previous_BFM, self.positions_FD[None, :steps], dropout, 0)
         causal_FF = tf.range(steps)[:, None] >= tf.range(steps)[None, :]
         weights = []
         for layer in self.layers:
-            x, weight_BHFS = layer.decode_all(x, text_BSD, text_mask_BS[:, None, None, :], causal_FF, dropout)
+            x, weight_BHFS = layer.decode_all(x, memory, causal_FF, dropout)
             weights.append(weight_BHFS)
         frames, stop_BF = self._emit(x)
-        return frames, stop_BF, tf.stack(weights)
+        return frames, stop_BF, self._guided(weights)
 
-    def start_cache(self, text_BSD: tf.Tensor) -> DecoderCache:
-        """Return an empty cache with the text's keys and values computed once."""
-        text = [layer.text_attention.project_memory(text_BSD) for layer in self.layers]
+    def project_memory(self, memory: Memory) -> ProjectedMemory:
+        """Return what each layer looks at, to be computed once when decoding."""
+        projected = [layer.project_memory(memory) for layer in self.layers]
+        return ProjectedMemory([text for text, _ in projected], memory.text_mask, [voice for _, voice in projected])
+
+    def start_cache(self, rows: int) -> list[KeysAndValues]:
+        """Return each layer's own keys and values [B, F, H, K] before the first step."""
         attention = self.layers[0].self_attention
-        empty = tf.zeros([len(self.layers), text_BSD.shape[0], self.max_steps, attention.heads, attention.head_width])
-        return DecoderCache(empty, empty, tf.stack([keys for keys, _ in text]), tf.stack([values for _, values in text]))
+        empty = tf.zeros([rows, self.max_steps, attention.heads, attention.head_width])
+        return [(empty, empty) for _ in self.layers]
 
     def decode_step(
-        self, previous_BM: tf.Tensor, step: tf.Tensor, cache: DecoderCache, text_mask_BS: tf.Tensor, dropout: Dropout
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, DecoderCache]:
-        """Return (frames [B, frames_per_step, M], stop logit [B], text attention [L, B, H, S], cache) of one decoder step."""
+        self,
+        previous_BM: tf.Tensor,
+        step: tf.Tensor,
+        own: list[KeysAndValues],
+        memory: ProjectedMemory,
+        window_BS: tf.Tensor,
+        dropout: Dropout,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[KeysAndValues]]:
+        """Return (frames [B, R, M], stop logit [B], attention of the guided heads [B, G, S], own keys and values) of one decoder step.
+
+        Guided heads look at tokens inside the window, bool [B, S], only.
+        """
         x = self._embed(previous_BM[:, None, :], tf.gather(self.positions_FD, step)[None, None, :], dropout, step)
-        weights, keys, values = [], [], []
+        everywhere_B11S = memory.text_mask[:, None, None, :]
+        windowed_BH1S = everywhere_B11S & (window_BS[:, None, None, :] | ~self.is_guided_H[None, :, None, None])
+        weights, following = [], []
         for index, layer in enumerate(self.layers):
-            text = (cache.text_keys[index], cache.text_values[index])
-            own = (cache.keys[index], cache.values[index])
-            x, weight_BH1S, own = layer.decode_step(x, step, own, text, text_mask_BS[:, None, None, :], dropout)
-            weights.append(weight_BH1S[:, :, 0])
-            keys.append(own[0])
-            values.append(own[1])
+            mask = windowed_BH1S if index >= len(self.layers) - GUIDED_LAYERS else everywhere_B11S
+            x, weight_BH1S, keys_and_values = layer.decode_step(x, step, own[index], memory.text[index], mask, memory.voice[index], dropout)
+            weights.append(weight_BH1S)
+            following.append(keys_and_values)
         frames, stop_B1 = self._emit(x)
-        return frames, stop_B1[:, 0], tf.stack(weights), cache._replace(keys=tf.stack(keys), values=tf.stack(values))
+        return frames, stop_B1[:, 0], self._guided(weights)[:, :, 0], following
 
     def _embed(self, previous_BFM: tf.Tensor, positions_1FD: tf.Tensor, dropout: Dropout, step: tf.Tensor | int) -> tf.Tensor:
-        x = self.prenet(previous_BFM, dropout, step) + self.position_scale * positions_1FD
+        x = self.prenet(previous_BFM, dropout, step)
+        x += tf.cast(self.position_scale * positions_1FD, x.dtype)
         return dropout.apply(x, self.dropout_rate, self.salt, step)
 
     def _emit(self, x_BFD: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         x_BFD = self.norm(x_BFD)
         batch, steps = x_BFD.shape[0], x_BFD.shape[1]
         frames = tf.reshape(self.to_frames(x_BFD), [batch, steps * self.frames_per_step, self.mel_bins])
-        return frames, self.to_stop(x_BFD)[..., 0]
+        return tf.cast(frames, tf.float32), tf.cast(self.to_stop(x_BFD)[..., 0], tf.float32)
+
+    def _guided(self, weights: list[tf.Tensor]) -> tf.Tensor:
+        return tf.concat([weight_BHFS[:, :GUIDED_HEADS] for weight_BHFS in weights[-GUIDED_LAYERS:]], axis=1)

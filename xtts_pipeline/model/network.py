@@ -1,4 +1,4 @@
-"""The whole network: tokens and earlier frames to mel frames, stop logits and attention.
+"""The whole network: tokens, a voice and earlier frames to mel frames, stop logits and attention.
 
 Knows the static shapes of a record, but no cache and no file.
 """
@@ -9,8 +9,10 @@ import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
 from xtts_pipeline.model.layers import Dropout, Initializer, length_mask
-from xtts_pipeline.model.mel_decoder import DecoderCache, MelDecoder, Postnet
+from xtts_pipeline.model.mel_decoder import MelDecoder, Memory
+from xtts_pipeline.model.postnet import Postnet
 from xtts_pipeline.model.text_encoder import TextEncoder
+from xtts_pipeline.model.voice_encoder import VoiceEncoder
 from xtts_pipeline.schema import RecordSpec
 
 # Natural-log mels lie between the floor, about -11.5, and about 2; the network works near zero.
@@ -31,11 +33,18 @@ class Batch(NamedTuple):
     language: tf.Tensor | None = None
 
 
-class Prediction(NamedTuple):
-    """What the network makes of a batch, in its own scale of mels.
+class Crop(NamedTuple):
+    """Which frames of each clip are its own reference, int32 [B] each; a length of 0 means none: the null voice speaks."""
 
-    coarse and fine [B, T, M], before and after the postnet, T rounded up to whole decoder steps; stop_logit [B, F]; attention to the
-    text [L, B, H, F, S].
+    first_frame: tf.Tensor
+    length: tf.Tensor
+
+
+class Prediction(NamedTuple):
+    """What the network makes of a batch, in its own scale of mels, float32.
+
+    coarse and fine [B, T, M], before and after the postnet, T rounded up to whole decoder steps; stop_logit [B, F]; attention of the
+    guided heads to the text [B, G, F, S].
     """
 
     coarse: tf.Tensor
@@ -44,112 +53,99 @@ class Prediction(NamedTuple):
     attention: tf.Tensor
 
 
-class Speech(NamedTuple):
-    """What the network says by itself.
-
-    mel [B, T, M] in natural log, silent after mel_length [B] frames; has_stopped [B] is False where the cap ended a row;
-    attention to the text [L, B, H, F, S].
-    """
-
-    mel: tf.Tensor
-    mel_length: tf.Tensor
-    has_stopped: tf.Tensor
-    attention: tf.Tensor
-
-
-class _Utterance(NamedTuple):
-    """What is being said: the decoder step to come, the last frame [B, M], what was said [F, B, R, M] and looked at [F, L, B, H, S]."""
-
-    step: tf.Tensor
-    previous: tf.Tensor
-    cache: DecoderCache
-    frames: tf.Tensor
-    attention: tf.Tensor
-    length: tf.Tensor
-    has_stopped: tf.Tensor
-
-
 class Network(tf.Module):
-    """Text encoder, mel decoder and postnet, with speaker and language vectors where there are several.
+    """Text encoder, voice encoder, mel decoder and postnet, with speaker and language vectors where there are several.
 
-    `spec` fixes the longest text and mel; symbol_count is the size of the token table, pad, begin and end included.
+    `spec` fixes the longest text and mel; symbol_count is the size of the token table, pad, begin and end included; matrices are
+    multiplied in `dtype`.
     """
 
     def __init__(
-        self, config: ModelConfig, spec: RecordSpec, symbol_count: int, speakers: int = 1, languages: int = 1, seed: int = 0
+        self,
+        config: ModelConfig,
+        spec: RecordSpec,
+        symbol_count: int,
+        speakers: int = 1,
+        languages: int = 1,
+        seed: int = 0,
+        dtype: tf.DType = tf.float32,
     ) -> None:
         super().__init__(name="network")
         initializer = Initializer(seed)
+        self.dtype = dtype
         self.frames_per_step, self.mel_bins = config.frames_per_step, spec.mel_bins
         self.max_steps = -(-spec.max_mel_frames // config.frames_per_step)
         self.silence = spec.pad_value
+        self.reference_frames = min(config.reference_frames, spec.max_mel_frames)
         self.text_encoder = TextEncoder(initializer, config, symbol_count, spec.max_text_length)
         self.speaker_embedding = initializer.normal((speakers, config.width), 0.1, "speaker_embedding") if speakers > 1 else None
         self.language_embedding = initializer.normal((languages, config.width), 0.1, "language_embedding") if languages > 1 else None
         self.mel_decoder = MelDecoder(initializer, config, spec.mel_bins, self.max_steps)
         self.postnet = Postnet(initializer, config, spec.mel_bins)
+        self.voice_encoder = VoiceEncoder(initializer, config, spec.mel_bins) if config.voice_latents else None
+        self.null_voice = initializer.normal((config.voice_latents, config.width), 0.5, "null_voice") if config.voice_latents else None
+        self.salts = {name: initializer.salt() for name in ("crop_start", "crop_used", "own_frames")}
 
     @property
     def parameter_count(self) -> int:
         """How many numbers are trained."""
         return sum(int(variable.shape.num_elements()) for variable in self.trainable_variables)
 
-    def __call__(self, batch: Batch, dropout: Dropout) -> Prediction:
-        """Predict each frame from the true frames before it (teacher forcing)."""
-        target_BTM = self.to_network_scale(batch.mel)
-        text_BSD, text_mask_BS = self._encode(batch, dropout)
-        coarse_BTM, stop_logit_BF, attention = self.mel_decoder.decode_all(
-            self._previous_frames(target_BTM), text_BSD, text_mask_BS, dropout
-        )
-        return Prediction(coarse_BTM, self.postnet(coarse_BTM, dropout), stop_logit_BF, attention)
+    def choose_reference(self, mel_length_B: tf.Tensor, dropout: Dropout, null_voice_share: float) -> Crop:
+        """Return a random part of each clip as its own reference: as long as a reference may be, but at most half of the clip.
 
-    def speak(self, batch: Batch, dropout: Dropout, max_frames_B: tf.Tensor, stop_threshold: float) -> Speech:
-        """Say the batch's tokens, each frame from the network's own frames before it; the batch's mels are not looked at.
-
-        A row ends with the first decoder step whose stop probability is over the threshold, or after `max_frames_B` frames.
+        A share of the rows gets none, so that speaking without a reference is learnt too.
         """
-        text_BSD, text_mask_BS = self._encode(batch, dropout)
-        max_steps_B = tf.minimum(-(-max_frames_B // self.frames_per_step), self.max_steps)
+        rows = mel_length_B.shape[0]
+        none_B = tf.zeros([rows], tf.int32)
+        if self.voice_encoder is None:
+            return Crop(none_B, none_B)
+        length_B = tf.minimum(mel_length_B // 2, self.reference_frames)
+        start_B = dropout.draw(self.salts["crop_start"], rows, 1)[:, 0] * tf.cast(mel_length_B - length_B + 1, tf.float32)
+        is_used_B = dropout.draw(self.salts["crop_used"], rows, 1)[:, 0] >= null_voice_share
+        return Crop(tf.cast(start_B, tf.int32), tf.where(is_used_B, length_B, 0))
 
-        def is_anyone_speaking(now: _Utterance) -> tf.Tensor:
-            return tf.reduce_any(~now.has_stopped & (now.step < max_steps_B))
+    def __call__(self, batch: Batch, crop: Crop, dropout: Dropout, own_frames_share: tf.Tensor | None = None) -> Prediction:
+        """Predict each frame from the frames before it: the true ones, or, for a share of the decoder steps, the network's own."""
+        memory = self.encode(batch, self.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
+        previous_BFM = self._previous_frames(self.to_network_scale(batch.mel))
+        if own_frames_share is not None:
+            previous_BFM = self._mix_own_frames(previous_BFM, memory, own_frames_share, dropout)
+        coarse_BTM, stop_logit_BF, attention = self.mel_decoder.decode_all(tf.cast(previous_BFM, self.dtype), memory, dropout)
+        return Prediction(coarse_BTM, self.refine(coarse_BTM, dropout), stop_logit_BF, attention)
 
-        def decode(now: _Utterance) -> tuple[_Utterance]:
-            frames_BRM, stop_logit_B, weights_LBHS, cache = self.mel_decoder.decode_step(
-                now.previous, now.step, now.cache, text_mask_BS, dropout
-            )
-            is_now_F = tf.range(self.max_steps) == now.step
-            is_speaking_B = ~now.has_stopped & (now.step < max_steps_B)
-            following = _Utterance(
-                step=now.step + 1,
-                previous=frames_BRM[:, -1],
-                cache=cache,
-                frames=tf.where(is_now_F[:, None, None, None], frames_BRM[None], now.frames),
-                attention=tf.where(is_now_F[:, None, None, None, None], weights_LBHS[None], now.attention),
-                length=tf.minimum(now.length + tf.where(is_speaking_B, self.frames_per_step, 0), max_frames_B),
-                has_stopped=now.has_stopped | (is_speaking_B & (tf.sigmoid(stop_logit_B) > stop_threshold)),
-            )
-            return (following,)
+    def crop_voice(self, mel_BTM: tf.Tensor, crop: Crop, dropout: Dropout) -> tf.Tensor | None:
+        """Return the voice latents [B, V, D] of each clip's own reference."""
+        if self.voice_encoder is None:
+            return None
+        frame_BC = tf.minimum(crop.first_frame[:, None] + tf.range(self.reference_frames)[None, :], mel_BTM.shape[1] - 1)
+        return self.embed_voice(tf.gather(mel_BTM, frame_BC, batch_dims=1), crop.length, dropout)
 
-        (said,) = tf.while_loop(is_anyone_speaking, decode, (self._begin(text_BSD),))
-        rows = text_BSD.shape[0]
-        coarse_BTM = tf.reshape(tf.transpose(said.frames, [1, 0, 2, 3]), [rows, self.max_steps * self.frames_per_step, self.mel_bins])
-        mel_BTM = self.from_network_scale(self.postnet(coarse_BTM, dropout))
-        mel_BTM = tf.where(length_mask(said.length, mel_BTM.shape[1])[..., None], mel_BTM, self.silence)
-        return Speech(mel_BTM, said.length, said.has_stopped, tf.transpose(said.attention, [1, 2, 3, 0, 4]))
+    def embed_voice(self, reference_BCM: tf.Tensor, length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
+        """Return the voice latents [B, V, D] of references, natural-log mels of `length` frames each."""
+        if self.voice_encoder is None:
+            raise ValueError("this network has no voice encoder; model.voice_latents is 0")
+        return self.voice_encoder(tf.cast(self.to_network_scale(reference_BCM), self.dtype), length_B, dropout)
 
-    def _begin(self, text_BSD: tf.Tensor) -> "_Utterance":
-        rows, symbols = text_BSD.shape[:2]
-        layers, heads = len(self.mel_decoder.layers), self.mel_decoder.layers[0].text_attention.heads
-        return _Utterance(
-            step=tf.constant(0),
-            previous=self._silent_frame(rows)[:, 0],
-            cache=self.mel_decoder.start_cache(text_BSD),
-            frames=tf.fill([self.max_steps, rows, self.frames_per_step, self.mel_bins], self._network_silence()),
-            attention=tf.zeros([self.max_steps, layers, rows, heads, symbols]),
-            length=tf.zeros([rows], tf.int32),
-            has_stopped=tf.zeros([rows], tf.bool),
-        )
+    def encode(self, batch: Batch, voice_BVD: tf.Tensor | None, has_reference_B: tf.Tensor, dropout: Dropout) -> Memory:
+        """Return what the decoder looks at; without a reference the null voice takes the place of the latents.
+
+        The speaker's vector is added where there is no reference: a reference says more than a name.
+        """
+        text_BSD = self.text_encoder(batch.tokens, batch.text_length, dropout, self.dtype)
+        has_reference_B11 = has_reference_B[:, None, None]
+        if self.speaker_embedding is not None:
+            speaker_B1D = tf.gather(self.speaker_embedding, batch.speaker)[:, None, :]
+            text_BSD += tf.cast(tf.where(has_reference_B11, 0.0, speaker_B1D), self.dtype)
+        if self.language_embedding is not None:
+            text_BSD += tf.cast(tf.gather(self.language_embedding, batch.language)[:, None, :], self.dtype)
+        if voice_BVD is not None:
+            voice_BVD = tf.where(has_reference_B11, voice_BVD, tf.cast(self.null_voice, self.dtype)[None])
+        return Memory(text_BSD, length_mask(batch.text_length, batch.tokens.shape[1]), voice_BVD)
+
+    def refine(self, coarse_BTM: tf.Tensor, dropout: Dropout) -> tf.Tensor:
+        """Return the frames after the postnet, float32, in the network's scale."""
+        return tf.cast(self.postnet(tf.cast(coarse_BTM, self.dtype), dropout), tf.float32)
 
     @staticmethod
     def to_network_scale(mel: tf.Tensor) -> tf.Tensor:
@@ -161,24 +157,33 @@ class Network(tf.Module):
         """Return the network's mels in natural log."""
         return mel * MEL_SCALE + MEL_CENTRE
 
-    def _encode(self, batch: Batch, dropout: Dropout) -> tuple[tf.Tensor, tf.Tensor]:
-        text_BSD = self.text_encoder(batch.tokens, batch.text_length, dropout)
-        if self.speaker_embedding is not None:
-            text_BSD += tf.gather(self.speaker_embedding, batch.speaker)[:, None, :]
-        if self.language_embedding is not None:
-            text_BSD += tf.gather(self.language_embedding, batch.language)[:, None, :]
-        return text_BSD, length_mask(batch.text_length, batch.tokens.shape[1])
-
-    def _previous_frames(self, target_BTM: tf.Tensor) -> tf.Tensor:
-        """Return what each decoder step sees: the last frame of the step before, silence for the first; [B, F, M]."""
-        last_BFM = target_BTM[:, self.frames_per_step - 1 :: self.frames_per_step][:, : self._steps(target_BTM) - 1]
-        return tf.concat([self._silent_frame(target_BTM.shape[0]), last_BFM], axis=1)
-
-    def _steps(self, mel_BTM: tf.Tensor) -> int:
-        return -(-mel_BTM.shape[1] // self.frames_per_step)
-
-    def _network_silence(self) -> float:
+    @property
+    def network_silence(self) -> float:
+        """Silence in the network's scale."""
         return (self.silence - MEL_CENTRE) / MEL_SCALE
 
-    def _silent_frame(self, rows: int) -> tf.Tensor:
-        return tf.fill([rows, 1, self.mel_bins], self._network_silence())
+    def silent_frame(self, rows: int) -> tf.Tensor:
+        """Return what the first decoder step hears before it, [rows, 1, M]."""
+        return tf.fill([rows, 1, self.mel_bins], self.network_silence)
+
+    def _previous_frames(self, frames_BTM: tf.Tensor) -> tf.Tensor:
+        """Return what each decoder step hears: the last frame of the step before, silence for the first; [B, F, M]."""
+        steps = -(-frames_BTM.shape[1] // self.frames_per_step)
+        last_BFM = frames_BTM[:, self.frames_per_step - 1 :: self.frames_per_step][:, : steps - 1]
+        return tf.concat([self.silent_frame(frames_BTM.shape[0]), last_BFM], axis=1)
+
+    def _mix_own_frames(self, true_BFM: tf.Tensor, memory: Memory, share: tf.Tensor, dropout: Dropout) -> tf.Tensor:
+        """Return the previous frames with a share of them, chosen at random, taken from a first pass over the true ones.
+
+        Parallel scheduled sampling (Duckworth et al. 2019): one more pass forward, without gradient, instead of a loop over steps.
+        """
+        rows, steps = true_BFM.shape[:2]
+
+        def mix() -> tf.Tensor:
+            fixed = Memory(*(None if part is None else tf.stop_gradient(part) if part.dtype.is_floating else part for part in memory))
+            own_BTM, _, _ = self.mel_decoder.decode_all(tf.cast(true_BFM, self.dtype), fixed, dropout)
+            is_own_BF = dropout.draw(self.salts["own_frames"], rows, steps) < share
+            return tf.where(is_own_BF[..., None], self._previous_frames(own_BTM), true_BFM)
+
+        # A condition, not a share of 0: before sampling starts the first pass is not run at all.
+        return tf.stop_gradient(tf.cond(share > 0.0, mix, lambda: true_BFM))

@@ -49,13 +49,13 @@ class TextEncoder(tf.Module):
         self.layers = [EncoderLayer(initializer, config, index) for index in range(config.encoder_layers)]
         self.norm = LayerNorm(config.width, "norm")
 
-    def __call__(self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-        """Return [B, S, D]; what stands at padded positions has no influence on real ones."""
+    def __call__(self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor, dropout: Dropout, dtype: tf.DType = tf.float32) -> tf.Tensor:
+        """Return [B, S, D] of `dtype`; what stands at padded positions has no influence on real ones."""
         mask_BS = length_mask(text_length_B, tokens_BS.shape[1])
         # Zeroed first: the convolution would carry the pad symbol's vector into the last letters.
-        x_BSD = tf.where(mask_BS[..., None], tf.gather(self.embedding, tokens_BS), 0.0)
+        x_BSD = tf.cast(tf.where(mask_BS[..., None], tf.gather(self.embedding, tokens_BS), 0.0), dtype)
         x_BSD += tf.nn.relu(self.convolution(x_BSD))
-        x_BSD += self.position_scale * self.positions_SD[: tokens_BS.shape[1]]
+        x_BSD += tf.cast(self.position_scale * self.positions_SD[: tokens_BS.shape[1]], dtype)
         x_BSD = dropout.apply(x_BSD, self.dropout_rate, self.salt)
         for layer in self.layers:
             x_BSD = layer(x_BSD, mask_BS[:, None, None, :], dropout)

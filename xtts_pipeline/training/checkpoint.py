@@ -29,7 +29,7 @@ from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.variables import named_variables
 
-CHECKPOINT_VERSION = 1
+CHECKPOINT_VERSION = 2
 STATE_NAME, WEIGHTS_NAME = "state.json", "weights.safetensors"
 MAX_STATE_BYTES = 64 << 20
 _NAME = re.compile(r"step-(\d{8})")
@@ -57,16 +57,16 @@ class Checkpoint:
     arrays: dict[str, np.ndarray]
 
 
-def build_network(cache: CacheIdentity, config: Config) -> Network:
-    """Return a fresh network for what a cache holds."""
+def build_network(cache: CacheIdentity, config: Config, dtype: tf.DType = tf.float32) -> Network:
+    """Return a fresh network for what a cache holds, multiplying matrices in `dtype`."""
     symbol_count = Tokenizer(cache.symbols, config.text.blank).symbol_count
-    return Network(config.model, cache.spec, symbol_count, len(cache.speakers), len(cache.languages), config.training.seed)
+    return Network(config.model, cache.spec, symbol_count, len(cache.speakers), len(cache.languages), config.training.seed, dtype)
 
 
 def load_network(checkpoint: Checkpoint) -> Network:
-    """Return the network that a checkpoint holds, ready to speak."""
+    """Return the network that a checkpoint holds, ready to speak: the average of the trained weights."""
     network = build_network(checkpoint.cache, checkpoint.config)
-    restore_variables(named_variables(network), checkpoint, "network.")
+    restore_variables(named_variables(network), checkpoint, "average.")
     return network
 
 

@@ -49,15 +49,16 @@ def train(source: Source, config: Config, run: Path, monitor: CompilationMonitor
     Raises TrainingError if a number stops being one, or if a strict run traces or compiles a function twice.
     """
     settings, manifest = config.training, source.manifest
-    network = build_network(source.identity(), config)
+    precision = tf.dtypes.as_dtype(settings.precision)
+    network, average = (build_network(source.identity(), config, precision) for _ in range(2))
     signature = batch_signature(
         record_spec(manifest),
         settings.batch_size,
         with_speaker=network.speaker_embedding is not None,
         with_language=network.language_embedding is not None,
     )
-    train_step = TrainStep(network, settings, signature)
-    evaluate_step = EvaluateStep(network, settings, signature)
+    train_step = TrainStep(network, average, settings, signature)
+    evaluate_step = EvaluateStep(average, settings, signature)
     monitor.watch(train_step.function)
     monitor.watch(evaluate_step.function)
     batches = _read(

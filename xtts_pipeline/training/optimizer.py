@@ -26,23 +26,49 @@ class AdamW(tf.Module):
         """The variables that `apply` updates, in the order in which it takes their gradients."""
         return self._trained
 
-    def apply(self, gradients: Sequence[tf.Tensor], rate: tf.Tensor, step: tf.Tensor) -> None:
-        """Update the variables; `step` counts from 0 and sets the bias correction."""
+    def apply(self, gradients: Sequence[tf.Tensor], rate: tf.Tensor, step: tf.Tensor, is_applied: tf.Tensor | None = None) -> None:
+        """Update the variables; `step` counts from 0 and sets the bias correction; nothing changes where `is_applied` is False."""
+
+        def change(variable: tf.Variable, value: tf.Tensor) -> None:
+            variable.assign(value if is_applied is None else tf.where(is_applied, value, variable))
+
         count = tf.cast(step + 1, tf.float32)
         correction_1 = 1.0 - tf.pow(BETA_1, count)
         correction_2 = 1.0 - tf.pow(BETA_2, count)
         for (name, variable), gradient in zip(self._trained.items(), gradients, strict=True):
-            first, second = self.first_moment[name], self.second_moment[name]
-            first.assign(BETA_1 * first + (1.0 - BETA_1) * gradient)
-            second.assign(BETA_2 * second + (1.0 - BETA_2) * tf.square(gradient))
+            first = BETA_1 * self.first_moment[name] + (1.0 - BETA_1) * gradient
+            second = BETA_2 * self.second_moment[name] + (1.0 - BETA_2) * tf.square(gradient)
             update = (first / correction_1) / (tf.sqrt(second / correction_2) + EPSILON)
             decay = self.weight_decay if variable.shape.rank >= 2 else 0.0
-            variable.assign_sub(rate * (update + decay * variable))
+            change(variable, variable - rate * (update + decay * variable))
+            change(self.first_moment[name], first)
+            change(self.second_moment[name], second)
 
 
-def clip_by_global_norm(gradients: Sequence[tf.Tensor | tf.IndexedSlices], limit: float) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Return the gradients, dense, scaled to a joint norm of at most `limit`, and the norm before."""
-    dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-    norm = tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(gradient)) for gradient in dense]))
+class LossScale(tf.Module):
+    """What the loss is multiplied by in float16, whose smallest numbers small gradients would fall under (Micikevicius et al. 2018).
+
+    It doubles after `GROWTH_STEPS` steps of finite gradients in a row; a gradient that is not finite halves it, and its step is left out.
+    """
+
+    FIRST, LEAST, GREATEST, GROWTH_STEPS = 2.0**15, 1.0, 2.0**24, 1_000
+
+    def __init__(self) -> None:
+        super().__init__(name="loss_scale")
+        self.scale = tf.Variable(self.FIRST, trainable=False, name="scale")
+        self.finite_steps = tf.Variable(0.0, trainable=False, name="finite_steps")
+
+    def update(self, is_finite: tf.Tensor) -> None:
+        """Grow or shrink after a step."""
+        finite_steps = tf.where(is_finite, self.finite_steps + 1.0, 0.0)
+        is_growing = finite_steps >= self.GROWTH_STEPS
+        scale = tf.where(is_finite, tf.where(is_growing, self.scale * 2.0, self.scale), self.scale * 0.5)
+        self.scale.assign(tf.clip_by_value(scale, self.LEAST, self.GREATEST))
+        self.finite_steps.assign(tf.where(is_growing, 0.0, finite_steps))
+
+
+def clip_by_global_norm(gradients: Sequence[tf.Tensor], limit: float) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """Return the gradients scaled to a joint norm of at most `limit`, and the norm before."""
+    norm = tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(gradient)) for gradient in gradients]))
     scale = limit / tf.maximum(norm, limit)
-    return [gradient * scale for gradient in dense], norm
+    return [gradient * scale for gradient in gradients], norm

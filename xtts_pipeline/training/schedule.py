@@ -1,4 +1,4 @@
-"""The learning rate at each step: linear warm-up, then half a cosine down to a share of the peak."""
+"""How settings change over a run: the learning rate, the guidance of attention, the share of the network's own frames."""
 
 import math
 
@@ -8,9 +8,36 @@ from xtts_pipeline.config import TrainingConfig
 
 
 def learning_rate(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
-    """Return the float32 rate of a 0-based step; at and after `config.steps` it stays at its last value."""
+    """Return the float32 rate of a 0-based step: linear warm-up to `config.learning_rate`, then the schedule's way down.
+
+    cosine and exponential reach `final_rate_share` of the peak at `config.steps` and stay there; noam falls with the root of the step
+    (Vaswani et al. 2017, 5.3, scaled to the same peak); constant stays.
+    """
     step = tf.cast(step, tf.float32)
-    warmup = tf.minimum((step + 1.0) / max(config.warmup_steps, 1), 1.0)
+    warmup_steps = max(config.warmup_steps, 1)
+    warmup = tf.minimum((step + 1.0) / warmup_steps, 1.0)
     progress = tf.clip_by_value((step - config.warmup_steps) / max(config.steps - config.warmup_steps, 1), 0.0, 1.0)
-    cosine = 0.5 * (1.0 + tf.cos(math.pi * progress))
-    return config.learning_rate * warmup * (config.final_rate_share + (1.0 - config.final_rate_share) * cosine)
+    final = config.final_rate_share
+    match config.schedule:
+        case "cosine":
+            decay = final + (1.0 - final) * 0.5 * (1.0 + tf.cos(math.pi * progress))
+        case "exponential":
+            decay = tf.pow(final, progress)
+        case "noam":
+            decay = tf.sqrt(warmup_steps / tf.maximum(step + 1.0, warmup_steps))
+        case "constant":
+            decay = tf.ones([])
+    return config.learning_rate * warmup * decay
+
+
+def guidance(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
+    """Return the share of its weight that guided attention has left: 1 at first, 0 from `guided_attention_steps` on."""
+    return tf.maximum(0.0, 1.0 - tf.cast(step, tf.float32) / config.guided_attention_steps)
+
+
+def own_frames_share(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
+    """Return in what share of the decoder steps the network hears its own frame: 0 until `own_frames_start`, then rising."""
+    if config.own_frames_start is None:
+        return tf.zeros([])
+    risen = (tf.cast(step, tf.float32) - config.own_frames_start) / config.own_frames_ramp_steps
+    return config.own_frames_share * tf.clip_by_value(risen, 0.0, 1.0)

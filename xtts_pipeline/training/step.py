@@ -10,15 +10,24 @@ import tensorflow as tf
 
 from xtts_pipeline.config import TrainingConfig
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import decoder_steps, total_loss
-from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.model.losses import Totals, batch_totals, decoder_steps, total_loss
+from xtts_pipeline.model.network import Batch, Crop, Network
 from xtts_pipeline.schema import RecordSpec
-from xtts_pipeline.training.optimizer import AdamW, clip_by_global_norm
-from xtts_pipeline.training.schedule import learning_rate
+from xtts_pipeline.training.optimizer import AdamW, LossScale, clip_by_global_norm
+from xtts_pipeline.training.schedule import guidance, learning_rate, own_frames_share
 from xtts_pipeline.training.variables import named_variables
 
 # What training and validation both report of the losses.
-PARTS = ("mel_l1", "stop_loss", "attention_loss", "attention_focus")
+PARTS = (
+    "mel_l1",
+    "stop_loss",
+    "stop_error",
+    "attention_loss",
+    "attention_focus",
+    "attention_diagonal",
+    "attention_coverage",
+)
+LOSS_METRICS = ("loss", "objective", *PARTS)
 
 
 def batch_signature(spec: RecordSpec, batch_size: int, *, with_speaker: bool, with_language: bool) -> Batch:
@@ -37,17 +46,26 @@ def to_batch(fields: Mapping[str, Any], signature: Batch) -> Batch:
 
 
 class TrainStep(tf.Module):
-    """One optimizer update on one batch. State: the network, the optimizer's moments, and the step counter."""
+    """One optimizer update on one batch. State: the network, its average, the optimizer's moments, loss scale and step counter.
 
-    METRICS = ("loss", "objective", *PARTS, "gradient_norm", "learning_rate", "mel_frames")
+    `average` is a network like the one that is trained; its weights follow the trained ones slowly (an exponential moving average), and
+    it is the one that is validated and speaks.
+    """
 
-    def __init__(self, network: Network, config: TrainingConfig, signature: Batch) -> None:
+    METRICS = ("loss", "objective", *PARTS, "gradient_norm", "learning_rate", "own_frames_share", "mel_frames")
+
+    def __init__(self, network: Network, average: Network, config: TrainingConfig, signature: Batch) -> None:
         super().__init__(name="train_step")
-        self.network, self.config = network, config
+        self.network, self.average, self.config = network, average, config
         # int64: TensorFlow keeps int32 variables on the host even on a GPU, where XLA could not reach this one.
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         trained = {name: variable for name, variable in named_variables(network).items() if variable.trainable}
         self.optimizer = AdamW(trained, config.weight_decay)
+        self.loss_scale = LossScale() if config.precision == "float16" else None
+        averages = named_variables(average)
+        self._averages = [averages[name] for name in trained]
+        for follower, variable in zip(self._averages, trained.values(), strict=True):
+            follower.assign(variable)
         self.function = _compile(self._train_step, signature, config)
 
     def __call__(self, batch: Batch) -> tf.Tensor:
@@ -55,28 +73,77 @@ class TrainStep(tf.Module):
         return self.function(*(tensor for tensor in batch if tensor is not None))
 
     def _train_step(self, *tensors: tf.Tensor) -> tf.Tensor:
-        batch = _from_signature(tensors, self.network)
+        batch, config = _from_signature(tensors, self.network), self.config
         step = self.step.read_value()
-        variables = self.optimizer.trained
-        with tf.GradientTape() as tape:
-            prediction = self.network(batch, Dropout.for_step(self.config.seed, step))
-            metrics = total_loss(self.network, batch, prediction, self.config, self._guidance(step))
-        gradients = tape.gradient(metrics["objective"], list(variables.values()))
-        gradients, norm = clip_by_global_norm(gradients, self.config.clip_norm)
-        rate = learning_rate(step, self.config)
-        self.optimizer.apply(gradients, rate, step)
+        gradients, metrics = self._batch_gradients(batch, step)
+        gradients, norm = clip_by_global_norm(gradients, config.clip_norm)
+        rate = learning_rate(step, config)
+        if self.loss_scale is None:
+            self.optimizer.apply(gradients, rate, step)
+        else:
+            is_finite = tf.math.is_finite(norm)
+            self.optimizer.apply(gradients, rate, step, is_finite)
+            self.loss_scale.update(is_finite)
+            norm = tf.where(is_finite, norm, 0.0)
+        self._follow(step)
         self.step.assign_add(1)
-        frames = tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)
-        return _in_order({**metrics, "gradient_norm": norm, "learning_rate": rate, "mel_frames": frames}, self.METRICS)
+        extra = {"gradient_norm": norm, "learning_rate": rate, "own_frames_share": own_frames_share(step, config)}
+        return _in_order({**metrics, **extra, "mel_frames": tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)}, self.METRICS)
 
-    def _guidance(self, step: tf.Tensor) -> tf.Tensor:
-        return tf.maximum(0.0, 1.0 - tf.cast(step, tf.float32) / self.config.guided_attention_steps)
+    def _batch_gradients(self, batch: Batch, step: tf.Tensor) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+        """Return the gradients and metrics of the whole batch, gone through in `accumulation_steps` parts one after the other.
+
+        Every average divides by what the whole batch holds, and each row is dropped out by its place in the whole, so the parts add up
+        to what one pass would give.
+        """
+        config, network = self.config, self.network
+        dropout = Dropout.for_step(config.seed, step)
+        crop = network.choose_reference(batch.mel_length, dropout, config.null_voice_share)
+        totals = batch_totals(batch, crop, network.frames_per_step, config.stop_positive_weight)
+        if config.accumulation_steps == 1:
+            return self._gradients(batch, crop, totals, dropout, step)
+
+        rows = batch.tokens.shape[0] // config.accumulation_steps
+
+        def part(index: tf.Tensor) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+            def cut(tensor: tf.Tensor | None) -> tf.Tensor | None:
+                return None if tensor is None else tf.gather(tf.reshape(tensor, [-1, rows, *tensor.shape[1:]]), index)
+
+            own_dropout = Dropout.for_step(config.seed, step, first_example=index * rows)
+            return self._gradients(Batch(*map(cut, batch)), Crop(*map(cut, crop)), totals, own_dropout, step)
+
+        def add_part(index: tf.Tensor, sums: Any) -> tuple[tf.Tensor, Any]:
+            return index + 1, tf.nest.map_structure(tf.add, sums, part(index))
+
+        nothing = ([tf.zeros(variable.shape) for variable in self.optimizer.trained.values()], {name: tf.zeros([]) for name in LOSS_METRICS})
+        _, sums = tf.while_loop(lambda index, _: index < config.accumulation_steps, add_part, (tf.constant(0), nothing))
+        return sums
+
+    def _gradients(
+        self, batch: Batch, crop: Crop, totals: Totals, dropout: Dropout, step: tf.Tensor
+    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+        config = self.config
+        share = None if config.own_frames_start is None else own_frames_share(step, config)
+        scale = tf.ones([]) if self.loss_scale is None else self.loss_scale.scale.read_value()
+        with tf.GradientTape() as tape:
+            prediction = self.network(batch, crop, dropout, share)
+            metrics = total_loss(self.network, batch, crop, prediction, config, guidance(step, config), totals)
+            scaled = metrics["objective"] * scale
+        gradients = tape.gradient(scaled, list(self.optimizer.trained.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return [tf.convert_to_tensor(gradient) / scale for gradient in gradients], metrics
+
+    def _follow(self, step: tf.Tensor) -> None:
+        """Move the average towards the trained weights; faster at first, when they have moved far from where they began."""
+        count = tf.cast(step, tf.float32)
+        rate = 1.0 - tf.minimum(self.config.average_decay, (1.0 + count) / (10.0 + count))
+        for follower, variable in zip(self._averages, self.optimizer.trained.values(), strict=True):
+            follower.assign_add(rate * (variable - follower))
 
 
 class EvaluateStep:
-    """The losses of one batch under teacher forcing on the true mel, without dropout but the prenet's."""
+    """The losses of one batch under teacher forcing on the true mel, without dropout but the prenet's, each clip with its own reference."""
 
-    METRICS = ("loss", *PARTS, "weight")
+    METRICS = (*LOSS_METRICS, "weight")
 
     def __init__(self, network: Network, config: TrainingConfig, signature: Batch) -> None:
         self.network, self.config = network, config
@@ -87,11 +154,13 @@ class EvaluateStep:
         return self.function(*(tensor for tensor in batch if tensor is not None))
 
     def _evaluate_step(self, *tensors: tf.Tensor) -> tf.Tensor:
-        batch = _from_signature(tensors, self.network)
-        prediction = self.network(batch, Dropout.fixed(self.config.seed))
-        metrics = total_loss(self.network, batch, prediction, self.config, guidance=0.0)
-        steps_B = decoder_steps(batch.mel_length, self.network.frames_per_step)
-        return _in_order({**metrics, "weight": tf.cast(tf.reduce_sum(steps_B), tf.float32)}, self.METRICS)
+        batch, network, config = _from_signature(tensors, self.network), self.network, self.config
+        dropout = Dropout.fixed(config.seed)
+        crop = network.choose_reference(batch.mel_length, dropout, null_voice_share=0.0)
+        totals = batch_totals(batch, crop, network.frames_per_step, config.stop_positive_weight)
+        metrics = total_loss(network, batch, crop, network(batch, crop, dropout), config, 0.0, totals)
+        weight = tf.reduce_sum(decoder_steps(batch.mel_length, network.frames_per_step))
+        return _in_order({**metrics, "weight": tf.cast(weight, tf.float32)}, self.METRICS)
 
 
 def _compile(function: Callable[..., tf.Tensor], signature: Batch, config: TrainingConfig) -> Any:
