@@ -5,6 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
+
+from xtts_pipeline.cli import cli
+from xtts_pipeline.config import preset_names
 
 ROOT = Path(__file__).parent.parent
 INTERRUPTED_IMPORT = """
@@ -34,6 +38,13 @@ def run(module: str, before: str = "") -> tuple[int, bool, str]:
 )
 def test_an_interrupted_import_is_no_traceback(module: str, stderr: str):
     assert run(module) == (130, False, stderr)
+
+
+def test_presets_are_completed_and_files_left_to_the_shell():
+    complete = ShellComplete(cli, {}, "xtts", "_XTTS_COMPLETE")
+    offered = [(item.type, item.value) for item in complete.get_completions(["preprocess", "--config"], "ljs")]
+    assert offered == [*(("plain", name) for name in preset_names() if name.startswith("ljs")), ("file", "ljs")]
+    assert ("plain", "ljspeech") in offered
 
 
 def test_a_job_that_was_started_with_interruptions_ignored_goes_on():

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from xtts_pipeline import __version__
 from xtts_pipeline.errors import XttsError
@@ -51,13 +52,26 @@ def cache_option(function: F) -> F:
     return click.option("--cache", type=FOLDER, default=Path("cache"), show_default=True, help="Folder of the cache.")(function)
 
 
+def _complete_preset(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the presets that begin so, and leave file names to the shell."""
+    from xtts_pipeline.config import preset_names
+
+    presets = [CompletionItem(name) for name in preset_names() if name.startswith(incomplete)]
+    return [*presets, CompletionItem(incomplete, type="file")]
+
+
 def config_options(function: F) -> F:
     """Add `--config` and `--set`."""
     function = click.option(
         "--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Override one setting; repeatable, wins over --config."
     )(function)
     return click.option(
-        "--config", "configs", multiple=True, metavar="FILE|PRESET", help="YAML file or preset name; repeatable, the later wins."
+        "--config",
+        "configs",
+        multiple=True,
+        metavar="FILE|PRESET",
+        shell_complete=_complete_preset,
+        help="YAML file or preset name; repeatable, the later wins.",
     )(function)
 
 

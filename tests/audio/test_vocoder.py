@@ -4,7 +4,8 @@ import librosa
 import numpy as np
 import pytest
 
-from xtts_pipeline.audio.mel import log_mel, mel_filterbank
+from xtts_pipeline.audio.filterbank import mel_filterbank
+from xtts_pipeline.audio.mel import log_mel
 from xtts_pipeline.audio.vocoder import GriffinLim, mel_to_magnitudes
 from xtts_pipeline.config import AudioConfig
 from xtts_pipeline.errors import AudioError

@@ -3,21 +3,18 @@
 Pure NumPy and scipy.fft: no TensorFlow, no file access, and no librosa, whose import costs every worker seconds.
 """
 
-import math
 from functools import lru_cache
 
 import numpy as np
 import scipy.fft
 from numpy.lib.stride_tricks import sliding_window_view
 
+from xtts_pipeline.audio.filterbank import mel_filterbank
 from xtts_pipeline.config import AudioConfig
 from xtts_pipeline.errors import AudioError, Reason
 
 # 32 frames of 1,024 samples, their spectra and magnitudes fit in a core's second-level cache, beside the filters.
 BLOCK_FRAMES = 32
-SLANEY_LINEAR_HZ = 200 / 3  # width of a mel below the corner
-SLANEY_CORNER_HZ = 1_000.0
-SLANEY_LOG_STEP = math.log(6.4) / 27  # growth a mel above the corner
 
 
 def log_mel(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
@@ -96,34 +93,3 @@ def hann_window(audio: AudioConfig) -> np.ndarray:
     window[start : start + audio.window_samples] = 0.5 - 0.5 * np.cos(phase)
     window.flags.writeable = False
     return window
-
-
-@lru_cache(maxsize=8)
-def mel_filterbank(audio: AudioConfig) -> np.ndarray:
-    """Return triangular filters of unit area on Slaney's mel scale, float32 [mel_bins, 1 + fft_size // 2], read-only.
-
-    Equal to `librosa.filters.mel`; the scale is that of M. Slaney, Auditory Toolbox, 1998: linear to 1 kHz, logarithmic above.
-    """
-    mels = np.linspace(_hz_to_mel(audio.min_hz), _hz_to_mel(audio.max_hz), audio.mel_bins + 2)
-    corners_hz = _mel_to_hz(mels)
-    bins_hz = np.fft.rfftfreq(audio.fft_size, 1 / audio.sample_rate)
-    widths_hz = np.diff(corners_hz)
-    slopes = corners_hz[:, None] - bins_hz[None, :]
-    rising = -slopes[:-2] / widths_hz[:-1, None]
-    falling = slopes[2:] / widths_hz[1:, None]
-    filters = np.maximum(0, np.minimum(rising, falling))
-    filters *= (2 / (corners_hz[2:] - corners_hz[:-2]))[:, None]
-    result: np.ndarray = filters.astype(np.float32)
-    result.flags.writeable = False
-    return result
-
-
-def _hz_to_mel(hz: float) -> float:
-    if hz < SLANEY_CORNER_HZ:
-        return hz / SLANEY_LINEAR_HZ
-    return SLANEY_CORNER_HZ / SLANEY_LINEAR_HZ + math.log(hz / SLANEY_CORNER_HZ) / SLANEY_LOG_STEP
-
-
-def _mel_to_hz(mels: np.ndarray) -> np.ndarray:
-    corner = SLANEY_CORNER_HZ / SLANEY_LINEAR_HZ
-    return np.where(mels < corner, mels * SLANEY_LINEAR_HZ, SLANEY_CORNER_HZ * np.exp(SLANEY_LOG_STEP * (mels - corner)))

@@ -10,7 +10,8 @@ import numpy as np
 import scipy.fft
 from numpy.lib.stride_tricks import sliding_window_view
 
-from xtts_pipeline.audio.mel import hann_window, mel_filterbank
+from xtts_pipeline.audio.filterbank import mel_filterbank
+from xtts_pipeline.audio.mel import hann_window
 from xtts_pipeline.config import AudioConfig
 from xtts_pipeline.errors import AudioError, Reason
 

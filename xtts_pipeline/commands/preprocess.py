@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tqdm import tqdm
 
+from xtts_pipeline.audio.filterbank import describe_deaf_filters
 from xtts_pipeline.cache.build import BuildOptions, BuildResult, build_cache
 from xtts_pipeline.cache.dask_pool import dask_pool
 from xtts_pipeline.cache.folder import locked_folder, readable_bytes
@@ -18,7 +19,7 @@ from xtts_pipeline.cache.outliers import Outlier, find_outliers
 from xtts_pipeline.cache.plan import Intake, take_in
 from xtts_pipeline.cache.pool import Pool, local_pool
 from xtts_pipeline.cache.receipts import SourceCheck
-from xtts_pipeline.config import Config
+from xtts_pipeline.config import AudioConfig, Config
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.schema import SPLITS
@@ -49,6 +50,7 @@ class PreprocessReport:
     def warnings(self) -> list[str]:
         """What a user should look at, one line each."""
         warnings = [f"changed setting: {change}; all shards were written anew" for change in self.build.settings_changed]
+        warnings += _setting_warnings(self.build.manifest.audio)
         for outlier in self.outliers[:SHOWN_OUTLIERS]:
             rates = f"{outlier.characters_per_second:.1f} characters a second, {outlier.usual:.1f} are usual"
             warnings.append(f"{outlier.id}: {rates}; does the text fit the sound?")
@@ -105,6 +107,7 @@ class DryRunReport:
 
     plan: "DryRun"
     max_rejected: float
+    warnings: list[str]
 
     @property
     def is_over_limit(self) -> bool:
@@ -113,7 +116,7 @@ class DryRunReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        return {"dry_run": True, **self.plan.to_json()}
+        return {"dry_run": True, **self.plan.to_json(), "warnings": self.warnings}
 
     def to_text(self) -> str:
         """Return what is printed without `--json`."""
@@ -127,6 +130,7 @@ class DryRunReport:
                 f"shards: {shards}; {plan.shards_to_write} to write, {readable_bytes(plan.bytes_to_write)}",
                 f"free disk: {readable_bytes(plan.free_bytes)}",
                 f"time: about {plan.estimated_seconds:.0f} s, by a short sample",
+                *(f"warning: {warning}" for warning in self.warnings),
                 *over,
                 *_reason_table(plan.rejected_by_reason, plan.read),
             ]
@@ -159,7 +163,8 @@ def preprocess(
     if dry_run:
         from xtts_pipeline.cache.dry_run import foresee
 
-        return DryRunReport(foresee(cache, _take_in(data, val_data, layout, config), config, options), max_rejected)
+        plan = foresee(cache, _take_in(data, val_data, layout, config), config, options)
+        return DryRunReport(plan, max_rejected, _setting_warnings(config.audio))
     with locked_folder(cache) as work_folder:
         intake = _take_in(data, val_data, layout, config)
         with tqdm(total=len(intake.rows), unit="clip", disable=not progress, file=sys.stderr, smoothing=0) as bar:
@@ -196,6 +201,12 @@ def _take_in(data: Path, val_data: Path | None, layout: str, config: Config) -> 
     if val_data is not None:
         corpora.append(read_corpus(val_data, "auto", language))
     return take_in(corpora, config)
+
+
+def _setting_warnings(audio: AudioConfig) -> list[str]:
+    """Return what is allowed and hardly meant, one line each."""
+    deaf = describe_deaf_filters(audio)
+    return [deaf] if deaf else []
 
 
 def _reason_table(rejected_by_reason: Mapping[str, int], read: int) -> list[str]:

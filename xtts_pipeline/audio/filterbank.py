@@ -1,0 +1,54 @@
+"""The mel filters, and what they cannot hear. NumPy alone: a command that only warns of them waits for no transform's import."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from xtts_pipeline.config import AudioConfig
+
+SLANEY_LINEAR_HZ = 200 / 3  # width of a mel below the corner
+SLANEY_CORNER_HZ = 1_000.0
+SLANEY_LOG_STEP = math.log(6.4) / 27  # growth a mel above the corner
+
+
+@lru_cache(maxsize=8)
+def mel_filterbank(audio: AudioConfig) -> np.ndarray:
+    """Return triangular filters of unit area on Slaney's mel scale, float32 [mel_bins, 1 + fft_size // 2], read-only.
+
+    Equal to `librosa.filters.mel`; the scale is that of M. Slaney, Auditory Toolbox, 1998: linear to 1 kHz, logarithmic above.
+    """
+    mels = np.linspace(_hz_to_mel(audio.min_hz), _hz_to_mel(audio.max_hz), audio.mel_bins + 2)
+    corners_hz = _mel_to_hz(mels)
+    bins_hz = np.fft.rfftfreq(audio.fft_size, 1 / audio.sample_rate)
+    widths_hz = np.diff(corners_hz)
+    slopes = corners_hz[:, None] - bins_hz[None, :]
+    rising = -slopes[:-2] / widths_hz[:-1, None]
+    falling = slopes[2:] / widths_hz[1:, None]
+    filters = np.maximum(0, np.minimum(rising, falling))
+    filters *= (2 / (corners_hz[2:] - corners_hz[:-2]))[:, None]
+    result: np.ndarray = filters.astype(np.float32)
+    result.flags.writeable = False
+    return result
+
+
+def describe_deaf_filters(audio: AudioConfig) -> str | None:
+    """Return one line on the mel filters that lie between two frequencies of the transform and so are always silent, or None."""
+    deaf = np.flatnonzero(~mel_filterbank(audio).any(axis=1))
+    if deaf.size == 0:
+        return None
+    remedy = "use fewer mel_bins, a higher max_hz or a larger fft_size"
+    which = f"number {deaf[0]}" if deaf.size == 1 else f"{deaf.size} between {deaf[0]} and {deaf[-1]}"
+    found = f"audio.mel_bins={audio.mel_bins} from {audio.min_hz:g} to {audio.max_hz:g} Hz with fft_size={audio.fft_size}"
+    return f"{found}: {which} of the mel filters hold no frequency and are always silent; {remedy}"
+
+
+def _hz_to_mel(hz: float) -> float:
+    if hz < SLANEY_CORNER_HZ:
+        return hz / SLANEY_LINEAR_HZ
+    return SLANEY_CORNER_HZ / SLANEY_LINEAR_HZ + math.log(hz / SLANEY_CORNER_HZ) / SLANEY_LOG_STEP
+
+
+def _mel_to_hz(mels: np.ndarray) -> np.ndarray:
+    corner = SLANEY_CORNER_HZ / SLANEY_LINEAR_HZ
+    return np.where(mels < corner, mels * SLANEY_LINEAR_HZ, SLANEY_CORNER_HZ * np.exp(SLANEY_LOG_STEP * (mels - corner)))
