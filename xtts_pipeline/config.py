@@ -156,6 +156,9 @@ class TrainingConfig(Section):
     evaluate_every: Count = 500
     save_every: Count = 500
     keep_checkpoints: Count = 3
+    patience: Count | None = None
+    speak_every_evaluations: Count | None = 4
+    spoken_sentences: Annotated[int, Field(ge=1, le=64)] = 4
     jit_compile: bool = True
     strict_shapes: bool = True
 
