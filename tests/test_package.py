@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "evaluation": {"audio", "config", "errors", "schema", "text"},
     "model": {"config", "errors", "schema"},
     "cache": {"audio", "config", "corpus", "errors", "schema", "text"},
-    "training": {"cache", "config", "errors", "model", "runtime", "schema", "text"},
+    "training": {"audio", "cache", "config", "errors", "model", "pictures", "runtime", "schema", "text"},
     "synthesis": {"audio", "config", "errors", "model", "schema", "text", "training"},
     "commands": {
         "audio",

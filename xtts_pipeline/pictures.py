@@ -3,6 +3,7 @@
 Draws what it is handed: no figure shown here is computed here. Loads matplotlib only when something is drawn.
 """
 
+import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 DOTS_PER_INCH = 100
 WIDTH_INCHES = (7.0, 14.0)
 INCHES_PER_SECOND = 2.5
-PANEL_INCHES = 4.8
+PANEL_INCHES, COMPARED_PANEL_INCHES = 4.8, 3.6
 INCHES_PER_SYMBOL = 0.18
 MOST_SYMBOLS_NAMED = 80
 TITLE_CHARACTERS_PER_INCH = 9
 MOST_BINS = 60
 # A space would be a tick without a name.
 SPACE_MARK = "␣"
+CUT_MARK = "(cut, no stop)"
 
 
 def save_speech_picture(
@@ -49,21 +51,36 @@ def save_speech_picture(
     width = min(max(WIDTH_INCHES[0], seconds * INCHES_PER_SECOND), WIDTH_INCHES[1])
     heights = [PANEL_INCHES]
     if attention is not None:
-        heights.append(max(PANEL_INCHES, INCHES_PER_SYMBOL * min(len(symbols), MOST_SYMBOLS_NAMED)))
+        heights.append(_attention_inches(symbols))
     figure = Figure(figsize=(width, sum(heights)), layout="constrained")
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-    bins = mel.shape[1]
-    image = panels[0].imshow(
-        mel.T, origin="lower", aspect="auto", interpolation="nearest", extent=(0.0, seconds, -0.5, bins - 0.5), cmap="magma"
-    )
-    panels[0].set(xlabel="seconds", ylabel=f"mel bin, 0 to {bins - 1}")
-    title = title if has_stopped else f"{title} (cut, no stop)"
-    # A text is not a formula: two dollar signs in it must stay what they are.
-    panels[0].set_title(textwrap.fill(title, int(width * TITLE_CHARACTERS_PER_INCH)), parse_math=False)
-    figure.colorbar(image, ax=panels[0], label="natural log magnitude")
+    title = title if has_stopped else f"{title} {CUT_MARK}"
+    _draw_mel(figure, panels[0], mel, seconds, textwrap.fill(title, int(width * TITLE_CHARACTERS_PER_INCH)))
     if attention is not None:
         _draw_attention(figure, panels[1], attention, symbols, seconds)
     _save(figure, path)
+
+
+def encode_comparison(
+    true_mel: np.ndarray, mel: np.ndarray, attention: np.ndarray, symbols: Sequence[str], frame_seconds: float, has_stopped: bool
+) -> bytes:
+    """Return a PNG of the true mel [T, mel_bins], the spoken one in the same colours, and its attention [F, S] to the symbols."""
+    from matplotlib.figure import Figure
+
+    seconds = frame_seconds * max(len(true_mel), len(mel))
+    width = min(max(WIDTH_INCHES[0], seconds * INCHES_PER_SECOND), WIDTH_INCHES[1])
+    heights = [COMPARED_PANEL_INCHES, COMPARED_PANEL_INCHES, _attention_inches(symbols)]
+    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    true_axes, axes, attention_axes = figure.subplots(3, 1, height_ratios=heights)
+    limits = (float(true_mel.min()), float(true_mel.max()))
+    _draw_mel(figure, true_axes, true_mel, frame_seconds * len(true_mel), "true", limits)
+    _draw_mel(figure, axes, mel, frame_seconds * len(mel), "spoken" if has_stopped else f"spoken {CUT_MARK}", limits)
+    _draw_attention(figure, attention_axes, attention, symbols, frame_seconds * len(mel))
+    for panel in (true_axes, axes, attention_axes):
+        panel.set_xlim(0.0, seconds)
+    file = io.BytesIO()
+    figure.savefig(file, dpi=DOTS_PER_INCH, format="png")
+    return file.getvalue()
 
 
 def save_histograms(path: Path, measures: Mapping[str, np.ndarray], marks: Mapping[str, Mapping[str, float]]) -> None:
@@ -87,6 +104,30 @@ def save_histograms(path: Path, measures: Mapping[str, np.ndarray], marks: Mappi
         # Above the frame, where no bar and no line can be.
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(marks[name]), frameon=False)
     _save(figure, path)
+
+
+def _draw_mel(
+    figure: "Figure", axes: "Axes", mel: np.ndarray, seconds: float, title: str, limits: tuple[float | None, float | None] = (None, None)
+) -> None:
+    bins = mel.shape[1]
+    image = axes.imshow(
+        mel.T,
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",
+        extent=(0.0, seconds, -0.5, bins - 0.5),
+        cmap="magma",
+        vmin=limits[0],
+        vmax=limits[1],
+    )
+    axes.set(xlabel="seconds", ylabel=f"mel bin, 0 to {bins - 1}")
+    # A text is not a formula: two dollar signs in it must stay what they are.
+    axes.set_title(title, parse_math=False)
+    figure.colorbar(image, ax=axes, label="natural log magnitude")
+
+
+def _attention_inches(symbols: Sequence[str]) -> float:
+    return max(PANEL_INCHES, INCHES_PER_SYMBOL * min(len(symbols), MOST_SYMBOLS_NAMED))
 
 
 def _draw_attention(figure: "Figure", axes: "Axes", attention: np.ndarray, symbols: Sequence[str], seconds: float) -> None:

@@ -33,12 +33,12 @@ def train(
     log_path = run / "tensorflow.log"
     with NativeLog(log_path, echo=echo_native_log) as log, _Progress(config.training.steps) as progress, _full_disk_is_an_error(run):
         # Late: TensorFlow must not be imported before its log is redirected.
-        from xtts_pipeline.training.loop import Source
         from xtts_pipeline.training.loop import train as run_loop
         from xtts_pipeline.training.monitor import CompilationMonitor
+        from xtts_pipeline.training.source import Source
 
         monitor = CompilationMonitor(log, is_strict=config.training.strict_shapes, is_compiled=config.training.jit_compile)
-        summary = run_loop(Source(cache, manifest), config, run, monitor, progress.show)
+        summary = run_loop(Source(cache, manifest), config, run, monitor, progress)
     return run, summary
 
 
@@ -63,22 +63,29 @@ def check_files(cache: Path) -> None:
 
 
 def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> None:
-    """Raise CacheError if the training split cannot fill one batch."""
+    """Raise CacheError if the training split cannot fill one batch, or if early stopping has no validation split to go by."""
     found, needed = manifest.split_records("train"), config.training.batch_size
     if found < needed:
         raise CacheError(
             f"{cache}: {found} training records, but training.batch_size={needed}; set training.batch_size={max(found, 1)} or less"
+        )
+    if config.training.patience is not None and not manifest.split_records("val"):
+        raise CacheError(
+            f"{cache}: no validation records, but training.patience={config.training.patience} waits for their loss; "
+            "leave it out, or preprocess with cache.validation_share over 0"
         )
 
 
 def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
     """Return a run's summary for people."""
     step, loss = summary["step_ms"] or {}, summary["loss"]
+    stopped = " (stopped early)" if summary["stopped_early"] else ""
     lines = [
         f"run            {run}",
-        f"steps          {summary['steps']}, first after {summary['first_step_seconds']:.1f} s",
+        f"steps          {summary['steps']}{stopped}, first after {summary['first_step_seconds']:.1f} s",
         f"parameters     {summary['parameters'] / 1e6:.1f} M",
         f"loss           {loss['first']:.3f} -> {loss['last']:.3f}",
+        f"best           {_best_text(summary)}",
         f"traces         {summary['traces']}  ({_by_function(summary, 'traces')})",
         f"compilations   {summary['compilations']}  ({_by_function(summary, 'compilations')})",
     ]
@@ -89,6 +96,11 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
             f"throughput     {summary['examples_per_second']:.1f} examples/s, {summary['mel_frames_per_second']:.0f} mel frames/s",
         ]
     return "\n".join(lines)
+
+
+def _best_text(summary: Mapping[str, Any]) -> str:
+    best = summary["best"]
+    return f"step {best['step']}, validation loss {best['val_loss']:.3f}" if best else "none: the cache has no validation clips"
 
 
 def _by_function(summary: Mapping[str, Any], key: str) -> str:
@@ -129,23 +141,34 @@ class _Progress:
         if self._bar is not None:
             self._bar.close()
 
-    def show(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Show the numbers just read: loss, attention focus, step time, data wait, time left."""
-        if "val_loss" in numbers:
-            self._last["val"] = f"{numbers['val_loss']:.3f}"
-        else:
-            self._last |= {
-                "loss": f"{numbers['loss']:.3f}",
-                "focus": f"{numbers['attention_focus']:.2f}",
-                "step": f"{numbers['step_ms']:.0f} ms",
-                "wait": f"{numbers['data_wait_share']:.1%}",
-            }
+    def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
+        """Show the numbers just read: loss, attention focus, step time, data wait, how validation went, time left."""
+        match split:
+            case "val":
+                self._last["val"] = f"{numbers['loss']:.3f}"
+            case "speech":
+                self._last["stops"] = f"{numbers['stop_rate']:.0%}"
+            case _:
+                self._last |= {
+                    "loss": f"{numbers['loss']:.3f}",
+                    "focus": f"{numbers['attention_focus']:.2f}",
+                    "step": f"{numbers['step_ms']:.0f} ms",
+                    "wait": f"{numbers['data_wait_share']:.1%}",
+                }
         if self._bar is not None:
             self._bar.set_postfix(self._last, refresh=False)
             self._bar.update(step - self._bar.n)
         else:
             shown = ", ".join(f"{name} {value}" for name, value in self._last.items())
             click.echo(f"step {step}/{self._steps}: {shown}{self._remaining(step)}", err=True)
+
+    def say(self, step: int, line: str) -> None:
+        """Show a line that must be seen, above the bar where there is one."""
+        text = f"step {step}/{self._steps}: {line}"
+        if self._bar is not None:
+            self._bar.write(text, file=sys.stderr)
+        else:
+            click.echo(text, err=True)
 
     def _remaining(self, step: int) -> str:
         """Return the time left, reckoned without the first step, which traces and compiles."""

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.variables import named_variables
 
 CHECKPOINT_VERSION = 2
+LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
 STATE_NAME, WEIGHTS_NAME = "state.json", "weights.safetensors"
 MAX_STATE_BYTES = 64 << 20
 _NAME = re.compile(r"step-(\d{8})")
@@ -72,7 +73,7 @@ def load_network(checkpoint: Checkpoint) -> Network:
 
 def checkpoint_folders(run: Path) -> list[Path]:
     """Return a run's checkpoints, oldest first."""
-    return sorted(folder for folder in (run / "checkpoints").glob("step-*") if _NAME.fullmatch(folder.name))
+    return _steps_in(run / LAST_FOLDER)
 
 
 def save_checkpoint(run: Path, step: int, config: Config, cache: CacheIdentity, variables: Mapping[str, tf.Variable], keep: int) -> Path:
@@ -80,10 +81,57 @@ def save_checkpoint(run: Path, step: int, config: Config, cache: CacheIdentity, 
 
     Raises CheckpointError if the disk refuses, or if the step has one already; earlier checkpoints are then still there.
     """
-    folder = run / "checkpoints" / f"step-{step:08d}"
+    return _place(run / LAST_FOLDER / _name(step), lambda beside: _write(beside, step, config, cache, variables), keep)
+
+
+def save_best(run: Path, step: int, config: Config, cache: CacheIdentity, variables: Mapping[str, tf.Variable]) -> Path:
+    """Make best/step-NNNNNNNN whole or not at all, then remove the best one before it; checkpoints/ stays as it is.
+
+    Where the step has just been saved its files are linked, so they lie on the disk once. Raises CheckpointError as `save_checkpoint` does.
+    """
+    last = run / LAST_FOLDER / _name(step)
+
+    def fill(beside: Path) -> None:
+        if last.is_dir():
+            _link(last, beside)
+        else:
+            _write(beside, step, config, cache, variables)
+
+    return _place(run / BEST_FOLDER / _name(step), fill, keep=1)
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def _steps_in(folder: Path) -> list[Path]:
+    return sorted(child for child in folder.glob("step-*") if _NAME.fullmatch(child.name))
+
+
+def _place(folder: Path, fill: Callable[[Path], None], keep: int) -> Path:
+    """Have a folder filled under another name, then give it its own, and keep the last `keep` of its kind."""
     beside = folder.with_name(f".{folder.name}.partial")
     if folder.exists():
         raise CheckpointError(f"{folder}: there is a checkpoint of this step; remove it, or choose another --output")
+    try:
+        for left_behind in folder.parent.glob(".step-*.partial"):
+            shutil.rmtree(left_behind)
+        beside.mkdir(parents=True)
+        fill(beside)
+        sync_folder(beside)
+        beside.rename(folder)
+        sync_folder(folder.parent)
+        for old in _steps_in(folder.parent)[:-keep]:
+            shutil.rmtree(old)
+    except OSError as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise CheckpointError(
+            f"{folder}: cannot be written ({error.strerror}); earlier checkpoints are untouched, free space and go on"
+        ) from None
+    return folder
+
+
+def _write(folder: Path, step: int, config: Config, cache: CacheIdentity, variables: Mapping[str, tf.Variable]) -> None:
     weights = save({name: np.asarray(variable.numpy()) for name, variable in variables.items()})
     state = {
         "checkpoint_version": CHECKPOINT_VERSION,
@@ -94,36 +142,30 @@ def save_checkpoint(run: Path, step: int, config: Config, cache: CacheIdentity, 
         "config": config.model_dump(mode="json"),
         "cache": TypeAdapter(CacheIdentity).dump_python(cache, mode="json"),
     }
-    try:
-        for left_behind in (run / "checkpoints").glob(".step-*.partial"):
-            shutil.rmtree(left_behind)
-        beside.mkdir(parents=True)
-        _write_durably(beside / WEIGHTS_NAME, weights)
-        _write_durably(beside / STATE_NAME, sealed_bytes(state))
-        sync_folder(beside)
-        beside.rename(folder)
-        sync_folder(folder.parent)
-        for old in checkpoint_folders(run)[:-keep]:
-            shutil.rmtree(old)
-    except OSError as error:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise CheckpointError(
-            f"{folder}: cannot be written ({error.strerror}); earlier checkpoints are untouched, free space and go on"
-        ) from None
-    return folder
+    _write_durably(folder / WEIGHTS_NAME, weights)
+    _write_durably(folder / STATE_NAME, sealed_bytes(state))
+
+
+def _link(checkpoint: Path, folder: Path) -> None:
+    for name in (WEIGHTS_NAME, STATE_NAME):
+        try:
+            os.link(checkpoint / name, folder / name)
+        except OSError:
+            # A file system without hard links; a disk that is full refuses the copy as well.
+            _write_durably(folder / name, (checkpoint / name).read_bytes())
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Load a checkpoint folder, or a run's newest one.
+    """Load a checkpoint folder, a run's newest one, or, given RUN/best, its best one.
 
     Raises CheckpointError if there is none, it is of another version, or any byte of it changed.
     """
     folder = path
     if not (folder / STATE_NAME).is_file():
-        folders = checkpoint_folders(path)
+        folders = checkpoint_folders(path) or _steps_in(path)
         if not folders:
             raise CheckpointError(
-                f"{path}: no checkpoint here; expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes"
+                f"{path}: no checkpoint here; expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, or RUN/best"
             )
         folder = folders[-1]
     try:

@@ -6,113 +6,178 @@ Batches come in, scalars stay on the device until a report is due, and what the 
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.dataset import training_dataset, validation_dataset
-from xtts_pipeline.cache.manifest import Manifest, record_spec
+from xtts_pipeline.cache.manifest import record_spec
 from xtts_pipeline.cache.shards import atomic_write
 from xtts_pipeline.config import Config
-from xtts_pipeline.errors import CacheError, TrainingError
-from xtts_pipeline.model.network import Batch
-from xtts_pipeline.training.checkpoint import CacheIdentity, build_network, save_checkpoint
+from xtts_pipeline.errors import TrainingError
+from xtts_pipeline.training.alignment import AlignmentWatch
+from xtts_pipeline.training.checkpoint import build_network, save_best, save_checkpoint
+from xtts_pipeline.training.media import MediaWriter
 from xtts_pipeline.training.metrics import MetricsWriter
 from xtts_pipeline.training.monitor import CompilationMonitor, StepTimer, total_counts
-from xtts_pipeline.training.step import EvaluateStep, TrainStep, batch_signature, to_batch
+from xtts_pipeline.training.source import Source
+from xtts_pipeline.training.step import TrainStep, batch_signature
+from xtts_pipeline.training.validation import BestLoss, Validation
 from xtts_pipeline.training.variables import named_variables
 
-# Report(step, numbers): called when numbers have been read back, for a progress bar.
-Report = Callable[[int, dict[str, float]], None]
+
+class Progress(Protocol):
+    """Whoever watches a run."""
+
+    def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
+        """Take in numbers of a split (`train`, `val` or `speech`) that have just been read back."""
+
+    def say(self, step: int, line: str) -> None:
+        """Take in something that must be seen, such as a warning."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """A cache that training may read: its folder and its proved manifest."""
-
-    folder: Path
-    manifest: Manifest
-
-    def identity(self) -> CacheIdentity:
-        """Return what a checkpoint keeps of it."""
-        manifest = self.manifest
-        return CacheIdentity(manifest.fingerprint, record_spec(manifest), manifest.symbols, manifest.speakers, manifest.languages)
-
-
-def train(source: Source, config: Config, run: Path, monitor: CompilationMonitor, report: Report) -> dict[str, Any]:
-    """Train from step 0 to `config.training.steps` and return the run's summary, also written to summary.json.
+def train(source: Source, config: Config, run: Path, monitor: CompilationMonitor, progress: Progress) -> dict[str, Any]:
+    """Train from step 0 to `config.training.steps`, or until patience is over; return the summary, also written to summary.json.
 
     Raises TrainingError if a number stops being one, or if a strict run traces or compiles a function twice.
     """
-    settings, manifest = config.training, source.manifest
-    precision = tf.dtypes.as_dtype(settings.precision)
-    network, average = (build_network(source.identity(), config, precision) for _ in range(2))
-    signature = batch_signature(
-        record_spec(manifest),
-        settings.batch_size,
-        with_speaker=network.speaker_embedding is not None,
-        with_language=network.language_embedding is not None,
-    )
-    train_step = TrainStep(network, average, settings, signature)
-    evaluate_step = EvaluateStep(average, settings, signature)
-    monitor.watch(train_step.function)
-    monitor.watch(evaluate_step.function)
-    batches = _read(
-        source, training_dataset(source.folder, manifest, batch_size=settings.batch_size, seed=settings.seed, data=config.data), signature
-    )
-    validation = validation_dataset(source.folder, manifest, "val", settings.batch_size) if manifest.split_records("val") else None
-    timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
-    variables = named_variables(train_step)
-    window: list[tf.Tensor] = []
-    losses: list[float] = []
-    first_step_seconds = 0.0
-
-    with MetricsWriter(run) as metrics:
-        for step in range(1, settings.steps + 1):
-            started = time.perf_counter()
-            with timer.waiting():
-                batch = next(batches)
-            with timer.stepping():
-                window.append(train_step(batch))
-            if step == 1:
-                first_step_seconds = time.perf_counter() - started
-
-            is_last = step == settings.steps
-            is_evaluation_due = validation is not None and (step % settings.evaluate_every == 0 or is_last)
-            is_save_due = step % settings.save_every == 0 or is_last
-            # Whatever else is due, the window is closed first: its time is the steps' alone, and nothing that is not finite is saved.
-            if step == 1 or step % settings.log_every == 0 or is_evaluation_due or is_save_due:
-                numbers = read_window(window, TrainStep.METRICS)
-                numbers |= timer.close_window(round(numbers.pop("mel_frames") * len(window)))
-                window.clear()
-                metrics.write(step, "train", numbers)
-                losses.append(numbers["loss"])
-                report(step, numbers)
-                monitor.check(step)
-                check_finite(step, numbers)
-            if is_evaluation_due:
-                numbers = evaluate(evaluate_step, _read(source, validation, signature))
-                metrics.write(step, "val", numbers)
-                report(step, {f"val_{name}": number for name, number in numbers.items()})
-                monitor.check(step)
-            if is_save_due:
-                save_checkpoint(run, step, config, source.identity(), variables, settings.keep_checkpoints)
-
-    summary = {
-        "steps": settings.steps,
-        **total_counts(monitor.counts()),
-        **timer.summary(settings.batch_size),
-        "loss": {"first": losses[0], "last": losses[-1]},
-        "first_step_seconds": first_step_seconds,
-        "parameters": network.parameter_count,
-    }
+    with MetricsWriter(run) as metrics, MediaWriter(run, config) as media:
+        running = _Run(source, config, run, monitor, progress, metrics, media)
+        running.go()
+        media.close()
+        for warning in media.warnings():
+            running.warn(warning)
+    summary = running.summary()
     with atomic_write(run / "summary.json") as file:
         file.write(json.dumps(summary, indent=1).encode() + b"\n")
     return summary
+
+
+class _Run:
+    """One training from its first step to its last: `go` is its course, the methods below it are its stations."""
+
+    def __init__(
+        self,
+        source: Source,
+        config: Config,
+        folder: Path,
+        monitor: CompilationMonitor,
+        progress: Progress,
+        metrics: MetricsWriter,
+        media: MediaWriter,
+    ) -> None:
+        self.config, self.settings, self.identity = config, config.training, source.identity()
+        self.folder, self.monitor, self.progress, self.metrics, self.media = folder, monitor, progress, metrics, media
+        precision = tf.dtypes.as_dtype(self.settings.precision)
+        self.network, average = (build_network(self.identity, config, precision) for _ in range(2))
+        signature = batch_signature(
+            record_spec(source.manifest),
+            self.settings.batch_size,
+            with_speaker=self.network.speaker_embedding is not None,
+            with_language=self.network.language_embedding is not None,
+        )
+        self.train_step = TrainStep(self.network, average, self.settings, signature)
+        monitor.watch(self.train_step.function)
+        self.variables = named_variables(self.train_step)
+        self.batches = source.training_batches(config, signature)
+        self.validation = Validation(source, config, average, signature, monitor) if source.validation_clips else None
+        self.best = BestLoss(self.settings.patience)
+        self.alignment = AlignmentWatch(self.settings)
+        self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
+        self.window: list[tf.Tensor] = []
+        self.losses: list[float] = []
+        self.warnings: list[str] = []
+        self.steps_done = 0
+        self.first_step_seconds = 0.0
+
+    def go(self) -> None:
+        """Train, report, validate, speak and save, each when it is due."""
+        settings = self.settings
+        for step in range(1, settings.steps + 1):
+            self._train_on_next_batch(step)
+            is_last = step == settings.steps
+            validation = self.validation if step % settings.evaluate_every == 0 or is_last else None
+            is_save_due = step % settings.save_every == 0 or is_last
+            # Whatever else is due, the window is closed first: its time is the steps' alone, and nothing that is not finite is saved.
+            if step == 1 or step % settings.log_every == 0 or validation is not None or is_save_due:
+                self._report(step)
+            is_best = validation is not None and self._evaluate(validation, step)
+            is_over = is_last or self.best.is_patience_over
+            if validation is not None and validation.is_speaking_due(is_last=is_over):
+                self._speak(validation, step)
+            if is_save_due or is_over:
+                save_checkpoint(self.folder, step, self.config, self.identity, self.variables, settings.keep_checkpoints)
+            if is_best:
+                save_best(self.folder, step, self.config, self.identity, self.variables)
+            if is_over:
+                break
+
+    def _train_on_next_batch(self, step: int) -> None:
+        started = time.perf_counter()
+        with self.timer.waiting():
+            batch = next(self.batches)
+        with self.timer.stepping():
+            self.window.append(self.train_step(batch))
+        self.steps_done = step
+        if step == 1:
+            self.first_step_seconds = time.perf_counter() - started
+
+    def _report(self, step: int) -> None:
+        numbers = read_window(self.window, TrainStep.METRICS)
+        numbers |= self.timer.close_window(round(numbers.pop("mel_frames") * len(self.window)))
+        self.window.clear()
+        self.losses.append(numbers["loss"])
+        self._record(step, "train", numbers)
+        check_finite(step, numbers)
+        for warning in self.alignment.look(step, numbers):
+            self.warn(warning)
+
+    def _evaluate(self, validation: Validation, step: int) -> bool:
+        """Validate; return whether the average network has never been better."""
+        numbers = validation.evaluate()
+        self._record(step, "val", numbers)
+        is_best = self.best.update(step, numbers["loss"])
+        if self.best.is_patience_over and step < self.settings.steps:
+            self.progress.say(
+                step,
+                f"stopping early: {self.best.evaluations_without} evaluations without a validation loss under "
+                f"{self.best.loss:.3f} of step {self.best.step} (training.patience)",
+            )
+        return is_best
+
+    def _speak(self, validation: Validation, step: int) -> None:
+        numbers, sentences = validation.speak()
+        self._record(step, "speech", numbers)
+        self.media.add(step, sentences)
+
+    def _record(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
+        self.metrics.write(step, split, numbers)
+        self.progress.show(step, split, numbers)
+        self.monitor.check(step)
+
+    def warn(self, warning: str) -> None:
+        """Say a warning now and keep it for the summary."""
+        self.warnings.append(warning)
+        self.progress.say(self.steps_done, f"warning: {warning}")
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a program may want to know of the run, once it is over."""
+        best = self.best
+        return {
+            "steps": self.steps_done,
+            "stopped_early": self.steps_done < self.settings.steps,
+            **total_counts(self.monitor.counts()),
+            **self.timer.summary(self.settings.batch_size),
+            "loss": {"first": self.losses[0], "last": self.losses[-1]},
+            "best": {"step": best.step, "val_loss": best.loss} if best.step else None,
+            "aligned_at_step": self.alignment.aligned_at_step,
+            "first_step_seconds": self.first_step_seconds,
+            "parameters": self.network.parameter_count,
+            "dropped_media": self.media.dropped,
+            "warnings": self.warnings,
+        }
 
 
 def read_window(window: Sequence[tf.Tensor], names: Sequence[str]) -> dict[str, float]:
@@ -128,22 +193,3 @@ def check_finite(step: int, numbers: Mapping[str, float]) -> None:
             raise TrainingError(
                 f"step {step}: {name} is {numbers[name]}, expected a finite number; lower training.learning_rate or training.clip_norm"
             )
-
-
-def evaluate(step: EvaluateStep, batches: Iterable[Batch]) -> dict[str, float]:
-    """Return the losses over all batches, each batch weighing as many decoder steps as it holds."""
-    results = tf.stack([step(batch) for batch in batches]).numpy().astype(np.float64)
-    *names, _ = EvaluateStep.METRICS
-    weights = results[:, -1]
-    means = (results[:, :-1] * weights[:, None]).sum(axis=0) / max(weights.sum(), 1.0)
-    return dict(zip(names, means.tolist(), strict=True))
-
-
-def _read(source: Source, dataset: tf.data.Dataset, signature: Batch) -> Iterator[Batch]:
-    """Yield the dataset's batches; a shard that is not what the manifest says becomes a CacheError."""
-    try:
-        for fields in dataset:
-            yield to_batch(fields, signature)
-    except (tf.errors.DataLossError, tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
-        found = error.message.splitlines()[0]
-        raise CacheError(f"{source.folder}: a record cannot be read ({found}); run xtts verify-cache --cache {source.folder}") from None

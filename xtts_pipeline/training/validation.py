@@ -1,0 +1,159 @@
+"""The average network on the validation split: teacher-forced on all of it, and a few of its sentences spoken by itself.
+
+Teacher forcing says how well frames are predicted from true ones; only speaking says whether the network stops and reads what it should.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.config import Config
+from xtts_pipeline.model.alignment import attention_coverage, attention_focus, diagonal_share
+from xtts_pipeline.model.layers import Dropout
+from xtts_pipeline.model.losses import decoder_steps
+from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.model.speech import Manner, Speech, speak
+from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.training.monitor import CompilationMonitor
+from xtts_pipeline.training.source import Source
+from xtts_pipeline.training.step import EvaluateStep
+
+
+@dataclass(frozen=True)
+class SpokenSentence:
+    """One of the fixed sentences as the network says it now, beside the truth.
+
+    symbols [S] name the tokens; true_mel and mel float32 [T, mel_bins], natural log; attention float32 [F, S], the guided heads' mean.
+    """
+
+    number: int
+    symbols: tuple[str, ...]
+    true_mel: np.ndarray
+    mel: np.ndarray
+    attention: np.ndarray
+    has_stopped: bool
+
+
+@dataclass
+class BestLoss:
+    """The lowest validation loss so far, and how many evaluations have passed without a lower one."""
+
+    patience: int | None
+    step: int = 0
+    loss: float = math.inf
+    evaluations_without: int = 0
+
+    def update(self, step: int, loss: float) -> bool:
+        """Take in an evaluation; return whether it is the best so far, which what is not a number never is."""
+        is_best = loss < self.loss
+        if is_best:
+            self.step, self.loss, self.evaluations_without = step, loss, 0
+        else:
+            self.evaluations_without += 1
+        return is_best
+
+    @property
+    def is_patience_over(self) -> bool:
+        """Whether the run should end here."""
+        return self.patience is not None and self.evaluations_without >= self.patience
+
+
+class SpeakStep:
+    """Says a batch of texts, each in the voice of a part of its own clip, as validation hears it; compiled once."""
+
+    METRICS = ("attention_focus", "attention_diagonal", "attention_coverage")
+
+    def __init__(self, network: Network, config: Config, signature: Batch) -> None:
+        self.network, self.config, self._signature = network, config, signature
+        specs = [spec for spec in signature if spec is not None]
+        self.function = tf.function(self._speak_step, input_signature=specs, jit_compile=config.training.jit_compile, autograph=False)
+
+    def __call__(self, batch: Batch) -> tuple[Speech, tf.Tensor]:
+        """Return what was said and the METRICS as float32 [len(METRICS)]; rows of length 0 weigh nothing."""
+        speech, metrics = self.function(*(tensor for tensor in batch if tensor is not None))
+        return speech, metrics
+
+    def _speak_step(self, *tensors: tf.Tensor) -> tuple[Speech, tf.Tensor]:
+        network, settings = self.network, self.config.synthesis
+        given = iter(tensors)
+        batch = Batch(*(None if spec is None else next(given) for spec in self._signature))
+        dropout = Dropout.fixed(self.config.training.seed)
+        crop = network.choose_reference(batch.mel_length, dropout, null_voice_share=0.0)
+        memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
+        cap_B = tf.cast(tf.round(settings.max_frames_per_token * tf.cast(batch.text_length, tf.float32)), tf.int32)
+        manner = Manner(settings.stop_threshold, settings.attention_back, settings.attention_ahead)
+        speech = speak(network, memory, dropout, tf.minimum(cap_B, batch.mel.shape[1]), manner)
+        steps_B = decoder_steps(speech.mel_length, network.frames_per_step)
+        steps, tokens = tf.reduce_sum(steps_B), tf.reduce_sum(batch.text_length)
+        looked_B1FS = speech.attention[:, None]
+        sums = (
+            attention_focus(looked_B1FS, steps_B) / tf.cast(tf.maximum(steps, 1), tf.float32),
+            diagonal_share(looked_B1FS, batch.text_length, steps_B) / tf.cast(tf.maximum(steps, 1), tf.float32),
+            attention_coverage(looked_B1FS, batch.text_length, steps_B) / tf.cast(tf.maximum(tokens, 1), tf.float32),
+        )
+        return speech, tf.stack(sums)
+
+
+class Validation:
+    """What a run validates with: the split, and the sentences that are spoken again and again so that a listener can compare."""
+
+    def __init__(self, source: Source, config: Config, network: Network, signature: Batch, monitor: CompilationMonitor) -> None:
+        """Raise CacheError if the cache has no validation clips."""
+        self._source, self._settings, self._signature = source, config.training, signature
+        self._evaluate_step = EvaluateStep(network, config.training, signature)
+        monitor.watch(self._evaluate_step.function)
+        count = min(config.training.spoken_sentences, source.validation_clips)
+        speech_signature = Batch(
+            *(None if spec is None else tf.TensorSpec([count, *spec.shape[1:]], spec.dtype, spec.name) for spec in signature)
+        )
+        self._sentences = next(source.validation_batches(count, speech_signature))
+        self._speak_step = SpeakStep(network, config, speech_signature)
+        if config.training.speak_every_evaluations is not None:
+            monitor.watch(self._speak_step.function)
+        self._tokenizer = Tokenizer(source.manifest.symbols, config.text.blank)
+        self._evaluations = 0
+
+    def evaluate(self) -> dict[str, float]:
+        """Return the losses over the whole split, teacher-forced."""
+        self._evaluations += 1
+        return mean_losses(self._evaluate_step, self._source.validation_batches(self._settings.batch_size, self._signature))
+
+    def is_speaking_due(self, *, is_last: bool) -> bool:
+        """Return whether the sentences should be spoken after this evaluation: every few of them, and after the last."""
+        every = self._settings.speak_every_evaluations
+        return every is not None and (is_last or self._evaluations % every == 0)
+
+    def speak(self) -> tuple[dict[str, float], list[SpokenSentence]]:
+        """Return figures of the sentences spoken by the network itself, and the sentences."""
+        batch = self._sentences
+        speech, metrics = self._speak_step(batch)
+        said = Speech(*(tensor.numpy() for tensor in speech))
+        figures = dict(zip(SpeakStep.METRICS, metrics.numpy().astype(np.float64).tolist(), strict=True))
+        ratios = said.mel_length / batch.mel_length.numpy()
+        numbers = {"stop_rate": float(said.has_stopped.mean()), "duration_ratio": float(np.median(ratios)), **figures}
+        return numbers, [self._sentence(row, said) for row in range(len(ratios))]
+
+    def _sentence(self, row: int, said: Speech) -> SpokenSentence:
+        batch, frames = self._sentences, int(said.mel_length[row])
+        tokens = batch.tokens[row, : int(batch.text_length[row])].numpy()
+        steps = -(-frames // self._speak_step.network.frames_per_step)
+        return SpokenSentence(
+            number=row + 1,
+            symbols=tuple(self._tokenizer.name_of(int(token)) for token in tokens),
+            true_mel=batch.mel[row, : int(batch.mel_length[row])].numpy().astype(np.float32),
+            mel=said.mel[row, :frames],
+            attention=said.attention[row, :steps, : len(tokens)],
+            has_stopped=bool(said.has_stopped[row]),
+        )
+
+
+def mean_losses(step: EvaluateStep, batches: Iterable[Batch]) -> dict[str, float]:
+    """Return the losses over all batches, each batch weighing as many decoder steps as it holds."""
+    results = tf.stack([step(batch) for batch in batches]).numpy().astype(np.float64)
+    *names, _ = EvaluateStep.METRICS
+    weights = results[:, -1]
+    means = (results[:, :-1] * weights[:, None]).sum(axis=0) / max(weights.sum(), 1.0)
+    return dict(zip(names, means.tolist(), strict=True))
