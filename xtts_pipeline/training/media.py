@@ -17,7 +17,7 @@ from xtts_pipeline.training.validation import SpokenSentence
 
 # How many evaluations' sentences may wait; more would be a thread that never catches up, and memory that fills.
 WAITING_EVALUATIONS = 2
-CLOSE_SECONDS = 60.0
+CLOSE_SECONDS = 120.0
 
 
 class MediaWriter:
@@ -74,7 +74,7 @@ class MediaWriter:
             first = self._errors[0]
             warnings.append(f"{things}: {len(self._errors)} sentences failed, the first with {type(first).__name__}: {first}")
         if self._unfinished:
-            warnings.append(f"{things}: {self._unfinished} sentences were given up, not done {CLOSE_SECONDS:.0f} s after the last step")
+            warnings.append(f"{things}: {self._unfinished} sentences were given up, still not done long after the last step")
         if self.dropped:
             warnings.append(
                 f"{things}: {self.dropped} sentences were dropped, they came faster than one thread draws; "
