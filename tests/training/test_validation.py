@@ -1,0 +1,43 @@
+import math
+
+import pytest
+import tensorflow as tf
+
+from tests.model.conftest import SPEC, random_batch
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.training.step import EvaluateStep
+from xtts_pipeline.training.validation import BestLoss, mean_losses
+
+
+def test_the_lowest_loss_is_the_best_and_a_number() -> None:
+    best = BestLoss(patience=None)
+    assert [best.update(step, loss) for step, loss in [(1, math.nan), (2, 3.0), (3, 3.0), (4, math.inf), (5, 2.9)]] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert (best.step, best.loss) == (5, 2.9)
+    assert not best.is_patience_over
+
+
+@pytest.mark.parametrize(("losses", "expected"), [([1.0, 2.0], False), ([1.0, 2.0, 2.0], True), ([1.0, 2.0, 0.5, 2.0], False)])
+def test_patience_counts_evaluations_in_a_row(losses: list[float], expected: bool) -> None:
+    best = BestLoss(patience=2)
+    for step, loss in enumerate(losses):
+        best.update(step, loss)
+    assert best.is_patience_over is expected
+
+
+def test_a_batch_weighs_as_many_decoder_steps_as_it_holds() -> None:
+    results = iter([(1.0, 30.0), (4.0, 10.0)])
+
+    def step(_: Batch) -> tf.Tensor:
+        loss, weight = next(results)
+        return tf.constant([*[loss] * (len(EvaluateStep.METRICS) - 1), weight])
+
+    batch = random_batch(SPEC, (4,), (7,))
+    losses = mean_losses(step, [batch, batch])  # type: ignore[arg-type]
+    assert set(losses.values()) == {1.75}
+    assert "weight" not in losses
