@@ -118,7 +118,7 @@ def test_a_monstrous_override_is_one_short_line(text: str) -> None:
 def test_a_missing_preset_lists_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"no such file or preset; presets are .*ljspeech"):
         find_config_file("nothing")
-    assert {"ljspeech", "ljspeech-800", "tiny", "demo"} <= set(preset_names())
+    assert {"ljspeech", "ljspeech-800", "smoke", "tiny", "small", "base", "large", "demo"} <= set(preset_names())
 
 
 def test_settings_cannot_be_changed() -> None:

@@ -95,7 +95,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
         run,
         xtts("preprocess", "--data", corpus, "--cache", cache, *SETTINGS, "--json"),
         xtts("verify-cache", "--cache", cache, "--json"),
-        xtts("train", "--cache", cache, "--output", run, "--config", "tiny", "--set", "training.log_every=2", "--steps", "12", "--json"),
+        xtts("train", "--cache", cache, "--output", run, "--config", "smoke", "--set", "training.log_every=2", "--steps", "12", "--json"),
     )
 
 
@@ -121,12 +121,12 @@ def test_verify_cache_proves_it(job: Job) -> None:
     assert result["records"] == CLIPS
 
 
-def test_train_traces_and_compiles_once_for_training_and_once_for_validation(job: Job) -> None:
+def test_training_validation_and_speech_are_traced_and_compiled_once_each(job: Job) -> None:
     assert job.trained.exit_code == 0, job.trained.stderr
     summary = job.trained.result
     once = {"traces": 1, "compilations": 1}
-    assert summary["by_function"] == {"train_step": once, "evaluate_step": once}
-    assert (summary["steps"], summary["traces"], summary["compilations"]) == (12, 2, 2)
+    assert summary["by_function"] == {"train_step": once, "evaluate_step": once, "speak_step": once}
+    assert (summary["steps"], summary["traces"], summary["compilations"]) == (12, 3, 3)
     assert summary["loss"]["last"] < summary["loss"]["first"]
     assert set(summary["step_ms"]) == {"mean", "std", "p50", "p95"}
     assert 0.0 <= summary["data_wait_share"] < 1.0
@@ -144,8 +144,9 @@ def test_a_run_holds_its_settings_metrics_and_summary(job: Job) -> None:
     assert [line["step"] for line in lines if line["split"] == "val"] == [12]
     assert json.loads((job.run / "summary.json").read_text()) == job.trained.result
     assert xtts("config", "check", job.run / "config.yaml").exit_code == 0
-    assert [path.name for path in (job.run / "checkpoints").iterdir()] == ["step-00000012"]
-    assert list((job.run / "tensorboard" / "train").iterdir())
+    for folder in ("checkpoints", "best"):
+        assert [path.name for path in (job.run / folder).iterdir()] == ["step-00000012"]
+    assert {path.name for path in (job.run / "tensorboard").iterdir()} == {"train", "val", "speech", "media"}
 
 
 def test_synthesize_speaks_draws_and_hands_over_the_mel(job: Job, tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_the_same_text_is_spoken_the_same_way(synthesizer: Synthesizer) -> None:
 
 
 def test_a_run_is_never_overwritten(job: Job) -> None:
-    again = xtts("train", "--cache", job.cache, "--output", job.run, "--config", "tiny")
+    again = xtts("train", "--cache", job.cache, "--output", job.run, "--config", "smoke")
     assert again.exit_code == 2
     assert "not empty" in again.error
 
@@ -213,7 +214,7 @@ def test_fewer_clips_than_a_batch_says_both_numbers(job: Job, tmp_path: Path) ->
 
 def test_an_output_that_cannot_be_written_is_named(job: Job, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    trained = xtts("train", "--cache", job.cache, "--config", "tiny", "--output", tmp_path / "file" / "run")
+    trained = xtts("train", "--cache", job.cache, "--config", "smoke", "--output", tmp_path / "file" / "run")
     assert trained.exit_code == 2
     assert "cannot be written (Not a directory)" in trained.error
     made = xtts("preprocess", "--data", job.corpus, "--cache", tmp_path / "file" / "cache")
@@ -222,7 +223,7 @@ def test_an_output_that_cannot_be_written_is_named(job: Job, tmp_path: Path) -> 
 
 
 def test_ctrl_c_ends_with_130_and_one_line(job: Job, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "xtts_pipeline", "train", "--cache", job.cache, "--output", tmp_path / "run", "--config", "tiny"]
+    command = [sys.executable, "-m", "xtts_pipeline", "train", "--cache", job.cache, "--output", tmp_path / "run", "--config", "smoke"]
     running = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     deadline = time.monotonic() + 60
     while not (tmp_path / "run" / "tensorflow.log").exists() and time.monotonic() < deadline:

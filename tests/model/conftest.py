@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.model.network import Batch, Crop, Network
 from xtts_pipeline.schema import RecordSpec
 
 SYMBOL_COUNT = 11
@@ -20,6 +20,9 @@ MODEL = ModelConfig(
     postnet_width=8,
     postnet_layers=3,
     frames_per_step=3,
+    voice_latents=4,
+    voice_layers=1,
+    reference_frames=8,
 )
 SPEC = RecordSpec(max_text_length=9, max_mel_frames=20, mel_bins=5, pad_value=-11.5)
 
@@ -35,8 +38,19 @@ def batch() -> Batch:
 
 
 @pytest.fixture
+def crop() -> Crop:
+    """Row 0 hears six of its frames, row 1 two, row 2 the null voice."""
+    return Crop(tf.constant([10, 3, 0]), tf.constant([6, 2, 0]))
+
+
+@pytest.fixture
 def dropout() -> Dropout:
     return Dropout(tf.constant(7, tf.uint32), is_training=True)
+
+
+def no_reference(batch: Batch) -> Crop:
+    """Return the crop under which every row has the null voice."""
+    return Crop(tf.zeros_like(batch.mel_length), tf.zeros_like(batch.mel_length))
 
 
 def random_batch(spec: RecordSpec, text_length: tuple[int, ...], mel_length: tuple[int, ...], seed: int = 0) -> Batch:

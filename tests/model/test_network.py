@@ -2,10 +2,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from xtts_pipeline.config import load_config
 from xtts_pipeline.model.layers import Dropout, length_mask
-from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.model.mel_decoder import Memory
+from xtts_pipeline.model.network import Batch, Crop, Network
+from xtts_pipeline.schema import RecordSpec
 
-from .conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from .conftest import MODEL, SPEC, SYMBOL_COUNT, no_reference, random_batch
 
 
 def test_mel_scale_has_an_inverse() -> None:
@@ -13,98 +16,169 @@ def test_mel_scale_has_an_inverse() -> None:
     np.testing.assert_allclose(Network.from_network_scale(Network.to_network_scale(mel)), mel, atol=1e-6)
 
 
-def test_prediction_has_the_target_s_frames_in_whole_steps(network: Network, batch: Batch, dropout: Dropout) -> None:
-    prediction = network(batch, dropout)
+def test_prediction_has_the_target_s_frames_in_whole_steps(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+    prediction = network(batch, crop, dropout)
     assert prediction.coarse.shape == prediction.fine.shape == (3, 21, 5)  # 20 frames, rounded up to whole steps of 3
     assert prediction.stop_logit.shape == (3, 7)
-    assert prediction.attention.shape == (2, 3, 2, 7, 9)
+    assert prediction.attention.shape == (3, 4, 7, 9)  # two guided heads of each of two layers
 
 
 @pytest.mark.parametrize("frame", [0, 1, 5, 6, 13, 19])
-def test_teacher_forcing_is_causal(network: Network, batch: Batch, dropout: Dropout, frame: int) -> None:
+def test_teacher_forcing_is_causal(network: Network, batch: Batch, crop: Crop, dropout: Dropout, frame: int) -> None:
     mel = batch.mel.numpy()
     mel[:, frame:] += 3.0
-    before, after = network(batch, dropout), network(batch._replace(mel=tf.constant(mel)), dropout)
+    before, after = (
+        network(batch, no_reference(batch), dropout),
+        network(batch._replace(mel=tf.constant(mel)), no_reference(batch), dropout),
+    )
     for name in ("coarse", "fine"):
         np.testing.assert_array_equal(getattr(before, name)[:, :frame], getattr(after, name)[:, :frame])
     steps = -(-frame // MODEL.frames_per_step)
     np.testing.assert_array_equal(before.stop_logit[:, :steps], after.stop_logit[:, :steps])
 
 
-def test_later_frames_do_depend_on_earlier_ones(network: Network, batch: Batch, dropout: Dropout) -> None:
+def test_later_frames_do_depend_on_earlier_ones(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
     mel = batch.mel.numpy()
     mel[:, 2] += 3.0
-    before, after = network(batch, dropout), network(batch._replace(mel=tf.constant(mel)), dropout)
+    before, after = (
+        network(batch, no_reference(batch), dropout),
+        network(batch._replace(mel=tf.constant(mel)), no_reference(batch), dropout),
+    )
     assert np.abs(before.coarse[0, 3:] - after.coarse[0, 3:]).max() > 1e-3
 
 
-def test_attention_looks_at_real_tokens_only(network: Network, batch: Batch, dropout: Dropout) -> None:
-    attention = network(batch, dropout).attention.numpy()
+def test_attention_looks_at_real_tokens_only(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+    attention = network(batch, crop, dropout).attention.numpy()
     is_real = length_mask(batch.text_length, SPEC.max_text_length).numpy()
-    assert np.all(attention[:, ~is_real[:, None, None].repeat(2, 1).repeat(7, 2)] == 0.0)
+    assert np.all(attention[~is_real[:, None, None].repeat(4, 1).repeat(7, 2)] == 0.0)
     np.testing.assert_allclose(attention.sum(-1), 1.0, atol=1e-5)
 
 
-def test_the_text_reaches_the_mel(network: Network, batch: Batch, dropout: Dropout) -> None:
+def test_the_text_reaches_the_mel(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
     other = batch._replace(tokens=tf.where(batch.tokens > 2, SYMBOL_COUNT + 2 - batch.tokens, batch.tokens))
-    assert np.abs(network(batch, dropout).fine - network(other, dropout).fine).max() > 1e-3
+    assert np.abs(network(batch, crop, dropout).fine - network(other, crop, dropout).fine).max() > 1e-3
 
 
 def test_one_row_does_not_depend_on_the_others(network: Network) -> None:
     alone, together = random_batch(SPEC, (9,), (20,)), random_batch(SPEC, (9, 4), (20, 7))
     dropout = Dropout(tf.constant(3, tf.uint32), is_training=False)
-    np.testing.assert_allclose(network(together, dropout).fine[:1], network(alone, dropout).fine, atol=1e-5)
+    both, one = (network(batch, network.choose_reference(batch.mel_length, dropout, 0.0), dropout).fine for batch in (together, alone))
+    np.testing.assert_allclose(both[:1], one, atol=1e-5)
 
 
 @pytest.mark.parametrize("is_training", [True, False])
-def test_cached_decoding_equals_uncached(network: Network, batch: Batch, is_training: bool) -> None:
+def test_cached_decoding_equals_uncached(network: Network, batch: Batch, crop: Crop, is_training: bool) -> None:
     dropout = Dropout(tf.constant(3, tf.uint32), is_training)
     decoder = network.mel_decoder
-    text = network.text_encoder(batch.tokens, batch.text_length, dropout)
-    mask = length_mask(batch.text_length, SPEC.max_text_length)
+    memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
     previous = tf.random.stateless_normal([3, network.max_steps, SPEC.mel_bins], [1, 2])
-    frames, stop, attention = decoder.decode_all(previous, text, mask, dropout)
-    cache = decoder.start_cache(text)
+    frames, stop, attention = decoder.decode_all(previous, memory, dropout)
+    projected, own = decoder.project_memory(memory), decoder.start_cache(3)
+    everywhere = tf.ones([3, SPEC.max_text_length], tf.bool)
     for step in range(network.max_steps):
-        one_frames, one_stop, one_attention, cache = decoder.decode_step(previous[:, step], tf.constant(step), cache, mask, dropout)
+        one_frames, one_stop, one_attention, own = decoder.decode_step(
+            previous[:, step], tf.constant(step), own, projected, everywhere, dropout
+        )
         start = step * MODEL.frames_per_step
         np.testing.assert_allclose(one_frames, frames[:, start : start + MODEL.frames_per_step], atol=1e-4)
         np.testing.assert_allclose(one_stop, stop[:, step], atol=1e-4)
-        np.testing.assert_allclose(one_attention, attention[..., step, :], atol=1e-4)
+        np.testing.assert_allclose(one_attention, attention[:, :, step], atol=1e-4)
 
 
-def test_speaking_agrees_with_teacher_forcing_on_its_own_frames(network: Network, batch: Batch) -> None:
-    dropout = Dropout(tf.constant(3, tf.uint32), is_training=False)
-    speech = network.speak(batch, dropout, tf.fill([3], SPEC.max_mel_frames), stop_threshold=0.999)
-    # The decoder hears its coarse frames; without a postnet fine and coarse are the same.
-    network.postnet.layers = []
-    coarse = network.speak(batch, dropout, tf.fill([3], SPEC.max_mel_frames), stop_threshold=0.999)
-    forced = network(batch._replace(mel=coarse.mel[:, : SPEC.max_mel_frames]), dropout)
-    frames = slice(0, SPEC.max_mel_frames)
-    np.testing.assert_allclose(network.from_network_scale(forced.fine)[:, frames], coarse.mel[:, frames], atol=1e-3)
-    assert speech.mel.shape == coarse.mel.shape == (3, 21, 5)
+def test_guided_heads_look_inside_their_window_only(network: Network, batch: Batch, dropout: Dropout) -> None:
+    decoder = network.mel_decoder
+    memory = network.encode(batch, None, tf.zeros([3], tf.bool), dropout)
+    memory = Memory(memory.text, memory.text_mask, tf.zeros([3, 4, 16]))
+    window = tf.range(SPEC.max_text_length)[None, :] == tf.constant([[2], [0], [3]])
+    _, _, attention, _ = decoder.decode_step(
+        tf.zeros([3, 5]), tf.constant(0), decoder.start_cache(3), decoder.project_memory(memory), window, dropout
+    )
+    np.testing.assert_allclose(attention, np.repeat(tf.cast(window, tf.float32)[:, None], 4, axis=1), atol=1e-6)
 
 
-def test_the_stop_is_honoured(network: Network, batch: Batch) -> None:
-    dropout = Dropout(tf.constant(3, tf.uint32), is_training=False)
-    network.mel_decoder.to_stop.bias.assign([30.0])
-    speech = network.speak(batch, dropout, tf.fill([3], SPEC.max_mel_frames), stop_threshold=0.5)
-    assert speech.mel_length.numpy().tolist() == [3, 3, 3]
-    assert speech.has_stopped.numpy().all()
-    np.testing.assert_array_equal(speech.mel[:, 3:], tf.fill([3, 18, 5], SPEC.pad_value))
+def test_a_reference_is_part_of_its_own_clip(network: Network) -> None:
+    lengths = tf.constant([0, 1, 2, 7, 15, 16, 20])
+    for key in range(20):
+        crop = network.choose_reference(lengths, Dropout(tf.constant(key, tf.uint32), is_training=True), null_voice_share=0.0)
+        assert crop.length.numpy().tolist() == [0, 0, 1, 3, 7, 8, 8]
+        assert (crop.first_frame >= 0).numpy().all()
+        assert (crop.first_frame + crop.length <= tf.maximum(lengths, 1)).numpy().all()
 
 
-def test_a_cap_ends_speech_that_does_not_stop(network: Network, batch: Batch) -> None:
-    dropout = Dropout(tf.constant(3, tf.uint32), is_training=False)
-    network.mel_decoder.to_stop.bias.assign([-30.0])
-    speech = network.speak(batch, dropout, tf.constant([4, 9, 20]), stop_threshold=0.5)
-    assert speech.mel_length.numpy().tolist() == [4, 9, 20]
-    np.testing.assert_array_equal(speech.mel[0, 4:], tf.fill([17, 5], SPEC.pad_value))
-    assert not speech.has_stopped.numpy().any()
+def test_a_share_of_the_rows_has_no_reference(network: Network) -> None:
+    lengths = tf.fill([2_000], 20)
+    crop = network.choose_reference(lengths, Dropout(tf.constant(5, tf.uint32), is_training=True), null_voice_share=0.3)
+    assert np.mean(crop.length.numpy() == 0) == pytest.approx(0.3, abs=0.04)
+    starts = crop.first_frame.numpy()
+    assert set(starts) == set(range(13))  # each of 13 places for 8 frames of 20
 
 
-def test_speakers_and_languages_change_the_voice(batch: Batch, dropout: Dropout) -> None:
+def test_the_reference_changes_the_voice_and_only_its_own_frames_count(network: Network, batch: Batch, dropout: Dropout) -> None:
+    reference = tf.random.stateless_normal([3, 8, 5], [1, 2], -5.0, 2.0)
+    changed = tf.concat([reference[:, :4], reference[:, 4:] + 9.0], axis=1)
+    lengths = tf.constant([4, 4, 4])
+    voice = network.embed_voice(reference, lengths, dropout)
+    assert voice.shape == (3, 4, 16)
+    np.testing.assert_array_equal(voice, network.embed_voice(changed, lengths, dropout))
+    assert np.abs(voice - network.embed_voice(changed, tf.constant([6, 6, 6]), dropout)).max() > 1e-3
+
+    other = batch._replace(mel=tf.concat([batch.mel[:, :6], batch.mel[:, 6:, ::-1]], axis=1))
+    crop = Crop(tf.constant([12, 12, 7]), tf.constant([4, 0, 4]))
+    before, after = (network(given, crop, dropout).coarse.numpy() for given in (batch, other))
+    is_different = np.abs(before - after)[:, :6].max(axis=(1, 2)) > 1e-4
+    assert is_different.tolist() == [True, False, True]  # the row without a reference hears nothing of what comes later
+
+
+def test_a_network_without_voice_latents_has_no_voice_encoder(batch: Batch, dropout: Dropout) -> None:
+    network = Network(MODEL.model_copy(update={"voice_latents": 0}), SPEC, SYMBOL_COUNT, seed=1)
+    assert not any("voice" in variable.name for variable in network.trainable_variables)
+    crop = network.choose_reference(batch.mel_length, dropout, null_voice_share=0.0)
+    assert crop.length.numpy().tolist() == [0, 0, 0]
+    assert network(batch, crop, dropout).fine.shape == (3, 21, 5)
+
+
+def test_own_frames_take_the_place_of_true_ones_in_their_share(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+    true, none = network(batch, crop, dropout), network(batch, crop, dropout, tf.constant(0.0))
+    np.testing.assert_array_equal(true.coarse, none.coarse)
+    own = network(batch, crop, dropout, tf.constant(1.0))
+    # The first step hears silence either way; with every other frame its own, the network hears its first pass.
+    np.testing.assert_array_equal(true.coarse[:, :3], own.coarse[:, :3])
+    previous = network._previous_frames(true.coarse)
+    memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
+    expected, _, _ = network.mel_decoder.decode_all(previous, memory, dropout)
+    np.testing.assert_allclose(own.coarse, expected, atol=1e-6)
+
+
+def test_no_gradient_flows_through_own_frames(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+    # Read at the second step only: the first step's output reaches it as the frame before alone.
+    with tf.GradientTape() as tape:
+        second = tf.reduce_sum(network(batch, crop, dropout, tf.constant(1.0)).coarse[:, 3:6])
+    with_own = tape.gradient(second, network.mel_decoder.to_frames.bias)
+    np.testing.assert_allclose(with_own, np.full(15, 3.0), atol=1e-5)  # one for each of three rows, from the second step itself
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+def test_lower_precision_is_near_float32(network: Network, batch: Batch, crop: Crop, dropout: Dropout, dtype: tf.DType) -> None:
+    low = Network(MODEL, SPEC, SYMBOL_COUNT, seed=1, dtype=dtype)
+    prediction = low(batch, crop, dropout)
+    assert {tensor.dtype for tensor in prediction} == {tf.float32}
+    assert float(tf.reduce_mean(tf.abs(prediction.fine - network(batch, crop, dropout).fine))) < 0.05
+
+
+def test_speakers_and_languages_change_the_voice(batch: Batch, crop: Crop, dropout: Dropout) -> None:
     network = Network(MODEL, SPEC, SYMBOL_COUNT, speakers=3, languages=2, seed=1)
     first = batch._replace(speaker=tf.constant([0, 0, 0]), language=tf.constant([0, 0, 0]))
-    for other in (first._replace(speaker=tf.constant([1, 1, 1])), first._replace(language=tf.constant([1, 1, 1]))):
-        assert np.abs(network(first, dropout).fine - network(other, dropout).fine).max() > 1e-4
+
+    def difference(other: Batch) -> np.ndarray:
+        return np.abs(network(first, crop, dropout).fine - network(other, crop, dropout).fine).max(axis=(1, 2)) > 1e-4
+
+    # A speaker's vector counts where there is no reference, a language's always.
+    assert difference(first._replace(speaker=tf.constant([1, 1, 1]))).tolist() == [False, False, True]
+    assert difference(first._replace(language=tf.constant([1, 1, 1]))).tolist() == [True, True, True]
+
+
+@pytest.mark.parametrize(("preset", "millions"), [("tiny", 2), ("small", 9), ("base", 30), ("large", 120)])
+def test_presets_have_about_the_parameters_that_they_name(preset: str, millions: int) -> None:
+    config = load_config(["ljspeech", preset])
+    spec = RecordSpec(config.limits.max_text_length, config.limits.max_mel_frames, config.audio.mel_bins, -11.5)
+    assert Network(config.model, spec, symbol_count=60).parameter_count == pytest.approx(millions * 1e6, rel=0.1)

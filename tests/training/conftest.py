@@ -12,6 +12,12 @@ from xtts_pipeline.training.variables import named_variables
 SETTINGS = TrainingConfig(batch_size=3, steps=300, learning_rate=3e-3, warmup_steps=10)
 
 
+def networks(speakers: int = 1, languages: int = 1) -> tuple[Network, Network]:
+    """Return a network to train and one to hold its average."""
+    network, average = (Network(MODEL, SPEC, SYMBOL_COUNT, speakers, languages, seed=1) for _ in range(2))
+    return network, average
+
+
 @pytest.fixture
 def batch() -> Batch:
     return random_batch(SPEC, text_length=(9, 4, 6), mel_length=(20, 7, 12))
@@ -20,7 +26,7 @@ def batch() -> Batch:
 @pytest.fixture(scope="session")
 def compiled_step() -> tuple[TrainStep, dict[str, np.ndarray]]:
     signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
-    step = TrainStep(Network(MODEL, SPEC, SYMBOL_COUNT, seed=1), SETTINGS, signature)
+    step = TrainStep(*networks(), SETTINGS, signature)
     return step, {name: variable.numpy() for name, variable in named_variables(step).items()}
 
 

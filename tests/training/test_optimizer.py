@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.training.optimizer import BETA_1, BETA_2, EPSILON, AdamW, clip_by_global_norm
+from xtts_pipeline.training.optimizer import BETA_1, BETA_2, EPSILON, AdamW, LossScale, clip_by_global_norm
 
 
 def test_updates_are_those_of_the_paper() -> None:
@@ -41,3 +41,25 @@ def test_short_gradients_are_left_alone() -> None:
     clipped, norm = clip_by_global_norm([tf.constant([0.3]), tf.constant([0.4])], 1.0)
     assert abs(float(norm) - 0.5) < 1e-6
     np.testing.assert_allclose(clipped[0], [0.3])
+
+
+def test_an_update_that_is_not_applied_changes_nothing() -> None:
+    variable = tf.Variable([[1.0]])
+    optimizer = AdamW({"weight": variable}, weight_decay=0.1)
+    for is_applied in (False, True):
+        optimizer.apply([tf.constant([[2.0]])], tf.constant(0.01), tf.constant(0), tf.constant(is_applied))
+        assert (variable.numpy().item() != 1.0) == is_applied
+        assert (optimizer.first_moment["weight"].numpy().item() != 0.0) == is_applied
+
+
+def test_the_loss_scale_halves_at_once_and_doubles_with_patience() -> None:
+    loss_scale = LossScale()
+    loss_scale.update(tf.constant(False))
+    assert float(loss_scale.scale) == LossScale.FIRST / 2
+    for _ in range(LossScale.GROWTH_STEPS - 1):
+        loss_scale.update(tf.constant(True))
+    assert float(loss_scale.scale) == LossScale.FIRST / 2
+    loss_scale.update(tf.constant(True))
+    assert float(loss_scale.scale) == LossScale.FIRST
+    loss_scale.update(tf.constant(True))
+    assert float(loss_scale.finite_steps) == 1.0

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from xtts_pipeline.config import TrainingConfig
-from xtts_pipeline.training.schedule import learning_rate
+from xtts_pipeline.training.schedule import guidance, learning_rate, own_frames_share
 
 CONFIG = TrainingConfig(steps=1_100, learning_rate=2e-3, warmup_steps=100, final_rate_share=0.1)
 
@@ -23,6 +23,39 @@ CONFIG = TrainingConfig(steps=1_100, learning_rate=2e-3, warmup_steps=100, final
 )
 def test_rate_at_given_steps(step: int, expected: float) -> None:
     assert float(learning_rate(tf.constant(step), CONFIG)) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "step", "expected"),
+    [
+        ("exponential", 49, 1e-3),
+        ("exponential", 100, 2e-3),
+        ("exponential", 600, 2e-3 * math.sqrt(0.1)),
+        ("exponential", 1_100, 2e-4),
+        ("noam", 49, 1e-3),
+        ("noam", 99, 2e-3),
+        ("noam", 399, 1e-3),  # the root of a quarter
+        ("noam", 9_999, 2e-4),  # the root of a hundredth, run or not
+        ("constant", 49, 1e-3),
+        ("constant", 99, 2e-3),
+        ("constant", 9_999, 2e-3),
+    ],
+)
+def test_other_schedules_at_given_steps(schedule: str, step: int, expected: float) -> None:
+    config = CONFIG.model_copy(update={"schedule": schedule})
+    assert float(learning_rate(tf.constant(step), config)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_guidance_fades_to_nothing() -> None:
+    config = TrainingConfig(guided_attention_steps=400)
+    assert [float(guidance(tf.constant(step), config)) for step in (0, 100, 400, 9_999)] == [1.0, 0.75, 0.0, 0.0]
+
+
+def test_own_frames_begin_late_and_rise_to_their_share() -> None:
+    config = TrainingConfig(own_frames_start=1_000, own_frames_ramp_steps=200, own_frames_share=0.6)
+    shares = [float(own_frames_share(tf.constant(step), config)) for step in (0, 1_000, 1_100, 1_200, 9_999)]
+    assert shares == pytest.approx([0.0, 0.0, 0.3, 0.6, 0.6])
+    assert float(own_frames_share(tf.constant(9_999), TrainingConfig(own_frames_start=None))) == 0.0
 
 
 def test_no_warmup_starts_at_the_peak() -> None:
