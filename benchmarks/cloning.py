@@ -1,0 +1,120 @@
+"""Speak sentences in the voices of references that a run was not trained on, and judge whose voice it is and what is said.
+
+    python benchmarks/cloning.py speak --run R --cache C --data CORPUS --output FOLDER --sentences 5
+    python benchmarks/cloning.py judge --output FOLDER
+
+`speak` takes the first validation clips of each speaker as references and the same sentences, of the validation split, for all of them.
+It says the median fundamental frequency of what was spoken over that of the reference's speaker, and, with the extra `eval`, the phoneme
+error rate against copy synthesis of the reference's own recording where the speaker is the sentence's, and between voices elsewhere.
+`judge` compares speaker embeddings (pip install resemblyzer, in an environment of its own, since it brings PyTorch) with the mean
+embedding of each speaker's other validation clips: how often the right speaker is the nearest.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+ROWS_NAME, SUMMARY_NAME = "spoken.jsonl", "cloning.json"
+
+
+def speak(arguments: argparse.Namespace) -> None:
+    """Speak every sentence in every voice; write waves, one line each, and the summary."""
+    from xtts_pipeline.audio.save import write_wave
+    from xtts_pipeline.cache.manifest import load_manifest
+    from xtts_pipeline.commands.evaluation_inputs import split_entries
+    from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
+    from xtts_pipeline.evaluation.pitch import find_pitch
+    from xtts_pipeline.synthesis import Synthesizer
+
+    manifest = load_manifest(arguments.cache)
+    by_speaker = defaultdict(list)
+    for entry in split_entries(arguments.cache, manifest, "val", None):
+        by_speaker[entry.speaker].append(entry)
+    synthesizer = Synthesizer.load(arguments.run)
+    recogniser = Recogniser() if arguments.per else None
+    entries = [entry for members in by_speaker.values() for entry in members]
+    sentences = sorted(entries, key=lambda entry: entry.id)[: arguments.sentences]
+    arguments.output.mkdir(parents=True, exist_ok=True)
+
+    rows, ratios, errors = [], {}, []
+    for speaker, members in sorted(by_speaker.items()):
+        paths = [arguments.data / entry.source.path for entry in members]
+        references, others = paths[: arguments.references], paths[arguments.references :]
+        spoken_hz = []
+        for number, sentence in enumerate(sentences):
+            spoken = synthesizer.synthesize(sentence.raw_text, language=sentence.language, references=references)
+            path = arguments.output / f"{speaker}-{number:02d}.wav"
+            write_wave(path, spoken.wave, spoken.sample_rate)
+            spoken_hz.append(find_pitch(spoken.wave, manifest.audio))
+            rows.append({"wave": path.name, "speaker": speaker, "text": sentence.raw_text, "has_stopped": spoken.has_stopped})
+            if recogniser is not None:
+                truth, rate = soundfile.read(arguments.data / sentence.source.path, dtype="float32")
+                errors.append(count_errors(recogniser.hear(spoken.wave, spoken.sample_rate), recogniser.hear(truth, rate)))
+        true_hz = [find_pitch(soundfile.read(path, dtype="float32")[0], manifest.audio) for path in paths]
+        spoken_median, true_median = (float(np.nanmedian(np.concatenate(hz))) for hz in (spoken_hz, true_hz))
+        ratios[speaker] = {"spoken_hz": spoken_median, "true_hz": true_median, "ratio": spoken_median / true_median}
+        rows += [{"wave": str(path.resolve()), "speaker": speaker, "text": None} for path in others]
+        print(f"{speaker}: {spoken_median:.0f} Hz, its clips {true_median:.0f} Hz, {spoken_median / true_median - 1:+.1%}", flush=True)
+    summary = {
+        "step": synthesizer.checkpoint.step,
+        "median_f0": ratios,
+        "speakers_within_10_percent": sum(abs(entry["ratio"] - 1) <= 0.1 for entry in ratios.values()),
+        "stopped": sum(bool(row.get("has_stopped")) for row in rows),
+        "spoken": len(sentences) * len(by_speaker),
+        # Against the sentence's one recording, in whichever voice that is.
+        "per": pool_errors(errors).rate if errors else None,
+    }
+    (arguments.output / ROWS_NAME).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (arguments.output / SUMMARY_NAME).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps({name: value for name, value in summary.items() if name != "median_f0"}))
+
+
+def judge(arguments: argparse.Namespace) -> None:
+    """Print how often the nearest speaker of what was spoken is the reference's."""
+    from resemblyzer import VoiceEncoder, preprocess_wav
+
+    rows = [json.loads(line) for line in (arguments.output / ROWS_NAME).read_text(encoding="utf-8").splitlines()]
+    encoder = VoiceEncoder("cpu", verbose=False)
+    embedded = [encoder.embed_utterance(preprocess_wav(arguments.output / row["wave"])) for row in rows]
+    speakers = sorted({row["speaker"] for row in rows})
+    centres = np.stack(
+        [
+            np.mean(
+                [vector for vector, row in zip(embedded, rows, strict=True) if row["speaker"] == speaker and row["text"] is None], axis=0
+            )
+            for speaker in speakers
+        ]
+    )
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    counts = {"spoken": [0, 0], "true": [0, 0]}
+    for vector, row in zip(embedded, rows, strict=True):
+        count = counts["true" if row["text"] is None else "spoken"]
+        count[0] += speakers[int(np.argmax(centres @ vector))] == row["speaker"]
+        count[1] += 1
+    for name, (right, total) in counts.items():
+        print(f"{name}: {right} of {total} nearest to the right of {len(speakers)} speakers, {right / total:.0%}")
+
+
+def main() -> None:
+    """Parse the arguments and run one of the two."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    speaking, judging = commands.add_parser("speak"), commands.add_parser("judge")
+    for name in ("--run", "--cache", "--data", "--output"):
+        speaking.add_argument(name, type=Path, required=True)
+    speaking.add_argument("--sentences", type=int, default=5)
+    speaking.add_argument("--references", type=int, default=2, help="clips of the voice given together")
+    speaking.add_argument("--per", action="store_true", help="also recognise phonemes (extra `eval`)")
+    speaking.set_defaults(command=speak)
+    judging.add_argument("--output", type=Path, required=True)
+    judging.set_defaults(command=judge)
+    arguments = parser.parse_args()
+    arguments.command(arguments)
+
+
+if __name__ == "__main__":
+    main()
