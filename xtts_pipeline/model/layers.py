@@ -9,6 +9,7 @@ Matrices are multiplied in the type of what comes in, which `training.precision`
 float32 always.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -183,13 +184,21 @@ class Attention(tf.Module):
         return self._split(self.key(memory)), self._split(self.value(memory))
 
     def __call__(self, x: tf.Tensor, keys_BSHK: tf.Tensor, values_BSHK: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return ([B, F, D], attention weights float32 [B, H, F, S]); mask is bool, True where looking is allowed, broadcast to the weights."""
+        """Return ([B, F, D], weights float32 [B, H, F, S]); mask is bool, True where looking is allowed, broadcast to the weights."""
+        return self.look_at_parts(x, [(keys_BSHK, values_BSHK, mask)])
+
+    def look_at_parts(self, x: tf.Tensor, parts: Sequence[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return what a call with all keys, values and masks one behind the other would; joining them first would copy them all."""
         query_BFHK = self._split(self.query(x)) * tf.cast(self.head_width**-0.5, x.dtype)
-        score_BHFS = tf.cast(tf.einsum("BFHK,BSHK->BHFS", query_BFHK, keys_BSHK), tf.float32)
-        weight_BHFS = tf.nn.softmax(tf.where(mask, score_BHFS, MASKED_SCORE), axis=-1)
-        mixed_BFHK = tf.einsum("BHFS,BSHK->BFHK", tf.cast(weight_BHFS, x.dtype), values_BSHK)
+        scores = []
+        for keys_BSHK, _, mask in parts:
+            score_BHFS = tf.cast(tf.einsum("BFHK,BSHK->BHFS", query_BFHK, keys_BSHK), tf.float32)
+            scores.append(tf.where(mask, score_BHFS, MASKED_SCORE))
+        weight_BHFS = tf.nn.softmax(tf.concat(scores, axis=-1), axis=-1)
+        pieces = tf.split(tf.cast(weight_BHFS, x.dtype), [keys.shape[1] for keys, _, _ in parts], axis=-1)
+        mixed = [tf.einsum("BHFS,BSHK->BFHK", piece, values) for piece, (_, values, _) in zip(pieces, parts, strict=True)]
         batch, steps = x.shape[0], x.shape[1]
-        return self.output(tf.reshape(mixed_BFHK, [batch, steps, self.heads * self.head_width])), weight_BHFS
+        return self.output(tf.reshape(tf.add_n(mixed), [batch, steps, self.heads * self.head_width])), weight_BHFS
 
     def _split(self, x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(x, [x.shape[0], x.shape[1], self.heads, self.head_width])

@@ -34,6 +34,24 @@ class ProjectedMemory(NamedTuple):
     voice: list[KeysAndValues | None]
 
 
+class DecoderCache(NamedTuple):
+    """Each layer's own keys and values of the steps done.
+
+    past [B, F, H, K]: those before the step `first`, left alone while a chunk of steps is decoded. recent [B, N, H, K]: those from there
+    on. A loop that writes to a small buffer only leaves the large one where it is: writing there too made a step ten times as slow.
+    """
+
+    past: list[KeysAndValues]
+    recent: list[KeysAndValues]
+    first: tf.Tensor
+
+
+def write_position(buffer: tf.Tensor, position: tf.Tensor, value: tf.Tensor, axis: int = 0) -> tf.Tensor:
+    """Return the buffer with the value, which has no such axis, at one position of the axis; beyond the end nothing is written."""
+    is_here = tf.reshape(tf.range(buffer.shape[axis]) == position, [-1] + [1] * (buffer.shape.rank - axis - 1))
+    return tf.where(is_here, tf.expand_dims(value, axis), buffer)
+
+
 class DecoderLayer(tf.Module):
     """Causal self-attention, attention to text, attention to the voice, feed-forward; each normalised before and added after."""
 
@@ -70,22 +88,24 @@ class DecoderLayer(tf.Module):
         self,
         x_B1D: tf.Tensor,
         step: tf.Tensor,
-        own: KeysAndValues,
+        first: tf.Tensor,
+        past: KeysAndValues,
+        recent: KeysAndValues,
         text: KeysAndValues,
         text_mask_BH1S: tf.Tensor,
         voice: KeysAndValues | None,
         dropout: Dropout,
     ) -> tuple[tf.Tensor, tf.Tensor, KeysAndValues]:
-        """Return ([B, 1, D], text attention [B, H, 1, S], own keys and values with this step's in them)."""
+        """Return ([B, 1, D], text attention [B, H, 1, S], recent keys and values with this step's in them)."""
         normal = self.self_norm(x_B1D)
-        steps = tf.range(own[0].shape[1])
-        is_now_F11 = (steps == step)[None, :, None, None]
-        new = self.self_attention.project_memory(normal)
-        own = (tf.where(is_now_F11, new[0], own[0]), tf.where(is_now_F11, new[1], own[1]))
-        attended, _ = self.self_attention(normal, *own, (steps <= step)[None, None, None, :])
+        keys, values = self.self_attention.project_memory(normal)
+        place = step - first
+        recent = (write_position(recent[0], place, keys[:, 0], axis=1), write_position(recent[1], place, values[:, 0], axis=1))
+        is_past, is_recent = tf.range(past[0].shape[1]) < first, tf.range(recent[0].shape[1]) <= place
+        attended, _ = self.self_attention.look_at_parts(normal, [(*past, is_past), (*recent, is_recent)])
         x_B1D += dropout.apply(attended, self.dropout_rate, self.self_salt, step)
         x_B1D, weights = self._look(x_B1D, text, text_mask_BH1S, voice, dropout, step)
-        return x_B1D, weights, own
+        return x_B1D, weights, recent
 
     def _look(
         self,
@@ -160,34 +180,53 @@ class MelDecoder(tf.Module):
         projected = [layer.project_memory(memory) for layer in self.layers]
         return ProjectedMemory([text for text, _ in projected], memory.text_mask, [voice for _, voice in projected])
 
-    def start_cache(self, rows: int) -> list[KeysAndValues]:
-        """Return each layer's own keys and values [B, F, H, K] before the first step."""
+    def start_cache(self, rows: int, chunk_steps: int, dtype: tf.DType = tf.float32) -> DecoderCache:
+        """Return the cache before the first step, to be settled after each chunk of steps."""
         attention = self.layers[0].self_attention
-        empty = tf.zeros([rows, self.max_steps, attention.heads, attention.head_width])
-        return [(empty, empty) for _ in self.layers]
+
+        def empty(steps: int) -> list[KeysAndValues]:
+            zeros = tf.zeros([rows, steps, attention.heads, attention.head_width], dtype)
+            return [(zeros, zeros) for _ in self.layers]
+
+        return DecoderCache(empty(self.max_steps), empty(chunk_steps), tf.constant(0))
+
+    def settle_cache(self, cache: DecoderCache) -> DecoderCache:
+        """Return the cache for the next chunk: what was recent is past."""
+        chunk_steps = cache.recent[0][0].shape[1]
+        place_F = tf.range(self.max_steps) - cache.first
+        is_new_F11 = ((place_F >= 0) & (place_F < chunk_steps))[:, None, None]
+        source_F = tf.clip_by_value(place_F, 0, chunk_steps - 1)
+
+        def settle(past: tf.Tensor, recent: tf.Tensor) -> tf.Tensor:
+            return tf.where(is_new_F11, tf.gather(recent, source_F, axis=1), past)
+
+        past = [(settle(past[0], recent[0]), settle(past[1], recent[1])) for past, recent in zip(cache.past, cache.recent, strict=True)]
+        return DecoderCache(past, cache.recent, cache.first + chunk_steps)
 
     def decode_step(
         self,
         previous_BM: tf.Tensor,
         step: tf.Tensor,
-        own: list[KeysAndValues],
+        cache: DecoderCache,
         memory: ProjectedMemory,
         window_BS: tf.Tensor,
         dropout: Dropout,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[KeysAndValues]]:
-        """Return (frames [B, R, M], stop logit [B], attention of the guided heads [B, G, S], own keys and values) of one decoder step.
+        """Return (frames [B, R, M], stop logit [B], attention of the guided heads [B, G, S], recent keys and values) of one decoder step.
 
         Guided heads look at tokens inside the window, bool [B, S], only.
         """
-        x = self._embed(previous_BM[:, None, :], tf.gather(self.positions_FD, step)[None, None, :], dropout, step)
+        previous_B1M = tf.cast(previous_BM, memory.text[0][0].dtype)[:, None, :]
+        x = self._embed(previous_B1M, tf.gather(self.positions_FD, step)[None, None, :], dropout, step)
         everywhere_B11S = memory.text_mask[:, None, None, :]
         windowed_BH1S = everywhere_B11S & (window_BS[:, None, None, :] | ~self.is_guided_H[None, :, None, None])
         weights, following = [], []
         for index, layer in enumerate(self.layers):
             mask = windowed_BH1S if index >= len(self.layers) - GUIDED_LAYERS else everywhere_B11S
-            x, weight_BH1S, keys_and_values = layer.decode_step(x, step, own[index], memory.text[index], mask, memory.voice[index], dropout)
+            own = (cache.first, cache.past[index], cache.recent[index])
+            x, weight_BH1S, recent = layer.decode_step(x, step, *own, memory.text[index], mask, memory.voice[index], dropout)
             weights.append(weight_BH1S)
-            following.append(keys_and_values)
+            following.append(recent)
         frames, stop_B1 = self._emit(x)
         return frames, stop_B1[:, 0], self._guided(weights)[:, :, 0], following
 
