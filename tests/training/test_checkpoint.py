@@ -19,6 +19,7 @@ from xtts_pipeline.training.checkpoint import (
     load_checkpoint,
     load_network,
     restore_variables,
+    save_best,
     save_checkpoint,
 )
 from xtts_pipeline.training.step import TrainStep
@@ -73,10 +74,13 @@ def test_loading_changes_nothing_and_training_goes_on_bit_for_bit(step: TrainSte
         np.testing.assert_array_equal(variable.numpy(), expected[name], err_msg=name)
 
 
-def test_a_network_speaks_from_a_checkpoint_without_the_optimizer(step: TrainStep, tmp_path: Path) -> None:
+def test_the_average_speaks_from_a_checkpoint_without_the_optimizer(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+    step(batch)
+    step(batch)
     save(tmp_path, step, 1)
     network = load_network(load_checkpoint(tmp_path))
-    np.testing.assert_array_equal(network.text_encoder.embedding, step.network.text_encoder.embedding)
+    np.testing.assert_array_equal(network.text_encoder.embedding, step.average.text_encoder.embedding)
+    assert not np.array_equal(network.text_encoder.embedding, step.network.text_encoder.embedding)
 
 
 def test_only_the_last_ones_are_kept(step: TrainStep, tmp_path: Path) -> None:
@@ -85,6 +89,57 @@ def test_only_the_last_ones_are_kept(step: TrainStep, tmp_path: Path) -> None:
     assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["step-00000002", "step-00000030"]
     assert load_checkpoint(tmp_path).step == 30
     assert load_checkpoint(tmp_path / "checkpoints" / "step-00000002").step == 2
+
+
+def keep_best(run: Path, step: TrainStep, number: int) -> Path:
+    return save_best(run, number, CONFIG, CACHE, named_variables(step))
+
+
+def test_the_best_one_stays_when_the_last_ones_rotate(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+    save(tmp_path, step, 1, keep=1)
+    best = keep_best(tmp_path, step, 1)
+    first = step.network.text_encoder.embedding.numpy()
+    step(batch)
+    save(tmp_path, step, 2, keep=1)
+    assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["step-00000002"]
+    assert (load_checkpoint(tmp_path).step, load_checkpoint(tmp_path / "best").step, load_checkpoint(best).step) == (2, 1, 1)
+    np.testing.assert_array_equal(load_checkpoint(tmp_path / "best").arrays["network.text_encoder.embedding"], first)
+
+
+def test_a_better_one_takes_the_place_of_the_best(step: TrainStep, tmp_path: Path) -> None:
+    for number in (3, 7):
+        keep_best(tmp_path, step, number)
+    assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-00000007"]
+    assert checkpoint_folders(tmp_path) == []
+
+
+def test_weights_that_are_last_and_best_lie_on_the_disk_once(step: TrainStep, tmp_path: Path) -> None:
+    last, best = save(tmp_path, step, 5), keep_best(tmp_path, step, 5)
+    assert (last / "weights.safetensors").samefile(best / "weights.safetensors")
+
+
+def test_a_file_system_without_hard_links_gets_a_copy(step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    last, best = save(tmp_path, step, 5), keep_best(tmp_path, step, 5)
+    assert not (last / "weights.safetensors").samefile(best / "weights.safetensors")
+    assert load_checkpoint(best).step == 5
+
+
+def test_a_full_disk_keeps_the_best_before(step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_best(tmp_path, step, 1)
+
+    def refuse(path: Path, content: bytes) -> None:
+        path.write_bytes(content[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "_write_durably", refuse)
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        keep_best(tmp_path, step, 2)
+    assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-00000001"]
+    assert load_checkpoint(tmp_path / "best").step == 1
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "state.json"])
@@ -129,7 +184,7 @@ def test_a_damaged_state_is_named(step: TrainStep, tmp_path: Path, content: byte
 def test_another_version_is_refused(step: TrainStep, tmp_path: Path) -> None:
     state = save(tmp_path, step, 1) / "state.json"
     state.write_bytes(sealed_bytes({**open_sealed(state.read_bytes()), "checkpoint_version": 99}))
-    with pytest.raises(CheckpointError, match="version 99, expected 1"):
+    with pytest.raises(CheckpointError, match="version 99, expected 2"):
         load_checkpoint(tmp_path)
 
 

@@ -1,0 +1,199 @@
+"""Whole runs of a tiny network on batches made up here, without XLA: what is asked is what a run does, not how fast."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tests.model.conftest import MODEL, SPEC, random_batch
+from xtts_pipeline import pictures
+from xtts_pipeline.config import AudioConfig, Config, LimitsConfig, SynthesisConfig, TrainingConfig
+from xtts_pipeline.errors import TrainingError
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.training import validation
+from xtts_pipeline.training.checkpoint import CacheIdentity, load_checkpoint
+from xtts_pipeline.training.loop import check_finite, read_window, train
+from xtts_pipeline.training.monitor import CompilationMonitor
+
+from .events import read_values
+
+PNG = tf.io.encode_png(tf.zeros([2, 3, 1], tf.uint8)).numpy()
+TRAINING = TrainingConfig(
+    batch_size=2,
+    steps=4,
+    log_every=2,
+    evaluate_every=2,
+    save_every=3,
+    keep_checkpoints=1,
+    aligned_by_step=3,
+    own_frames_start=None,
+    speak_every_evaluations=2,
+    spoken_sentences=2,
+    jit_compile=False,
+)
+CONFIG = Config(
+    audio=AudioConfig(mel_bins=SPEC.mel_bins, max_hz=4_000.0, floor=math.exp(SPEC.pad_value)),
+    limits=LimitsConfig(max_text_length=SPEC.max_text_length, max_mel_frames=SPEC.max_mel_frames),
+    model=MODEL,
+    training=TRAINING,
+    synthesis=SynthesisConfig(griffin_lim_iterations=1),
+)
+
+
+class MadeUpSource:
+    """Stands for a cache: two clips to train on and three to validate with."""
+
+    manifest = SimpleNamespace(audio=CONFIG.audio, limits=CONFIG.limits, symbols=tuple("abcdefgh"))
+    validation_clips = 3
+
+    def identity(self) -> CacheIdentity:
+        return CacheIdentity("f" * 64, SPEC, self.manifest.symbols, ("anna",), ("en",))
+
+    def training_batches(self, *_: object) -> Iterator[Batch]:
+        while True:
+            yield random_batch(SPEC, (9, 4), (20, 7))
+
+    def validation_batches(self, *_: object) -> Iterator[Batch]:
+        yield random_batch(SPEC, (5, 8), (12, 20), seed=1)
+        yield random_batch(SPEC, (7, 0), (15, 0), seed=2)
+
+
+class NoCompilations:
+    """Stands for TensorFlow's log of a run without XLA."""
+
+    def compilations(self) -> dict[str, int]:
+        return {}
+
+
+@dataclass
+class Watcher:
+    """Notes what a run shows and says."""
+
+    shown: list[tuple[int, str]] = field(default_factory=list)
+    said: list[tuple[int, str]] = field(default_factory=list)
+
+    def show(self, step: int, split: str, _: Mapping[str, float]) -> None:
+        self.shown.append((step, split))
+
+    def say(self, step: int, line: str) -> None:
+        self.said.append((step, line))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that is over."""
+
+    folder: Path
+    summary: dict[str, Any]
+    watcher: Watcher
+
+    def metrics(self, split: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+        return [line for line in lines if line["split"] == split]
+
+
+def run(folder: Path, **settings: object) -> Ended:
+    config = CONFIG.model_copy(update={"training": TRAINING.model_copy(update=settings)})
+    monitor = CompilationMonitor(NoCompilations(), is_strict=True, is_compiled=False)  # type: ignore[arg-type]
+    watcher = Watcher()
+    return Ended(folder, train(MadeUpSource(), config, folder, monitor, watcher), watcher)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
+    with pytest.MonkeyPatch.context() as patch:
+        # Drawing is tested with pictures; loading matplotlib would take longer than the run.
+        patch.setattr(pictures, "encode_comparison", lambda *_: PNG)
+        yield run(tmp_path_factory.mktemp("run"))
+
+
+def test_reports_evaluations_and_speech_come_when_due(ended: Ended) -> None:
+    assert ended.watcher.shown == [
+        (1, "train"),
+        (2, "train"),
+        (2, "val"),
+        (3, "train"),
+        (4, "train"),
+        (4, "val"),
+        (4, "speech"),
+    ]
+    (speech,) = ended.metrics("speech")
+    assert set(speech) == {
+        "step",
+        "split",
+        "stop_rate",
+        "duration_ratio",
+        "attention_focus",
+        "attention_diagonal",
+        "attention_coverage",
+    }
+    for name in ("stop_rate", "attention_focus", "attention_diagonal", "attention_coverage"):
+        assert 0.0 <= speech[name] <= 1.0
+    assert speech["duration_ratio"] > 0.0
+
+
+def test_training_validation_and_speech_are_traced_once_each(ended: Ended) -> None:
+    assert ended.summary["by_function"] == {
+        name: {"traces": 1, "compilations": 0} for name in ("train_step", "evaluate_step", "speak_step")
+    }
+
+
+def test_attention_that_is_late_is_said_once_and_kept(ended: Ended) -> None:
+    ((step, line),) = ended.watcher.said
+    assert step == 3
+    assert line.startswith("warning: attention has not aligned")
+    assert ended.summary["warnings"] == [line.removeprefix("warning: ")]
+    assert ended.summary["aligned_at_step"] is None
+
+
+def test_last_and_best_are_kept_apart(ended: Ended) -> None:
+    losses = {line["step"]: line["loss"] for line in ended.metrics("val")}
+    step = min(losses, key=losses.__getitem__)
+    assert ended.summary["best"] == {"step": step, "val_loss": losses[step]}
+    assert load_checkpoint(ended.folder / "best").step == step
+    assert load_checkpoint(ended.folder).step == 4
+    assert [path.name for path in (ended.folder / "checkpoints").iterdir()] == ["step-00000004"]
+
+
+def test_spoken_sentences_are_seen_and_heard_in_tensorboard(ended: Ended) -> None:
+    tags = {value.tag for _, value in read_values(ended.folder / "tensorboard" / "media")}
+    assert tags == {f"sentence_{number}/{kind}" for number in (1, 2) for kind in ("mel_and_attention", "true", "spoken")}
+    assert ended.summary["dropped_media"] == 0
+
+
+def test_the_summary_is_on_disk(ended: Ended) -> None:
+    assert json.loads((ended.folder / "summary.json").read_text()) == ended.summary
+    assert (ended.summary["steps"], ended.summary["stopped_early"]) == (4, False)
+
+
+def losses_of(monkeypatch: pytest.MonkeyPatch, losses: Sequence[float]) -> None:
+    """Have validation find these losses, one an evaluation."""
+    coming = iter(losses)
+    monkeypatch.setattr(validation, "mean_losses", lambda *_: {"loss": next(coming)})
+
+
+def test_a_run_ends_early_when_validation_stops_getting_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses_of(monkeypatch, [3.0, 2.0, 2.5, math.nan])
+    ended = run(tmp_path, steps=50, evaluate_every=1, patience=2, speak_every_evaluations=None, aligned_by_step=50)
+    assert (ended.summary["steps"], ended.summary["stopped_early"]) == (4, True)
+    assert ended.summary["best"] == {"step": 2, "val_loss": 2.0}
+    assert load_checkpoint(tmp_path).step == 4
+    assert load_checkpoint(tmp_path / "best").step == 2
+    assert ended.watcher.said == [(4, "stopping early: 2 evaluations without a validation loss under 2.000 of step 2 (training.patience)")]
+    assert "speak_step" not in ended.summary["by_function"]
+
+
+def test_a_window_is_read_back_as_means() -> None:
+    assert read_window([tf.constant([1.0, 4.0]), tf.constant([3.0, 8.0])], ("a", "b")) == {"a": 2.0, "b": 6.0}
+
+
+@pytest.mark.parametrize("name", ["loss", "gradient_norm"])
+def test_what_is_not_finite_ends_the_run(name: str) -> None:
+    with pytest.raises(TrainingError, match=rf"step 7: {name} is nan, expected a finite number; lower training\.learning_rate"):
+        check_finite(7, {"loss": 1.0, "gradient_norm": 1.0, name: math.nan})
