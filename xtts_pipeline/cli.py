@@ -196,19 +196,29 @@ def train(debug: bool, /, cache: Path, as_json: bool, **options: Any) -> None:
 
 @cli.command()
 @click.option("--run", type=FOLDER, required=True, help="Folder of the run, or one of its checkpoints.")
-@click.option("--text", required=True, help="What to say.")
-@click.option("--output", type=FOLDER, required=True, help="WAV file to write.")
+@click.option("--text", help="What to say; long texts are split at sentences.")
+@click.option("--text-file", type=FOLDER, help="UTF-8 file with one text a line; --output is a folder: 0000.wav and so on.")
+@click.option("--output", type=FOLDER, required=True, help="WAV file to write, `-` for stdout, or the folder for --text-file.")
+@click.option("--reference", "references", type=FOLDER, multiple=True, help="Clip of the voice to speak with; repeatable.")
 @click.option("--speaker", help="Speaker of the cache; the first by default.")
 @click.option("--language", help="Language of the cache; the first by default.")
+@click.option("--stream", is_flag=True, help="Write the sound while it is spoken: a WAV file that grows.")
 @click.option("--plot", type=FOLDER, help="Write a picture of the mel and the attention.")
 @click.option("--mel-output", type=FOLDER, help="Write the mel as .npy: float32 [frames, mel_bins], natural log.")
 @json_option
 @click.pass_obj
-def synthesize(debug: bool, /, as_json: bool, **options: Any) -> None:
-    """Speak a text with a trained run."""
+def synthesize(debug: bool, /, as_json: bool, output: Path, **options: Any) -> None:
+    """Speak a text, or a file of them, with a trained run."""
     from xtts_pipeline.commands.synthesize import synthesize as run
 
-    _print(run(echo_native_log=debug, **options), as_json)
+    is_stdout = str(output) == "-"
+    if as_json and is_stdout:
+        raise click.UsageError("--json and --output - both need stdout; name a file with --output")
+    report = run(output=output, echo_native_log=debug, **options)
+    if is_stdout:
+        click.echo(report.to_text(), err=True)
+    else:
+        _print(report, as_json)
 
 
 @cli.command()

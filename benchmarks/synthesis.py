@@ -1,0 +1,90 @@
+"""Speak with a trained run, or with random weights of a preset, and print how fast, as JSON.
+
+    python benchmarks/synthesis.py --config small
+    python benchmarks/synthesis.py --run runs/first --text "A sentence of your own."
+
+Real time is the duration of the sound over the time it took, vocoder included; the first chunk is the time from the call to the first
+samples of a stream. Each is the best of --repeats, after one warm-up. `cpu` figures are by processor time of the whole process, which
+other work on the machine does not lengthen. Random weights never stop: they speak until the cap that their text sets.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from xtts_pipeline.runtime import NativeLog
+
+TEXT = "the quick brown fox jumps over the lazy dog, and then it sleeps in the sun for an hour."
+SYMBOLS = tuple(" ,.abcdefghijklmnopqrstuvwxyz")
+FRAMES_PER_CHARACTER = 5.0
+
+
+def make_run(folder: Path, preset: str) -> Path:
+    """Write a run of random weights that says a text at the pace of speech and does not stop before."""
+    from xtts_pipeline.cache.manifest import record_spec_of
+    from xtts_pipeline.config import load_config
+    from xtts_pipeline.training.checkpoint import CacheIdentity, build_network, save_checkpoint
+    from xtts_pipeline.training.variables import named_variables
+
+    config = load_config([preset], [f"synthesis.max_frames_per_token={FRAMES_PER_CHARACTER}"])
+    cache = CacheIdentity("random", record_spec_of(config.audio, config.limits), SYMBOLS, ("nobody",), ("en",))
+    network = build_network(cache, config)
+    network.mel_decoder.to_stop.bias.assign([-30.0])
+    save_checkpoint(folder, 0, config, cache, {f"average.{name}": value for name, value in named_variables(network).items()}, keep=1)
+    return folder
+
+
+def best_of(repeats: int, call: Callable[[], object]) -> tuple[float, float]:
+    """Return the least wall time and the least processor time of a call, in seconds."""
+    walls, cpus = [], []
+    for _ in range(repeats):
+        wall, cpu = time.perf_counter(), time.process_time()
+        call()
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return min(walls), min(cpus)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--run", type=Path)
+    source.add_argument("--config", metavar="PRESET")
+    parser.add_argument("--text", default=TEXT)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--batch", action="store_true", help="speak batches as well, which compiles once more")
+    options = parser.parse_args()
+    with NativeLog(), tempfile.TemporaryDirectory() as folder:
+        from xtts_pipeline.synthesis import Synthesizer
+
+        start, cpu = time.perf_counter(), time.process_time()
+        synthesizer = Synthesizer.load(options.run or make_run(Path(folder), options.config))
+        synthesizer.warm_up(batch=options.batch)
+        figures = {"ready_seconds": time.perf_counter() - start, "ready_cpu_seconds": time.process_time() - cpu}
+        spoken = synthesizer.synthesize(options.text)
+        wall, cpu = best_of(options.repeats, lambda: synthesizer.synthesize(options.text))
+        vocoder_wall, vocoder_cpu = best_of(options.repeats, lambda: synthesizer.vocode(spoken.mel))
+        first_wall, first_cpu = best_of(options.repeats, lambda: next(synthesizer.stream(options.text)))
+        figures |= {
+            "sound_seconds": spoken.seconds,
+            "times_real_time": spoken.seconds / wall,
+            "times_real_time_cpu": spoken.seconds / cpu,
+            "vocoder_share": vocoder_wall / wall,
+            "vocoder_share_cpu": vocoder_cpu / cpu,
+            "first_chunk_ms": 1_000 * first_wall,
+            "first_chunk_cpu_ms": 1_000 * first_cpu,
+        }
+        if options.batch:
+            texts = [options.text] * synthesizer.checkpoint.config.synthesis.batch_size
+            batch_wall, batch_cpu = best_of(options.repeats, lambda: synthesizer.synthesize_batch(texts))
+            sound = len(texts) * spoken.seconds
+            figures |= {"batch_times_real_time": sound / batch_wall, "batch_times_real_time_cpu": sound / batch_cpu}
+    print(json.dumps({name: round(figure, 3) for name, figure in figures.items()}))
+
+
+if __name__ == "__main__":
+    main()

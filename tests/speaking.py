@@ -1,0 +1,44 @@
+"""A run that speaks without having been trained: random weights in a checkpoint, made in a second."""
+
+from pathlib import Path
+
+from xtts_pipeline.cache.manifest import record_spec_of
+from xtts_pipeline.config import Config
+from xtts_pipeline.training.checkpoint import CacheIdentity, build_network, save_checkpoint
+from xtts_pipeline.training.variables import named_variables
+
+SYMBOLS = tuple(" ,.;abcdefghijklmnopqrstuvwxyz")
+MODEL = {
+    "width": 16,
+    "heads": 2,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "feedforward_width": 16,
+    "prenet_width": 8,
+    "postnet_width": 8,
+    "postnet_layers": 2,
+    "frames_per_step": 3,
+    "voice_latents": 2,
+    "voice_layers": 1,
+    "reference_frames": 32,
+}
+SETTINGS = {
+    "audio": {"mel_bins": 20},
+    "limits": {"max_text_length": 24, "max_mel_frames": 40},
+    "model": MODEL,
+    # Tracing alone: compiling takes longer than all that these runs say.
+    "training": {"jit_compile": False},
+    "synthesis": {"chunk_frames": 12, "batch_size": 3, "max_frames_per_token": 2.0, "griffin_lim_iterations": 2},
+}
+
+
+def make_run(folder: Path, stop_bias: float = -30.0, **model: int) -> Path:
+    """Write a run of random weights; by its stop bias it ends every text at once (30) or never (-30)."""
+    config = Config.model_validate({**SETTINGS, "model": {**MODEL, **model}})
+    spec = record_spec_of(config.audio, config.limits)
+    cache = CacheIdentity("fingerprint", spec, SYMBOLS, ("ann", "bob"), ("en",))
+    network = build_network(cache, config)
+    network.mel_decoder.to_stop.bias.assign([stop_bias])
+    weights = {f"average.{name}": variable for name, variable in named_variables(network).items()}
+    save_checkpoint(folder, 7, config, cache, weights, keep=1)
+    return folder
