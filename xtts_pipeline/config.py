@@ -105,15 +105,15 @@ class ModelConfig(Section):
 
     width: Width = 256
     heads: Width = 4
-    encoder_layers: Annotated[int, Field(ge=1, le=100)] = 4
+    encoder_layers: Annotated[int, Field(ge=1, le=100)] = 3
     decoder_layers: Annotated[int, Field(ge=1, le=100)] = 4
     feedforward_width: Width = 1_024
-    prenet_width: Width = 256
-    postnet_width: Width = 256
+    prenet_width: Width = 128
+    postnet_width: Width = 128
     postnet_layers: Annotated[int, Field(ge=0, le=100)] = 5
     frames_per_step: Annotated[int, Field(ge=1, le=64)] = 4
     voice_latents: Annotated[int, Field(ge=0, le=1_024)] = 32
-    voice_layers: Annotated[int, Field(ge=1, le=100)] = 2
+    voice_layers: Annotated[int, Field(ge=1, le=100)] = 1
     reference_frames: Annotated[int, Field(ge=8, le=100_000)] = 256
     dropout: Share = 0.1
     prenet_dropout: Share = 0.5
@@ -147,8 +147,8 @@ class TrainingConfig(Section):
     guided_attention_weight: Annotated[float, Field(ge=0.0)] = 2.0
     guided_attention_width: Annotated[float, Field(gt=0.0)] = 0.2
     guided_attention_steps: Count = 10_000
-    own_frames_start: Annotated[int, Field(ge=0)] | None = None
-    own_frames_ramp_steps: Count = 500
+    own_frames_start: Annotated[int, Field(ge=0)] | None = 12_000
+    own_frames_ramp_steps: Count = 1_000
     own_frames_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     null_voice_share: Share = 0.2
     aligned_by_step: Count = 3_000

@@ -115,7 +115,8 @@ class TrainStep(tf.Module):
         def add_part(index: tf.Tensor, sums: Any) -> tuple[tf.Tensor, Any]:
             return index + 1, tf.nest.map_structure(tf.add, sums, part(index))
 
-        nothing = ([tf.zeros(variable.shape) for variable in self.optimizer.trained.values()], {name: tf.zeros([]) for name in LOSS_METRICS})
+        no_gradients = [tf.zeros(variable.shape) for variable in self.optimizer.trained.values()]
+        nothing = (no_gradients, {name: tf.zeros([]) for name in LOSS_METRICS})
         _, sums = tf.while_loop(lambda index, _: index < config.accumulation_steps, add_part, (tf.constant(0), nothing))
         return sums
 
