@@ -352,7 +352,7 @@ class Synthesizer:
         self, projected: ProjectedMemory, utterance: Utterance, max_frames: tf.Tensor
     ) -> tuple[Utterance, Chunk, tf.Tensor]:
         settings = self.checkpoint.config.synthesis
-        manner = Manner(settings.stop_threshold, settings.attention_back, settings.attention_ahead)
+        manner = Manner.of(settings)
         utterance, chunk = continue_speech(self._network, projected, utterance, self._dropout(), max_frames, manner)
         return utterance, chunk, is_speaking(self._network, utterance.progress, max_frames)
 

@@ -22,6 +22,19 @@ def sentence(number: int, frames: int = 9) -> SpokenSentence:
     return SpokenSentence(number, ("<begin>", "a", "<end>"), mel, mel[: frames - 2], np.full((2, 3), 0.3, np.float32), has_stopped=True)
 
 
+@pytest.fixture
+def go_on(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Hold every drawing until this is set."""
+    event = threading.Event()
+
+    def draw(*_: object) -> bytes:
+        event.wait(30)
+        return PNG
+
+    monkeypatch.setattr(pictures, "encode_comparison", draw)
+    return event
+
+
 def test_every_sentence_is_drawn_and_voiced_and_its_truth_once(tmp_path: Path) -> None:
     with MediaWriter(tmp_path, CONFIG) as media:
         for step in (10, 20):
@@ -41,14 +54,7 @@ def test_every_sentence_is_drawn_and_voiced_and_its_truth_once(tmp_path: Path) -
     assert read_wav(values[2][1]) == (6 * 256, 22_050)
 
 
-def test_adding_never_waits_and_what_has_no_room_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = threading.Event()
-
-    def draw(*_: object) -> bytes:
-        go_on.wait(30)
-        return PNG
-
-    monkeypatch.setattr(pictures, "encode_comparison", draw)
+def test_adding_never_waits_and_what_has_no_room_is_counted(tmp_path: Path, go_on: threading.Event) -> None:
     with MediaWriter(tmp_path, CONFIG) as media:
         started = time.monotonic()
         for step in range(5):
@@ -75,14 +81,7 @@ def test_what_fails_in_the_thread_is_told_and_the_rest_is_written(tmp_path: Path
     assert "sentence_2/spoken" in [value.tag for _, value in read_values(tmp_path / "tensorboard" / "media")]
 
 
-def test_closing_gives_up_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = threading.Event()
-
-    def draw(*_: object) -> bytes:
-        go_on.wait(30)
-        return PNG
-
-    monkeypatch.setattr(pictures, "encode_comparison", draw)
+def test_closing_gives_up_after_its_time(tmp_path: Path, go_on: threading.Event) -> None:
     with MediaWriter(tmp_path, CONFIG) as media:
         media.add(1, [sentence(1), sentence(2)])
         media.close(seconds=0.05)
@@ -90,14 +89,7 @@ def test_closing_gives_up_after_its_time(tmp_path: Path, monkeypatch: pytest.Mon
     assert "2 sentences were given up" in media.warnings()[0]
 
 
-def test_an_error_of_the_run_is_not_held_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = threading.Event()
-
-    def draw(*_: object) -> bytes:
-        go_on.wait(30)
-        return PNG
-
-    monkeypatch.setattr(pictures, "encode_comparison", draw)
+def test_an_error_of_the_run_is_not_held_up(tmp_path: Path, go_on: threading.Event) -> None:
     media = MediaWriter(tmp_path, CONFIG)
     media.add(1, [sentence(1), sentence(2)])
     started = time.monotonic()

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.config import ModelConfig
+
 MASKED_SCORE = -1e9
 
 
@@ -202,3 +204,24 @@ class Attention(tf.Module):
 
     def _split(self, x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(x, [x.shape[0], x.shape[1], self.heads, self.head_width])
+
+
+class EncoderLayer(tf.Module):
+    """Attention to itself and, where there is one, to a context; then a feed-forward layer. Each is normalised before and added after."""
+
+    def __init__(self, initializer: Initializer, config: ModelConfig, name: str) -> None:
+        super().__init__(name=name)
+        self.dropout_rate = config.dropout
+        self.attention_salt, self.feedforward_salt = initializer.salt(), initializer.salt()
+        self.attention_norm = LayerNorm(config.width, "attention_norm")
+        self.attention = Attention(initializer, config.width, config.heads, "attention")
+        self.feedforward_norm = LayerNorm(config.width, "feedforward_norm")
+        self.feedforward = FeedForward(initializer, config.width, config.feedforward_width, "feedforward")
+
+    def __call__(self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout, context_BCD: tf.Tensor | None = None) -> tf.Tensor:
+        """Return [B, S, D]; the mask is over the context first, then over x."""
+        normal_BSD = self.attention_norm(x_BSD)
+        memory = normal_BSD if context_BCD is None else tf.concat([context_BCD, normal_BSD], axis=1)
+        attended, _ = self.attention(normal_BSD, *self.attention.project_memory(memory), mask_B11S)
+        x_BSD += dropout.apply(attended, self.dropout_rate, self.attention_salt)
+        return x_BSD + dropout.apply(self.feedforward(self.feedforward_norm(x_BSD)), self.dropout_rate, self.feedforward_salt)

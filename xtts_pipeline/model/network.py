@@ -180,8 +180,7 @@ class Network(tf.Module):
         rows, steps = true_BFM.shape[:2]
 
         def mix() -> tf.Tensor:
-            fixed = Memory(*(None if part is None else tf.stop_gradient(part) if part.dtype.is_floating else part for part in memory))
-            own_BTM, _, _ = self.mel_decoder.decode_all(tf.cast(true_BFM, self.dtype), fixed, dropout)
+            own_BTM, _, _ = self.mel_decoder.decode_all(tf.cast(true_BFM, self.dtype), memory, dropout)
             is_own_BF = dropout.draw(self.salts["own_frames"], rows, steps) < share
             return tf.where(is_own_BF[..., None], self._previous_frames(own_BTM), true_BFM)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from xtts_pipeline.config import SynthesisConfig
 from xtts_pipeline.model.layers import Dropout, length_mask
 from xtts_pipeline.model.mel_decoder import DecoderCache, KeysAndValues, Memory, ProjectedMemory, write_position
 from xtts_pipeline.model.network import Network
@@ -25,6 +26,11 @@ class Manner(NamedTuple):
     stop_threshold: float
     window_back: int
     window_ahead: int
+
+    @classmethod
+    def of(cls, settings: SynthesisConfig) -> "Manner":
+        """Return the manner that the settings ask for."""
+        return cls(settings.stop_threshold, settings.attention_back, settings.attention_ahead)
 
 
 class Speech(NamedTuple):

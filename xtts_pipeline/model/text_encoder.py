@@ -3,37 +3,9 @@
 import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
-from xtts_pipeline.model.layers import (
-    Attention,
-    Convolution,
-    Dropout,
-    FeedForward,
-    Initializer,
-    LayerNorm,
-    length_mask,
-    sinusoid_positions,
-)
+from xtts_pipeline.model.layers import Convolution, Dropout, EncoderLayer, Initializer, LayerNorm, length_mask, sinusoid_positions
 
 CONVOLUTION_TAPS = 5
-
-
-class EncoderLayer(tf.Module):
-    """Self-attention, then a feed-forward layer, each normalised before and added after."""
-
-    def __init__(self, initializer: Initializer, config: ModelConfig, index: int) -> None:
-        super().__init__(name=f"encoder_layer_{index}")
-        self.dropout_rate = config.dropout
-        self.attention_salt, self.feedforward_salt = initializer.salt(), initializer.salt()
-        self.attention_norm = LayerNorm(config.width, "attention_norm")
-        self.attention = Attention(initializer, config.width, config.heads, "attention")
-        self.feedforward_norm = LayerNorm(config.width, "feedforward_norm")
-        self.feedforward = FeedForward(initializer, config.width, config.feedforward_width, "feedforward")
-
-    def __call__(self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-        normal = self.attention_norm(x_BSD)
-        attended, _ = self.attention(normal, *self.attention.project_memory(normal), mask_B11S)
-        x_BSD += dropout.apply(attended, self.dropout_rate, self.attention_salt)
-        return x_BSD + dropout.apply(self.feedforward(self.feedforward_norm(x_BSD)), self.dropout_rate, self.feedforward_salt)
 
 
 class TextEncoder(tf.Module):
@@ -46,7 +18,7 @@ class TextEncoder(tf.Module):
         self.convolution = Convolution(initializer, config.width, config.width, CONVOLUTION_TAPS, "convolution")
         self.position_scale = tf.Variable(1.0, name="position_scale")
         self.positions_SD = sinusoid_positions(max_text_length, config.width)
-        self.layers = [EncoderLayer(initializer, config, index) for index in range(config.encoder_layers)]
+        self.layers = [EncoderLayer(initializer, config, f"encoder_layer_{index}") for index in range(config.encoder_layers)]
         self.norm = LayerNorm(config.width, "norm")
 
     def __call__(self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor, dropout: Dropout, dtype: tf.DType = tf.float32) -> tf.Tensor:

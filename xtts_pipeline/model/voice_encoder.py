@@ -6,33 +6,16 @@ A Perceiver resampler (Jaegle et al. 2021; Alayrac et al. 2022), as XTTS conditi
 import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
-from xtts_pipeline.model.layers import Attention, Convolution, Dense, Dropout, FeedForward, Initializer, LayerNorm, length_mask
+from xtts_pipeline.model.layers import Convolution, Dense, Dropout, EncoderLayer, Initializer, LayerNorm, length_mask
 
 REFERENCE_TAPS = 5
 
 
-class ResamplerLayer(tf.Module):
-    """Latents look at the reference's frames and at each other, then a feed-forward layer; each normalised before and added after."""
-
-    def __init__(self, initializer: Initializer, config: ModelConfig, index: int) -> None:
-        super().__init__(name=f"resampler_layer_{index}")
-        self.dropout_rate = config.dropout
-        self.attention_salt, self.feedforward_salt = initializer.salt(), initializer.salt()
-        self.attention_norm = LayerNorm(config.width, "attention_norm")
-        self.attention = Attention(initializer, config.width, config.heads, "attention")
-        self.feedforward_norm = LayerNorm(config.width, "feedforward_norm")
-        self.feedforward = FeedForward(initializer, config.width, config.feedforward_width, "feedforward")
-
-    def __call__(self, latent_BVD: tf.Tensor, frame_BCD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-        normal_BVD = self.attention_norm(latent_BVD)
-        memory_BSD = tf.concat([frame_BCD, normal_BVD], axis=1)
-        attended, _ = self.attention(normal_BVD, *self.attention.project_memory(memory_BSD), mask_B11S)
-        latent_BVD += dropout.apply(attended, self.dropout_rate, self.attention_salt)
-        return latent_BVD + dropout.apply(self.feedforward(self.feedforward_norm(latent_BVD)), self.dropout_rate, self.feedforward_salt)
-
-
 class VoiceEncoder(tf.Module):
-    """Two convolutions over the reference, then resampler layers; no positions, since a voice has no order."""
+    """A dense layer and a convolution over the reference, then layers in which the latents look at its frames and at each other.
+
+    No positions, since a voice has no order.
+    """
 
     def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
         super().__init__(name="voice_encoder")
@@ -40,7 +23,7 @@ class VoiceEncoder(tf.Module):
         self.convolution = Convolution(initializer, config.width, config.width, REFERENCE_TAPS, "convolution")
         self.frame_norm = LayerNorm(config.width, "frame_norm")
         self.latents = initializer.normal((config.voice_latents, config.width), 0.5, "latents")
-        self.layers = [ResamplerLayer(initializer, config, index) for index in range(config.voice_layers)]
+        self.layers = [EncoderLayer(initializer, config, f"resampler_layer_{index}") for index in range(config.voice_layers)]
         self.norm = LayerNorm(config.width, "norm")
 
     def __call__(self, reference_BCM: tf.Tensor, length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
@@ -54,5 +37,5 @@ class VoiceEncoder(tf.Module):
         latent_BVD = tf.tile(tf.cast(self.latents, frame_BCD.dtype)[None], [batch, 1, 1])
         mask_B11S = tf.concat([mask_BC, tf.ones([batch, voices], tf.bool)], axis=1)[:, None, None, :]
         for layer in self.layers:
-            latent_BVD = layer(latent_BVD, frame_BCD, mask_B11S, dropout)
+            latent_BVD = layer(latent_BVD, mask_B11S, dropout, context_BCD=frame_BCD)
         return self.norm(latent_BVD)

@@ -48,11 +48,6 @@ class Source:
         try:
             for fields in dataset:
                 yield to_batch(fields, signature)
-        except (
-            tf.errors.DataLossError,
-            tf.errors.FailedPreconditionError,
-            tf.errors.InvalidArgumentError,
-            tf.errors.NotFoundError,
-        ) as error:
+        except _UNREADABLE as error:
             found = error.message.splitlines()[0]
             raise CacheError(f"{self.folder}: a record cannot be read ({found}); run xtts verify-cache --cache {self.folder}") from None

@@ -45,6 +45,12 @@ def to_batch(fields: Mapping[str, Any], signature: Batch) -> Batch:
     return Batch(*(None if spec is None else fields[name] for name, spec in zip(Batch._fields, signature, strict=True)))
 
 
+def from_signature(tensors: Sequence[tf.Tensor], signature: Batch) -> Batch:
+    """Return the batch of a compiled function's positional tensors, with None for what the signature leaves out."""
+    given = iter(tensors)
+    return Batch(*(None if spec is None else next(given) for spec in signature))
+
+
 class TrainStep(tf.Module):
     """One optimizer update on one batch. State: the network, its average, the optimizer's moments, loss scale and step counter.
 
@@ -56,7 +62,7 @@ class TrainStep(tf.Module):
 
     def __init__(self, network: Network, average: Network, config: TrainingConfig, signature: Batch) -> None:
         super().__init__(name="train_step")
-        self.network, self.average, self.config = network, average, config
+        self.network, self.average, self.config, self._signature = network, average, config, signature
         # int64: TensorFlow keeps int32 variables on the host even on a GPU, where XLA could not reach this one.
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         trained = {name: variable for name, variable in named_variables(network).items() if variable.trainable}
@@ -73,7 +79,7 @@ class TrainStep(tf.Module):
         return self.function(*(tensor for tensor in batch if tensor is not None))
 
     def _train_step(self, *tensors: tf.Tensor) -> tf.Tensor:
-        batch, config = _from_signature(tensors, self.network), self.config
+        batch, config = from_signature(tensors, self._signature), self.config
         step = self.step.read_value()
         gradients, metrics = self._batch_gradients(batch, step)
         gradients, norm = clip_by_global_norm(gradients, config.clip_norm)
@@ -147,7 +153,7 @@ class EvaluateStep:
     METRICS = (*LOSS_METRICS, "weight")
 
     def __init__(self, network: Network, config: TrainingConfig, signature: Batch) -> None:
-        self.network, self.config = network, config
+        self.network, self.config, self._signature = network, config, signature
         self.function = _compile(self._evaluate_step, signature, config)
 
     def __call__(self, batch: Batch) -> tf.Tensor:
@@ -155,7 +161,7 @@ class EvaluateStep:
         return self.function(*(tensor for tensor in batch if tensor is not None))
 
     def _evaluate_step(self, *tensors: tf.Tensor) -> tf.Tensor:
-        batch, network, config = _from_signature(tensors, self.network), self.network, self.config
+        batch, network, config = from_signature(tensors, self._signature), self.network, self.config
         dropout = Dropout.fixed(config.seed)
         crop = network.choose_reference(batch.mel_length, dropout, null_voice_share=0.0)
         totals = batch_totals(batch, crop, network.frames_per_step, config.stop_positive_weight)
@@ -172,16 +178,3 @@ def _compile(function: Callable[..., tf.Tensor], signature: Batch, config: Train
 def _in_order(metrics: Mapping[str, tf.Tensor], names: Sequence[str]) -> tf.Tensor:
     """Return the named scalars as one vector: a report then costs one readback, not one a number."""
     return tf.stack([metrics[name] for name in names])
-
-
-def _from_signature(tensors: tuple[tf.Tensor, ...], network: Network) -> Batch:
-    """Return the batch of positional tensors; speaker and language come last, and only where the network has them."""
-    given = iter(tensors)
-    return Batch(
-        tokens=next(given),
-        mel=next(given),
-        text_length=next(given),
-        mel_length=next(given),
-        speaker=next(given) if network.speaker_embedding is not None else None,
-        language=next(given) if network.language_embedding is not None else None,
-    )

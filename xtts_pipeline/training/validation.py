@@ -19,7 +19,7 @@ from xtts_pipeline.model.speech import Manner, Speech, speak
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.monitor import CompilationMonitor
 from xtts_pipeline.training.source import Source
-from xtts_pipeline.training.step import EvaluateStep
+from xtts_pipeline.training.step import EvaluateStep, from_signature
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,12 @@ class SpeakStep:
 
     def _speak_step(self, *tensors: tf.Tensor) -> tuple[Speech, tf.Tensor]:
         network, settings = self.network, self.config.synthesis
-        given = iter(tensors)
-        batch = Batch(*(None if spec is None else next(given) for spec in self._signature))
+        batch = from_signature(tensors, self._signature)
         dropout = Dropout.fixed(self.config.training.seed)
         crop = network.choose_reference(batch.mel_length, dropout, null_voice_share=0.0)
         memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
         cap_B = tf.cast(tf.round(settings.max_frames_per_token * tf.cast(batch.text_length, tf.float32)), tf.int32)
-        manner = Manner(settings.stop_threshold, settings.attention_back, settings.attention_ahead)
+        manner = Manner.of(settings)
         speech = speak(network, memory, dropout, tf.minimum(cap_B, batch.mel.shape[1]), manner)
         steps_B = decoder_steps(speech.mel_length, network.frames_per_step)
         steps, tokens = tf.reduce_sum(steps_B), tf.reduce_sum(batch.text_length)
