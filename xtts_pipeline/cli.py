@@ -228,6 +228,7 @@ def synthesize(debug: bool, /, as_json: bool, output: Path, **options: Any) -> N
 @click.option("--data", type=FOLDER, help="The corpus: hold speech against its clips, not against copy synthesis.")
 @click.option("--output", type=FOLDER, help="Folder for sounds, pictures and page, new or empty.  [default: evaluation/DATE-TIME]")
 @click.option("--limit", type=click.IntRange(min=1), help="Speak only the first utterances of the split.")
+@click.option("--reference", "references", type=FOLDER, multiple=True, help="Clip of the voice to speak with; repeatable.")
 @click.option("--per", is_flag=True, help="Measure phoneme error rates as well; needs the extra `eval`.")
 @json_option
 @click.pass_obj

@@ -3,7 +3,7 @@
 import itertools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,13 +44,15 @@ class Parrot:
         settings = SimpleNamespace(audio=manifest.audio, text=manifest.text, limits=manifest.limits)
         self.checkpoint: Any = SimpleNamespace(folder=Path("run/checkpoints/step-00000007"), step=7, config=settings, cache=identity)
         self.asked: list[tuple[str, str | None, str | None]] = []
+        self.references: list[Sequence[Path]] = []
         self.vocode = GriffinLim(manifest.audio, 10, 0.9)
         self._manifest, self._change = manifest, change
         self._tokenizer = Tokenizer(manifest.symbols)
         entries = [entry for split in ("train", "val") for entry in split_entries(cache, manifest, split, None)]
         self._mels = {entry.raw_text: (entry.text, mel) for entry, mel in read_true_mels(cache, manifest, entries)}
 
-    def synthesize(self, text: str, speaker: str | None = None, language: str | None = None) -> SpokenText:
+    def synthesize(self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path] = ()) -> SpokenText:
+        self.references.append(references)
         self.asked.append((text, speaker, language))
         prepared, mel = self._mels[text]
         tokens = self._tokenizer.encode(prepared)
@@ -81,6 +83,7 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, work: Work, tmp_path: Path) -> Cal
             "data": None,
             "output": tmp_path / "out",
             "limit": 2,
+            "references": (),
             "per": False,
             "progress": False,
             "echo_native_log": False,
@@ -118,6 +121,19 @@ def test_texts_are_spoken_as_the_corpus_has_them_once_to_warm_up_and_once_each(
     texts = [utterance.entry.raw_text for utterance in report.utterances]
     assert all("clip" in text and text != utterance.entry.text for text, utterance in zip(texts, report.utterances, strict=True))
     assert parrot.asked == [(text, "default", "en") for text in (texts[0], *texts)]
+
+
+def test_every_text_is_spoken_in_the_voice_of_the_references_and_in_no_speakers(
+    evaluate: Callable[..., command.EvaluationReport], work: Work
+):
+    parrot, references = Parrot(work.cache), (Path("one.wav"), Path("two.wav"))
+
+    report = evaluate(parrot, references=references)
+
+    assert parrot.references == [references] * 3  # to warm up, and both utterances
+    assert {speaker for _, speaker, _ in parrot.asked} == {None}
+    assert report.to_json()["references"] == ["one.wav", "two.wav"]
+    assert "in the voice of one.wav, two.wav" in report.to_text()
 
 
 def test_the_folder_holds_sounds_pictures_rows_and_a_page(evaluate: Callable[..., command.EvaluationReport], tmp_path: Path):

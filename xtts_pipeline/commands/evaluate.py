@@ -69,6 +69,7 @@ class EvaluationReport:
     fingerprint: str
     split: str
     has_true_waves: bool
+    references: tuple[Path, ...]
     output: Path
     utterances: tuple[Evaluated, ...]
 
@@ -81,6 +82,7 @@ class EvaluationReport:
             "fingerprint": self.fingerprint,
             "split": self.split,
             "truth": "corpus" if self.has_true_waves else "copy_synthesis",
+            "references": [str(path) for path in self.references],
             "output": str(self.output),
             "utterances": len(self.utterances),
             "stop_misses": self.stop_misses,
@@ -102,8 +104,9 @@ class EvaluationReport:
         """Return the report for people."""
         count = len(self.utterances)
         truth = "the corpus" if self.has_true_waves else "copy synthesis"
+        voice = f", in the voice of {', '.join(map(str, self.references))}" if self.references else ""
         lines = [
-            f"{self.run} at step {self.step}, {self.cache} split {self.split}: {count} utterances, held against {truth}",
+            f"{self.run} at step {self.step}, {self.cache} split {self.split}: {count} utterances{voice}, held against {truth}",
             "",
             f"{'':<30}{'median':>9}{'mean':>9}{'worst':>9}  worst in",
         ]
@@ -158,12 +161,14 @@ def evaluate(
     data: Path | None,
     output: Path | None,
     limit: int | None,
+    references: Sequence[Path],
     per: bool,
     progress: bool,
     echo_native_log: bool,
 ) -> EvaluationReport:
     """Speak a split's texts, compare with the true mels, and write sounds, pictures, figures and a page into a new folder.
 
+    With `references`, sound files, every text is spoken in their voice, and in no speaker's of the cache.
     With `data`, the corpus, pitch and phonemes are held against the true waves; without, against the true mels through the same vocoder.
     Raises CacheError if the run was trained on another kind of cache, ConfigError if `per` needs what is not installed.
     """
@@ -179,12 +184,13 @@ def evaluate(
         check_cache_fits(cache, manifest, synthesizer.checkpoint)
         _create_folder(folder)
         # What is compiled and cached by the first call is no part of the speed of the others.
-        _speak(synthesizer, entries[0])
-        judge = _Judge(synthesizer, manifest, data, folder, recogniser)
+        _speak(synthesizer, entries[0], references)
+        judge = _Judge(synthesizer, manifest, data, folder, recogniser, references)
         pairs = tqdm.tqdm(read_true_mels(cache, manifest, entries), total=len(entries), unit="utterance", disable=not progress)
         utterances = tuple(judge.evaluate(number, entry, mel) for number, (entry, mel) in enumerate(pairs))
     step = synthesizer.checkpoint.step
-    report = EvaluationReport(run, step, cache, manifest.fingerprint, split, data is not None, folder, utterances)
+    has_true_waves = data is not None
+    report = EvaluationReport(run, step, cache, manifest.fingerprint, split, has_true_waves, tuple(references), folder, utterances)
     _write_report(report)
     return report
 
@@ -193,16 +199,23 @@ class _Judge:
     """Speaks, compares and writes one utterance at a time."""
 
     def __init__(
-        self, synthesizer: "Synthesizer", manifest: Manifest, data: Path | None, folder: Path, recogniser: Recogniser | None
+        self,
+        synthesizer: "Synthesizer",
+        manifest: Manifest,
+        data: Path | None,
+        folder: Path,
+        recogniser: Recogniser | None,
+        references: Sequence[Path],
     ) -> None:
         self._synthesizer, self._manifest = synthesizer, manifest
         self._data, self._folder, self._recogniser = data, folder, recogniser
+        self._references = references
 
     def evaluate(self, number: int, entry: UtteranceEntry, mel: np.ndarray) -> Evaluated:
         """Return one utterance's figures, its sounds and pictures written."""
         audio = self._manifest.audio
         before = time.perf_counter()
-        spoken = _speak(self._synthesizer, entry)
+        spoken = _speak(self._synthesizer, entry, self._references)
         synthesis_seconds = time.perf_counter() - before
         waves = {"spoken": spoken.wave}
         if self._data is not None:
@@ -242,9 +255,10 @@ class _Judge:
         return names
 
 
-def _speak(synthesizer: "Synthesizer", entry: UtteranceEntry) -> "SpokenText":
+def _speak(synthesizer: "Synthesizer", entry: UtteranceEntry, references: Sequence[Path]) -> "SpokenText":
     # The raw text: `text` may be phonemes already, which no synthesizer takes.
-    return synthesizer.synthesize(entry.raw_text, entry.speaker, entry.language)
+    # A reference takes the speaker's place.
+    return synthesizer.synthesize(entry.raw_text, None if references else entry.speaker, entry.language, references)
 
 
 def _hear(recogniser: Recogniser, waves: dict[str, np.ndarray], sample_rate: int) -> Heard:
