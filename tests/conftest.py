@@ -22,18 +22,20 @@ from xtts_pipeline.cache.manifest import (
     FileEntry,
     Manifest,
     ShardEntry,
+    bucket_specs_of,
+    buckets_of,
     file_checksum,
     fingerprint,
     load_manifest,
     manifest_bytes,
     record_spec_of,
 )
-from xtts_pipeline.cache.receipts import ClipReceipt, Receipt, SourceStat, receipt_bytes, receipt_path
+from xtts_pipeline.cache.receipts import ClipReceipt, FileReceipt, SourceStat, make_receipt, receipt_bytes, receipt_path
 from xtts_pipeline.cache.records import RecordWriter, read_records
 from xtts_pipeline.cache.shards import ShardName, digest_of, shard_of
 from xtts_pipeline.cache.statistics import spread
-from xtts_pipeline.config import Config, load_config
-from xtts_pipeline.schema import Example
+from xtts_pipeline.config import Bucket, Config, DataConfig, load_config
+from xtts_pipeline.schema import Example, bucket_of
 from xtts_pipeline.text.tokens import Tokenizer
 
 SYMBOLS = tuple("abcdefgh")
@@ -70,23 +72,33 @@ def make_utterance(id: str, split: str, config: Config, *, speaker: int = 0) -> 
 
 def write_shards(folder: Path, utterances: list[Utterance], shard_counts: Mapping[str, int], config: Config) -> list[ShardEntry]:
     """Write the shards and utterances.jsonl as docs/cache-format.md says."""
-    spec = record_spec_of(config.audio, config.limits)
-    entries, lines = [], []
+    buckets = buckets_of(config)
+    specs = bucket_specs_of(config.audio, config.limits, buckets)
+    entries: list[ShardEntry] = []
+    lines: list[dict[str, Any]] = []
     names = sorted(ShardName(split, number, count) for split, count in shard_counts.items() for number in range(count))
     for name in names:
         members = [u for u in utterances if u.split == name.split and shard_of(u.digest, name.count) == name.number]
-        with (folder / str(name)).open("wb") as file:
-            writer = RecordWriter(file)
-            for position, utterance in enumerate(sorted(members, key=lambda member: member.digest)):
-                writer.write(encode_example(utterance.example, spec))
-                lines.append(utterance_line(utterance, str(name), position))
-        write_receipt(folder, name, writer, [line for line in lines if line["shard"] == str(name)], config)
-        entries.append(ShardEntry(str(name), name.split, writer.records, writer.bytes, writer.checksum))
+        members.sort(key=lambda member: member.digest)
+        of_shard: dict[str, dict[str, Any]] = {member.example.id: {} for member in members}
+        files = []
+        for bucket, file_name in enumerate(name.files(len(specs))):
+            in_bucket = [u for u in members if bucket_of(specs, len(u.example.tokens), len(u.example.mel)) == bucket]
+            with (folder / file_name).open("wb") as file:
+                writer = RecordWriter(file)
+                for position, utterance in enumerate(in_bucket):
+                    writer.write(encode_example(utterance.example, specs[bucket]))
+                    of_shard[utterance.example.id] = utterance_line(utterance, file_name, position)
+                    lines.append(of_shard[utterance.example.id])
+            files.append(FileReceipt(file_name, writer.records, writer.bytes, 0, writer.checksum))
+            entry_bucket = bucket if buckets else None
+            entries.append(ShardEntry(file_name, name.split, writer.records, writer.bytes, writer.checksum, entry_bucket))
+        write_receipt(folder, name, files, list(of_shard.values()), config)
     (folder / "utterances.jsonl").write_text("".join(canonical_json(line) + "\n" for line in lines), encoding="utf-8")
     return entries
 
 
-def write_receipt(folder: Path, name: ShardName, writer: RecordWriter, lines: list[dict[str, Any]], config: Config) -> None:
+def write_receipt(folder: Path, name: ShardName, files: list[FileReceipt], lines: list[dict[str, Any]], config: Config) -> None:
     """Write what preprocess remembers of a shard."""
     rows = [
         ClipReceipt(
@@ -109,8 +121,9 @@ def write_receipt(folder: Path, name: ShardName, writer: RecordWriter, lines: li
         )
         for line in lines
     ]
-    prints = fingerprint(config.audio, config.text, config.limits, SYMBOLS)
-    receipt = Receipt(str(name), prints, writer.records, writer.bytes, 0, writer.checksum, tuple(rows))
+    buckets = buckets_of(config)
+    prints = fingerprint(config.audio, config.text, config.limits, SYMBOLS, buckets)
+    receipt = make_receipt(prints, files, tuple(rows), buckets)
     receipt_path(folder, name).parent.mkdir(exist_ok=True)
     receipt_path(folder, name).write_bytes(receipt_bytes(receipt))
 
@@ -141,15 +154,16 @@ def cache_config() -> Config:
 
 @pytest.fixture(scope="session")
 def write_cache(cache_config: Config) -> Callable[..., Manifest]:
-    """Return a function that writes a sound cache of made-up features, as preprocess would."""
+    """Return a function that writes a sound cache of made-up features, as preprocess would; `buckets` must end at (16, 24)."""
 
-    def write(folder: Path, *, train: int = 29, val: int = 5, shards: int = 3) -> Manifest:
+    def write(folder: Path, *, train: int = 29, val: int = 5, shards: int = 3, buckets: tuple[Bucket, ...] | None = None) -> Manifest:
         folder.mkdir(parents=True, exist_ok=True)
+        config = cache_config.model_copy(update={"data": DataConfig(buckets=buckets)})
         utterances = [
             make_utterance(f"clip-{i:03d}", "train" if i < train else "val", cache_config, speaker=i % 2) for i in range(train + val)
         ]
         counts = {split: count for split, count in (("train", shards), ("val", 1)) if any(u.split == split for u in utterances)}
-        entries = write_shards(folder, utterances, counts, cache_config)
+        entries = write_shards(folder, utterances, counts, config)
         rejected = [{"id": "lost", "where": "metadata.csv:7", "reason": "audio_missing", "detail": "wavs/lost.wav: no such file"}]
         (folder / "rejected.jsonl").write_text("".join(canonical_json(line) + "\n" for line in rejected), encoding="utf-8")
         (folder / ".lock").touch()
@@ -161,7 +175,7 @@ def write_cache(cache_config: Config) -> Callable[..., Manifest]:
         spec = record_spec_of(cache_config.audio, cache_config.limits)
         manifest = Manifest(
             format_version=1,
-            fingerprint=fingerprint(cache_config.audio, cache_config.text, cache_config.limits, SYMBOLS),
+            fingerprint=fingerprint(cache_config.audio, cache_config.text, cache_config.limits, SYMBOLS, buckets_of(config)),
             fields=tuple(FieldEntry(f.name, f.dtype, f.shape, f.storage) for f in spec.fields),
             audio=cache_config.audio,
             text=cache_config.text,
@@ -176,6 +190,7 @@ def write_cache(cache_config: Config) -> Callable[..., Manifest]:
             shards=tuple(entries),
             statistics={measure: spread(values) for measure, values in lengths.items()},
             files=file_entries(folder),
+            buckets=buckets_of(config),
         )
         (folder / MANIFEST_NAME).write_bytes(manifest_bytes(manifest))
         return load_manifest(folder)

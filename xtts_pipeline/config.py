@@ -6,11 +6,12 @@ The one place where a default stands. Knows no TensorFlow and opens no corpus.
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from xtts_pipeline.errors import ConfigError
 
@@ -19,6 +20,7 @@ Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Width = Annotated[int, Field(ge=1, le=16_384)]
 MAX_CONFIG_BYTES = 1 << 20
 MAX_KEY_DEPTH = 4
+MAX_BUCKETS = 8
 MAX_PROBLEMS, MAX_SHOWN = 20, 100
 # What PyYAML lets through of values that are YAML by form and no value by content: `2001-99-99`, `!!int x`, a list as a key.
 _MALFORMED = (ValueError, TypeError, AttributeError, RecursionError)
@@ -92,9 +94,48 @@ class CacheConfig(Section):
     records_per_shard: Count = 256
 
 
-class DataConfig(Section):
-    """How training reads the shards."""
+Bucket = tuple[int, int]  # the max_text_length and max_mel_frames of its records
 
+
+def _read_buckets(value: object) -> object:
+    """Return a list of pairs as tuples, and `auto` and None as they are. Raises ValueError for anything else."""
+    if value is None or value == "auto":
+        return value
+    pairs = [tuple(pair) for pair in value if isinstance(pair, list | tuple)] if isinstance(value, list | tuple) else []
+    sides = [side for pair in pairs for side in pair]
+    is_pairs = all(len(pair) == 2 for pair in pairs) and all(type(side) is int and side > 0 for side in sides)
+    if not pairs or not is_pairs or len(pairs) != len(value):  # type: ignore[arg-type]
+        found = f"{value!r}"[:MAX_SHOWN]
+        raise ValueError(f"found {found}, expected [[max_text_length, max_mel_frames], ...] in whole numbers, auto or null")
+    buckets = tuple((text, mel) for text, mel in pairs)
+    check_bucket_order(buckets)
+    return buckets
+
+
+def check_bucket_order(buckets: Sequence[Bucket]) -> None:
+    """Raise ValueError unless there are few buckets, each larger than the one before."""
+    if len(buckets) > MAX_BUCKETS:
+        raise ValueError(f"found {len(buckets)} buckets, expected at most {MAX_BUCKETS}: each is compiled on its own; leave some out")
+    for before, after in pairwise(buckets):
+        if before == after or before[0] > after[0] or before[1] > after[1]:
+            raise ValueError(f"bucket {list(after)} comes after {list(before)}, expected a larger one; order the buckets")
+
+
+def check_last_bucket(buckets: Sequence[Bucket], limits: LimitsConfig) -> None:
+    """Raise ValueError unless the last bucket is the limits: what it would not hold is rejected, and what it would, must be."""
+    largest = (limits.max_text_length, limits.max_mel_frames)
+    if buckets[-1] != largest:
+        remedy = f"add {list(largest)}, or set limits.max_text_length and limits.max_mel_frames to the last bucket"
+        raise ValueError(f"data.buckets: the last one is {list(buckets[-1])}, expected the limits {list(largest)}; {remedy}")
+
+
+class DataConfig(Section):
+    """How training reads the shards, and into how many shapes preprocessing parts them.
+
+    A record lies in the first of `buckets` that holds it; without them all have one shape, the limits.
+    """
+
+    buckets: Annotated[tuple[Bucket, ...] | Literal["auto"] | None, BeforeValidator(_read_buckets)] = None
     shuffle_records: Count = 2_048
     num_workers: Count | Literal["auto"] = "auto"
     prefetch_buffer_size: Count | Literal["auto"] = "auto"
@@ -193,6 +234,12 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     synthesis: SynthesisConfig = SynthesisConfig()
+
+    @model_validator(mode="after")
+    def _buckets_end_at_the_limits(self) -> "Config":
+        if isinstance(self.data.buckets, tuple):
+            check_last_bucket(self.data.buckets, self.limits)
+        return self
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -338,7 +385,7 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
             remedy = f"did you mean {'.'.join([*keys[:-1], near[0]])}?" if near else f"known are {', '.join(known)}"
             problem = f"unknown key {path}; {remedy}"
         elif item["type"] == "value_error":
-            problem = f"{path}: {item['ctx']['error']}"
+            problem = f"{path}: {item['ctx']['error']}" if path else str(item["ctx"]["error"])
         else:
             found = repr(item["input"])
             found = found if len(found) <= MAX_SHOWN else f"{found[:MAX_SHOWN]}..."

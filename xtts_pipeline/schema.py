@@ -3,7 +3,7 @@
 The writer, the parser, the verifier and the step's signature are all built from here. Knows NumPy only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -70,6 +70,15 @@ class RecordSpec:
     def to_json(self) -> list[dict[str, object]]:
         """Return the fields as the manifest lists them."""
         return [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape), "storage": f.storage} for f in self.fields]
+
+
+def bucket_of(specs: Sequence[RecordSpec], text_length: int, mel_length: int) -> int | None:
+    """Return the number of the first bucket, the smallest, that holds a clip of these lengths; None if not even the last one does.
+
+    `specs` are those of the buckets, each at least as large as the one before.
+    """
+    fitting = (number for number, spec in enumerate(specs) if text_length <= spec.max_text_length and mel_length <= spec.max_mel_frames)
+    return next(fitting, None)
 
 
 @dataclass(frozen=True)

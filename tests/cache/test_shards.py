@@ -22,8 +22,8 @@ IDS = [f"clip-{number}" for number in range(4_000)]
 
 def test_names_come_back() -> None:
     name = ShardName("train", 3, 52)
-    assert str(name) == "train-00003-of-00052.tfrecord"
-    assert parse_shard_name(str(name)) == name
+    assert name.file() == "train-00003-of-00052.tfrecord"
+    assert parse_shard_name(name.file()) == name
 
 
 @pytest.mark.parametrize(

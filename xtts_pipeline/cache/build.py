@@ -164,14 +164,14 @@ class _Builder:
         if stale or not set(existing_shards(self._folder)) <= set(layout):
             self._check_free_space(layout, stale)
             invalidate(self._folder)
-        remove_shards_but(self._folder, {str(name) for name in layout})
+        remove_shards_but(self._folder, {name.file() for name in layout})
         tasks = [shard_task(self._folder, self._work_folder, name, layout[name], self._intake, self._config) for name in stale]
         run_tasks([replace(task, clip_seconds=self._options.clip_seconds) for task in tasks], self._options.pool, self._done)
 
     def _check_free_space(self, layout: Layout, stale: list[ShardName]) -> None:
         sizes = planned_bytes(layout, record_spec_of(self._config.audio, self._config.limits))
         new_bytes = sum(sizes[name] for name in stale) + _OTHER_BYTES_PER_ROW * len(self._intake.rows)
-        replaced = [self._folder / str(name) for name in existing_shards(self._folder) if name in stale or name not in layout]
+        replaced = [self._folder / name.file() for name in existing_shards(self._folder) if name in stale or name not in layout]
         old_bytes = sum(path.stat().st_size for path in replaced)
         # A shard's old file goes only when its new one is whole.
         unfinished_bytes = self._options.jobs * max((sizes[name] for name in stale), default=0)

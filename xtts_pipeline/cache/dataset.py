@@ -47,25 +47,23 @@ def training_dataset(
     batch_size: int,
     seed: int,
     data: DataConfig,
+    bucket: int = 0,
     start_epoch: int = 0,
     skip_batches: int = 0,
     epochs: int | None = None,
 ) -> tf.data.Dataset:
-    """Return shuffled batches of the train split, from `start_epoch` on, endless unless `epochs` says how many.
+    """Return shuffled batches of one bucket of the train split, from `start_epoch` on, endless unless `epochs` says how many.
 
-    An epoch has `records // batch_size` batches. Its order depends on (seed, epoch) alone, so each epoch leaves out another remainder,
-    and a run that stopped after `skip_batches` batches of `start_epoch` continues exactly there.
-    Raises CacheError if the split has fewer records than one batch.
+    An epoch has `records // batch_size` batches. Its order depends on (seed, bucket, epoch) alone, so each epoch leaves out another
+    remainder, and a run that stopped after `skip_batches` batches of `start_epoch` continues exactly there.
+    Raises CacheError if the bucket has fewer records than one batch.
     """
-    records = manifest.split_records("train")
+    records = manifest.split_records("train", bucket)
     batches = records // batch_size
     if not batches:
-        raise CacheError(
-            f"{folder}: {records} training clips are fewer than one batch of {batch_size}; set training.batch_size to {records} or less"
-            if records
-            else f"{folder}: there are 0 training clips for batches of {batch_size}; preprocess a larger corpus"
-        )
-    names, workers = manifest.shard_names("train"), _auto(data.num_workers)
+        raise CacheError(f"{folder}: {_too_few(records, batch_size, bucket, manifest)}")
+    names, workers = manifest.shard_names("train", bucket), _auto(data.num_workers)
+    order_name = f"order-{bucket}" if bucket else "order"
 
     def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
         # A seed that is set inside a graph stays there: the order must not depend on the program's tf.random.set_seed.
@@ -74,26 +72,39 @@ def training_dataset(
         shards = tf.data.Dataset.from_tensor_slices(tf.gather([str(folder / name) for name in names], order))
         serialized = shards.interleave(_read_shard, cycle_length=_SHARDS_AT_ONCE, num_parallel_calls=workers, deterministic=True)
         serialized = serialized.apply(tf.data.experimental.assert_cardinality(records))
-        shuffled = serialized.shuffle(min(data.shuffle_records, records), seed=_hash("order", seed, epoch), reshuffle_each_iteration=False)
+        shuffled = serialized.shuffle(
+            min(data.shuffle_records, records), seed=_hash(order_name, seed, epoch), reshuffle_each_iteration=False
+        )
         # Skipped while still serialized: what is not parsed costs a tenth of a step at most.
         skipped = tf.where(epoch == start_epoch, skip_batches * batch_size, 0)
         return shuffled.take(batches * batch_size).skip(tf.cast(skipped, tf.int64))
 
     last_epoch = tf.int64.max if epochs is None else start_epoch + epochs
     serialized = tf.data.Dataset.range(start_epoch, last_epoch).flat_map(epoch_records)
-    return _batches(serialized, record_spec(manifest), batch_size, data)
+    return _batches(serialized, record_spec(manifest, bucket), batch_size, data)
 
 
-def validation_dataset(folder: Path, manifest: Manifest, split: str, batch_size: int) -> tf.data.Dataset:
-    """Return every record of the split once, in the order of the shards.
+def _too_few(records: int, batch_size: int, bucket: int, manifest: Manifest) -> str:
+    """Return what is wrong and what to do where not even one batch can be filled."""
+    if manifest.bucket_count > 1:
+        found = f"bucket {bucket} {list(manifest.buckets[bucket])} holds {records} training clips, fewer than one batch of {batch_size}"
+        return f"{found}, so they would never be trained; preprocess with other data.buckets, or set a smaller training.batch_size"
+    if records:
+        return f"{records} training clips are fewer than one batch of {batch_size}; set training.batch_size to {records} or less"
+    return f"there are 0 training clips for batches of {batch_size}; preprocess a larger corpus"
 
-    The last batch is filled with rows of length 0: pad tokens and silence that weigh nothing. Raises CacheError if the split is empty.
+
+def validation_dataset(folder: Path, manifest: Manifest, split: str, batch_size: int, bucket: int = 0) -> tf.data.Dataset:
+    """Return every record of one bucket of the split once, in the order of the shards.
+
+    The last batch is filled with rows of length 0: pad tokens and silence that weigh nothing. Raises CacheError if there is no record.
     """
-    records = manifest.split_records(split)
+    records = manifest.split_records(split, bucket)
     if not records:
-        raise CacheError(f"{folder}: there are 0 clips in the {split} split; raise the split's share and preprocess again")
-    spec = record_spec(manifest)
-    shards = tf.data.Dataset.from_tensor_slices([str(folder / name) for name in manifest.shard_names(split)])
+        where = f"bucket {bucket} of " if manifest.bucket_count > 1 else ""
+        raise CacheError(f"{folder}: there are 0 clips in {where}the {split} split; raise the split's share and preprocess again")
+    spec = record_spec(manifest, bucket)
+    shards = tf.data.Dataset.from_tensor_slices([str(folder / name) for name in manifest.shard_names(split, bucket)])
     serialized = shards.flat_map(_read_shard).apply(tf.data.experimental.assert_cardinality(records))
     nothing = Example("", np.empty(0, np.int32), np.empty((0, spec.mel_bins), np.float16))
     filling = tf.data.Dataset.from_tensors(encode_example(nothing, spec)).repeat(-records % batch_size)

@@ -87,7 +87,7 @@ def _utterance_lines(folder: Path, layout: dict[ShardName, list[PlannedRow]], to
         receipt = load_receipt(folder, name)
         if receipt is None:
             raise CacheError(f"{folder}: the receipt of {name} vanished during the run; leave the cache alone and run again")
-        totals.shards.append(ShardEntry(str(name), name.split, receipt.records, receipt.bytes, receipt.shard_checksum))
+        totals.shards.append(ShardEntry(name.file(), name.split, receipt.records, receipt.bytes, receipt.shard_checksum))
         position = 0
         for clip, row in zip(receipt.rows, rows, strict=True):
             if clip.reason is not None:
@@ -108,7 +108,7 @@ def _utterance_line(shard: ShardName, position: int, clip: ClipReceipt) -> dict[
     return {
         "id": clip.id,
         "split": shard.split,
-        "shard": str(shard),
+        "shard": shard.file(),
         "position": position,
         "text": clip.text,
         "raw_text": clip.raw_text,

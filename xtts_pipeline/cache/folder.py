@@ -97,8 +97,8 @@ def remove_shards_but(folder: Path, wanted: set[str]) -> None:
     """Remove every shard and receipt that is not of the plan. The manifest must be gone before."""
     stems = {Path(name).stem for name in wanted}
     for name in existing_shards(folder):
-        if str(name) not in wanted:
-            (folder / str(name)).unlink()
+        if name.file() not in wanted:
+            (folder / name.file()).unlink()
     for path in (folder / RECEIPTS_FOLDER).iterdir():
         if _is_receipt_name(path.name) and path.stem not in stems:
             path.unlink()

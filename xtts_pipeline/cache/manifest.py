@@ -6,7 +6,8 @@ import math
 import mmap
 import stat
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +16,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.canonical import canonical_json, open_regular_file, open_sealed, sealed_bytes
-from xtts_pipeline.cache.shards import ShardName, parse_shard_name
-from xtts_pipeline.config import AudioConfig, CacheConfig, Config, LimitsConfig, TextConfig
+from xtts_pipeline.cache.shards import ShardName, parse_shard_file
+from xtts_pipeline.config import AudioConfig, Bucket, CacheConfig, Config, LimitsConfig, TextConfig, check_bucket_order, check_last_bucket
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.schema import FORMAT_VERSION, RecordSpec
 
@@ -56,13 +57,14 @@ class Counts:
 
 @dataclass(frozen=True, config=_STRICT)
 class ShardEntry:
-    """One shard file."""
+    """One shard file. `bucket` is None, and no key of it, in a cache of one shape."""
 
     name: str
     split: str
     records: Natural
     bytes: Natural
     checksum: Checksum
+    bucket: Natural | None = None
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -88,7 +90,10 @@ class Statistics:
 
 @dataclass(frozen=True, config=_STRICT)
 class Manifest:
-    """All that a reader must know of a cache. Constructing one checks every type, range and sum."""
+    """All that a reader must know of a cache. Constructing one checks every type, range and sum.
+
+    `buckets` is empty, and no key of it, in a cache of one shape.
+    """
 
     format_version: int
     fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -106,18 +111,28 @@ class Manifest:
     shards: tuple[ShardEntry, ...]
     statistics: Mapping[str, Statistics]
     files: Mapping[str, FileEntry]
+    buckets: tuple[Bucket, ...] = ()
 
-    def split_records(self, split: str) -> int:
-        """Return how many records a split holds."""
-        return sum(shard.records for shard in self.shards if shard.split == split)
+    @property
+    def bucket_count(self) -> int:
+        """How many shapes the records have."""
+        return len(self.buckets) or 1
 
-    def shard_names(self, split: str) -> list[str]:
-        """Return the file names of a split's shards, in order."""
-        return [shard.name for shard in self.shards if shard.split == split]
+    def split_records(self, split: str, bucket: int | None = None) -> int:
+        """Return how many records a split holds, in all or in one bucket."""
+        return sum(shard.records for shard in self._shards_of(split, bucket))
+
+    def shard_names(self, split: str, bucket: int | None = None) -> list[str]:
+        """Return the file names of a split's shards, in order, all of them or those of one bucket."""
+        return [shard.name for shard in self._shards_of(split, bucket)]
+
+    def _shards_of(self, split: str, bucket: int | None) -> Iterator[ShardEntry]:
+        return (shard for shard in self.shards if shard.split == split and bucket in (None, shard.bucket or 0))
 
     @model_validator(mode="after")
     def _consistent(self) -> "Manifest":
         self._check_names()
+        self._check_buckets()
         self._check_records()
         self._check_shards()
         counts = self.counts
@@ -137,7 +152,15 @@ class Manifest:
         spec = record_spec(self)
         fields = [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape), "storage": f.storage} for f in self.fields]
         _expect("fields", fields, spec.to_json())
-        _expect("fingerprint", self.fingerprint, fingerprint(self.audio, self.text, self.limits, self.symbols))
+        _expect("fingerprint", self.fingerprint, fingerprint(self.audio, self.text, self.limits, self.symbols, self.buckets))
+
+    def _check_buckets(self) -> None:
+        """Hold the buckets to the rules of `data.buckets`, by which they were made."""
+        if len(self.buckets) == 1:
+            raise ValueError("buckets: found 1, expected several, or none where there is one shape")
+        if self.buckets:
+            check_bucket_order(self.buckets)
+            check_last_bucket(self.buckets, self.limits)
 
     def _check_names(self) -> None:
         for key in ("symbols", "speakers", "languages"):
@@ -148,18 +171,19 @@ class Manifest:
     def _check_shards(self) -> None:
         parsed = []
         for shard in self.shards:
-            name = parse_shard_name(shard.name)
+            name, bucket = parse_shard_file(shard.name) or (None, None)
             if name is None:
                 raise ValueError(f"shards: {shard.name!r} is not a shard's name")
             _expect(f"{shard.name}.split", shard.split, name.split)
+            _expect(f"{shard.name}.bucket", shard.bucket, bucket)
             if (shard.records == 0) != (shard.bytes == 0):
                 raise ValueError(f"{shard.name} has {shard.records} records in {shard.bytes} bytes")
             parsed.append(name)
         counts = {name.split: name.count for name in parsed}
         for split, listed in Counter(name.split for name in parsed).items():  # first: a name may claim any count
-            _expect(f"shards of the {split} split", listed, counts[split])
+            _expect(f"shards of the {split} split", listed, counts[split] * self.bucket_count)
         expected = sorted(ShardName(split, number, count) for split, count in counts.items() for number in range(count))
-        _expect("shards", [str(name) for name in parsed], [str(name) for name in expected])
+        _expect("shards", [shard.name for shard in self.shards], [file for name in expected for file in name.files(self.bucket_count)])
 
 
 def record_spec_of(audio: AudioConfig, limits: LimitsConfig) -> RecordSpec:
@@ -167,14 +191,39 @@ def record_spec_of(audio: AudioConfig, limits: LimitsConfig) -> RecordSpec:
     return RecordSpec(limits.max_text_length, limits.max_mel_frames, audio.mel_bins, math.log(audio.floor))
 
 
-def record_spec(manifest: Manifest) -> RecordSpec:
-    """Return the static shape of a cache's records."""
-    return record_spec_of(manifest.audio, manifest.limits)
+def bucket_specs_of(audio: AudioConfig, limits: LimitsConfig, buckets: Sequence[Bucket]) -> tuple[RecordSpec, ...]:
+    """Return the static shape of each bucket's records, the smallest first; without buckets the one that all records have."""
+    largest = record_spec_of(audio, limits)
+    shapes = (replace(largest, max_text_length=text, max_mel_frames=mel) for text, mel in buckets)
+    return tuple(shapes) or (largest,)
 
 
-def fingerprint(audio: AudioConfig, text: TextConfig, limits: LimitsConfig, symbols: tuple[str, ...]) -> str:
+def bucket_specs(manifest: Manifest) -> tuple[RecordSpec, ...]:
+    """Return the static shape of each bucket's records, the smallest first; the one shape of a cache without buckets."""
+    return bucket_specs_of(manifest.audio, manifest.limits, manifest.buckets)
+
+
+def record_spec(manifest: Manifest, bucket: int | None = None) -> RecordSpec:
+    """Return the static shape of a bucket's records; without a number that of the largest, which any record would fit."""
+    return bucket_specs(manifest)[-1 if bucket is None else bucket]
+
+
+def buckets_of(config: Config) -> tuple[Bucket, ...]:
+    """Return the buckets that a manifest of these settings lists: none where one shape holds every record.
+
+    Raises ValueError if they are `auto`: choose them first.
+    """
+    buckets = config.data.buckets
+    if buckets == "auto":
+        raise ValueError("data.buckets is auto, expected pairs")
+    return buckets if buckets is not None and len(buckets) > 1 else ()
+
+
+def fingerprint(
+    audio: AudioConfig, text: TextConfig, limits: LimitsConfig, symbols: tuple[str, ...], buckets: Sequence[Bucket] = ()
+) -> str:
     """Return the SHA-256 hex digest of everything that changes a record."""
-    content = {
+    content: dict[str, object] = {
         "format_version": FORMAT_VERSION,
         "audio": audio.model_dump(mode="json"),
         "text": text.model_dump(mode="json"),
@@ -182,6 +231,8 @@ def fingerprint(audio: AudioConfig, text: TextConfig, limits: LimitsConfig, symb
         "symbols": list(symbols),
         "fields": record_spec_of(audio, limits).to_json(),
     }
+    if buckets:
+        content["buckets"] = [list(bucket) for bucket in buckets]
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
@@ -196,12 +247,26 @@ def config_differences(manifest: Manifest, config: Config, sections: Sequence[st
             for key in cached
             if cached[key] != wanted[key]
         ]
+    if config.data.buckets != "auto" and manifest.buckets != buckets_of(config):  # auto is whatever a cache has
+        cached_buckets, wanted_buckets = (json.dumps(buckets or None) for buckets in (manifest.buckets, buckets_of(config)))
+        differences.append(f"data.buckets: the cache has {cached_buckets}, the config {wanted_buckets}")
     return differences
+
+
+def cache_settings(manifest: Manifest) -> dict[str, dict[str, object]]:
+    """Return the settings that a cache was made with, section by section, as `load_config` takes them for a base."""
+    settings = {section: getattr(manifest, section).model_dump(mode="json") for section in CACHE_SECTIONS}
+    return {**settings, "data": {"buckets": [list(bucket) for bucket in manifest.buckets] or None}}
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
     """Return exactly what manifest.json holds."""
-    return sealed_bytes(_MANIFEST.dump_python(manifest, mode="json"))
+    content = _MANIFEST.dump_python(manifest, mode="json")
+    if not manifest.buckets:  # a cache of one shape has the bytes that it always had
+        del content["buckets"]
+        for shard in content["shards"]:
+            del shard["bucket"]
+    return sealed_bytes(content)
 
 
 def load_manifest(folder: Path) -> Manifest:

@@ -17,6 +17,7 @@ from xtts_pipeline.cache.canonical import open_regular_file, open_seal, read_reg
 from xtts_pipeline.cache.manifest import file_checksum
 from xtts_pipeline.cache.plan import PlannedRow, RowContent, content_of
 from xtts_pipeline.cache.shards import ShardName
+from xtts_pipeline.config import Bucket
 from xtts_pipeline.errors import Reason
 
 RECEIPTS_FOLDER = "receipts"
@@ -60,8 +61,22 @@ class ClipReceipt(RowContent):
 
 
 @dataclass(frozen=True, config=_STRICT)
+class FileReceipt:
+    """One file of a shard, by its name."""
+
+    shard: str
+    records: int
+    bytes: int
+    mtime_ns: int
+    shard_checksum: str
+
+
+@dataclass(frozen=True, config=_STRICT)
 class Receipt:
-    """One shard: its file, and its rows in order, kept and rejected."""
+    """One shard: its file, or its files in the order of the buckets, and its rows in order, kept and rejected.
+
+    `shard` to `shard_checksum` are of the first file; `buckets` and `more_files` are empty, and no keys of it, where it is the only one.
+    """
 
     shard: str
     fingerprint: str
@@ -70,6 +85,20 @@ class Receipt:
     mtime_ns: int
     shard_checksum: str
     rows: tuple[ClipReceipt, ...]
+    buckets: tuple[Bucket, ...] = ()
+    more_files: tuple[FileReceipt, ...] = ()
+
+    @property
+    def files(self) -> tuple[FileReceipt, ...]:
+        """Every file of the shard, in the order of the buckets."""
+        return (FileReceipt(self.shard, self.records, self.bytes, self.mtime_ns, self.shard_checksum), *self.more_files)
+
+
+def make_receipt(fingerprint: str, files: Sequence[FileReceipt], rows: tuple[ClipReceipt, ...], buckets: tuple[Bucket, ...]) -> Receipt:
+    """Return the receipt of a shard with these files, at least one, in the order of the buckets."""
+    first, *more = files
+    sizes = (first.records, first.bytes, first.mtime_ns, first.shard_checksum)
+    return Receipt(first.shard, fingerprint, *sizes, rows, buckets, tuple(more))
 
 
 _RECEIPT = TypeAdapter(Receipt)
@@ -77,12 +106,15 @@ _RECEIPT = TypeAdapter(Receipt)
 
 def receipt_path(folder: Path, shard: ShardName) -> Path:
     """Return where a shard's receipt lies."""
-    return folder / RECEIPTS_FOLDER / f"{Path(str(shard)).stem}.json"
+    return folder / RECEIPTS_FOLDER / f"{shard}.json"
 
 
 def receipt_bytes(receipt: Receipt) -> bytes:
     """Return what a receipt's file holds: one line of canonical JSON with its own checksum."""
-    return sealed_bytes(_RECEIPT.dump_python(receipt, mode="json"))
+    content = _RECEIPT.dump_python(receipt, mode="json")
+    if not receipt.buckets:
+        del content["buckets"], content["more_files"]
+    return sealed_bytes(content)
 
 
 def load_receipt(folder: Path, shard: ShardName) -> Receipt | None:
@@ -91,7 +123,8 @@ def load_receipt(folder: Path, shard: ShardName) -> Receipt | None:
         receipt = _RECEIPT.validate_json(open_seal(read_regular_file(receipt_path(folder, shard), MAX_RECEIPT_BYTES)))
     except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
         return None
-    return receipt if receipt.shard == str(shard) else None
+    bucket_count = len(receipt.buckets) or 1
+    return receipt if [file.shard for file in receipt.files] == shard.files(bucket_count) else None
 
 
 def source_stat(path: Path) -> SourceStat | None:
@@ -113,19 +146,23 @@ def reusable_receipt(
     if len(receipt.rows) != len(rows) or not all(map(_is_same_row, receipt.rows, rows)):
         return None
     sources = [None if clip.reason in TEXT_REASONS else source_stat(roots[clip.corpus] / clip.audio) for clip in receipt.rows]
-    shard = source_stat(folder / receipt.shard)
+    found = [source_stat(folder / file.shard) for file in receipt.files]
+    files = [
+        replace(file, mtime_ns=now.mtime_ns) for file, now in zip(receipt.files, found, strict=True) if now and now.bytes == file.bytes
+    ]
     is_same_source = _has_same_stat if check == "stat" else _may_have_same_content
-    if shard is None or shard.bytes != receipt.bytes or not all(map(is_same_source, receipt.rows, sources)):
+    if len(files) != len(found) or not all(map(is_same_source, receipt.rows, sources)):
         return None
     if check == "content" and not all(_has_same_content(clip, roots[clip.corpus]) for clip in receipt.rows):
         return None
     # Another modification time is another copy of the shard: only its bytes can tell.
-    if (check == "content" or shard.mtime_ns != receipt.mtime_ns) and file_checksum(folder / receipt.shard) != receipt.shard_checksum:
+    doubtful = [file for file, before in zip(files, receipt.files, strict=True) if check == "content" or file != before]
+    if any(file_checksum(folder / file.shard) != file.shard_checksum for file in doubtful):
         return None
-    if shard.mtime_ns == receipt.mtime_ns and all(map(_has_same_stat, receipt.rows, sources)):
+    if tuple(files) == receipt.files and all(map(_has_same_stat, receipt.rows, sources)):
         return receipt
     rows_now = tuple(replace(clip, source=source) for clip, source in zip(receipt.rows, sources, strict=True))
-    return replace(receipt, mtime_ns=shard.mtime_ns, rows=rows_now)
+    return make_receipt(receipt.fingerprint, files, rows_now, receipt.buckets)
 
 
 def source_checksum(path: Path) -> str | None:

@@ -104,7 +104,7 @@ def _clear_the_way(folder: Path, problem: Problem, names: Sequence[ShardName]) -
     """Remove a broken shard's receipt, so that it is made again, and links and pipes that stand in a file's place."""
     place = problem.where.split(" ")[0]
     for name in names:
-        if place in (str(name), receipt_path(folder, name).relative_to(folder).as_posix()):
+        if place in (name.file(), receipt_path(folder, name).relative_to(folder).as_posix()):
             receipt_path(folder, name).unlink(missing_ok=True)
     path = folder / place
     if problem.kind is Kind.NOT_A_FILE and (path.is_symlink() or not path.is_dir()):

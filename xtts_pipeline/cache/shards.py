@@ -17,28 +17,42 @@ from xtts_pipeline.config import CacheConfig
 from xtts_pipeline.schema import SPLITS
 
 # Nine digits are more shards than there are records; a number of thousands of digits would be an error of int's own.
-_NAME = re.compile(rf"({'|'.join(SPLITS)})-([0-9]{{5,9}})-of-([0-9]{{5,9}})\.tfrecord")
+_NAME = re.compile(rf"({'|'.join(SPLITS)})-([0-9]{{5,9}})-of-([0-9]{{5,9}})(?:-bucket([0-9]))?\.tfrecord")
 
 
 @dataclass(frozen=True, order=True)
 class ShardName:
-    """One shard's place: `SPLIT-NUMBER-of-COUNT.tfrecord`."""
+    """One shard's place: `SPLIT-NUMBER-of-COUNT`. It is one file, or one a bucket where there are several."""
 
     split: str
     number: int
     count: int
 
     def __str__(self) -> str:
-        return f"{self.split}-{self.number:05d}-of-{self.count:05d}.tfrecord"
+        return f"{self.split}-{self.number:05d}-of-{self.count:05d}"
+
+    def file(self, bucket: int | None = None) -> str:
+        """Return the name of the shard's one file, or of a bucket's."""
+        return f"{self}.tfrecord" if bucket is None else f"{self}-bucket{bucket}.tfrecord"
+
+    def files(self, bucket_count: int) -> list[str]:
+        """Return the names of all its files, in the order of the buckets."""
+        return [self.file()] if bucket_count == 1 else [self.file(bucket) for bucket in range(bucket_count)]
 
 
-def parse_shard_name(name: str) -> ShardName | None:
-    """Return what a file name says, or None if it is not exactly a shard's name."""
+def parse_shard_file(name: str) -> tuple[ShardName, int | None] | None:
+    """Return the shard and the bucket that a file name says, or None if it is not exactly the name of a shard's file."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    shard = ShardName(match[1], int(match[2]), int(match[3]))
-    return shard if str(shard) == name and shard.number < shard.count else None
+    shard, bucket = ShardName(match[1], int(match[2]), int(match[3])), None if match[4] is None else int(match[4])
+    return (shard, bucket) if shard.file(bucket) == name and shard.number < shard.count else None
+
+
+def parse_shard_name(name: str) -> ShardName | None:
+    """Return the shard that a file name says, whatever its bucket, or None if it is not exactly the name of a shard's file."""
+    parsed = parse_shard_file(name)
+    return parsed and parsed[0]
 
 
 def digest_of(seed: int, utterance_id: str) -> bytes:

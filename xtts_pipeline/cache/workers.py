@@ -48,7 +48,7 @@ def write_shard(task: ShardTask) -> ShardResult:
     """
     clock = StageClock()
     with _one_shard_at_a_time, _explained_write(task):
-        with Heartbeat(task.work_folder) as heartbeat, atomic_write(task.folder / str(task.name), task.work_folder) as file:
+        with Heartbeat(task.work_folder) as heartbeat, atomic_write(task.folder / task.name.file(), task.work_folder) as file:
             writer = RecordWriter(file)
             maker = ExampleMaker(task, clock)
             clips = []
@@ -63,8 +63,8 @@ def write_shard(task: ShardTask) -> ShardResult:
             with clock.stage("write"):
                 file.flush()
                 os.fsync(file.fileno())
-        mtime_ns = (task.folder / str(task.name)).stat().st_mtime_ns
-        receipt = Receipt(str(task.name), task.fingerprint, writer.records, writer.bytes, mtime_ns, writer.checksum, tuple(clips))
+        mtime_ns = (task.folder / task.name.file()).stat().st_mtime_ns
+        receipt = Receipt(task.name.file(), task.fingerprint, writer.records, writer.bytes, mtime_ns, writer.checksum, tuple(clips))
         with atomic_write(receipt_path(task.folder, task.name), task.work_folder) as file:
             file.write(receipt_bytes(receipt))
     return ShardResult(task.name, len(clips), clock.seconds)
@@ -234,4 +234,4 @@ def _explained_write(task: ShardTask) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise write_error(task.folder / str(task.name), error) from None
+        raise write_error(task.folder / task.name.file(), error) from None

@@ -10,7 +10,7 @@ from typing import Any, Self
 import click
 import tqdm
 
-from xtts_pipeline.cache.manifest import CACHE_SECTIONS, Manifest, config_differences, load_manifest
+from xtts_pipeline.cache.manifest import CACHE_SECTIONS, Manifest, cache_settings, config_differences, load_manifest
 from xtts_pipeline.cache.verify import verify_cache
 from xtts_pipeline.config import Config, dump_config, load_config
 from xtts_pipeline.errors import CacheError, OutputError
@@ -44,9 +44,8 @@ def train(
 
 def training_config(manifest: Manifest, configs: Sequence[str], overrides: Sequence[str], steps: int | None) -> Config:
     """Return the cache's settings overlaid with the user's, or say which of them contradict the cache."""
-    base = {section: getattr(manifest, section).model_dump(mode="json") for section in CACHE_SECTIONS}
     steps_override = [] if steps is None else [f"training.steps={steps}"]
-    config = load_config(configs, [*overrides, *steps_override], base)
+    config = load_config(configs, [*overrides, *steps_override], cache_settings(manifest))
     differences = config_differences(manifest, config, CACHE_SECTIONS)
     if differences:
         listed = "; ".join(differences)
