@@ -4,7 +4,7 @@ The cache's bytes depend on the intake, the config and the shard counts only; ne
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,10 +12,26 @@ from pathlib import Path
 
 import numpy as np
 
+from xtts_pipeline.cache.buckets import with_chosen_buckets
 from xtts_pipeline.cache.example import encode_example
 from xtts_pipeline.cache.finish import Totals, finish_cache
-from xtts_pipeline.cache.folder import check_free_space, existing_counts, existing_shards, invalidate, remove_shards_but
-from xtts_pipeline.cache.manifest import CACHE_SECTIONS, Manifest, config_differences, fingerprint, load_manifest, record_spec_of
+from xtts_pipeline.cache.folder import (
+    check_free_space,
+    existing_counts,
+    existing_shard_files,
+    existing_shards,
+    invalidate,
+    remove_shards_but,
+)
+from xtts_pipeline.cache.manifest import (
+    CACHE_SECTIONS,
+    Manifest,
+    bucket_specs_of,
+    buckets_of,
+    config_differences,
+    fingerprint,
+    load_manifest,
+)
 from xtts_pipeline.cache.plan import Intake, PlannedRow, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.pool import Pool, run_tasks
 from xtts_pipeline.cache.receipts import PASSING_REASONS, Receipt, SourceCheck, load_receipt, receipt_bytes, receipt_path, reusable_receipt
@@ -66,6 +82,7 @@ def build_cache(
 
     Raises CacheError if the disk is or becomes full; what is finished then is reused by the next run.
     """
+    config = with_chosen_buckets(config, folder, intake, reshard=options.reshard)
     changed = tuple(changed_settings(folder, config, intake))
     plan = plan_shards(intake, config.cache, existing_counts(folder), options.train_shards, reshard=options.reshard)
     builder = _Builder(folder, work_folder, intake, config, options, progress)
@@ -100,11 +117,14 @@ def changed_settings(folder: Path, config: Config, intake: Intake) -> Iterator[s
             yield f"{name}: {len(new)} new {_shown(new)}, {len(gone)} gone {_shown(gone)}"
 
 
-def planned_bytes(layout: Layout, spec: RecordSpec) -> dict[ShardName, int]:
-    """Return how large each shard becomes if none of its rows is rejected."""
-    empty = Example("", np.zeros(0, np.int32), np.zeros((0, spec.mel_bins), np.float32))
-    record_bytes = FRAME_BYTES + len(encode_example(empty, spec))
-    return {name: sum(record_bytes + len(row.id.encode()) for row in rows) for name, rows in layout.items()}
+def planned_bytes(layout: Layout, specs: Sequence[RecordSpec], buckets: Mapping[str, int]) -> dict[ShardName, int]:
+    """Return how large each shard becomes if none of its rows is rejected.
+
+    `buckets` are the places in `specs` of the rows of which they are known, by id; any other row counts as one of the largest.
+    """
+    empty = Example("", np.zeros(0, np.int32), np.zeros((0, specs[-1].mel_bins), np.float32))
+    record_bytes = [FRAME_BYTES + len(encode_example(empty, spec)) for spec in specs]
+    return {name: sum(record_bytes[buckets.get(row.id, -1)] + len(row.id.encode()) for row in rows) for name, rows in layout.items()}
 
 
 def current_receipts(
@@ -135,8 +155,9 @@ def shard_task(folder: Path, work_folder: Path, name: ShardName, rows: Sequence[
         audio=config.audio,
         text=config.text,
         limits=config.limits,
+        buckets=buckets_of(config),
         symbols=intake.symbols,
-        fingerprint=fingerprint(config.audio, config.text, config.limits, intake.symbols),
+        fingerprint=fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config)),
     )
 
 
@@ -148,7 +169,8 @@ class _Builder:
     ) -> None:
         self._folder, self._work_folder = folder, work_folder
         self._intake, self._config, self._options, self._progress = intake, config, options, progress
-        self._fingerprint = fingerprint(config.audio, config.text, config.limits, intake.symbols)
+        self._specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
+        self._fingerprint = fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config))
         self.written: set[ShardName] = set()
         self.stage_seconds: Counter[str] = Counter()
 
@@ -161,18 +183,19 @@ class _Builder:
                     file.write(receipt_bytes(receipt))
         stale = [name for name in layout if name not in current]
         self._progress(sum(len(layout[name]) for name in current))
-        if stale or not set(existing_shards(self._folder)) <= set(layout):
+        wanted = {file for name in layout for file in name.files(len(self._specs))}
+        if stale or not set(existing_shard_files(self._folder)) <= wanted:
             self._check_free_space(layout, stale)
             invalidate(self._folder)
-        remove_shards_but(self._folder, {name.file() for name in layout})
+        remove_shards_but(self._folder, layout, len(self._specs))
         tasks = [shard_task(self._folder, self._work_folder, name, layout[name], self._intake, self._config) for name in stale]
         run_tasks([replace(task, clip_seconds=self._options.clip_seconds) for task in tasks], self._options.pool, self._done)
 
     def _check_free_space(self, layout: Layout, stale: list[ShardName]) -> None:
-        sizes = planned_bytes(layout, record_spec_of(self._config.audio, self._config.limits))
+        sizes = planned_bytes(layout, self._specs, {})
         new_bytes = sum(sizes[name] for name in stale) + _OTHER_BYTES_PER_ROW * len(self._intake.rows)
-        replaced = [self._folder / name.file() for name in existing_shards(self._folder) if name in stale or name not in layout]
-        old_bytes = sum(path.stat().st_size for path in replaced)
+        reused = {file for name in layout if name not in stale for file in name.files(len(self._specs))}
+        old_bytes = sum((self._folder / file).stat().st_size for file in set(existing_shard_files(self._folder)) - reused)
         # A shard's old file goes only when its new one is whole.
         unfinished_bytes = self._options.jobs * max((sizes[name] for name in stale), default=0)
         check_free_space(self._folder, min(new_bytes, new_bytes - old_bytes + unfinished_bytes))

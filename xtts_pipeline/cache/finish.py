@@ -25,6 +25,8 @@ from xtts_pipeline.cache.manifest import (
     FileEntry,
     Manifest,
     ShardEntry,
+    bucket_specs_of,
+    buckets_of,
     file_checksum,
     fingerprint,
     manifest_bytes,
@@ -54,6 +56,15 @@ class Totals:
     characters: "array[int]" = field(default_factory=lambda: array("q"))
     languages: list[str] = field(default_factory=list)
 
+    def add(self, clip: ClipReceipt) -> None:
+        """Count a kept clip."""
+        self.ids.append(clip.id)
+        self.languages.append(clip.language)
+        self.seconds.append(clip.seconds)
+        self.frames.append(clip.frames)
+        self.tokens.append(clip.tokens)
+        self.characters.append(len(clip.text))
+
 
 def finish_cache(
     folder: Path, work_folder: Path, intake: Intake, layout: dict[ShardName, list[PlannedRow]], config: Config
@@ -64,7 +75,7 @@ def finish_cache(
         tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(work_folder)) as utterances,
         tempfile.TemporaryFile(dir=work_folder) as rejected,
     ):
-        utterance_entry = _spool(utterances, _utterance_lines(folder, layout, totals))
+        utterance_entry = _spool(utterances, _utterance_lines(folder, layout, config, totals))
         totals.rejections.sort(key=lambda item: (*reading_order(item[0], item[1].where), item[1].id))
         rejected_entry = _spool(rejected, (rejection.to_json() for _, rejection in totals.rejections))
         manifest = _manifest(intake, config, totals, {UTTERANCES_NAME: utterance_entry, REJECTED_NAME: rejected_entry})
@@ -81,34 +92,32 @@ def finish_cache(
     return manifest, totals
 
 
-def _utterance_lines(folder: Path, layout: dict[ShardName, list[PlannedRow]], totals: Totals) -> Iterator[dict[str, object]]:
+def _utterance_lines(
+    folder: Path, layout: dict[ShardName, list[PlannedRow]], config: Config, totals: Totals
+) -> Iterator[dict[str, object]]:
     """Yield the lines of utterances.jsonl, and add everything up on the way."""
+    specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
     for name, rows in layout.items():
         receipt = load_receipt(folder, name)
         if receipt is None:
             raise CacheError(f"{folder}: the receipt of {name} vanished during the run; leave the cache alone and run again")
-        totals.shards.append(ShardEntry(name.file(), name.split, receipt.records, receipt.bytes, receipt.shard_checksum))
-        position = 0
         for clip, row in zip(receipt.rows, rows, strict=True):
             if clip.reason is not None:
                 totals.rejections.append((row.corpus, Rejection(row.id, row.where, clip.reason, clip.detail)))
-                continue
-            yield _utterance_line(name, position, clip)
-            position += 1
-            totals.ids.append(clip.id)
-            totals.languages.append(clip.language)
-            totals.seconds.append(clip.seconds)
-            totals.frames.append(clip.frames)
-            totals.tokens.append(clip.tokens)
-            totals.characters.append(len(clip.text))
+        for bucket, file in enumerate(receipt.files):
+            entry_bucket = bucket if receipt.buckets else None
+            totals.shards.append(ShardEntry(file.shard, name.split, file.records, file.bytes, file.shard_checksum, entry_bucket))
+            for position, clip in enumerate(receipt.kept_rows(specs, bucket)):
+                totals.add(clip)
+                yield _utterance_line(name.split, file.shard, position, clip)
 
 
-def _utterance_line(shard: ShardName, position: int, clip: ClipReceipt) -> dict[str, object]:
+def _utterance_line(split: str, shard: str, position: int, clip: ClipReceipt) -> dict[str, object]:
     source_bytes = clip.source.bytes if clip.source else 0
     return {
         "id": clip.id,
-        "split": shard.split,
-        "shard": shard.file(),
+        "split": split,
+        "shard": shard,
         "position": position,
         "text": clip.text,
         "raw_text": clip.raw_text,
@@ -126,7 +135,7 @@ def _manifest(intake: Intake, config: Config, totals: Totals, files: dict[str, F
     kept, rejected = len(totals.ids), len(totals.rejections)
     return Manifest(
         format_version=1,
-        fingerprint=fingerprint(config.audio, config.text, config.limits, intake.symbols),
+        fingerprint=fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config)),
         fields=tuple(FieldEntry(entry.name, entry.dtype, entry.shape, entry.storage) for entry in spec.fields),
         audio=config.audio,
         text=config.text,
@@ -141,6 +150,7 @@ def _manifest(intake: Intake, config: Config, totals: Totals, files: dict[str, F
         shards=tuple(totals.shards),
         statistics={measure: spread(getattr(totals, measure)) for measure in ("seconds", "frames", "tokens")} if kept else {},
         files=files,
+        buckets=buckets_of(config),
     )
 
 

@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -71,9 +71,14 @@ def is_cache_name(name: str) -> bool:
 
 
 def existing_shards(folder: Path) -> list[ShardName]:
-    """Return the shards that lie in the folder, of whatever layout."""
-    names = (parse_shard_name(entry.name) for entry in folder.iterdir())
-    return sorted(name for name in names if name is not None)
+    """Return the shards of which any file lies in the folder, of whatever layout."""
+    names = (parse_shard_name(name) for name in existing_shard_files(folder))
+    return sorted({name for name in names if name is not None})
+
+
+def existing_shard_files(folder: Path) -> list[str]:
+    """Return the names of the shards' files that lie in the folder, of whatever layout and buckets."""
+    return sorted(entry.name for entry in folder.iterdir() if parse_shard_name(entry.name))
 
 
 def existing_counts(folder: Path) -> dict[str, tuple[int, int]]:
@@ -93,12 +98,11 @@ def invalidate(folder: Path) -> None:
     sync_folder(folder)
 
 
-def remove_shards_but(folder: Path, wanted: set[str]) -> None:
-    """Remove every shard and receipt that is not of the plan. The manifest must be gone before."""
-    stems = {Path(name).stem for name in wanted}
-    for name in existing_shards(folder):
-        if name.file() not in wanted:
-            (folder / name.file()).unlink()
+def remove_shards_but(folder: Path, wanted: Collection[ShardName], bucket_count: int) -> None:
+    """Remove every shard's file and every receipt that is not of the plan. The manifest must be gone before."""
+    stems = {str(name) for name in wanted}
+    for file in set(existing_shard_files(folder)) - {file for name in wanted for file in name.files(bucket_count)}:
+        (folder / file).unlink()
     for path in (folder / RECEIPTS_FOLDER).iterdir():
         if _is_receipt_name(path.name) and path.stem not in stems:
             path.unlink()
@@ -141,8 +145,8 @@ def _refuse_foreign(folder: Path) -> None:
 
 def _is_receipt_name(name: str) -> bool:
     """Return whether a receipt, or a temporary file of one, has this name."""
-    path = Path(name)
-    return (path.suffix == ".json" and parse_shard_name(f"{path.stem}.tfrecord") is not None) or _LEFTOVER.fullmatch(name) is not None
+    shard = parse_shard_name(f"{Path(name).stem}.tfrecord")
+    return (shard is not None and name == f"{shard}.json") or _LEFTOVER.fullmatch(name) is not None
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -126,6 +126,10 @@ class Manifest:
         """Return the file names of a split's shards, in order, all of them or those of one bucket."""
         return [shard.name for shard in self._shards_of(split, bucket)]
 
+    def bucket_of_shard(self, name: str) -> int:
+        """Return the bucket of the records in a shard's file. Raises KeyError if the manifest lists no such file."""
+        return {shard.name: shard.bucket or 0 for shard in self.shards}[name]
+
     def _shards_of(self, split: str, bucket: int | None) -> Iterator[ShardEntry]:
         return (shard for shard in self.shards if shard.split == split and bucket in (None, shard.bucket or 0))
 

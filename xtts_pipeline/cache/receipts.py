@@ -19,6 +19,7 @@ from xtts_pipeline.cache.plan import PlannedRow, RowContent, content_of
 from xtts_pipeline.cache.shards import ShardName
 from xtts_pipeline.config import Bucket
 from xtts_pipeline.errors import Reason
+from xtts_pipeline.schema import RecordSpec, bucket_of
 
 RECEIPTS_FOLDER = "receipts"
 MAX_RECEIPT_BYTES = 64 << 20
@@ -92,6 +93,10 @@ class Receipt:
     def files(self) -> tuple[FileReceipt, ...]:
         """Every file of the shard, in the order of the buckets."""
         return (FileReceipt(self.shard, self.records, self.bytes, self.mtime_ns, self.shard_checksum), *self.more_files)
+
+    def kept_rows(self, specs: Sequence[RecordSpec], bucket: int) -> list[ClipReceipt]:
+        """Return the rows whose records lie in the file of a bucket, in order; `specs` are those of all buckets."""
+        return [clip for clip in self.rows if clip.is_kept and bucket_of(specs, clip.tokens, clip.frames) == bucket]
 
 
 def make_receipt(fingerprint: str, files: Sequence[FileReceipt], rows: tuple[ClipReceipt, ...], buckets: tuple[Bucket, ...]) -> Receipt:

@@ -23,7 +23,7 @@ from xtts_pipeline.cache.records import read_records
 from xtts_pipeline.cache.shards import ShardName, parse_shard_name
 from xtts_pipeline.cache.tasks import ShardTask
 from xtts_pipeline.cache.workers import ExampleMaker, StageClock
-from xtts_pipeline.config import Config
+from xtts_pipeline.config import Config, DataConfig
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.utterance import Corpus
 from xtts_pipeline.errors import CacheError
@@ -56,9 +56,10 @@ def check_sources(folder: Path, data: Path, sample: int) -> SourceCheck:
     problems = []
     for shard, members in _by_shard(entries).items():
         payloads = dict(enumerate(read_records(folder / shard)))
+        spec = record_spec(manifest, manifest.bucket_of_shard(shard))
         for entry in members:
             if entry.id in rows:
-                detail = _difference(maker, entry, rows[entry.id], payloads[entry.position], record_spec(manifest))
+                detail = _difference(maker, entry, rows[entry.id], payloads[entry.position], spec)
             else:
                 detail = f"the corpus has {refusals.get(entry.id, 'no such row')} now; {_REMEDY}"
             if detail is not None:
@@ -72,7 +73,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     Needs the manifest, which holds the settings. Raises CacheError if it cannot be used, or if the cache has a second corpus.
     """
     manifest = load_manifest(folder)
-    names = [name for shard in manifest.shards if (name := parse_shard_name(shard.name))]
+    names = sorted({name for shard in manifest.shards if (name := parse_shard_name(shard.name))})
     receipts = (load_receipt(folder, name) for name in names)
     if "+" in manifest.layout or any(row.corpus for receipt in receipts if receipt for row in receipt.rows):
         raise CacheError(f"{folder}: was made with --val-data, which --repair does not know; run xtts preprocess as it was made")
@@ -80,8 +81,8 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     corpus = read_corpus(data, manifest.layout, manifest.text.language)
     before = _file_identities(folder)
     for problem in problems:
-        _clear_the_way(folder, problem, names)
-    train_shards = len(manifest.shard_names("train")) or None
+        _clear_the_way(folder, problem, names, manifest.bucket_count)
+    train_shards = len(manifest.shard_names("train", bucket=0)) or None
     # By content: in another checkout every modification time differs, and nothing else.
     options = BuildOptions(local_pool(jobs), jobs, check="content", train_shards=train_shards)
     with locked_folder(folder) as work_folder:
@@ -97,14 +98,15 @@ def _file_identities(folder: Path) -> set[tuple[str, tuple[int, int, int]]]:
 
 def _settings_of(manifest: Manifest) -> Config:
     """Return the config that makes this cache again."""
-    return Config(audio=manifest.audio, text=manifest.text, limits=manifest.limits, cache=manifest.cache)
+    data = DataConfig(buckets=manifest.buckets or None)
+    return Config(audio=manifest.audio, text=manifest.text, limits=manifest.limits, cache=manifest.cache, data=data)
 
 
-def _clear_the_way(folder: Path, problem: Problem, names: Sequence[ShardName]) -> None:
+def _clear_the_way(folder: Path, problem: Problem, names: Sequence[ShardName], bucket_count: int) -> None:
     """Remove a broken shard's receipt, so that it is made again, and links and pipes that stand in a file's place."""
     place = problem.where.split(" ")[0]
     for name in names:
-        if place in (name.file(), receipt_path(folder, name).relative_to(folder).as_posix()):
+        if place in (*name.files(bucket_count), receipt_path(folder, name).relative_to(folder).as_posix()):
             receipt_path(folder, name).unlink(missing_ok=True)
     path = folder / place
     if problem.kind is Kind.NOT_A_FILE and (path.is_symlink() or not path.is_dir()):
@@ -157,6 +159,7 @@ def _task(folder: Path, manifest: Manifest, corpus: Corpus) -> ShardTask:
         audio=manifest.audio,
         text=manifest.text,
         limits=manifest.limits,
+        buckets=manifest.buckets,
         symbols=manifest.symbols,
         fingerprint=manifest.fingerprint,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from xtts_pipeline.cache.plan import PlannedRow
 from xtts_pipeline.cache.shards import ShardName
-from xtts_pipeline.config import AudioConfig, LimitsConfig, TextConfig
+from xtts_pipeline.config import AudioConfig, Bucket, LimitsConfig, TextConfig
 from xtts_pipeline.errors import CacheError, Reason
 
 CLIP_SECONDS = 60.0  # how long a clip may take; a minute of speech takes a fifth of a second
@@ -29,6 +29,7 @@ class ShardTask:
     audio: AudioConfig
     text: TextConfig
     limits: LimitsConfig
+    buckets: tuple[Bucket, ...]
     symbols: tuple[str, ...]
     fingerprint: str
     clip_seconds: float = CLIP_SECONDS

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -19,15 +19,15 @@ import xxhash
 from xtts_pipeline.audio.load import decode_wave
 from xtts_pipeline.audio.mel import wave_to_mel
 from xtts_pipeline.cache.example import encode_example
-from xtts_pipeline.cache.manifest import record_spec_of
+from xtts_pipeline.cache.manifest import bucket_specs_of
 from xtts_pipeline.cache.plan import PlannedRow, content_of
-from xtts_pipeline.cache.receipts import ClipReceipt, Receipt, SourceStat, receipt_bytes, receipt_path, source_stat
+from xtts_pipeline.cache.receipts import ClipReceipt, FileReceipt, SourceStat, make_receipt, receipt_bytes, receipt_path, source_stat
 from xtts_pipeline.cache.records import RecordWriter, keep_freed_memory
 from xtts_pipeline.cache.shards import ShardName, atomic_write
 from xtts_pipeline.cache.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask, write_error
 from xtts_pipeline.config import LimitsConfig
 from xtts_pipeline.errors import MACHINE_ERRORS, AudioError, CacheError, Reason, RowError
-from xtts_pipeline.schema import Example
+from xtts_pipeline.schema import Example, bucket_of
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
 PARENT_CHECK_SECONDS = 1.0
@@ -41,16 +41,18 @@ _one_shard_at_a_time = threading.Lock()
 
 
 def write_shard(task: ShardTask) -> ShardResult:
-    """Write one shard, then its receipt; each appears whole or not at all.
+    """Write a shard's files, one a bucket, then its receipt; each appears whole or not at all.
 
     Raises CacheError if the disk is full or the folder cannot be written, ClipOutOfMemoryError for a clip to be tried alone. A clip that
     hangs for `clip_seconds` ends the process.
     """
     clock = StageClock()
     with _one_shard_at_a_time, _explained_write(task):
-        with Heartbeat(task.work_folder) as heartbeat, atomic_write(task.folder / task.name.file(), task.work_folder) as file:
-            writer = RecordWriter(file)
-            maker = ExampleMaker(task, clock)
+        maker = ExampleMaker(task, clock)
+        paths = [task.folder / name for name in task.name.files(len(maker.specs))]
+        with Heartbeat(task.work_folder) as heartbeat, ExitStack() as stack:
+            files = [stack.enter_context(atomic_write(path, task.work_folder)) for path in paths]
+            writers = [RecordWriter(file) for file in files]
             clips = []
             for position, row in enumerate(task.rows):
                 heartbeat.now_at(task.name, position, task.clip_seconds)
@@ -59,12 +61,16 @@ def write_shard(task: ShardTask) -> ShardResult:
                 clips.append(clip)
                 if payload is not None:
                     with clock.stage("write"):
-                        writer.write(payload)
+                        writers[maker.bucket_of(clip)].write(payload)
             with clock.stage("write"):
-                file.flush()
-                os.fsync(file.fileno())
-        mtime_ns = (task.folder / task.name.file()).stat().st_mtime_ns
-        receipt = Receipt(task.name.file(), task.fingerprint, writer.records, writer.bytes, mtime_ns, writer.checksum, tuple(clips))
+                for file in files:
+                    file.flush()
+                    os.fsync(file.fileno())
+        written = [
+            FileReceipt(path.name, writer.records, writer.bytes, path.stat().st_mtime_ns, writer.checksum)
+            for path, writer in zip(paths, writers, strict=True)
+        ]
+        receipt = make_receipt(task.fingerprint, written, tuple(clips), task.buckets)
         with atomic_write(receipt_path(task.folder, task.name), task.work_folder) as file:
             file.write(receipt_bytes(receipt))
     return ShardResult(task.name, len(clips), clock.seconds)
@@ -146,8 +152,15 @@ class ExampleMaker:
     def __init__(self, task: ShardTask, clock: StageClock) -> None:
         self._task = task
         self._clock = clock
-        self._spec = record_spec_of(task.audio, task.limits)
+        self.specs = bucket_specs_of(task.audio, task.limits, task.buckets)
         self._tokenizer = Tokenizer(task.symbols, task.text.blank)
+
+    def bucket_of(self, clip: ClipReceipt) -> int:
+        """Return the bucket of a kept clip's record."""
+        bucket = bucket_of(self.specs, clip.tokens, clip.frames)
+        if bucket is None:
+            raise ValueError(f"{clip.id}: {clip.tokens} tokens and {clip.frames} frames are over the limits, so it was not kept")
+        return bucket
 
     def make(self, row: PlannedRow) -> tuple[ClipReceipt, bytes | None]:
         """Return the row's receipt and its record, or None in its place if the row is rejected."""
@@ -172,13 +185,14 @@ class ExampleMaker:
                 limit = f"limits.max_mel_frames={task.limits.max_mel_frames}"
                 raise AudioError(Reason.MEL_TOO_LONG, f"{row.audio}: {len(mel)} frames are over {limit}; split the clip or raise the limit")
             with clock.stage("encode"):
-                payload = encode_example(Example(row.id, tokens, mel, row.speaker_id, row.language_id), self._spec)
+                seconds = round(len(wave) / task.audio.sample_rate, 6)
+                clip = _receipt(row, source, checksum, seconds, len(mel), len(tokens))
+                example = Example(row.id, tokens, mel, row.speaker_id, row.language_id)
+                return clip, encode_example(example, self.specs[self.bucket_of(clip)])
         except RowError as error:
             return _receipt(row, source, checksum, error=error), None
         except MemoryError:
             raise ClipOutOfMemoryError(row.id) from None
-        seconds = round(len(wave) / task.audio.sample_rate, 6)
-        return _receipt(row, source, checksum, seconds, len(mel), len(tokens)), payload
 
     def _refuse_condemned(self, row: PlannedRow) -> None:
         reason = self._task.condemned.get(row.id)

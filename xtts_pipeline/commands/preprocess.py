@@ -47,6 +47,12 @@ class PreprocessReport:
         return counts.rejected > self.max_rejected * counts.read
 
     @property
+    def clips_by_bucket(self) -> list[int]:
+        """How many records each bucket holds; without buckets, the one shape."""
+        manifest = self.build.manifest
+        return [sum(manifest.split_records(split, bucket) for split in SPLITS) for bucket in range(manifest.bucket_count)]
+
+    @property
     def warnings(self) -> list[str]:
         """What a user should look at, one line each."""
         warnings = [f"changed setting: {change}; all shards were written anew" for change in self.build.settings_changed]
@@ -71,6 +77,10 @@ class PreprocessReport:
             "clips_per_second": round(manifest.counts.read / self.seconds, 1),
             "layout": manifest.layout,
             "splits": {split: manifest.split_records(split) for split in SPLITS},
+            "buckets": [
+                {"max_text_length": text, "max_mel_frames": mel, "clips": clips}
+                for (text, mel), clips in zip(manifest.buckets, self.clips_by_bucket, strict=False)
+            ],
             "rejected_by_reason": dict(manifest.rejected_by_reason),
             "stage_seconds": {stage: round(seconds, 3) for stage, seconds in build.stage_seconds.items()},
             "settings_changed": list(build.settings_changed),
@@ -83,9 +93,11 @@ class PreprocessReport:
         manifest, build = self.build.manifest, self.build
         counts = manifest.counts
         splits = ", ".join(f"{split} {manifest.split_records(split)}" for split in SPLITS if manifest.split_records(split))
+        buckets = ", ".join(f"{list(bucket)} {clips}" for bucket, clips in zip(manifest.buckets, self.clips_by_bucket, strict=False))
         lines = [
             f"{manifest.layout}: read {counts.read} = kept {counts.kept} + rejected {counts.rejected}",
             f"splits: {splits or 'none'}",
+            *([f"buckets: {buckets}"] if buckets else []),
             f"shards: {build.shards_written} written, {build.shards_reused} reused",
             f"{self.seconds:.1f} s, {counts.read / self.seconds:.0f} clips/s",
         ]
@@ -127,6 +139,7 @@ class DryRunReport:
             [
                 f"{plan.layout}: would read {plan.read} = keep {plan.kept} + reject {plan.rejected}, by texts and headers",
                 f"hours: {plan.hours:.2f}",
+                *([f"buckets: {', '.join(str(list(bucket)) for bucket in plan.buckets)}"] if plan.buckets else []),
                 f"shards: {shards}; {plan.shards_to_write} to write, {readable_bytes(plan.bytes_to_write)}",
                 f"free disk: {readable_bytes(plan.free_bytes)}",
                 f"time: about {plan.estimated_seconds:.0f} s, by a short sample",

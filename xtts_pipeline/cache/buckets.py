@@ -1,0 +1,59 @@
+"""Choose the buckets of `data.buckets: auto`: those that a cache has, or those that leave the least padding.
+
+Reads texts and the headers of sound files; decodes nothing.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from xtts_pipeline.cache.folder import existing_shards
+from xtts_pipeline.cache.lengths import measure_rows
+from xtts_pipeline.cache.manifest import load_manifest
+from xtts_pipeline.cache.plan import Intake
+from xtts_pipeline.cache.receipts import load_receipt
+from xtts_pipeline.cache.shapes import Shape, best_shapes, plan_for
+from xtts_pipeline.config import Bucket, Config, LimitsConfig
+from xtts_pipeline.errors import CacheError
+
+AUTO_BUCKETS = 3
+# Fewer would hardly fill a batch, and the clips of a bucket that fills none are never trained.
+MIN_BUCKET_CLIPS = 128
+
+
+def with_chosen_buckets(config: Config, folder: Path, intake: Intake, *, reshard: bool) -> Config:
+    """Return the settings with pairs in the place of `auto`; any other settings as they are.
+
+    What the cache in `folder`, whole or half-made, was parted into is kept, so that a rerun stays incremental, unless `reshard`.
+    """
+    if config.data.buckets != "auto":
+        return config
+    kept = () if reshard else _buckets_in(folder, config.limits)
+    buckets = kept or _best_buckets(intake, config)
+    return config.model_copy(update={"data": config.data.model_copy(update={"buckets": buckets})})
+
+
+def _buckets_in(folder: Path, limits: LimitsConfig) -> tuple[Bucket, ...]:
+    """Return the buckets of the cache that lies in the folder, by its manifest or else by a receipt; none if it has other limits."""
+    if not folder.is_dir():
+        return ()
+    try:
+        buckets = load_manifest(folder).buckets
+    except CacheError:
+        receipts = (load_receipt(folder, name) for name in existing_shards(folder))
+        buckets = next((receipt.buckets for receipt in receipts if receipt is not None), ())
+    return buckets if buckets and buckets[-1] == (limits.max_text_length, limits.max_mel_frames) else ()
+
+
+def _best_buckets(intake: Intake, config: Config) -> tuple[Bucket, ...]:
+    """Return up to AUTO_BUCKETS pairs, the limits last, that leave the least padding while each holds MIN_BUCKET_CLIPS."""
+    largest = Shape(config.limits.max_text_length, config.limits.max_mel_frames)
+    measured = [lengths for lengths in measure_rows(intake, config) if lengths is not None]
+    tokens = np.array([lengths.tokens for lengths in measured], np.int64)
+    frames = np.array([lengths.frames for lengths in measured], np.int64)
+    if plan_for([largest], tokens, frames).kept:
+        for count in range(AUTO_BUCKETS, 1, -1):
+            shapes = best_shapes(largest, count, tokens, frames)
+            if min(plan_for(shapes, tokens, frames).clips) >= MIN_BUCKET_CLIPS:
+                return tuple((shape.max_text_length, shape.max_mel_frames) for shape in shapes)
+    return ((largest.max_text_length, largest.max_mel_frames),)
