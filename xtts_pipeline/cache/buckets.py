@@ -12,13 +12,9 @@ from xtts_pipeline.cache.lengths import measure_rows
 from xtts_pipeline.cache.manifest import load_manifest
 from xtts_pipeline.cache.plan import Intake
 from xtts_pipeline.cache.receipts import load_receipt
-from xtts_pipeline.cache.shapes import Shape, best_shapes, plan_for
+from xtts_pipeline.cache.shapes import Shape, auto_shapes
 from xtts_pipeline.config import Bucket, Config, LimitsConfig
 from xtts_pipeline.errors import CacheError
-
-AUTO_BUCKETS = 3
-# Fewer would hardly fill a batch, and the clips of a bucket that fills none are never trained.
-MIN_BUCKET_CLIPS = 128
 
 
 def with_chosen_buckets(config: Config, folder: Path, intake: Intake, *, reshard: bool) -> Config:
@@ -46,14 +42,9 @@ def _buckets_in(folder: Path, limits: LimitsConfig) -> tuple[Bucket, ...]:
 
 
 def _best_buckets(intake: Intake, config: Config) -> tuple[Bucket, ...]:
-    """Return up to AUTO_BUCKETS pairs, the limits last, that leave the least padding while each holds MIN_BUCKET_CLIPS."""
+    """Return the pairs, the limits last, that leave the least padding by the lengths that are known before a clip is decoded."""
     largest = Shape(config.limits.max_text_length, config.limits.max_mel_frames)
     measured = [lengths for lengths in measure_rows(intake, config) if lengths is not None]
     tokens = np.array([lengths.tokens for lengths in measured], np.int64)
     frames = np.array([lengths.frames for lengths in measured], np.int64)
-    if plan_for([largest], tokens, frames).kept:
-        for count in range(AUTO_BUCKETS, 1, -1):
-            shapes = best_shapes(largest, count, tokens, frames)
-            if min(plan_for(shapes, tokens, frames).clips) >= MIN_BUCKET_CLIPS:
-                return tuple((shape.max_text_length, shape.max_mel_frames) for shape in shapes)
-    return ((largest.max_text_length, largest.max_mel_frames),)
+    return tuple((shape.max_text_length, shape.max_mel_frames) for shape in auto_shapes(largest, tokens, frames))

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.canonical import canonical_json, open_regular_file, open_sealed, sealed_bytes
-from xtts_pipeline.cache.shards import ShardName, parse_shard_file
+from xtts_pipeline.cache.shards import ShardName, parse_shard_file, parse_shard_name
 from xtts_pipeline.config import AudioConfig, Bucket, CacheConfig, Config, LimitsConfig, TextConfig, check_bucket_order, check_last_bucket
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.schema import FORMAT_VERSION, RecordSpec
@@ -188,6 +188,11 @@ class Manifest:
             _expect(f"shards of the {split} split", listed, counts[split] * self.bucket_count)
         expected = sorted(ShardName(split, number, count) for split, count in counts.items() for number in range(count))
         _expect("shards", [shard.name for shard in self.shards], [file for name in expected for file in name.files(self.bucket_count)])
+
+
+def shards_of(manifest: Manifest) -> list[ShardName]:
+    """Return the shards whose files the manifest lists, in order."""
+    return sorted({name for shard in manifest.shards if (name := parse_shard_name(shard.name))})
 
 
 def record_spec_of(audio: AudioConfig, limits: LimitsConfig) -> RecordSpec:

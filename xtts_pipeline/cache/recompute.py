@@ -14,13 +14,13 @@ from xtts_pipeline.cache.build import BuildOptions, build_cache
 from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.folder import LOCK_NAME, locked_folder
 from xtts_pipeline.cache.listings import UTTERANCES, UtteranceEntry
-from xtts_pipeline.cache.manifest import UTTERANCES_NAME, Manifest, load_manifest, record_spec
+from xtts_pipeline.cache.manifest import UTTERANCES_NAME, Manifest, load_manifest, record_spec, shards_of
 from xtts_pipeline.cache.plan import PlannedRow, take_in
 from xtts_pipeline.cache.pool import local_pool
 from xtts_pipeline.cache.problems import Kind, Problem
 from xtts_pipeline.cache.receipts import load_receipt, receipt_path
 from xtts_pipeline.cache.records import read_records
-from xtts_pipeline.cache.shards import ShardName, parse_shard_name
+from xtts_pipeline.cache.shards import ShardName
 from xtts_pipeline.cache.tasks import ShardTask
 from xtts_pipeline.cache.workers import ExampleMaker, StageClock
 from xtts_pipeline.config import Config, DataConfig
@@ -73,7 +73,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     Needs the manifest, which holds the settings. Raises CacheError if it cannot be used, or if the cache has a second corpus.
     """
     manifest = load_manifest(folder)
-    names = sorted({name for shard in manifest.shards if (name := parse_shard_name(shard.name))})
+    names = shards_of(manifest)
     receipts = (load_receipt(folder, name) for name in names)
     if "+" in manifest.layout or any(row.corpus for receipt in receipts if receipt for row in receipt.rows):
         raise CacheError(f"{folder}: was made with --val-data, which --repair does not know; run xtts preprocess as it was made")

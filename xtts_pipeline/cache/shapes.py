@@ -11,6 +11,8 @@ import numpy as np
 
 ROUND_TO = 8  # sizes that vector units and tensor cores like
 KEEP_SHARE = 0.99
+AUTO_SHAPES = 3
+MIN_SHAPE_CLIPS = 128  # fewer would hardly fill a batch, and clips of a shape that fills none are never trained
 _LEVELS = 40  # lengths that are tried for each side of a shape
 
 
@@ -31,11 +33,12 @@ class Shape:
 class ShapePlan:
     """One or more shapes, each inside the next; a clip goes to the first that it fits.
 
-    `kept` clips fit the largest; `waste` is the share of all their tokens and frames that is padding.
+    `kept` clips fit the largest; `waste` is the share of all their tokens and frames that is padding, `wastes` that of each shape's.
     """
 
     shapes: tuple[Shape, ...]
     clips: tuple[int, ...]
+    wastes: tuple[float, ...]
     kept: int
     waste: float
 
@@ -43,8 +46,13 @@ class ShapePlan:
         """Return the plan as `xtts stats --json` shows it."""
         return {
             "shapes": [
-                {"max_text_length": shape.max_text_length, "max_mel_frames": shape.max_mel_frames, "clips": clips}
-                for shape, clips in zip(self.shapes, self.clips, strict=True)
+                {
+                    "max_text_length": shape.max_text_length,
+                    "max_mel_frames": shape.max_mel_frames,
+                    "clips": clips,
+                    "padding_waste": round(waste, 4),
+                }
+                for shape, clips, waste in zip(self.shapes, self.clips, self.wastes, strict=True)
             ],
             "kept": self.kept,
             "padding_waste": round(self.waste, 4),
@@ -54,14 +62,19 @@ class ShapePlan:
 def plan_for(shapes: Sequence[Shape], tokens: np.ndarray, frames: np.ndarray) -> ShapePlan:
     """Return what shapes, each inside the next, keep and waste for clips of these lengths."""
     left = np.ones(len(tokens), np.bool_)
-    clips, padded = [], 0
+    clips, real = [], []
     for shape in shapes:
         fits = left & (tokens <= shape.max_text_length) & (frames <= shape.max_mel_frames)
         clips.append(int(fits.sum()))
-        padded += clips[-1] * shape.positions
+        real.append(int(tokens[fits].sum() + frames[fits].sum()))
         left &= ~fits
-    real = int(tokens[~left].sum() + frames[~left].sum())
-    return ShapePlan(tuple(shapes), tuple(clips), sum(clips), 1 - real / padded if padded else 0.0)
+    padded = [count * shape.positions for count, shape in zip(clips, shapes, strict=True)]
+    wastes = tuple(_waste(some, of) for some, of in zip(real, padded, strict=True))
+    return ShapePlan(tuple(shapes), tuple(clips), wastes, sum(clips), _waste(sum(real), sum(padded)))
+
+
+def _waste(real: int, padded: int) -> float:
+    return 1 - real / padded if padded else 0.0
 
 
 def smallest_shape(tokens: np.ndarray, frames: np.ndarray, keep_share: float = KEEP_SHARE) -> Shape:
@@ -98,6 +111,19 @@ def best_shapes(largest: Shape, count: int, tokens: np.ndarray, frames: np.ndarr
         chain.append(at)
     # A chain may stand still where a further shape saves nothing.
     return tuple(Shape(int(texts[at]), int(mels[at])) for at in sorted(set(chain)))
+
+
+def auto_shapes(largest: Shape, tokens: np.ndarray, frames: np.ndarray) -> tuple[Shape, ...]:
+    """Return up to AUTO_SHAPES nested shapes, the last of them `largest`, that need the fewest padded positions in all.
+
+    Each holds at least MIN_SHAPE_CLIPS of the clips; too few for that are left in one shape.
+    """
+    if plan_for([largest], tokens, frames).kept:
+        for count in range(AUTO_SHAPES, 1, -1):
+            shapes = best_shapes(largest, count, tokens, frames)
+            if min(plan_for(shapes, tokens, frames).clips) >= MIN_SHAPE_CLIPS:
+                return shapes
+    return (largest,)
 
 
 def _grid(tokens: np.ndarray, frames: np.ndarray, largest: Shape | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,10 +10,11 @@ from typing import Literal
 
 from xtts_pipeline.cache.forked import map_forked
 from xtts_pipeline.cache.listings import UtteranceEntry
-from xtts_pipeline.cache.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, load_manifest
+from xtts_pipeline.cache.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, bucket_specs, load_manifest
 from xtts_pipeline.cache.problems import Kind, Problem
 from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, ClipReceipt, Receipt
 from xtts_pipeline.cache.records import keep_freed_memory
+from xtts_pipeline.cache.shards import ShardName
 from xtts_pipeline.cache.verify_files import IGNORED_NAMES, check_files, check_receipts, is_regular
 from xtts_pipeline.cache.verify_listings import ListingCheck, RejectedCheck, check_rejected, check_utterances
 from xtts_pipeline.cache.verify_shards import ShardCheck, ShardVerifier
@@ -109,12 +110,14 @@ def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - IGNORED_NAMES
 
 
-def _check_contents(folder: Path, manifest: Manifest, receipts: Mapping[str, Receipt | Problem], jobs: int) -> tuple[list[Problem], int]:
+def _check_contents(
+    folder: Path, manifest: Manifest, receipts: Mapping[ShardName, Receipt | Problem], jobs: int
+) -> tuple[list[Problem], int]:
     """Return the problems inside the files that are there, and how many records were read."""
     problems: list[Problem] = []
     utterances = check_utterances(folder, manifest) if _has_listed_size(folder, UTTERANCES_NAME, manifest) else ListingCheck()
     rejected = check_rejected(folder, manifest) if _has_listed_size(folder, REJECTED_NAME, manifest) else RejectedCheck()
-    problems += [*utterances.problems, *rejected.problems, *_receipt_problems(receipts, utterances, rejected)]
+    problems += [*utterances.problems, *rejected.problems, *_receipt_problems(receipts, utterances, rejected, manifest)]
     verifier = ShardVerifier(folder, manifest)
 
     def check_shard(shard: ShardEntry) -> ShardCheck:
@@ -130,16 +133,20 @@ def _has_listed_size(folder: Path, name: str, manifest: Manifest) -> bool:
     return is_regular(folder / name) and (folder / name).stat().st_size == manifest.files[name].bytes
 
 
-def _receipt_problems(receipts: Mapping[str, Receipt | Problem], utterances: ListingCheck, rejected: RejectedCheck) -> Iterator[Problem]:
+def _receipt_problems(
+    receipts: Mapping[ShardName, Receipt | Problem], utterances: ListingCheck, rejected: RejectedCheck, manifest: Manifest
+) -> Iterator[Problem]:
     """Yield the receipts whose rows are not those of the listings that are whole: preprocess would believe them."""
+    specs = bucket_specs(manifest)
     for shard, receipt in receipts.items():
         if isinstance(receipt, Problem):
             continue
-        where = f"{RECEIPTS_FOLDER}/{Path(shard).stem}.json"
+        where = f"{RECEIPTS_FOLDER}/{shard}.json"
         if utterances.is_whole:
-            lines = [_line_content(entry) for entry in utterances.by_shard.get(shard, ())]
-            if [_row_content(row) for row in receipt.rows if row.is_kept] != lines:
-                yield Problem(Kind.RECEIPT, where, f"its kept rows are not the {len(lines)} lines of {shard} in {UTTERANCES_NAME}")
+            for bucket, file in enumerate(shard.files(len(specs))):
+                lines = [_line_content(entry) for entry in utterances.by_shard.get(file, ())]
+                if [_row_content(row) for row in receipt.kept_rows(specs, bucket)] != lines:
+                    yield Problem(Kind.RECEIPT, where, f"its kept rows are not the {len(lines)} lines of {file} in {UTTERANCES_NAME}")
         if rejected.is_whole:
             unknown = [row.id for row in receipt.rows if row.reason is not None and (row.id, row.reason, row.detail) not in rejected.rows]
             if unknown:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from xtts_pipeline.cache.canonical import open_sealed, read_regular_file
 from xtts_pipeline.cache.folder import LOCK_NAME, is_cache_name
-from xtts_pipeline.cache.manifest import MANIFEST_NAME, Manifest, ShardEntry
+from xtts_pipeline.cache.manifest import MANIFEST_NAME, Manifest, shards_of
 from xtts_pipeline.cache.problems import Kind, Problem
 from xtts_pipeline.cache.receipts import MAX_RECEIPT_BYTES, RECEIPTS_FOLDER, Receipt, load_receipt, receipt_path
-from xtts_pipeline.cache.shards import parse_shard_name
+from xtts_pipeline.cache.shards import ShardName
 
 IGNORED_NAMES = frozenset({".gitignore"})
 _FOREIGN = "no part of a cache; remove it"
@@ -37,22 +37,21 @@ def check_files(folder: Path, manifest: Manifest) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.where)
 
 
-def check_receipts(folder: Path, manifest: Manifest) -> dict[str, Receipt | Problem]:
+def check_receipts(folder: Path, manifest: Manifest) -> dict[ShardName, Receipt | Problem]:
     """Return, for each shard that has a receipt, the receipt or what is wrong with it."""
-    checked: dict[str, Receipt | Problem] = {}
-    for shard in manifest.shards:
-        name = parse_shard_name(shard.name)
-        if name is None or not is_regular(receipt_path(folder, name)):
+    checked: dict[ShardName, Receipt | Problem] = {}
+    for name in shards_of(manifest):
+        if not is_regular(receipt_path(folder, name)):
             continue  # may be deleted; what is no file is named by check_files
         receipt = load_receipt(folder, name)
         contradiction = (
-            next(_receipt_contradictions(receipt, shard, manifest), None) if receipt else _why_unsound(receipt_path(folder, name))
+            next(_receipt_contradictions(receipt, name, manifest), None) if receipt else _why_unsound(receipt_path(folder, name))
         )
         if receipt is not None and contradiction is None:
-            checked[shard.name] = receipt
+            checked[name] = receipt
         else:
             where = receipt_path(folder, name).relative_to(folder).as_posix()
-            checked[shard.name] = Problem(Kind.RECEIPT, where, str(contradiction))
+            checked[name] = Problem(Kind.RECEIPT, where, str(contradiction))
     return checked
 
 
@@ -80,7 +79,7 @@ def _receipts_folder_problems(folder: Path, manifest: Manifest) -> Iterator[Prob
     if not stat.S_ISDIR(folder.lstat().st_mode):
         yield Problem(Kind.NOT_A_FILE, folder.name, f"found {_kind_of(folder.lstat().st_mode)}, expected a folder")
         return
-    names = {receipt_path(folder.parent, name).name for shard in manifest.shards if (name := parse_shard_name(shard.name))}
+    names = {receipt_path(folder.parent, name).name for name in shards_of(manifest)}
     for path in folder.iterdir():
         where = f"{folder.name}/{path.name}"
         if path.name not in names:
@@ -99,17 +98,20 @@ def _why_unsound(path: Path) -> str:
     return "is not the receipt of this shard"
 
 
-def _receipt_contradictions(receipt: Receipt, shard: ShardEntry, manifest: Manifest) -> Iterator[str]:
-    expected = {
-        "fingerprint": (receipt.fingerprint, manifest.fingerprint),
-        "records": (receipt.records, shard.records),
-        "bytes": (receipt.bytes, shard.bytes),
-        "shard_checksum": (receipt.shard_checksum, shard.checksum),
-        "kept rows": (sum(row.is_kept for row in receipt.rows), shard.records),
-    }
-    for name, (have, want) in expected.items():
+def _receipt_contradictions(receipt: Receipt, name: ShardName, manifest: Manifest) -> Iterator[str]:
+    entries = {shard.name: shard for shard in manifest.shards}
+    files = [(file, entries[listed]) for file, listed in zip(receipt.files, name.files(manifest.bucket_count), strict=False)]
+    expected = [
+        ("fingerprint", receipt.fingerprint, manifest.fingerprint),
+        ("buckets", receipt.buckets, manifest.buckets),
+        *(("records", file.records, entry.records) for file, entry in files),
+        *(("bytes", file.bytes, entry.bytes) for file, entry in files),
+        *(("shard_checksum", file.shard_checksum, entry.checksum) for file, entry in files),
+        ("kept rows", sum(row.is_kept for row in receipt.rows), sum(entry.records for _, entry in files)),
+    ]
+    for what, have, want in expected:
         if have != want:
-            yield f"{name}: found {have}, the manifest says {want}"
+            yield f"{what}: found {have}, the manifest says {want}"
 
 
 def _kind_of(mode: int) -> str:

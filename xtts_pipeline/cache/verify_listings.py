@@ -1,18 +1,19 @@
 """Hold utterances.jsonl and rejected.jsonl against the manifest: every line, every sum, and which shard each id belongs to."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from xtts_pipeline.cache.listings import REJECTED, UTTERANCES, RejectedEntry, UtteranceEntry
-from xtts_pipeline.cache.manifest import MEASURES, REJECTED_NAME, UTTERANCES_NAME, FileEntry, Manifest, file_checksum
+from xtts_pipeline.cache.manifest import MEASURES, REJECTED_NAME, UTTERANCES_NAME, FileEntry, Manifest, bucket_specs, file_checksum
 from xtts_pipeline.cache.problems import Kind, Problem
-from xtts_pipeline.cache.shards import digest_of, parse_shard_name, shard_of
+from xtts_pipeline.cache.shards import digest_of, parse_shard_file, shard_of
 from xtts_pipeline.cache.statistics import spread
+from xtts_pipeline.schema import RecordSpec, bucket_of
 
-_parse_shard_name = lru_cache(maxsize=4)(parse_shard_name)  # lines of a shard follow each other
+_parse_shard_file = lru_cache(maxsize=4)(parse_shard_file)  # lines of a shard follow each other
 
 
 @dataclass
@@ -49,6 +50,7 @@ def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
     check = ListingCheck(list(check_checksum(folder, UTTERANCES_NAME, manifest.files[UTTERANCES_NAME].checksum)))
     entries: list[UtteranceEntry] = []
     lines: dict[str, int] = {}
+    specs = bucket_specs(manifest)
     is_whole = not check.problems
     try:
         for number, entry in UTTERANCES.read(folder / UTTERANCES_NAME, manifest.files[UTTERANCES_NAME].bytes):
@@ -56,7 +58,7 @@ def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
                 is_whole = False
                 details = [str(entry)]
             else:
-                details = list(_contradictions(entry, manifest))
+                details = list(_contradictions(entry, manifest, specs))
                 if entry.id in lines:
                     details.append(f"id {entry.id!r} is that of line {lines[entry.id]} too")
                 lines[entry.id] = number
@@ -97,7 +99,7 @@ def check_rejected(folder: Path, manifest: Manifest) -> RejectedCheck:
     return check
 
 
-def _contradictions(entry: UtteranceEntry, manifest: Manifest) -> Iterator[str]:
+def _contradictions(entry: UtteranceEntry, manifest: Manifest, specs: Sequence[RecordSpec]) -> Iterator[str]:
     """Yield what the manifest alone shows to be wrong with an entry."""
     limits = manifest.limits
     if entry.tokens > limits.max_text_length:
@@ -108,13 +110,16 @@ def _contradictions(entry: UtteranceEntry, manifest: Manifest) -> Iterator[str]:
         yield f"speaker {entry.speaker!r} is not among the manifest's {len(manifest.speakers)} speakers"
     if entry.language not in manifest.languages:
         yield f"language {entry.language!r} is not among the manifest's {len(manifest.languages)} languages"
-    shard = _parse_shard_name(entry.shard)
-    if shard is None or shard.split != entry.split:
+    shard, bucket = _parse_shard_file(entry.shard) or (None, None)
+    if shard is None or shard.split != entry.split or (bucket is None) != (len(specs) == 1):
         yield f"{entry.shard!r} is no shard of the {entry.split} split"
         return
     number = shard_of(digest_of(manifest.cache.seed, entry.id), shard.count)
     if number != shard.number:
         yield f"id {entry.id!r} is in shard {shard.number} of {shard.count}, its digest says {number}"
+    expected = bucket_of(specs, entry.tokens, entry.frames)
+    if bucket is not None and expected is not None and bucket != expected:
+        yield f"{entry.tokens} tokens and {entry.frames} frames belong in bucket {expected}, found in bucket {bucket}"
 
 
 def _grouped(entries: list[UtteranceEntry]) -> Mapping[str, list[UtteranceEntry]]:

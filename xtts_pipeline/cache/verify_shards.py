@@ -13,12 +13,12 @@ import xxhash
 
 from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.listings import UtteranceEntry
-from xtts_pipeline.cache.manifest import Manifest, ShardEntry, record_spec
+from xtts_pipeline.cache.manifest import Manifest, ShardEntry, bucket_specs
 from xtts_pipeline.cache.problems import Kind, Problem
 from xtts_pipeline.cache.records import read_records
 from xtts_pipeline.cache.verify_listings import check_checksum
 from xtts_pipeline.errors import CacheError, TextError
-from xtts_pipeline.schema import PAD_ID
+from xtts_pipeline.schema import PAD_ID, bucket_of
 from xtts_pipeline.text.tokens import Tokenizer
 
 # Of a float16's bits: from here on infinity and NaN, positive as a signed and negative as an unsigned number.
@@ -38,11 +38,12 @@ class ShardVerifier:
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder = folder
-        self._spec = record_spec(manifest)
+        self._specs = bucket_specs(manifest)
         self._speakers = {name: index for index, name in enumerate(manifest.speakers)}
         self._languages = {name: index for index, name in enumerate(manifest.languages)}
         self._tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
-        self._silence = np.array(self._spec.pad_value, np.float16).view(np.uint16)
+        self._pad_value = self._specs[-1].pad_value
+        self._silence = np.array(self._pad_value, np.float16).view(np.uint16)
 
     def check(self, shard: ShardEntry, entries: Sequence[UtteranceEntry] | None) -> ShardCheck:
         """Return all that is wrong with a shard's bytes and records; without entries a record is held against the manifest alone."""
@@ -52,7 +53,9 @@ class ShardVerifier:
             for payload in read_records(self._folder / shard.name, digest):
                 entry = entries[check.records] if entries is not None and check.records < len(entries) else None
                 where = f"{shard.name} record {check.records}"
-                check.problems += [Problem(Kind.RECORD, where, detail) for detail in self._contradictions(payload, entry)]
+                check.problems += [
+                    Problem(Kind.RECORD, where, detail) for detail in self._contradictions(payload, shard.bucket or 0, entry)
+                ]
                 check.records += 1
         except CacheError as error:
             # The records were not read to the end, so their digest is not the file's.
@@ -70,13 +73,17 @@ class ShardVerifier:
             check.problems.append(Problem(Kind.RECORD, shard.name, detail))
         return check
 
-    def _contradictions(self, payload: bytes, entry: UtteranceEntry | None) -> Iterator[str]:
+    def _contradictions(self, payload: bytes, bucket: int, entry: UtteranceEntry | None) -> Iterator[str]:
         try:
-            values = decode_example(payload, self._spec)
+            values = decode_example(payload, self._specs[bucket])
         except CacheError as error:
             yield str(error)
             return
-        yield from self._mel_contradictions(np.asarray(values["mel"]), cast("int", values["mel_length"]))
+        text_length, mel_length = cast("int", values["text_length"]), cast("int", values["mel_length"])
+        yield from self._mel_contradictions(np.asarray(values["mel"]), mel_length)
+        smallest = bucket_of(self._specs, text_length, mel_length)
+        if smallest is not None and smallest < bucket:
+            yield f"{text_length} tokens and {mel_length} frames belong in bucket {smallest}, found in bucket {bucket}"
         if entry is None:
             return
         expected = {
@@ -101,7 +108,7 @@ class ShardVerifier:
         if sound.view(np.int16).max() >= _FIRST_NOT_FINITE or sound.max() >= _FIRST_NEGATIVE_NOT_FINITE:
             yield "mel: found values that are not finite"
         if not (bits[mel_length:] == self._silence).all():
-            yield f"mel: found sound after frame {mel_length}, expected silence ({self._spec.pad_value:.4f})"
+            yield f"mel: found sound after frame {mel_length}, expected silence ({self._pad_value:.4f})"
 
     def _token_contradictions(self, tokens: np.ndarray, entry: UtteranceEntry) -> Iterator[str]:
         try:

@@ -13,6 +13,7 @@ from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.listings import UTTERANCES, UtteranceEntry
 from xtts_pipeline.cache.manifest import UTTERANCES_NAME, Manifest, config_differences, file_checksum, record_spec
 from xtts_pipeline.cache.records import read_records
+from xtts_pipeline.cache.shards import digest_of
 from xtts_pipeline.errors import CacheError, CorpusError
 from xtts_pipeline.schema import SPLITS
 
@@ -23,9 +24,9 @@ _SHOWN_DIFFERENCES = 3
 
 
 def split_entries(cache: Path, manifest: Manifest, split: str, limit: int | None) -> list[UtteranceEntry]:
-    """Return a split's utterances in the order of their shards, the first `limit` of them where given.
+    """Return a split's utterances in the order of their shards' files, `limit` of them where given.
 
-    Records are ordered by a hash, so the first ones are a fair sample. Raises CacheError if there is none or a line is malformed.
+    Those are the first by shard and hash, whatever their bucket: a fair sample. Raises CacheError if there is none or a line is malformed.
     """
     path = cache / UTTERANCES_NAME
     shards = set(manifest.shard_names(split))
@@ -44,7 +45,9 @@ def split_entries(cache: Path, manifest: Manifest, split: str, limit: int | None
     if not entries:
         held = ", ".join(f"{name} {manifest.split_records(name)}" for name in SPLITS)
         raise CacheError(f"{cache}: no utterance in the {split} split, it holds {held}; choose another --split")
-    return sorted(entries, key=lambda entry: (entry.shard, entry.position))[:limit]
+    # A bucket's number, the end of a file's name, goes by lengths: ordered by it, the first ones would be short.
+    entries.sort(key=lambda entry: (entry.shard.partition("-bucket")[0], digest_of(manifest.cache.seed, entry.id)))
+    return sorted(entries[:limit], key=lambda entry: (entry.shard, entry.position))
 
 
 def read_true_mels(cache: Path, manifest: Manifest, entries: Sequence[UtteranceEntry]) -> Iterator[tuple[UtteranceEntry, np.ndarray]]:
@@ -52,9 +55,8 @@ def read_true_mels(cache: Path, manifest: Manifest, entries: Sequence[UtteranceE
 
     Raises CacheError if a record is damaged, missing, or another utterance's.
     """
-    spec = record_spec(manifest)
     for shard, members in groupby(entries, key=lambda entry: entry.shard):
-        path = cache / shard
+        path, spec = cache / shard, record_spec(manifest, manifest.bucket_of_shard(shard))
         payloads, read = read_records(path), 0
         for entry in members:
             payload = next(islice(payloads, entry.position - read, None), None)

@@ -88,9 +88,10 @@ def inspect(cache: Path, id: str, output: Path) -> InspectReport:
     manifest = load_manifest(cache)
     entry = _find(cache, id)
     payload = next(islice(read_records(cache / entry.shard), entry.position, None), None)
-    if payload is None or entry.shard not in {shard.name for shard in manifest.shards}:
+    buckets = {shard.name: shard.bucket for shard in manifest.shards}
+    if payload is None or entry.shard not in buckets:
         raise CacheError(f"{cache / entry.shard}: has no record {entry.position}, which {UTTERANCES_NAME} promises; run xtts verify-cache")
-    values = decode_example(payload, record_spec(manifest))
+    values = decode_example(payload, record_spec(manifest, buckets[entry.shard]))
     text_length, mel_length = cast("int", values["text_length"]), cast("int", values["mel_length"])
     tokens, mel = np.asarray(values["tokens"])[:text_length], np.asarray(values["mel"], np.float32)[:mel_length]
     tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)

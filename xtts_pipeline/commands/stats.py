@@ -1,7 +1,6 @@
 """`xtts stats`: how long a corpus's clips and texts are, and which limits fit them."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -9,12 +8,11 @@ import numpy as np
 
 from xtts_pipeline.cache.listings import UTTERANCES, UtteranceEntry
 from xtts_pipeline.cache.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest
-from xtts_pipeline.cache.shapes import ShapePlan, best_shapes, plan_for, smallest_shape
+from xtts_pipeline.cache.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_for, smallest_shape
 from xtts_pipeline.cache.statistics import spread
-from xtts_pipeline.config import AudioConfig, Config, LimitsConfig
-from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, TextError
+from xtts_pipeline.config import Bucket, Config, LimitsConfig
+from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 
-HEADER_THREADS = 8
 MOST_SHAPES = 4
 # What a histogram marks of the table.
 MARKS = ("p50", "p99")
@@ -58,6 +56,7 @@ class StatsReport:
     """The lengths of a corpus or cache, and the shapes that fit them.
 
     `everything` is the shape that keeps every clip; `plans` have 1, 2, 3, ... shapes, the first of them the recommended one alone.
+    `buckets` are those of the cache or the settings, None where there are none.
     """
 
     source: str
@@ -68,6 +67,7 @@ class StatsReport:
     spreads: Mapping[str, Statistics]
     limits: tuple[LimitShare, ...]
     everything: ShapePlan
+    buckets: ShapePlan | None
     plans: tuple[ShapePlan, ...]
     plot: Path | None
 
@@ -84,9 +84,14 @@ class StatsReport:
             "limits": [{"limit": limit.limit, "value": limit.value, "keeps": round(limit.share, 4)} for limit in self.limits],
             "recommended": {"max_text_length": recommended.max_text_length, "max_mel_frames": recommended.max_mel_frames},
             "everything": self.everything.to_json(),
+            "buckets": None if self.buckets is None else self.buckets.to_json(),
             "plans": [plan.to_json() for plan in self.plans],
             "plot": None if self.plot is None else str(self.plot),
         }
+
+    def _plan_line(self, name: str, plan: ShapePlan) -> str:
+        shapes = ", ".join(f"{shape.max_text_length} x {shape.max_mel_frames}" for shape in plan.shapes)
+        return f"  {name:12} keeps {plan.kept / self.clips:>7.2%}, padding {plan.waste:>6.1%}: {shapes}"
 
     def to_text(self) -> str:
         """Return the report for people."""
@@ -101,8 +106,14 @@ class StatsReport:
         lines += ["", "limits as max_text_length x max_mel_frames"]
         names = ["all clips", "recommended", *(f"{count} shapes" for count in range(2, len(self.plans) + 1))]
         for name, plan in zip(names, (self.everything, *self.plans), strict=True):
-            shapes = ", ".join(f"{shape.max_text_length} x {shape.max_mel_frames}" for shape in plan.shapes)
-            lines.append(f"  {name:12} keeps {plan.kept / self.clips:>7.2%}, padding {plan.waste:>6.1%}: {shapes}")
+            lines.append(self._plan_line(name, plan))
+        if self.buckets is not None:
+            lines.append(self._plan_line("data.buckets", self.buckets))
+            shapes = zip(self.buckets.shapes, self.buckets.clips, self.buckets.wastes, strict=True)
+            lines += [
+                f"    [{shape.max_text_length}, {shape.max_mel_frames}]: {_counted(clips, 'clip')}, padding {waste:.1%}"
+                for shape, clips, waste in shapes
+            ]
         if self.plot is not None:
             lines += ["", f"picture  {self.plot}"]
         return "\n".join(lines)
@@ -119,6 +130,7 @@ def stats(data: Path | None, cache: Path | None, config: Config, plot: Path | No
         raise ConfigError("stats: expected one of --data DIR and --cache DIR")
     if data is not None:
         lengths, limits = _lengths_of_corpus(data, config, layout), config.limits
+        buckets = config.data.buckets
     else:
         assert cache is not None  # noqa: S101 (for the type checker; the check is above)
         if layout != "auto":
@@ -126,6 +138,7 @@ def stats(data: Path | None, cache: Path | None, config: Config, plot: Path | No
         manifest = load_manifest(cache)
         limits = _overlaid_limits(cache, manifest, config)
         lengths = _lengths_of_cache(cache, manifest)
+        buckets = manifest.buckets if config.data.buckets is None else config.data.buckets
     spreads = {name: spread(values.tolist()) for name, values in lengths.measures.items()}
     if plot is not None:
         from xtts_pipeline.pictures import save_histograms
@@ -145,9 +158,19 @@ def stats(data: Path | None, cache: Path | None, config: Config, plot: Path | No
         spreads=spreads,
         limits=tuple(_limit_shares(lengths, limits)),
         everything=plan_for([smallest_for_all], lengths.tokens, lengths.frames),
+        buckets=_plan_of(buckets, limits, lengths),
         plans=tuple(plan_for(chain, lengths.tokens, lengths.frames) for chain in chains),
         plot=plot,
     )
+
+
+def _plan_of(buckets: Sequence[Bucket] | str | None, limits: LimitsConfig, lengths: Lengths) -> ShapePlan | None:
+    """Return what buckets waste, those that `auto` would choose among them; None where there are none."""
+    if not buckets:
+        return None
+    largest = Shape(limits.max_text_length, limits.max_mel_frames)
+    shapes = auto_shapes(largest, lengths.tokens, lengths.frames) if isinstance(buckets, str) else [Shape(*bucket) for bucket in buckets]
+    return plan_for(shapes, lengths.tokens, lengths.frames)
 
 
 def _counted(count: int, noun: str) -> str:
@@ -189,48 +212,22 @@ def _lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
 
 def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
     # Here: a cache is measured without the corpus readers and the sound library.
+    from xtts_pipeline.cache.lengths import measure_rows
     from xtts_pipeline.cache.plan import take_in
     from xtts_pipeline.corpus.read import read_corpus
-    from xtts_pipeline.text.tokens import Tokenizer
 
     intake = take_in([read_corpus(data, layout, config.text.language)], config)
-    tokenizer = Tokenizer(intake.symbols, config.text.blank)
-
-    def measure(index: int) -> tuple[float, int, int, int] | None:
-        row = intake.rows[index]
-        try:
-            tokens = len(tokenizer.encode(row.text))
-        except TextError:
-            return None
-        sound = _header_lengths(intake.roots[row.corpus] / row.audio, config.audio)
-        return (*sound, len(row.text), tokens) if sound else None
-
-    with ThreadPoolExecutor(HEADER_THREADS) as pool:
-        measured = list(pool.map(measure, range(len(intake.rows))))
-    clips = [clip for clip in measured if clip is not None]
+    clips = [(row, lengths) for row, lengths in zip(intake.rows, measure_rows(intake, config), strict=True) if lengths is not None]
     if not clips:
         raise CorpusError(f"{data}: 0 of {intake.read} rows can be used, expected at least one; xtts preprocess --dry-run says why")
-    seconds, frames, characters, tokens = zip(*clips, strict=True)
-    speakers = {row.speaker for row, clip in zip(intake.rows, measured, strict=True) if clip is not None}
     return Lengths(
-        np.array(seconds), np.array(frames), np.array(characters), np.array(tokens), len(speakers), unusable=intake.read - len(clips)
+        seconds=np.array([lengths.seconds for _, lengths in clips]),
+        frames=np.array([lengths.frames for _, lengths in clips]),
+        characters=np.array([len(row.text) for row, _ in clips]),
+        tokens=np.array([lengths.tokens for _, lengths in clips]),
+        speakers=len({row.speaker for row, _ in clips}),
+        unusable=intake.read - len(clips),
     )
-
-
-def _header_lengths(path: Path, audio: AudioConfig) -> tuple[float, int] | None:
-    """Return a clip's seconds and untrimmed frames by its header, or None if it is no regular file, has no header or no samples."""
-    import soundfile
-
-    try:
-        if not path.is_file():  # a pipe would be waited on for ever
-            return None
-        with soundfile.SoundFile(path) as file:
-            samples, rate = file.frames, file.samplerate
-    except (soundfile.SoundFileError, OSError):
-        return None
-    if samples <= 0:
-        return None
-    return samples / rate, 1 + -(-samples * audio.sample_rate // rate) // audio.hop_samples
 
 
 def _limit_shares(lengths: Lengths, limits: LimitsConfig) -> Sequence[LimitShare]:
