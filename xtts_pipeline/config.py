@@ -103,7 +103,7 @@ def _read_buckets(value: object) -> object:
         return value
     pairs = [tuple(pair) for pair in value if isinstance(pair, list | tuple)] if isinstance(value, list | tuple) else []
     sides = [side for pair in pairs for side in pair]
-    is_pairs = all(len(pair) == 2 for pair in pairs) and all(type(side) is int and side > 0 for side in sides)
+    is_pairs = all(len(pair) == 2 for pair in pairs) and all(type(side) is int for side in sides)
     if not pairs or not is_pairs or len(pairs) != len(value):  # type: ignore[arg-type]
         found = f"{value!r}"[:MAX_SHOWN]
         raise ValueError(f"found {found}, expected [[max_text_length, max_mel_frames], ...] in whole numbers, auto or null")
@@ -113,9 +113,11 @@ def _read_buckets(value: object) -> object:
 
 
 def check_bucket_order(buckets: Sequence[Bucket]) -> None:
-    """Raise ValueError unless there are few buckets, each larger than the one before."""
+    """Raise ValueError unless there are few buckets, each larger than nothing and than the one before."""
     if len(buckets) > MAX_BUCKETS:
         raise ValueError(f"found {len(buckets)} buckets, expected at most {MAX_BUCKETS}: each is compiled on its own; leave some out")
+    if min(buckets[0]) < 1:
+        raise ValueError(f"bucket {list(buckets[0])} holds nothing, expected at least 1 token and 1 frame")
     for before, after in pairwise(buckets):
         if before == after or before[0] > after[0] or before[1] > after[1]:
             raise ValueError(f"bucket {list(after)} comes after {list(before)}, expected a larger one; order the buckets")

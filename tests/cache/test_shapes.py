@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtts_pipeline.cache.shapes import Shape, best_shapes, plan_for, smallest_shape
+from xtts_pipeline.cache.shapes import Shape, auto_shapes, best_shapes, plan_for, smallest_shape
 
 lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 60)), min_size=1, max_size=25)
 
@@ -63,3 +63,40 @@ def test_more_shapes_never_waste_more(pairs: list[tuple[int, int]]) -> None:
     wastes = [plan_for(best_shapes(largest, count, tokens, frames), tokens, frames).waste for count in range(1, 5)]
 
     assert wastes == sorted(wastes, reverse=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(lengths, st.integers(1, 4), st.integers(1, 12))
+def test_no_shape_holds_only_a_few_clips(pairs: list[tuple[int, int]], count: int, min_clips: int) -> None:
+    tokens, frames = arrays(pairs * 2)
+    largest = Shape(48, 64)
+
+    chain = best_shapes(largest, count, tokens, frames, min(min_clips, len(tokens)))
+
+    assert chain[-1] == largest
+    *inner, last = plan_for(chain, tokens, frames).clips
+    assert min([last or len(tokens), *inner]) >= min(min_clips, len(tokens))
+
+
+def test_auto_parts_many_clips_and_leaves_few_in_one_shape() -> None:
+    chance = np.random.default_rng(0)
+    tokens = chance.integers(10, 100, 2_000)
+    frames = 4 * tokens
+    largest = Shape(200, 880)
+
+    chain = auto_shapes(largest, tokens, frames)
+
+    assert len(chain) == 3
+    assert chain[-1] == largest
+    assert plan_for(chain, tokens, frames).waste < 0.7 * plan_for([Shape(104, 400)], tokens, frames).waste
+    assert auto_shapes(largest, tokens[:100], frames[:100]) == (largest,)
+    assert auto_shapes(Shape(5, 5), tokens, frames) == (Shape(5, 5),)
+
+
+def test_each_shapes_own_padding_adds_up_to_that_of_all() -> None:
+    tokens, frames = np.array([2, 4, 9]), np.array([10, 20, 40])
+
+    plan = plan_for([Shape(4, 20), Shape(6, 30), Shape(10, 40)], tokens, frames)
+
+    assert plan.wastes == (pytest.approx(1 - 36 / 48), 0.0, pytest.approx(1 - 49 / 50))
+    assert [shape["padding_waste"] for shape in plan.to_json()["shapes"]] == [0.25, 0.0, 0.02]

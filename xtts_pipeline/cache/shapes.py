@@ -14,6 +14,7 @@ KEEP_SHARE = 0.99
 AUTO_SHAPES = 3
 MIN_SHAPE_CLIPS = 128  # fewer would hardly fill a batch, and clips of a shape that fills none are never trained
 _LEVELS = 40  # lengths that are tried for each side of a shape
+_IMPOSSIBLE = np.iinfo(np.int64).max // 16  # a cost; a few of them added up do not overflow
 
 
 @dataclass(frozen=True, order=True)
@@ -86,9 +87,10 @@ def smallest_shape(tokens: np.ndarray, frames: np.ndarray, keep_share: float = K
     return Shape(int(text_levels[text_at]), int(mel_levels[mel_at]))
 
 
-def best_shapes(largest: Shape, count: int, tokens: np.ndarray, frames: np.ndarray) -> tuple[Shape, ...]:
+def best_shapes(largest: Shape, count: int, tokens: np.ndarray, frames: np.ndarray, min_clips: int = 1) -> tuple[Shape, ...]:
     """Return at most `count` nested shapes, the last of them `largest`, that need the fewest padded positions in all.
 
+    Each holds at least `min_clips`, a number that fits the largest; only the largest may hold none, where all clips are short.
     Dynamic programming over chains of shapes: the clips of a shape are those that fit it and not the one inside it.
     """
     fits = (tokens <= largest.max_text_length) & (frames <= largest.max_mel_frames)
@@ -97,8 +99,9 @@ def best_shapes(largest: Shape, count: int, tokens: np.ndarray, frames: np.ndarr
     inside_counts, costs = fitting.ravel(), texts + mels
     is_inside = (texts[:, None] <= texts[None, :]) & (mels[:, None] <= mels[None, :])
     # steps[i, j]: what the clips of shape j cost if shape i is the next smaller one.
-    steps = np.where(is_inside, (inside_counts[None, :] - inside_counts[:, None]) * costs[None, :], np.iinfo(np.int64).max // 4)
-    totals = inside_counts * costs
+    own_counts = inside_counts[None, :] - inside_counts[:, None]
+    steps = np.where(is_inside & _is_enough(own_counts, min_clips), own_counts * costs[None, :], _IMPOSSIBLE)
+    totals = np.where(_is_enough(inside_counts, min_clips), inside_counts * costs, _IMPOSSIBLE)
     came_from = []
     for _ in range(count - 1):
         sums = totals[:, None] + steps
@@ -109,21 +112,21 @@ def best_shapes(largest: Shape, count: int, tokens: np.ndarray, frames: np.ndarr
     for origin in reversed(came_from):
         at = int(origin[at])
         chain.append(at)
-    # A chain may stand still where a further shape saves nothing.
-    return tuple(Shape(int(texts[at]), int(mels[at])) for at in sorted(set(chain)))
+    # A chain may stand still, or go on without a clip, where a further shape saves nothing.
+    chain = [min(at for at in chain if inside_counts[at] == held) for held in sorted({int(inside_counts[at]) for at in chain} - {0})]
+    return tuple(Shape(int(texts[at]), int(mels[at])) for at in sorted({*chain, len(costs) - 1}))
 
 
 def auto_shapes(largest: Shape, tokens: np.ndarray, frames: np.ndarray) -> tuple[Shape, ...]:
-    """Return up to AUTO_SHAPES nested shapes, the last of them `largest`, that need the fewest padded positions in all.
+    """Return up to AUTO_SHAPES shapes as `best_shapes` does, none of which holds only a few clips."""
+    if plan_for([largest], tokens, frames).kept < MIN_SHAPE_CLIPS:
+        return (largest,)
+    return best_shapes(largest, AUTO_SHAPES, tokens, frames, MIN_SHAPE_CLIPS)
 
-    Each holds at least MIN_SHAPE_CLIPS of the clips; too few for that are left in one shape.
-    """
-    if plan_for([largest], tokens, frames).kept:
-        for count in range(AUTO_SHAPES, 1, -1):
-            shapes = best_shapes(largest, count, tokens, frames)
-            if min(plan_for(shapes, tokens, frames).clips) >= MIN_SHAPE_CLIPS:
-                return shapes
-    return (largest,)
+
+def _is_enough(counts: np.ndarray, min_clips: int) -> np.ndarray:
+    enough: np.ndarray = (counts == 0) | (counts >= min_clips)
+    return enough
 
 
 def _grid(tokens: np.ndarray, frames: np.ndarray, largest: Shape | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

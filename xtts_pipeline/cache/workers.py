@@ -248,4 +248,5 @@ def _explained_write(task: ShardTask) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise write_error(task.folder / task.name.file(), error) from None
+        # Of several files the system does not say which.
+        raise write_error(task.folder / (str(task.name) if task.buckets else task.name.file()), error) from None
