@@ -124,3 +124,39 @@ def test_a_missing_preset_lists_those_there_are() -> None:
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Config().training.steps = 3  # type: ignore[misc]
+
+
+def test_buckets_are_pairs_auto_or_none_and_survive_yaml(tmp_path: Path) -> None:
+    config = load_config(overrides=["data.buckets=[[100, 440], [150, 440], [200, 880]]"])
+    assert config.data.buckets == ((100, 440), (150, 440), (200, 880))
+    assert load_config([write(tmp_path / "a.yaml", dump_config(config))]) == config
+    assert load_config(overrides=["data.buckets=auto"]).data.buckets == "auto"
+    assert load_config(overrides=["data.buckets=null"]).data.buckets is Config().data.buckets is None
+
+
+@pytest.mark.parametrize(
+    ("buckets", "problem"),
+    [
+        (
+            "[[100, 440], [200, 800]]",
+            "data.buckets: the last one is [200, 800], expected the limits [200, 880]; add [200, 880], or set limits.",
+        ),
+        ("[[100, 440], [100, 440], [200, 880]]", "data.buckets: bucket [100, 440] comes after [100, 440], expected a larger one"),
+        ("[[150, 300], [100, 440], [200, 880]]", "data.buckets: bucket [100, 440] comes after [150, 300], expected a larger one"),
+        ("[[0, 440], [200, 880]]", "data.buckets: bucket [0, 440] holds nothing"),
+        (str([[10 * number, 88] for number in range(1, 21)]), "data.buckets: found 20 buckets, expected at most 8"),
+        ("[]", "data.buckets: found [], expected [[max_text_length, max_mel_frames], ...]"),
+        ("[200, 880]", "data.buckets: found [200, 880], expected [["),
+        ("[[200]]", "data.buckets: found [[200]], expected [["),
+        ("[[200, 880.0]]", "data.buckets: found [[200, 880.0]], expected [["),
+        ("[[true, 880]]", "data.buckets: found [[True, 880]], expected [["),
+        ("[[100, 440], 7]", "data.buckets: found [[100, 440], 7], expected [["),
+        ("automatic", "data.buckets: found 'automatic', expected [["),
+        ("{a: 1}", "data.buckets: found {'a': 1}, expected [["),
+    ],
+)
+def test_buckets_that_cannot_be_used_are_one_line_each(buckets: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(overrides=[f"data.buckets={buckets}"])
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)

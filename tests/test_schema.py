@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from xtts_pipeline.schema import PAD_ID, Example, RecordSpec, pad_to, padded_values
+from xtts_pipeline.schema import PAD_ID, Example, RecordSpec, bucket_of, pad_to, padded_values
 
 SPEC = RecordSpec(max_text_length=6, max_mel_frames=5, mel_bins=3, pad_value=-11.5)
 
@@ -31,3 +33,9 @@ def test_every_field_of_the_step_is_stored() -> None:
     assert all(stored[field.name].shape == field.shape for field in SPEC.batch_fields)
     assert stored["mel"].raw_bytes == 5 * 3 * 2
     assert stored["tokens"].raw_bytes == 6 * 4
+
+
+def test_a_clip_belongs_to_the_first_bucket_that_holds_both_its_lengths() -> None:
+    specs = [replace(SPEC, max_text_length=text, max_mel_frames=mel) for text, mel in ((4, 10), (8, 10), (8, 20))]
+    lengths = {(4, 10): 0, (1, 1): 0, (5, 10): 1, (4, 11): 2, (8, 20): 2, (9, 1): None, (1, 21): None}
+    assert {pair: bucket_of(specs, *pair) for pair in lengths} == lengths

@@ -237,3 +237,50 @@ def test_a_shard_that_lost_a_record_stops_the_stream(tmp_path: Path, write_cache
 
     with pytest.raises(tf.errors.FailedPreconditionError, match="expected to contain 29 elements but contained only 28"):
         training_batches(tmp_path, batch_size=1)
+
+
+BUCKETS = ((8, 12), (12, 18), (16, 24))
+
+
+@pytest.fixture(scope="module")
+def bucketed(tmp_path_factory: pytest.TempPathFactory, write_cache: Callable[..., Manifest]) -> Path:
+    folder = tmp_path_factory.mktemp("bucketed")
+    write_cache(folder, buckets=BUCKETS)
+    return folder
+
+
+def real_frames(batches: list[Batch]) -> list[bytes]:
+    """Return what tells one clip from another whatever its padding."""
+    return [mel[:length].tobytes() for batch in batches for mel, length in zip(batch["mel"], batch["mel_length"], strict=True) if length]
+
+
+def test_the_buckets_together_hold_what_one_shape_holds(folder: Path, bucketed: Path) -> None:
+    manifest = load_manifest(bucketed)
+    for split in ("train", "val"):
+        found = []
+        for bucket in (bucket for bucket in range(3) if manifest.split_records(split, bucket)):
+            batches = list(validation_dataset(bucketed, manifest, split, 2, bucket).as_numpy_iterator())
+            assert {(batch["tokens"].shape, batch["mel"].shape) for batch in batches} == {
+                ((2, BUCKETS[bucket][0]), (2, BUCKETS[bucket][1], 4))
+            }
+            found += real_frames(batches)
+        whole = validation_dataset(folder, load_manifest(folder), split, 2).as_numpy_iterator()
+
+        assert sorted(found) == sorted(real_frames(list(whole)))
+
+
+def test_an_epoch_of_each_bucket_is_its_own_and_can_be_resumed(bucketed: Path) -> None:
+    for bucket in range(3):
+        epochs = [real_frames(training_batches(bucketed, batch_size=2, bucket=bucket, start_epoch=epoch)) for epoch in range(2)]
+        rest = training_batches(bucketed, batch_size=2, bucket=bucket, start_epoch=1, skip_batches=1)
+
+        assert len(epochs[0]) == len(set(epochs[0])) == load_manifest(bucketed).split_records("train", bucket) // 2 * 2
+        assert epochs[0] != epochs[1]
+        assert real_frames(rest) == epochs[1][2:]
+
+
+def test_a_bucket_with_fewer_clips_than_a_batch_is_named(bucketed: Path) -> None:
+    with pytest.raises(
+        CacheError, match=r"bucket 0 \[8, 12\] holds 5 training clips, fewer than one batch of 6.*other data\.buckets, or set"
+    ):
+        training_dataset(bucketed, load_manifest(bucketed), batch_size=6, seed=0, data=DataConfig(), bucket=0)

@@ -1,6 +1,7 @@
 """The document of the format: its example reads a cache as the package does."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,22 @@ import numpy as np
 import pytest
 
 from xtts_pipeline.cache.example import decode_example
-from xtts_pipeline.cache.manifest import load_manifest, record_spec
+from xtts_pipeline.cache.manifest import Manifest, load_manifest, record_spec
 from xtts_pipeline.cache.records import read_records
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cache-format.md"
 
 
-def test_the_documents_example_reads_every_record(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("buckets", [None, ((8, 12), (16, 24))])
+def test_the_documents_example_reads_every_record(
+    tmp_path: Path,
+    write_cache: Callable[..., Manifest],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    buckets: tuple[tuple[int, int], ...] | None,
+) -> None:
+    cache = tmp_path / "cache"
+    write_cache(cache, buckets=buckets)
     [program] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
     monkeypatch.chdir(cache.parent)
     names: dict[str, Any] = {}
@@ -22,8 +32,11 @@ def test_the_documents_example_reads_every_record(cache: Path, monkeypatch: pyte
     exec(compile(program, str(DOCUMENT), "exec"), names)  # noqa: S102
 
     manifest = load_manifest(cache)
-    payloads = [payload for shard in manifest.shards for payload in read_records(cache / shard.name)]
-    expected = [decode_example(payload, record_spec(manifest)) for payload in payloads]
+    expected = [
+        decode_example(payload, record_spec(manifest, shard.bucket))
+        for shard in manifest.shards
+        for payload in read_records(cache / shard.name)
+    ]
     found = list(names["read_cache"](cache))
     assert len(found) == len(expected) == 34
     for have, want in zip(found, expected, strict=True):

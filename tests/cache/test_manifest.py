@@ -15,6 +15,8 @@ from xtts_pipeline.cache.manifest import (
     Manifest,
     ShardEntry,
     Statistics,
+    buckets_of,
+    cache_settings,
     config_differences,
     file_checksum,
     fingerprint,
@@ -190,3 +192,23 @@ def test_only_a_regular_file_of_sane_size_is_read(tmp_path: Path) -> None:
         file_checksum(tmp_path / "pipe")
     with pytest.raises(IsADirectoryError):
         read_regular_file(tmp_path, 3)
+
+
+def test_buckets_enter_the_fingerprint_and_the_differences_only_where_there_are_several() -> None:
+    base = Config()
+    arguments = (base.audio, base.text, base.limits, SYMBOLS)
+    pairs = ((100, 440), (200, 880))
+    assert fingerprint(*arguments) == fingerprint(*arguments, ())
+    assert len({fingerprint(*arguments), fingerprint(*arguments, pairs), fingerprint(*arguments, ((90, 440), (200, 880)))}) == 3
+
+    manifest = make_manifest()
+    assert config_differences(manifest, load_config(overrides=["data.buckets=[[200, 880]]"])) == []
+    assert config_differences(manifest, load_config(overrides=["data.buckets=auto"])) == []
+    config = load_config(overrides=["data.buckets=[[100, 440], [200, 880]]"])
+    assert config_differences(manifest, config) == ["data.buckets: the cache has null, the config [[100, 440], [200, 880]]"]
+    assert config_differences(manifest, load_config(base=cache_settings(manifest))) == []
+
+
+def test_auto_must_be_chosen_before_it_is_written() -> None:
+    with pytest.raises(ValueError, match="expected pairs"):
+        buckets_of(load_config(overrides=["data.buckets=auto"]))

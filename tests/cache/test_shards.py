@@ -11,6 +11,7 @@ from xtts_pipeline.cache.shards import (
     atomic_write,
     default_shard_count,
     digest_of,
+    parse_shard_file,
     parse_shard_name,
     shard_of,
     split_of,
@@ -24,6 +25,10 @@ def test_names_come_back() -> None:
     name = ShardName("train", 3, 52)
     assert name.file() == "train-00003-of-00052.tfrecord"
     assert parse_shard_name(name.file()) == name
+    assert parse_shard_file(name.file()) == (name, None)
+    assert name.files(1) == [name.file()]
+    assert name.files(2) == ["train-00003-of-00052-bucket0.tfrecord", "train-00003-of-00052-bucket1.tfrecord"]
+    assert [parse_shard_file(file) for file in name.files(2)] == [(name, 0), (name, 1)]
 
 
 @pytest.mark.parametrize(
@@ -33,6 +38,9 @@ def test_names_come_back() -> None:
         "train-3-of-52.tfrecord",
         "dev-00000-of-00001.tfrecord",
         "train-000001-of-00002.tfrecord",
+        "train-00000-of-00002-bucket.tfrecord",
+        "train-00000-of-00002-bucket10.tfrecord",
+        "train-00002-of-00002-bucket0.tfrecord",
         "x",
         f"train-00000-of-{'9' * 5_000}.tfrecord",
     ],

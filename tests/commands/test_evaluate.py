@@ -18,6 +18,7 @@ from xtts_pipeline.audio.vocoder import GriffinLim
 from xtts_pipeline.cache.manifest import load_manifest, record_spec
 from xtts_pipeline.commands import evaluate as command
 from xtts_pipeline.commands.evaluation_inputs import first_frame, read_true_mels, split_entries
+from xtts_pipeline.config import DataConfig
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
 from xtts_pipeline.synthesis import SpokenText, Synthesizer
 from xtts_pipeline.text.tokens import Tokenizer
@@ -41,7 +42,8 @@ class Parrot:
     def __init__(self, cache: Path, change: Callable[[SpokenText], SpokenText] = lambda spoken: spoken) -> None:
         manifest = load_manifest(cache)
         identity = CacheIdentity(manifest.fingerprint, record_spec(manifest), manifest.symbols, manifest.speakers, manifest.languages)
-        settings = SimpleNamespace(audio=manifest.audio, text=manifest.text, limits=manifest.limits)
+        data = DataConfig(buckets=manifest.buckets or None)
+        settings = SimpleNamespace(audio=manifest.audio, text=manifest.text, limits=manifest.limits, data=data)
         self.checkpoint: Any = SimpleNamespace(folder=Path("run/checkpoints/step-00000007"), step=7, config=settings, cache=identity)
         self.asked: list[tuple[str, str | None, str | None]] = []
         self.references: list[Sequence[Path]] = []
@@ -275,3 +277,18 @@ def test_a_folder_that_holds_something_is_refused(evaluate: Callable[..., comman
         evaluate()
     with pytest.raises(OutputError, match="cannot be made"):
         evaluate(output=tmp_path / "out" / "mine.txt")
+
+
+def test_a_cache_in_buckets_gives_the_same_utterances_and_mels(work: Work, tmp_path: Path):
+    """The first few of a split are a fair sample whatever its buckets: those of the shortest clips come first in the folder alone."""
+    bucketed = tmp_path / "cache"
+    build(work.data, bucketed, make_config("audio.mel_bins=20", "data.buckets=[[24,22],[32,28],[40,80]]"))
+
+    def first_mels(cache: Path, limit: int | None) -> dict[str, bytes]:
+        manifest = load_manifest(cache)
+        entries = split_entries(cache, manifest, "train", limit)
+        return {entry.id: mel.tobytes() for entry, mel in read_true_mels(cache, manifest, entries)}
+
+    assert len({entry.shard for entry in split_entries(bucketed, load_manifest(bucketed), "train", None)}) > 3
+    for limit in (7, None):
+        assert first_mels(bucketed, limit) == first_mels(work.cache, limit)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.cache.corpora import SAMPLE_RATE, build, write_corpus
+from tests.cache.corpora import SAMPLE_RATE, build, make_config, write_corpus
 from xtts_pipeline.commands.inspect import inspect
 from xtts_pipeline.errors import CacheError, OutputError
 
@@ -45,3 +45,13 @@ def test_a_folder_that_cannot_be_written_is_an_error(cache: Path, tmp_path: Path
 
     with pytest.raises(OutputError, match="cannot be written"):
         inspect(cache, "clip-030", tmp_path / "file")
+
+
+def test_a_record_of_any_bucket_is_shown(cache: Path, tmp_path: Path) -> None:
+    build(cache.parent / "data", tmp_path / "cache", make_config("data.buckets=[[24,22],[32,28],[40,80]]"))
+    reports = [inspect(tmp_path / "cache", f"clip-{number:03d}", tmp_path / "out") for number in (0, 15, 30)]
+
+    assert [report.entry.shard.split("-")[-1] for report in reports] == [f"bucket{bucket}.tfrecord" for bucket in range(3)]
+    for report in reports:
+        plain = inspect(cache, report.entry.id, tmp_path / "plain")
+        assert (report.token_ids, report.mel_length, report.mel_range) == (plain.token_ids, plain.mel_length, plain.mel_range)

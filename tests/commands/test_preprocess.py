@@ -269,3 +269,25 @@ def assert_half_made(cache: Path) -> None:
     with pytest.raises(CacheError):
         load_manifest(cache)
     assert not list(cache.glob("*.tmp"))
+
+
+def test_buckets_are_printed_before_and_after(data: Path, tmp_path: Path) -> None:
+    buckets = ["--set", "data.buckets=[[24,22],[32,28],[40,80]]"]
+    foreseen = report(run(data, tmp_path / "cache", *buckets, "--dry-run", "--json"))
+    made = report(run(data, tmp_path / "cache", *buckets, "--json"))
+    again = run(data, tmp_path / "cache", *buckets)
+
+    manifest = load_manifest(tmp_path / "cache")
+    clips = [entry["clips"] for entry in made["buckets"]]  # type: ignore[attr-defined]
+    assert foreseen["buckets"] == [list(bucket) for bucket in manifest.buckets] == [[24, 22], [32, 28], [40, 80]]
+    assert foreseen["bytes_to_write"] == sum(shard.bytes for shard in manifest.shards)
+    assert sum(clips) == 40
+    assert f"buckets: [24, 22] {clips[0]}, [32, 28] {clips[1]}, [40, 80] {clips[2]}" in again.stdout
+    assert "shards: 0 written" in again.stdout
+
+
+def test_buckets_that_do_not_end_at_the_limits_are_refused(data: Path, tmp_path: Path) -> None:
+    refused = run(data, tmp_path / "cache", "--set", "data.buckets=[[24,22],[40,72]]")
+
+    assert_one_line(refused, 2, "data.buckets: the last one is [40, 72], expected the limits [40, 80]; add [40, 80]")
+    assert not (tmp_path / "cache").exists()

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from tests.cache.corpora import build, make_config, write_corpus
+from xtts_pipeline.cache import shapes
+from xtts_pipeline.cache.manifest import load_manifest
 from xtts_pipeline.commands.stats import stats
 from xtts_pipeline.config import load_config
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
@@ -146,3 +148,34 @@ def test_a_pipe_in_place_of_the_listing_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(CacheError, match=r"utterances.jsonl: cannot be read \(no regular file\)"):
         stats(None, tmp_path / "cache", make_config(), None)
+
+
+def test_the_padding_of_each_bucket_is_shown(root: Path, tmp_path: Path) -> None:
+    buckets = make_config("data.buckets=[[24,22],[32,28],[40,80]]")
+    build(root / "data", tmp_path / "cache", buckets)
+    of_cache = stats(None, tmp_path / "cache", make_config(), None)
+    of_corpus = stats(root / "data", None, buckets, None)
+
+    assert stats(None, root / "cache", make_config(), None).buckets is None
+    assert of_cache.buckets is not None
+    assert of_corpus.buckets is not None
+    assert (
+        of_cache.buckets.clips
+        == of_corpus.buckets.clips
+        == tuple(
+            load_manifest(tmp_path / "cache").split_records("train", bucket)
+            + load_manifest(tmp_path / "cache").split_records("val", bucket)
+            for bucket in range(3)
+        )
+    )
+    assert of_cache.to_json()["buckets"] == of_corpus.to_json()["buckets"]
+    assert f"    [24, 22]: {of_cache.buckets.clips[0]} clips, padding {of_cache.buckets.wastes[0]:.1%}" in of_cache.to_text().splitlines()
+
+
+def test_auto_shows_the_buckets_that_it_would_choose(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", 4)
+    chosen = stats(root / "data", None, make_config("data.buckets=auto"), None).buckets
+
+    assert chosen is not None
+    assert len(chosen.shapes) == 3
+    assert chosen.shapes[-1] == shapes.Shape(40, 80)
