@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "cache": {"audio", "config", "corpus", "errors", "schema", "text"},
     "training": {"audio", "cache", "config", "errors", "model", "pictures", "runtime", "schema", "text"},
     "synthesis": {"audio", "config", "errors", "model", "schema", "text", "training"},
+    "export": {"audio", "cache", "errors", "model", "schema", "text", "training"},
     "commands": {
         "audio",
         "cache",
@@ -38,6 +39,7 @@ MAY_IMPORT = {
         "demo",
         "errors",
         "evaluation",
+        "export",
         "model",
         "pictures",
         "runtime",

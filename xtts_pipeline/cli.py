@@ -240,6 +240,20 @@ def evaluate(debug: bool, /, as_json: bool, **options: Any) -> None:
 
 
 @cli.command()
+@click.option("--run", type=FOLDER, required=True, help="Folder of the run, or one of its checkpoints.")
+@click.option("--output", type=FOLDER, required=True, help="New folder for the SavedModel and its xtts.json.")
+@click.option("--batch-size", type=click.IntRange(1, 1_024), default=1, show_default=True, help="Texts that are said at a time.")
+@click.option("--jit-compile", is_flag=True, help="Have XLA compile the network where it is loaded: faster, but not every server has XLA.")
+@json_option
+@click.pass_obj
+def export(debug: bool, /, as_json: bool, **options: Any) -> None:
+    """Write a TensorFlow SavedModel that speaks without this package: token ids and a reference in, mel frames out."""
+    from xtts_pipeline.commands.export import export as run
+
+    _print(run(echo_native_log=debug, **options), as_json)
+
+
+@cli.command()
 @click.option("--data", type=FOLDER, help="A corpus of your own, such as LJSpeech-1.1; without it 60 sentences are spoken by espeak-ng.")
 @click.option("--output", type=FOLDER, default=Path("demo"), show_default=True, help="Folder for everything that is made.")
 @click.option("--steps", type=click.IntRange(min=1), help="Training steps; the `demo` preset's by default.")
