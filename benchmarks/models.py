@@ -37,7 +37,7 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
     spec = RecordSpec(config.limits.max_text_length, config.limits.max_mel_frames, config.audio.mel_bins, pad_value=-11.5)
     symbol_count = 60
     network, average = (Network(config.model, spec, symbol_count) for _ in range(2))
-    step = TrainStep(network, average, config.training, batch_signature(spec, batch_size, with_speaker=False, with_language=False))
+    step = TrainStep(network, average, config.training, [batch_signature(spec, batch_size, with_speaker=False, with_language=False)])
     random = np.random.default_rng(0)
     batch = Batch(
         tf.constant(random.integers(3, symbol_count, (batch_size, spec.max_text_length)), tf.int32),

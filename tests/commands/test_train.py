@@ -1,15 +1,20 @@
 """What `xtts train` checks before it begins and says while it runs; the training itself is tested in tests/training."""
 
+import json
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from xtts_pipeline.commands.train import _Progress, check_enough_records, summary_text
+from xtts_pipeline.cache.manifest import Manifest
+from xtts_pipeline.commands.train import _Progress, check_enough_records, shapes_text, summary_text
 from xtts_pipeline.config import Config, TrainingConfig
 from xtts_pipeline.errors import CacheError
 
+WriteCache = Callable[..., Manifest]
 SUMMARY: dict[str, Any] = {
     "steps": 7,
     "stopped_early": True,
@@ -24,22 +29,76 @@ SUMMARY: dict[str, Any] = {
 }
 
 
-def check(train: int, val: int, **settings: object) -> None:
-    records = {"train": train, "val": val}
-    manifest = SimpleNamespace(split_records=records.__getitem__)
-    check_enough_records(Path("cache"), manifest, Config(training=TrainingConfig(**settings)))  # type: ignore[arg-type]
+def check(manifest: Manifest, **settings: object) -> None:
+    check_enough_records(Path("cache"), manifest, Config(training=TrainingConfig(**settings)))
 
 
-def test_a_cache_must_fill_a_batch() -> None:
-    check(train=4, val=0, batch_size=4)
-    with pytest.raises(CacheError, match=r"3 training records, but training.batch_size=4; set training.batch_size=3 or less"):
-        check(train=3, val=0, batch_size=4)
+def test_a_cache_must_fill_a_batch(tmp_path: Path, write_cache: WriteCache) -> None:
+    manifest = write_cache(tmp_path / "few", train=3, val=1)
+    check(manifest, batch_size=3)
+    with pytest.raises(CacheError, match=r"cache: 3 training records, but training.batch_size=4; set training.batch_size=3 or less"):
+        check(manifest, batch_size=4)
+    with pytest.raises(CacheError, match=r"cache: 0 training records; preprocess a larger corpus"):
+        check(write_cache(tmp_path / "none", train=0), batch_size=4)
 
 
-def test_patience_needs_a_validation_split() -> None:
-    check(train=4, val=1, batch_size=4, patience=2)
+def test_every_bucket_must_fill_a_batch_of_its_own(tmp_path: Path, write_cache: WriteCache) -> None:
+    manifest = write_cache(tmp_path / "12-48", train=60, buckets=((9, 12), (16, 24)))
+    assert [manifest.split_records("train", bucket) for bucket in (0, 1)] == [12, 48]
+    check(manifest, batch_size=6)
+    found = r"cache: bucket 0 \[9, 12\]: 12 training records, but training.batch_size=8, which is 16 rows in this bucket"
+    with pytest.raises(CacheError, match=rf"{found}; set training.batch_size=6 or less"):
+        check(manifest, batch_size=8)
+    with pytest.raises(CacheError, match=rf"{found}; set training.batch_size=4 or less"):
+        check(manifest, batch_size=8, accumulation_steps=4)
+
+
+def test_a_bucket_that_no_batch_size_fills_needs_other_buckets_and_an_empty_one_nothing(tmp_path: Path, write_cache: WriteCache) -> None:
+    with pytest.raises(
+        CacheError, match=r"bucket 0 \[4, 4\]: 1 training records, .* 12 rows in this bucket; preprocess with other data.buckets"
+    ):
+        check(write_cache(tmp_path / "one", train=24, buckets=((4, 4), (16, 24))), batch_size=2)
+    check(write_cache(tmp_path / "none", train=24, buckets=((3, 2), (16, 24))), batch_size=2)
+
+
+def test_patience_needs_a_validation_split(tmp_path: Path, write_cache: WriteCache) -> None:
+    check(write_cache(tmp_path / "one", train=4, val=1), batch_size=4, patience=2)
     with pytest.raises(CacheError, match=r"no validation records, but training.patience=2 .* cache.validation_share over 0"):
-        check(train=4, val=0, batch_size=4, patience=2)
+        check(write_cache(tmp_path / "none", train=4, val=0), batch_size=4, patience=2)
+
+
+def test_what_batches_look_like_is_said(tmp_path: Path, write_cache: WriteCache) -> None:
+    settings = Config(training=TrainingConfig(batch_size=8))
+    one, three = (write_cache(tmp_path / name, buckets=buckets) for name, buckets in (("1", None), ("3", ((9, 12), (12, 20), (16, 24)))))
+    real = one.statistics["frames"].mean * 34
+    assert (
+        shapes_text(one, settings)
+        == f"batches of 8 x 16 x 24 (clips x tokens x frames); {1 - real / (34 * 24):.0%} of the frames are padding"
+    )
+    assert shapes_text(three, settings).startswith("batches of 16 x 9 x 12, 9 x 12 x 20, 8 x 16 x 24 (clips x tokens x frames); ")
+    padded = sum(three.split_records(split, bucket) * frames for split in ("train", "val") for bucket, frames in enumerate((12, 20, 24)))
+    assert shapes_text(three, settings).endswith(f"; {1 - real / padded:.0%} of the frames are padding")
+
+
+def test_two_buckets_are_two_traces_and_two_compilations(tmp_path: Path, write_cache: WriteCache) -> None:
+    manifest = write_cache(tmp_path / "cache", train=60, buckets=((9, 12), (16, 24)))
+    batches = 12 // 8 + 48 // 4
+    layers = ["encoder_layers=1", "decoder_layers=1", "postnet_layers=1", "voice_latents=0"]
+    model = [*layers, "width=16", "heads=2", "feedforward_width=16", "prenet_width=8", "postnet_width=8"]
+    training = [
+        "batch_size=4",
+        f"steps={2 * batches}",
+        f"evaluate_every={batches}",
+        "speak_every_evaluations=null",
+        "own_frames_start=null",
+    ]
+    settings = [*(f"model.{setting}" for setting in model), *(f"training.{setting}" for setting in training)]
+    command = [sys.executable, "-m", "xtts_pipeline", "train", "--cache", tmp_path / "cache", "--output", tmp_path / "run", "--json"]
+    done = subprocess.run([*command, *(f"--set={setting}" for setting in settings)], capture_output=True, text=True, check=True)
+    summary = json.loads(done.stdout)
+    assert summary["by_function"] == {name: {"traces": 2, "compilations": 2} for name in ("train_step", "evaluate_step")}
+    assert (summary["traces"], summary["compilations"]) == (4, 4)
+    assert shapes_text(manifest, Config(training=TrainingConfig(batch_size=4))) in done.stderr
 
 
 def test_the_progress_line_keeps_what_was_last_known_of_each_split(capsys: pytest.CaptureFixture[str]) -> None:

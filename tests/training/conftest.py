@@ -27,7 +27,7 @@ def batch() -> Batch:
 @pytest.fixture(scope="session")
 def compiled_step() -> tuple[TrainStep, dict[str, np.ndarray]]:
     signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
-    step = TrainStep(*networks(), SETTINGS, signature)
+    step = TrainStep(*networks(), SETTINGS, [signature])
     return step, {name: variable.numpy() for name, variable in named_variables(step).items()}
 
 

@@ -50,6 +50,7 @@ class MadeUpSource:
     """Stands for a cache: two clips to train on and three to validate with."""
 
     manifest = SimpleNamespace(audio=CONFIG.audio, limits=CONFIG.limits, symbols=tuple("abcdefgh"))
+    specs = (SPEC,)
     validation_clips = 3
 
     def identity(self) -> CacheIdentity:
@@ -62,6 +63,9 @@ class MadeUpSource:
     def validation_batches(self, *_: object) -> Iterator[Batch]:
         yield random_batch(SPEC, (5, 8), (12, 20), seed=1)
         yield random_batch(SPEC, (7, 0), (15, 0), seed=2)
+
+    def validation_sentences(self, _: Batch) -> Batch:
+        return random_batch(SPEC, (5, 8), (12, 20), seed=1)
 
 
 class NoCompilations:

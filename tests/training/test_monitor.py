@@ -58,6 +58,33 @@ def monitor_of(traces: int, compilations: int, *, is_compiled: bool = True) -> C
     return monitor
 
 
+def buckets_of(traces: tuple[int, ...], compilations: int) -> CompilationMonitor:
+    monitor = CompilationMonitor(CountedLog({"_train_step": compilations}), is_strict=True, is_compiled=True)  # type: ignore[arg-type]
+    monitor.watch(*(CountedFunction("_train_step", count) for count in traces))
+    return monitor
+
+
+def test_each_bucket_has_a_trace_and_a_compilation_once_its_turn_has_come() -> None:
+    for traces in [(0, 0, 0), (0, 1, 0), (1, 1, 1)]:
+        monitor = buckets_of(traces, sum(traces))
+        monitor.check(7)
+        assert monitor.counts() == {"train_step": {"traces": sum(traces), "compilations": sum(traces)}}
+
+
+@pytest.mark.parametrize(
+    ("traces", "compilations", "found"),
+    [
+        ((1, 2, 1), 4, "4 traces and 4 compilations, expected 3 and 3; a shape"),
+        ((0, 2, 0), 2, "2 traces and 2 compilations, expected 1 and 1; a shape"),  # no more than there are buckets, but of one
+        ((1, 1, 0), 3, "2 traces and 3 compilations, expected 2 and 2; a shape"),
+        ((1, 1, 1), 2, "3 traces and 2 compilations, expected 3 and 3; XLA's compilations cannot be counted"),
+    ],
+)
+def test_one_more_than_a_bucket_needs_is_one_too_many(traces: tuple[int, ...], compilations: int, found: str) -> None:
+    with pytest.raises(TrainingError, match=found):
+        buckets_of(traces, compilations).check(7)
+
+
 @pytest.mark.parametrize(("traces", "compilations"), [(2, 1), (1, 2)])
 def test_a_strict_monitor_stops_at_a_second_trace_or_compilation(traces: int, compilations: int) -> None:
     found = f"step 7: train_step has {traces} traces and {compilations} compilations, expected 1 and 1; a shape or dtype changed"
@@ -91,8 +118,13 @@ def test_two_functions_of_one_name_cannot_be_told_apart() -> None:
 
 
 def test_timer_leaves_warm_up_out() -> None:
-    timer = StepTimer(wait_seconds=[9.0] * WARMUP_STEPS + [0.1] * 10, step_seconds=[9.0] * WARMUP_STEPS + [0.9] * 10, mel_frames=1_500)
-    summary = timer.summary(batch_size=4)
+    timer = StepTimer(
+        wait_seconds=[9.0] * WARMUP_STEPS + [0.1] * 10,
+        step_seconds=[9.0] * WARMUP_STEPS + [0.9] * 10,
+        examples=[9] * WARMUP_STEPS + [3, 5] * 5,
+        mel_frames=1_500,
+    )
+    summary = timer.summary()
     assert summary["step_ms"] == pytest.approx({"mean": 900.0, "std": 0.0, "p50": 900.0, "p95": 900.0})
     assert summary["data_wait_share"] == pytest.approx(0.1)
     assert summary["examples_per_second"] == pytest.approx(4.0)
@@ -109,11 +141,11 @@ class Clock:
         return self.now
 
 
-def run_steps(timer: StepTimer, clock: Clock, steps: int, wait: float, step: float) -> None:
+def run_steps(timer: StepTimer, clock: Clock, steps: int, wait: float, step: float, *, is_compiling: bool = False) -> None:
     for _ in range(steps):
         with timer.waiting():
             clock.now += wait
-        with timer.stepping():
+        with timer.stepping(examples=2, is_compiling=is_compiling):
             clock.now += step
 
 
@@ -135,9 +167,21 @@ def test_an_asynchronous_device_is_timed_by_windows() -> None:
     run_steps(timer, clock, 2, wait=0.0, step=0.0)
     clock.now += 0.2
     assert timer.close_window(mel_frames=0)["step_ms"] == pytest.approx(100.0)
-    assert timer.summary(batch_size=1)["step_ms"]["p95"] == pytest.approx(100.0)
+    assert timer.summary()["step_ms"]["p95"] == pytest.approx(100.0)
 
 
 def test_a_single_step_is_still_summarised() -> None:
-    summary = StepTimer(wait_seconds=[0.1], step_seconds=[0.3], mel_frames=10).summary(batch_size=1)
+    summary = StepTimer(wait_seconds=[0.1], step_seconds=[0.3], examples=[1], mel_frames=10).summary()
     assert summary["step_ms"]["mean"] == pytest.approx(300.0)
+
+
+@pytest.mark.parametrize("is_asynchronous", [False, True])
+def test_a_shape_that_is_first_met_late_does_not_count(is_asynchronous: bool) -> None:
+    timer = StepTimer(is_asynchronous=is_asynchronous, clock=(clock := Clock()))
+    for is_compiling in (True, False, True, False):
+        run_steps(timer, clock, 5, wait=0.0, step=0.5)
+        run_steps(timer, clock, 1, wait=0.0, step=20.0 if is_compiling else 0.5, is_compiling=is_compiling)
+        timer.close_window(mel_frames=0)
+    summary = timer.summary()
+    assert summary["step_ms"] == pytest.approx({"mean": 500.0, "std": 0.0, "p50": 500.0, "p95": 500.0})
+    assert summary["examples_per_second"] == pytest.approx(4.0)

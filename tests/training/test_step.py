@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.model.conftest import SPEC, random_batch
-from xtts_pipeline.model.network import Batch
+from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.training.step import EvaluateStep, TrainStep, batch_signature, to_batch
 from xtts_pipeline.training.variables import named_variables
 
@@ -13,6 +14,11 @@ from .conftest import SETTINGS, networks
 def numbers(step: TrainStep | EvaluateStep, batch: Batch) -> dict[str, float]:
     """Run the step and return its metrics by name."""
     return dict(zip(step.METRICS, step(batch).numpy().tolist(), strict=True))
+
+
+def tracing_counts(step: TrainStep | EvaluateStep) -> list[int]:
+    """Return how often each of the step's functions was traced."""
+    return [function.experimental_get_tracing_count() for function in step.compiled.functions]
 
 
 def test_signature_is_static_and_names_only_what_the_cache_has() -> None:
@@ -40,13 +46,25 @@ def test_one_batch_overfits_in_one_trace(train_step: TrainStep, batch: Batch) ->
     assert last["mel_l1"] < first["mel_l1"] / 3
     assert last["stop_loss"] < first["stop_loss"] / 3
     assert last["mel_frames"] == 20 + 7 + 12
-    assert train_step.function.experimental_get_tracing_count() == 1
+    assert tracing_counts(train_step) == [1]
     assert int(train_step.step) == SETTINGS.steps
 
 
 def test_a_batch_of_another_shape_is_refused(train_step: TrainStep) -> None:
     with pytest.raises(TypeError, match=r"tokens|signature|cast|compatible"):
         train_step(random_batch(SPEC, (9, 4), (20, 7)))
+
+
+def test_a_clip_is_judged_alike_in_every_bucket() -> None:
+    # Rows, tokens and frames of the batch differ: how much stands beside a clip and behind it must not show.
+    large = RecordSpec(SPEC.max_text_length + 3, SPEC.max_mel_frames + 7, SPEC.mel_bins, SPEC.pad_value)
+    signatures = [batch_signature(spec, rows, with_speaker=False, with_language=False) for spec, rows in ((SPEC, 3), (large, 2))]
+    network = Network(MODEL, large, SYMBOL_COUNT, seed=1)
+    step = EvaluateStep(network, SETTINGS.model_copy(update={"jit_compile": False}), signatures)
+    in_small = numbers(step, random_batch(SPEC, (9, 4, 0), (20, 7, 0)))
+    in_large = numbers(step, random_batch(large, (9, 4), (20, 7)))
+    assert in_small == pytest.approx(in_large, rel=1e-4)
+    assert tracing_counts(step) == [1, 1]
 
 
 def test_no_variable_is_kept_on_the_host(train_step: TrainStep) -> None:
@@ -80,7 +98,7 @@ def test_speaker_and_language_reach_the_compiled_step(batch: Batch) -> None:
     network, average = networks(speakers=4, languages=2)
     # Without XLA: what is asked is whether the ids arrive, and that needs no compilation. All rows have the null voice.
     settings = SETTINGS.model_copy(update={"jit_compile": False, "null_voice_share": 0.999})
-    step = TrainStep(network, average, settings, signature)
+    step = TrainStep(network, average, settings, [signature])
     before = network.speaker_embedding.numpy(), network.language_embedding.numpy()
     step(batch._replace(speaker=tf.constant([3, 3, 1]), language=tf.constant([1, 1, 1])))
     assert np.flatnonzero(np.abs(network.speaker_embedding - before[0]).sum(1) > 1e-5).tolist() == [1, 3]
@@ -89,11 +107,11 @@ def test_speaker_and_language_reach_the_compiled_step(batch: Batch) -> None:
 
 def test_evaluation_repeats_itself_and_weighs_by_decoder_steps(train_step: TrainStep, batch: Batch) -> None:
     signature = batch_signature(SPEC, 3, with_speaker=False, with_language=False)
-    evaluate_step = EvaluateStep(train_step.network, SETTINGS, signature)
+    evaluate_step = EvaluateStep(train_step.network, SETTINGS, [signature])
     first, second = numbers(evaluate_step, batch), numbers(evaluate_step, batch)
     assert first == second
     assert first["weight"] == 7 + 3 + 4  # 20, 7 and 12 frames, 3 a step
-    assert evaluate_step.function.experimental_get_tracing_count() == 1
+    assert tracing_counts(evaluate_step) == [1]
 
 
 def test_the_average_follows_the_weights(train_step: TrainStep, batch: Batch) -> None:
@@ -111,7 +129,7 @@ def run_steps(batch: Batch, steps: int, **changes: object) -> tuple[list[dict[st
     """Return each step's metrics and the weights after the last, without XLA."""
     settings = SETTINGS.model_copy(update={"jit_compile": False, "batch_size": batch.tokens.shape[0], **changes})
     signature = batch_signature(SPEC, settings.batch_size, with_speaker=False, with_language=False)
-    step = TrainStep(*networks(), settings, signature)
+    step = TrainStep(*networks(), settings, [signature])
     metrics = [numbers(step, batch) for _ in range(steps)]
     return metrics, {name: variable.numpy() for name, variable in named_variables(step).items()}
 

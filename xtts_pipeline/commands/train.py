@@ -10,11 +10,13 @@ from typing import Any, Self
 import click
 import tqdm
 
-from xtts_pipeline.cache.manifest import CACHE_SECTIONS, Manifest, cache_settings, config_differences, load_manifest
+from xtts_pipeline.cache.manifest import CACHE_SECTIONS, Manifest, bucket_specs, cache_settings, config_differences, load_manifest
 from xtts_pipeline.cache.verify import verify_cache
-from xtts_pipeline.config import Config, dump_config, load_config
+from xtts_pipeline.config import Config, TrainingConfig, dump_config, load_config
 from xtts_pipeline.errors import CacheError, OutputError
 from xtts_pipeline.runtime import NativeLog
+from xtts_pipeline.schema import SPLITS
+from xtts_pipeline.training.buckets import batch_sizes
 
 
 def train(
@@ -28,6 +30,7 @@ def train(
     check_files(cache)
     config = training_config(manifest, configs, overrides, steps)
     check_enough_records(cache, manifest, config)
+    click.echo(shapes_text(manifest, config), err=True)
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     _create_run(run, config)
     log_path = run / "tensorflow.log"
@@ -62,17 +65,51 @@ def check_files(cache: Path) -> None:
 
 
 def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> None:
-    """Raise CacheError if the training split cannot fill one batch, or if early stopping has no validation split to go by."""
-    found, needed = manifest.split_records("train"), config.training.batch_size
-    if found < needed:
-        raise CacheError(
-            f"{cache}: {found} training records, but training.batch_size={needed}; set training.batch_size={max(found, 1)} or less"
-        )
+    """Raise CacheError if a bucket cannot fill one training batch, or if early stopping has no validation split to go by.
+
+    A bucket without training records needs none; what another bucket has too few of would never be trained.
+    """
+    training, buckets = config.training, range(manifest.bucket_count)
+    records = [manifest.split_records("train", bucket) for bucket in buckets]
+    if not any(records):
+        raise CacheError(f"{cache}: 0 training records; preprocess a larger corpus")
+    for bucket, found, needed in zip(buckets, records, _batch_sizes(manifest, training), strict=True):
+        if 0 < found < needed:
+            smaller = _filled_batch_size(manifest, training, records)
+            remedy = "preprocess with other data.buckets" if smaller is None else f"set training.batch_size={smaller} or less"
+            where = f"bucket {bucket} {list(manifest.buckets[bucket])}: " if manifest.buckets else ""
+            rows = f", which is {needed} rows in this bucket" if manifest.buckets else ""
+            raise CacheError(f"{cache}: {where}{found} training records, but training.batch_size={training.batch_size}{rows}; {remedy}")
     if config.training.patience is not None and not manifest.split_records("val"):
         raise CacheError(
             f"{cache}: no validation records, but training.patience={config.training.patience} waits for their loss; "
             "leave it out, or preprocess with cache.validation_share over 0"
         )
+
+
+def shapes_text(manifest: Manifest, config: Config) -> str:
+    """Return what batches look like: rows, tokens and frames in those of each bucket, and how many of the cache's frames are padding."""
+    specs = bucket_specs(manifest)
+    sizes = _batch_sizes(manifest, config.training)
+    shapes = ", ".join(f"{rows} x {spec.max_text_length} x {spec.max_mel_frames}" for rows, spec in zip(sizes, specs, strict=True))
+    records = [sum(manifest.split_records(split, bucket) for split in SPLITS) for bucket in range(len(specs))]
+    frames = sum(count * spec.max_mel_frames for count, spec in zip(records, specs, strict=True))
+    padding = 1.0 - manifest.statistics["frames"].mean * manifest.counts.kept / frames
+    return f"batches of {shapes} (clips x tokens x frames); {padding:.0%} of the frames are padding"
+
+
+def _batch_sizes(manifest: Manifest, training: TrainingConfig) -> list[int]:
+    return batch_sizes(bucket_specs(manifest), training.batch_size, training.accumulation_steps)
+
+
+def _filled_batch_size(manifest: Manifest, training: TrainingConfig, records: Sequence[int]) -> int | None:
+    """Return the largest training.batch_size, at most the present one, at which every bucket with records fills a batch; None for none."""
+    parts = training.accumulation_steps
+    for batch_size in range(training.batch_size, 0, -parts):
+        sizes = batch_sizes(bucket_specs(manifest), batch_size, parts)
+        if all(found >= size for found, size in zip(records, sizes, strict=True) if found):
+            return batch_size
+    return None
 
 
 def summary_text(run: Path, summary: Mapping[str, Any]) -> str:

@@ -13,17 +13,19 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.manifest import record_spec
 from xtts_pipeline.cache.shards import atomic_write
-from xtts_pipeline.config import Config
+from xtts_pipeline.config import Config, TrainingConfig
 from xtts_pipeline.errors import TrainingError
+from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.training.alignment import AlignmentWatch
+from xtts_pipeline.training.buckets import batch_sizes
 from xtts_pipeline.training.checkpoint import build_network, save_best, save_checkpoint
 from xtts_pipeline.training.media import MediaWriter
 from xtts_pipeline.training.metrics import MetricsWriter
 from xtts_pipeline.training.monitor import CompilationMonitor, StepTimer, total_counts
 from xtts_pipeline.training.source import Source
-from xtts_pipeline.training.step import TrainStep, batch_signature
+from xtts_pipeline.training.step import TrainStep, batch_signature, shape_of
 from xtts_pipeline.training.validation import BestLoss, Validation
 from xtts_pipeline.training.variables import named_variables
 
@@ -72,21 +74,17 @@ class _Run:
         self.folder, self.monitor, self.progress, self.metrics, self.media = folder, monitor, progress, metrics, media
         precision = tf.dtypes.as_dtype(self.settings.precision)
         self.network, average = (build_network(self.identity, config, precision) for _ in range(2))
-        signature = batch_signature(
-            record_spec(source.manifest),
-            self.settings.batch_size,
-            with_speaker=self.network.speaker_embedding is not None,
-            with_language=self.network.language_embedding is not None,
-        )
-        self.train_step = TrainStep(self.network, average, self.settings, signature)
-        monitor.watch(self.train_step.function)
+        signatures = bucket_signatures(source.specs, self.settings, self.network)
+        self.train_step = TrainStep(self.network, average, self.settings, signatures)
+        monitor.watch(*self.train_step.compiled.functions)
         self.variables = named_variables(self.train_step)
-        self.batches = source.training_batches(config, signature)
-        self.validation = Validation(source, config, average, signature, monitor) if source.validation_clips else None
+        self.batches = source.training_batches(config, signatures)
+        self.validation = Validation(source, config, average, signatures, monitor) if source.validation_clips else None
         self.best = BestLoss(self.settings.patience)
         self.alignment = AlignmentWatch(self.settings)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
         self.window: list[tf.Tensor] = []
+        self.shapes_seen: set[tuple[int, ...]] = set()
         self.losses: list[float] = []
         self.warnings: list[str] = []
         self.steps_done = 0
@@ -118,8 +116,10 @@ class _Run:
         started = time.perf_counter()
         with self.timer.waiting():
             batch = next(self.batches)
-        with self.timer.stepping():
+        shape = shape_of(batch)
+        with self.timer.stepping(examples=shape[0], is_compiling=shape not in self.shapes_seen):
             self.window.append(self.train_step(batch))
+        self.shapes_seen.add(shape)
         self.steps_done = step
         if step == 1:
             self.first_step_seconds = time.perf_counter() - started
@@ -169,7 +169,7 @@ class _Run:
             "steps": self.steps_done,
             "stopped_early": self.steps_done < self.settings.steps,
             **total_counts(self.monitor.counts()),
-            **self.timer.summary(self.settings.batch_size),
+            **self.timer.summary(),
             "loss": {"first": self.losses[0], "last": self.losses[-1]},
             "best": {"step": best.step, "val_loss": best.loss} if best.step else None,
             "aligned_at_step": self.alignment.aligned_at_step,
@@ -178,6 +178,13 @@ class _Run:
             "dropped_media": self.media.dropped,
             "warnings": self.warnings,
         }
+
+
+def bucket_signatures(specs: Sequence[RecordSpec], settings: TrainingConfig, network: Network) -> list[Batch]:
+    """Return what the compiled steps are made for: the signature of each bucket's batches."""
+    sizes = batch_sizes(specs, settings.batch_size, settings.accumulation_steps)
+    ids = {"with_speaker": network.speaker_embedding is not None, "with_language": network.language_embedding is not None}
+    return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]
 
 
 def read_window(window: Sequence[tf.Tensor], names: Sequence[str]) -> dict[str, float]:

@@ -4,7 +4,7 @@ Counting costs a clock read and a file read now and then; nothing is synchronise
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,44 +18,52 @@ WARMUP_STEPS = 5
 
 
 class CompilationMonitor:
-    """Counts traces and XLA compilations of the functions it watches, and stops a run that has more than one of each.
+    """Counts traces and XLA compilations of the functions it watches, and stops a run if one of them has more than one of each.
 
     The two differ: a function with a `[None]` signature is traced once and compiled again for every shape.
     """
 
     def __init__(self, log: NativeLog, *, is_strict: bool, is_compiled: bool) -> None:
         self._log, self._is_strict = log, is_strict
-        self._expected_compilations = int(is_compiled)
-        self._functions: dict[str, Any] = {}
+        self._is_compiled = is_compiled
+        self._functions: dict[str, tuple[Any, ...]] = {}
 
-    def watch(self, function: Any) -> None:
-        """Count this tf.function from now on, under its Python name; one trace and one compilation are expected."""
-        name = function.python_function.__name__
+    def watch(self, *functions: Any) -> None:
+        """Count these tf.functions of one Python function under its name; of each, one trace and one compilation are expected."""
+        name = functions[0].python_function.__name__
         if name in self._functions:
             raise ValueError(f"a function named {name} is watched already; XLA's log tells functions apart by name only")
-        self._functions[name] = function
+        self._functions[name] = functions
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return `{function: {"traces": n, "compilations": n}}`, without the leading underscores of private names."""
         compiled = self._log.compilations()
         return {
-            name.lstrip("_"): {"traces": function.experimental_get_tracing_count(), "compilations": compiled.get(name, 0)}
-            for name, function in self._functions.items()
+            name.lstrip("_"): {"traces": sum(_traces(functions)), "compilations": compiled.get(name, 0)}
+            for name, functions in self._functions.items()
         }
 
     def check(self, step: int) -> None:
         """Raise TrainingError if strict and a watched function that has run has not exactly one trace and one compilation."""
         if not self._is_strict:
             return
-        for name, count in self.counts().items():
+        for functions, (name, count) in zip(self._functions.values(), self.counts().items(), strict=True):
+            have_run = sum(traces > 0 for traces in _traces(functions))
+            if not have_run:
+                continue
             found = f"step {step}: {name} has {count['traces']} traces and {count['compilations']} compilations"
-            expected = f"expected 1 and {self._expected_compilations}"
-            if max(count.values()) > 1:
+            expected_compilations = have_run if self._is_compiled else 0
+            expected = f"expected {have_run} and {expected_compilations}"
+            if max(count.values()) > have_run:
                 raise TrainingError(f"{found}, {expected}; a shape or dtype changed (training.strict_shapes=false goes on all the same)")
-            if count["traces"] and count["compilations"] != self._expected_compilations:
+            if count["compilations"] != expected_compilations:
                 raise TrainingError(
                     f"{found}, {expected}; XLA's compilations cannot be counted in this process (training.strict_shapes=false goes on)"
                 )
+
+
+def _traces(functions: Sequence[Any]) -> list[int]:
+    return [function.experimental_get_tracing_count() for function in functions]
 
 
 @dataclass
@@ -64,13 +72,16 @@ class StepTimer:
 
     On a CPU each step's time is its own. On a GPU a call returns before its work is done, so a step's time is the wall time of the
     window between two readbacks over its steps, and the wait is an upper bound: the device may be busy while the host waits.
+    examples are the rows of each step's batch.
     """
 
     is_asynchronous: bool = False
     clock: Callable[[], float] = time.perf_counter
     wait_seconds: list[float] = field(default_factory=list)
     step_seconds: list[float] = field(default_factory=list)
+    examples: list[int] = field(default_factory=list)
     mel_frames: int = 0
+    _compiling_steps: set[int] = field(default_factory=set)
     _window_start: float = 0.0
     _window_steps: int = 0
 
@@ -84,10 +95,13 @@ class StepTimer:
         self.wait_seconds.append(self.clock() - started)
 
     @contextmanager
-    def stepping(self) -> Iterator[None]:
-        """Time what happens inside as the step."""
+    def stepping(self, examples: int, *, is_compiling: bool = False) -> Iterator[None]:
+        """Time what happens inside as the step; one that compiles, the first of its shape, is left out of the summary."""
         started = self.clock()
         yield
+        if is_compiling:
+            self._compiling_steps.add(len(self.examples))
+        self.examples.append(examples)
         self._window_steps += 1
         if not self.is_asynchronous:
             self.step_seconds.append(self.clock() - started)
@@ -98,23 +112,27 @@ class StepTimer:
         wait = sum(self.wait_seconds[-steps:])
         if self.is_asynchronous:
             wall = self.clock() - self._window_start
+            window = range(len(self.step_seconds), len(self.step_seconds) + steps)
+            if self._compiling_steps.intersection(window):
+                self._compiling_steps.update(window)
             self.step_seconds.extend([max(wall - wait, 0.0) / steps] * steps)
         self.mel_frames += mel_frames
         step = sum(self.step_seconds[-steps:])
         busy = step + wait
         return {"step_ms": 1e3 * (busy if self.is_asynchronous else step) / steps, "data_wait_share": wait / max(busy, 1e-9)}
 
-    def summary(self, batch_size: int) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Return step time statistics in ms, the share of time spent waiting for data, and throughput, after warm-up."""
-        skipped = WARMUP_STEPS if len(self.step_seconds) > 2 * WARMUP_STEPS else min(1, len(self.step_seconds) - 1)
-        wait = np.array(self.wait_seconds[skipped : len(self.step_seconds)]) * 1e3
-        step = np.array(self.step_seconds[skipped:]) * 1e3
-        total = step + wait
-        if not len(step):
+        steps = len(self.step_seconds)
+        if not steps:
             return {"step_ms": None, "data_wait_share": None, "examples_per_second": None, "mel_frames_per_second": None}
+        warm = range(WARMUP_STEPS if steps > 2 * WARMUP_STEPS else min(1, steps - 1), steps)
+        kept = [index for index in warm if index not in self._compiling_steps] or list(warm)
+        wait, step = np.array(self.wait_seconds)[kept] * 1e3, np.array(self.step_seconds)[kept] * 1e3
+        total = step + wait
         shown = total if self.is_asynchronous else step
         seconds = float(total.sum()) / 1e3
-        frames_per_step = self.mel_frames / max(len(self.step_seconds), 1)
+        frames_per_step = self.mel_frames / steps
         return {
             "step_ms": {
                 "mean": float(shown.mean()),
@@ -123,7 +141,7 @@ class StepTimer:
                 "p95": float(np.percentile(shown, 95)),
             },
             "data_wait_share": float(wait.sum() / 1e3 / seconds),
-            "examples_per_second": batch_size * len(step) / seconds,
+            "examples_per_second": sum(self.examples[index] for index in kept) / seconds,
             "mel_frames_per_second": frames_per_step * len(step) / seconds,
         }
 

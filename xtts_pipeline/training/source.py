@@ -1,16 +1,20 @@
 """What training reads: a cache that has been proved, as batches for the compiled step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count, islice, zip_longest
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.cache.dataset import training_dataset, validation_dataset
-from xtts_pipeline.cache.manifest import Manifest, record_spec
+from xtts_pipeline.cache.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.model.network import Batch
+from xtts_pipeline.schema import PAD_ID, RecordSpec
+from xtts_pipeline.training.buckets import bucket_order
 from xtts_pipeline.training.checkpoint import CacheIdentity
 from xtts_pipeline.training.step import to_batch
 
@@ -30,24 +34,88 @@ class Source:
         return CacheIdentity(manifest.fingerprint, record_spec(manifest), manifest.symbols, manifest.speakers, manifest.languages)
 
     @property
+    def specs(self) -> tuple[RecordSpec, ...]:
+        """The static shape of each bucket's records, the largest last; a cache without buckets has one."""
+        return bucket_specs(self.manifest)
+
+    @property
     def validation_clips(self) -> int:
         """How many clips the validation split has; 0 for none."""
         return self.manifest.split_records("val")
 
-    def training_batches(self, config: Config, signature: Batch) -> Iterator[Batch]:
-        """Yield shuffled batches without end. Raises CacheError if a shard is not what the manifest says."""
-        settings = config.training
-        dataset = training_dataset(self.folder, self.manifest, batch_size=settings.batch_size, seed=settings.seed, data=config.data)
-        return self._read(dataset, signature)
+    def training_batches(self, config: Config, signatures: Sequence[Batch], steps_done: int = 0) -> Iterator[Batch]:
+        """Yield shuffled batches without end, each of one bucket and its signature: those that come after the first `steps_done`.
 
-    def validation_batches(self, batch_size: int, signature: Batch) -> Iterator[Batch]:
-        """Yield the validation split once, always in the same order. Raises CacheError as `training_batches` does."""
-        return self._read(validation_dataset(self.folder, self.manifest, "val", batch_size), signature)
+        In an epoch each bucket has as many batches as its records fill, in the order of `bucket_order`; a bucket without records has none.
+        Raises CacheError if a bucket has records, but fewer than one batch, or if a shard is not what the manifest says.
+        """
+        seed = config.training.seed
+        sizes = [signature.tokens.shape[0] for signature in signatures]
+        records = [self.manifest.split_records("train", bucket) for bucket in range(len(sizes))]
+        batches = [found // size for found, size in zip(records, sizes, strict=True)]
+        epoch, skipped = divmod(steps_done, max(sum(batches), 1))
+        skipped_of = np.bincount(bucket_order(batches, seed, epoch)[:skipped], minlength=len(batches)).tolist()
 
-    def _read(self, dataset: tf.data.Dataset, signature: Batch) -> Iterator[Batch]:
+        def stream(bucket: int) -> Iterator[Batch]:
+            dataset = training_dataset(
+                self.folder,
+                self.manifest,
+                batch_size=sizes[bucket],
+                seed=seed,
+                data=config.data,
+                bucket=bucket,
+                start_epoch=epoch,
+                skip_batches=skipped_of[bucket],
+            )
+            return self._read(iter(dataset.with_options(_read_ahead())), signatures[bucket])
+
+        streams = [stream(bucket) if found or not any(records) else iter(()) for bucket, found in enumerate(records)]
+        order = chain.from_iterable(bucket_order(batches, seed, later) for later in count(epoch))
+        return (next(streams[bucket]) for bucket in islice(order, skipped, None))
+
+    def validation_batches(self, signatures: Sequence[Batch]) -> Iterator[Batch]:
+        """Yield the validation split once, bucket after bucket, always in the same order. Raises CacheError as `training_batches` does."""
+        for bucket in self._validation_buckets():
+            rows = signatures[bucket].tokens.shape[0]
+            yield from self._read(validation_dataset(self.folder, self.manifest, "val", rows, bucket), signatures[bucket])
+
+    def validation_sentences(self, signature: Batch) -> Batch:
+        """Return clips of the validation split in one batch of this signature, whose shape is the largest bucket's.
+
+        They are the first of each bucket in turn, the smallest bucket first, so that both short and long ones are among them.
+        """
+        rows, spec = signature.tokens.shape[0], self.specs[-1]
+        firsts = [
+            list(islice(self._read(validation_dataset(self.folder, self.manifest, "val", 1, bucket), signature), rows))
+            for bucket in self._validation_buckets()
+        ]
+        clips = [_pad_batch(clip, spec) for turn in zip_longest(*firsts) for clip in turn if clip is not None]
+        return Batch(*(None if parts[0] is None else tf.concat(parts[:rows], axis=0) for parts in zip(*clips, strict=True)))
+
+    def _validation_buckets(self) -> list[int]:
+        """Return the buckets that have validation clips."""
+        return [bucket for bucket in range(self.manifest.bucket_count) if self.manifest.split_records("val", bucket)]
+
+    def _read(self, dataset: Iterable[Mapping[str, tf.Tensor]], signature: Batch) -> Iterator[Batch]:
         try:
             for fields in dataset:
                 yield to_batch(fields, signature)
         except _UNREADABLE as error:
             found = error.message.splitlines()[0]
             raise CacheError(f"{self.folder}: a record cannot be read ({found}); run xtts verify-cache --cache {self.folder}") from None
+
+
+def _pad_batch(batch: Batch, spec: RecordSpec) -> Batch:
+    """Return the batch in the spec's shape, which is at least as large, padded as its records are."""
+    symbols, frames = spec.max_text_length - batch.tokens.shape[1], spec.max_mel_frames - batch.mel.shape[1]
+    return batch._replace(
+        tokens=tf.pad(batch.tokens, [[0, 0], [0, symbols]], constant_values=PAD_ID),
+        mel=tf.pad(batch.mel, [[0, 0], [0, frames], [0, 0]], constant_values=spec.pad_value),
+    )
+
+
+def _read_ahead() -> tf.data.Options:
+    """Return the option to read from the moment an iterator is made, so that a bucket's first batch is ready when its turn comes."""
+    options = tf.data.Options()
+    options.experimental_warm_start = True
+    return options

@@ -1,4 +1,4 @@
-"""The compiled step: one signature, one trace, one XLA program for training and one for validation.
+"""The compiled step: one signature, one trace, one XLA program a bucket, for training and for validation.
 
 Nothing dynamic is inside: no tf.shape, no Python side effect, no readback. Results stay on the device until somebody asks.
 """
@@ -51,18 +51,45 @@ def from_signature(tensors: Sequence[tf.Tensor], signature: Batch) -> Batch:
     return Batch(*(None if spec is None else next(given) for spec in signature))
 
 
-class TrainStep(tf.Module):
-    """One optimizer update on one batch. State: the network, its average, the optimizer's moments, loss scale and step counter.
+def shape_of(batch: Batch) -> tuple[int, ...]:
+    """Return rows, tokens and frames of a batch or signature, padding included: what a compiled function is made for."""
+    return (*batch.tokens.shape, batch.mel.shape[1])
 
+
+class ShapedFunction:
+    """A function of a batch's tensors, compiled once for each signature; all of them share whatever variables it uses.
+
+    functions are the tf.functions, one a signature. With `strict_shapes` off there is one that is traced anew for any shape.
+    """
+
+    def __init__(self, function: Callable[..., tf.Tensor], signatures: Sequence[Batch], config: TrainingConfig) -> None:
+        def compiled(signature: Batch | None) -> Any:
+            specs = None if signature is None else [spec for spec in signature if spec is not None]
+            return tf.function(function, input_signature=specs, jit_compile=config.jit_compile, autograph=False)
+
+        self._by_shape = {shape_of(signature): compiled(signature) for signature in signatures} if config.strict_shapes else {}
+        self.functions = list(self._by_shape.values()) or [compiled(None)]
+
+    def __call__(self, batch: Batch) -> tf.Tensor:
+        """Call the function of the batch's shape. Raises TypeError at a shape that no signature has."""
+        # For another shape the last: its own signature, if it has one, says what is wrong.
+        function = self._by_shape.get(shape_of(batch), self.functions[-1])
+        return function(*(tensor for tensor in batch if tensor is not None))
+
+
+class TrainStep(tf.Module):
+    """One optimizer update on one batch of any of the signatures, which differ in shape alone.
+
+    State: the network, its average, the optimizer's moments, loss scale and step counter.
     `average` is a network like the one that is trained; its weights follow the trained ones slowly (an exponential moving average), and
     it is the one that is validated and speaks.
     """
 
     METRICS = ("loss", "objective", *PARTS, "gradient_norm", "learning_rate", "own_frames_share", "mel_frames")
 
-    def __init__(self, network: Network, average: Network, config: TrainingConfig, signature: Batch) -> None:
+    def __init__(self, network: Network, average: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
         super().__init__(name="train_step")
-        self.network, self.average, self.config, self._signature = network, average, config, signature
+        self.network, self.average, self.config, self._signature = network, average, config, signatures[0]
         # int64: TensorFlow keeps int32 variables on the host even on a GPU, where XLA could not reach this one.
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         trained = {name: variable for name, variable in named_variables(network).items() if variable.trainable}
@@ -72,11 +99,11 @@ class TrainStep(tf.Module):
         self._averages = [averages[name] for name in trained]
         for follower, variable in zip(self._averages, trained.values(), strict=True):
             follower.assign(variable)
-        self.function = _compile(self._train_step, signature, config)
+        self.compiled = ShapedFunction(self._train_step, signatures, config)
 
     def __call__(self, batch: Batch) -> tf.Tensor:
         """Run the step; return the METRICS as float32 [len(METRICS)], still on the device."""
-        return self.function(*(tensor for tensor in batch if tensor is not None))
+        return self.compiled(batch)
 
     def _train_step(self, *tensors: tf.Tensor) -> tf.Tensor:
         batch, config = from_signature(tensors, self._signature), self.config
@@ -152,13 +179,13 @@ class EvaluateStep:
 
     METRICS = (*LOSS_METRICS, "weight")
 
-    def __init__(self, network: Network, config: TrainingConfig, signature: Batch) -> None:
-        self.network, self.config, self._signature = network, config, signature
-        self.function = _compile(self._evaluate_step, signature, config)
+    def __init__(self, network: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
+        self.network, self.config, self._signature = network, config, signatures[0]
+        self.compiled = ShapedFunction(self._evaluate_step, signatures, config)
 
     def __call__(self, batch: Batch) -> tf.Tensor:
         """Run the step; return the METRICS as float32 [len(METRICS)]; `weight` is how many decoder steps the means stand for."""
-        return self.function(*(tensor for tensor in batch if tensor is not None))
+        return self.compiled(batch)
 
     def _evaluate_step(self, *tensors: tf.Tensor) -> tf.Tensor:
         batch, network, config = from_signature(tensors, self._signature), self.network, self.config
@@ -168,11 +195,6 @@ class EvaluateStep:
         metrics = total_loss(network, batch, crop, network(batch, crop, dropout), config, 0.0, totals)
         weight = tf.reduce_sum(decoder_steps(batch.mel_length, network.frames_per_step))
         return _in_order({**metrics, "weight": tf.cast(weight, tf.float32)}, self.METRICS)
-
-
-def _compile(function: Callable[..., tf.Tensor], signature: Batch, config: TrainingConfig) -> Any:
-    specs = [spec for spec in signature if spec is not None] if config.strict_shapes else None
-    return tf.function(function, input_signature=specs, jit_compile=config.jit_compile, autograph=False)
 
 
 def _in_order(metrics: Mapping[str, tf.Tensor], names: Sequence[str]) -> tf.Tensor:

@@ -4,7 +4,7 @@ Teacher forcing says how well frames are predicted from true ones; only speaking
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,16 +99,16 @@ class SpeakStep:
 class Validation:
     """What a run validates with: the split, and the sentences that are spoken again and again so that a listener can compare."""
 
-    def __init__(self, source: Source, config: Config, network: Network, signature: Batch, monitor: CompilationMonitor) -> None:
-        """Raise CacheError if the cache has no validation clips."""
-        self._source, self._settings, self._signature = source, config.training, signature
-        self._evaluate_step = EvaluateStep(network, config.training, signature)
-        monitor.watch(self._evaluate_step.function)
+    def __init__(self, source: Source, config: Config, network: Network, signatures: Sequence[Batch], monitor: CompilationMonitor) -> None:
+        """Take the signatures of the buckets, the largest last. Raise CacheError if the cache has no validation clips."""
+        self._source, self._settings, self._signatures = source, config.training, signatures
+        self._evaluate_step = EvaluateStep(network, config.training, signatures)
+        monitor.watch(*self._evaluate_step.compiled.functions)
         count = min(config.training.spoken_sentences, source.validation_clips)
         speech_signature = Batch(
-            *(None if spec is None else tf.TensorSpec([count, *spec.shape[1:]], spec.dtype, spec.name) for spec in signature)
+            *(None if spec is None else tf.TensorSpec([count, *spec.shape[1:]], spec.dtype, spec.name) for spec in signatures[-1])
         )
-        self._sentences = next(source.validation_batches(count, speech_signature))
+        self._sentences = source.validation_sentences(speech_signature)
         self._speak_step = SpeakStep(network, config, speech_signature)
         if config.training.speak_every_evaluations is not None:
             monitor.watch(self._speak_step.function)
@@ -118,7 +118,7 @@ class Validation:
     def evaluate(self) -> dict[str, float]:
         """Return the losses over the whole split, teacher-forced."""
         self._evaluations += 1
-        return mean_losses(self._evaluate_step, self._source.validation_batches(self._settings.batch_size, self._signature))
+        return mean_losses(self._evaluate_step, self._source.validation_batches(self._signatures))
 
     def is_speaking_due(self, *, is_last: bool) -> bool:
         """Return whether the sentences should be spoken after this evaluation: every few of them, and after the last."""

@@ -1,0 +1,29 @@
+"""How the buckets of a cache are trained together: the rows in a batch of each, and the order in which their batches come.
+
+Knows NumPy only: `xtts train` asks before TensorFlow is imported.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xtts_pipeline.schema import RecordSpec
+
+
+def batch_sizes(specs: Sequence[RecordSpec], batch_size: int, accumulation_steps: int) -> list[int]:
+    """Return the rows in a batch of each bucket, the largest last, so that all batches cost about the same.
+
+    The largest has `batch_size`; a smaller one as many as fit into as many frames, padding included, in whole parts of accumulation.
+    """
+    frames = batch_size * specs[-1].max_mel_frames
+    return [frames // spec.max_mel_frames // accumulation_steps * accumulation_steps for spec in specs]
+
+
+def bucket_order(batches: Sequence[int], seed: int, epoch: int) -> np.ndarray:
+    """Return the bucket of each batch of an epoch, int [sum(batches)]: each bucket as often as it has batches, shuffled.
+
+    It depends on the arguments alone.
+    """
+    labels = np.repeat(np.arange(len(batches)), batches)
+    # NumPy promises these bits for all its versions; what Generator.permutation makes of them it does not.
+    return labels[np.argsort(np.random.PCG64([seed, epoch]).random_raw(len(labels)), kind="stable")]
