@@ -56,14 +56,20 @@ def decode_wave(source: bytes, audio: AudioConfig, limits: LimitsConfig, name: s
 
     Raises AudioError with the reason: unreadable or truncated, empty, not finite, too short, too long, silent, clipped.
     """
-    decoded = _decode(source, limits, name)
-    _check_sound(decoded, limits, name)
+    decoded = decode_clip(source, limits, name)
     wave = decoded.wave
     if decoded.sample_rate != audio.sample_rate:
         wave = soxr.resample(wave, decoded.sample_rate, audio.sample_rate, quality="HQ")
         if wave.size == 0:
             raise AudioError(Reason.AUDIO_TOO_SHORT, f"{name}: under one sample at audio.sample_rate={audio.sample_rate}")
     return normalize_loudness(wave, audio)
+
+
+def decode_clip(source: bytes, limits: LimitsConfig, name: str) -> Decoded:
+    """Return the clip as its file holds it, judged but neither resampled nor normalised. Raises AudioError as `decode_wave` does."""
+    decoded = _decode(source, limits, name)
+    _check_sound(decoded, limits, name)
+    return decoded
 
 
 def load_wave(path: Path, audio: AudioConfig, limits: LimitsConfig) -> np.ndarray:

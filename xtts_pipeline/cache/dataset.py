@@ -3,6 +3,8 @@
 The only module of the cache that imports TensorFlow. It trusts the manifest; verify.py proves it.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,30 +60,62 @@ def training_dataset(
     remainder, and a run that stopped after `skip_batches` batches of `start_epoch` continues exactly there.
     Raises CacheError if the bucket has fewer records than one batch.
     """
-    records = manifest.split_records("train", bucket)
+    paths = [str(folder / name) for name in manifest.shard_names("train", bucket)]
+
+    def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
+        return _read_shard(tf.gather(paths, shard))
+
+    place = EpochPlace(seed, batch_size, start_epoch, skip_batches, epochs)
+    return _batches(training_records(folder, manifest, bucket, read_shard, place, data), record_spec(manifest, bucket), batch_size, data)
+
+
+@dataclass(frozen=True)
+class EpochPlace:
+    """Where in the endless stream of training records a dataset begins, and after how many epochs it ends (None for never)."""
+
+    seed: int
+    batch_size: int
+    start_epoch: int = 0
+    skip_batches: int = 0
+    epochs: int | None = None
+
+
+def training_records(
+    folder: Path,
+    manifest: Manifest,
+    bucket: int,
+    read_shard: Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset],
+    place: EpochPlace,
+    data: DataConfig,
+) -> tf.data.Dataset:
+    """Return the training records of a bucket, epoch after epoch, in the order that `training_dataset` documents.
+
+    `read_shard(shard, epoch)` returns the elements, one a record, of the shard at that place in `manifest.shard_names`; whatever they
+    are, their order is the same. Raises CacheError if the bucket has fewer records than one batch.
+    """
+    records, batch_size = manifest.split_records("train", bucket), place.batch_size
     batches = records // batch_size
     if not batches:
         raise CacheError(f"{folder}: {_too_few(records, batch_size, bucket, manifest)}")
-    names, workers = manifest.shard_names("train", bucket), _auto(data.num_workers)
+    names, workers = manifest.shard_names("train", bucket), auto_or(data.num_workers)
     order_name = f"order-{bucket}" if bucket else "order"
 
     def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
         # A seed that is set inside a graph stays there: the order must not depend on the program's tf.random.set_seed.
         tf.random.set_seed(_GRAPH_SEED)
-        order = tf.argsort(_hash(names, seed, epoch))
-        shards = tf.data.Dataset.from_tensor_slices(tf.gather([str(folder / name) for name in names], order))
-        serialized = shards.interleave(_read_shard, cycle_length=_SHARDS_AT_ONCE, num_parallel_calls=workers, deterministic=True)
-        serialized = serialized.apply(tf.data.experimental.assert_cardinality(records))
-        shuffled = serialized.shuffle(
-            min(data.shuffle_records, records), seed=_hash(order_name, seed, epoch), reshuffle_each_iteration=False
+        shards = tf.data.Dataset.from_tensor_slices(tf.argsort(_hash(names, place.seed, epoch)))
+        read = shards.interleave(
+            lambda shard: read_shard(shard, epoch), cycle_length=_SHARDS_AT_ONCE, num_parallel_calls=workers, deterministic=True
         )
-        # Skipped while still serialized: what is not parsed costs a tenth of a step at most.
-        skipped = tf.where(epoch == start_epoch, skip_batches * batch_size, 0)
+        shuffled = read.apply(tf.data.experimental.assert_cardinality(records)).shuffle(
+            min(data.shuffle_records, records), seed=_hash(order_name, place.seed, epoch), reshuffle_each_iteration=False
+        )
+        # Skipped before anything is made of them: what is not parsed costs a tenth of a step at most.
+        skipped = tf.where(epoch == place.start_epoch, place.skip_batches * batch_size, 0)
         return shuffled.take(batches * batch_size).skip(tf.cast(skipped, tf.int64))
 
-    last_epoch = tf.int64.max if epochs is None else start_epoch + epochs
-    serialized = tf.data.Dataset.range(start_epoch, last_epoch).flat_map(epoch_records)
-    return _batches(serialized, record_spec(manifest, bucket), batch_size, data)
+    last_epoch = tf.int64.max if place.epochs is None else place.start_epoch + place.epochs
+    return tf.data.Dataset.range(place.start_epoch, last_epoch).flat_map(epoch_records)
 
 
 def _too_few(records: int, batch_size: int, bucket: int, manifest: Manifest) -> str:
@@ -113,8 +147,9 @@ def validation_dataset(folder: Path, manifest: Manifest, split: str, batch_size:
 
 def _batches(serialized: tf.data.Dataset, spec: RecordSpec, batch_size: int, data: DataConfig) -> tf.data.Dataset:
     batches = serialized.batch(batch_size, drop_remainder=True)
-    parsed = batches.map(lambda batch: parse_batch(batch, spec, batch_size), num_parallel_calls=_auto(data.num_workers), deterministic=True)
-    return parsed.prefetch(_auto(data.prefetch_buffer_size)).with_options(_options())
+    workers = auto_or(data.num_workers)
+    parsed = batches.map(lambda batch: parse_batch(batch, spec, batch_size), num_parallel_calls=workers, deterministic=True)
+    return parsed.prefetch(auto_or(data.prefetch_buffer_size)).with_options(pipeline_options())
 
 
 def _read_shard(path: tf.Tensor) -> tf.data.Dataset:
@@ -127,11 +162,13 @@ def _hash(name: Any, seed: int, epoch: tf.Tensor) -> tf.Tensor:
     return tf.strings.to_hash_bucket_fast(key, 2**62)
 
 
-def _auto(value: int | str) -> int:
+def auto_or(value: int | str) -> int:
+    """Return a number of `data`, or what tf.data takes for `auto`."""
     return tf.data.AUTOTUNE if value == "auto" else int(value)
 
 
-def _options() -> tf.data.Options:
+def pipeline_options() -> tf.data.Options:
+    """Return the options of every pipeline: the order is that of the arguments, and operations do not part their work."""
     options = tf.data.Options()
     options.deterministic = True
     # Each operation here is a copy of one batch: threads within one only take cores from the other batches and from the step.

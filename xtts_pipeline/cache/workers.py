@@ -175,15 +175,13 @@ class ExampleMaker:
                 # The identity is taken first: a file that changes while it is read differs from it in the next run.
                 source = source_stat(path)
                 self._refuse_condemned(row)
-                data = _read_source(path, source, task.limits, row.audio)
+                data = read_source(path, source, task.limits, row.audio)
                 checksum = xxhash.xxh3_128_hexdigest(data)
             with clock.stage("decode"):
                 wave = decode_wave(data, task.audio, task.limits, row.audio)
             with clock.stage("mel"):
                 mel = wave_to_mel(wave, task.audio)
-            if len(mel) > task.limits.max_mel_frames:
-                limit = f"limits.max_mel_frames={task.limits.max_mel_frames}"
-                raise AudioError(Reason.MEL_TOO_LONG, f"{row.audio}: {len(mel)} frames are over {limit}; split the clip or raise the limit")
+            check_mel_length(len(mel), task.limits, row.audio)
             with clock.stage("encode"):
                 seconds = round(len(wave) / task.audio.sample_rate, 6)
                 clip = _receipt(row, source, checksum, seconds, len(mel), len(tokens))
@@ -202,7 +200,18 @@ class ExampleMaker:
             raise AudioError(reason, f"{row.audio}: the worker process died on it, twice; look at the file with another program")
 
 
-def _read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, name: str) -> bytes:
+def check_mel_length(frames: int, limits: LimitsConfig, name: str) -> None:
+    """Raise AudioError if a clip of so many frames is over the limit."""
+    if frames > limits.max_mel_frames:
+        limit = f"limits.max_mel_frames={limits.max_mel_frames}"
+        raise AudioError(Reason.MEL_TOO_LONG, f"{name}: {frames} frames are over {limit}; split the clip or raise the limit")
+
+
+def read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, name: str) -> bytes:
+    """Return a sound file's bytes.
+
+    Raises AudioError if there is no such file or it is too large to be a clip, CacheError if it is the machine that fails.
+    """
     if source is None:
         if path.exists():
             raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: not a regular file; expected a sound file")
