@@ -24,8 +24,9 @@ from xtts_pipeline.training.checkpoint import build_network, save_best, save_che
 from xtts_pipeline.training.media import MediaWriter
 from xtts_pipeline.training.metrics import MetricsWriter
 from xtts_pipeline.training.monitor import CompilationMonitor, StepTimer, total_counts
+from xtts_pipeline.training.retracing import RetraceError
 from xtts_pipeline.training.source import Source
-from xtts_pipeline.training.step import TrainStep, batch_signature, shape_of
+from xtts_pipeline.training.step import TrainStep, batch_signature
 from xtts_pipeline.training.validation import BestLoss, Validation
 from xtts_pipeline.training.variables import named_variables
 
@@ -47,7 +48,10 @@ def train(source: Source, config: Config, run: Path, monitor: CompilationMonitor
     """
     with MetricsWriter(run) as metrics, MediaWriter(run, config) as media:
         running = _Run(source, config, run, monitor, progress, metrics, media)
-        running.go()
+        try:
+            running.go()
+        except RetraceError as error:
+            raise TrainingError(f"step {running.steps_done + 1}: {error}") from None
         media.close()
         for warning in media.warnings():
             running.warn(warning)
@@ -76,7 +80,7 @@ class _Run:
         self.network, average = (build_network(self.identity, config, precision) for _ in range(2))
         signatures = bucket_signatures(source.specs, self.settings, self.network)
         self.train_step = TrainStep(self.network, average, self.settings, signatures)
-        monitor.watch(*self.train_step.compiled.functions)
+        monitor.watch(*self.train_step.compiled.functions, calls=self.train_step.compiled)
         self.variables = named_variables(self.train_step)
         self.batches = source.training_batches(config, signatures)
         self.validation = Validation(source, config, average, signatures, monitor) if source.validation_clips else None
@@ -84,7 +88,6 @@ class _Run:
         self.alignment = AlignmentWatch(self.settings)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
         self.window: list[tf.Tensor] = []
-        self.shapes_seen: set[tuple[int, ...]] = set()
         self.losses: list[float] = []
         self.warnings: list[str] = []
         self.steps_done = 0
@@ -116,11 +119,12 @@ class _Run:
         started = time.perf_counter()
         with self.timer.waiting():
             batch = next(self.batches)
-        shape = shape_of(batch)
-        with self.timer.stepping(examples=shape[0], is_compiling=shape not in self.shapes_seen):
+        with self.timer.stepping(examples=batch.mel.shape[0]):
             self.window.append(self.train_step(batch))
-        self.shapes_seen.add(shape)
+        if self.train_step.compiled.is_first_of_shape:
+            self.timer.leave_out_last()
         self.steps_done = step
+        self._look_at_compilations(step)
         if step == 1:
             self.first_step_seconds = time.perf_counter() - started
 
@@ -155,7 +159,11 @@ class _Run:
     def _record(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
         self.metrics.write(step, split, numbers)
         self.progress.show(step, split, numbers)
-        self.monitor.check(step)
+        self._look_at_compilations(step)
+
+    def _look_at_compilations(self, step: int) -> None:
+        for warning in self.monitor.look(step):
+            self.warn(warning)
 
     def warn(self, warning: str) -> None:
         """Say a warning now and keep it for the summary."""
@@ -169,6 +177,8 @@ class _Run:
             "steps": self.steps_done,
             "stopped_early": self.steps_done < self.settings.steps,
             **total_counts(self.monitor.counts()),
+            "compilation_events": [event.to_json() for event in self.monitor.events],
+            "unexpected_shapes": self.monitor.unexpected_shapes,
             **self.timer.summary(),
             "loss": {"first": self.losses[0], "last": self.losses[-1]},
             "best": {"step": best.step, "val_loss": best.loss} if best.step else None,

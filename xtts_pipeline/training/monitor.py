@@ -4,66 +4,131 @@ Counting costs a clock read and a file read now and then; nothing is synchronise
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.runtime import NativeLog
+from xtts_pipeline.training.step import ShapedFunction
 
 WARMUP_STEPS = 5
+MOST_WARNINGS = 5
+
+
+@dataclass(frozen=True)
+class Event:
+    """The traces and compilations of a function that came in a step."""
+
+    step: int
+    function: str
+    traces: int
+    compilations: int
+    is_expected: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as summary.json has it."""
+        return asdict(self)
+
+
+@dataclass
+class _Watched:
+    """The tf.functions of one Python function, and what is known of them so far."""
+
+    functions: tuple[Any, ...]
+    calls: ShapedFunction | None
+    traces: int = 0
+    compilations: int = 0
+    changes_told: int = 0
+
+    def traces_of_each(self) -> list[int]:
+        return [function.experimental_get_tracing_count() for function in self.functions]
+
+    def expected(self) -> int:
+        """Return how many traces what has run so far should have."""
+        return sum(traces > 0 for traces in self.traces_of_each()) if self.calls is None else self.calls.shapes_met
 
 
 class CompilationMonitor:
-    """Counts traces and XLA compilations of the functions it watches, and stops a run if one of them has more than one of each.
+    """Counts traces and XLA compilations of the functions it watches, and the step at which each came.
 
     The two differ: a function with a `[None]` signature is traced once and compiled again for every shape.
+    A strict one stops the run at what was not to be expected; else it has a warning for it.
     """
 
     def __init__(self, log: NativeLog, *, is_strict: bool, is_compiled: bool) -> None:
         self._log, self._is_strict = log, is_strict
         self._is_compiled = is_compiled
-        self._functions: dict[str, tuple[Any, ...]] = {}
+        self._functions: dict[str, _Watched] = {}
+        self.events: list[Event] = []
 
-    def watch(self, *functions: Any) -> None:
-        """Count these tf.functions of one Python function under its name; of each, one trace and one compilation are expected."""
+    def watch(self, *functions: Any, calls: ShapedFunction | None = None) -> None:
+        """Count these tf.functions of one Python function under its name; of each, one trace and one compilation are expected.
+
+        calls knows with what they were called, and so which argument is behind a trace too many.
+        """
         name = functions[0].python_function.__name__
         if name in self._functions:
             raise ValueError(f"a function named {name} is watched already; XLA's log tells functions apart by name only")
-        self._functions[name] = functions
+        self._functions[name] = _Watched(functions, calls)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return `{function: {"traces": n, "compilations": n}}`, without the leading underscores of private names."""
         compiled = self._log.compilations()
         return {
-            name.lstrip("_"): {"traces": sum(_traces(functions)), "compilations": compiled.get(name, 0)}
-            for name, functions in self._functions.items()
+            name.lstrip("_"): {"traces": sum(watched.traces_of_each()), "compilations": compiled.get(name, 0)}
+            for name, watched in self._functions.items()
         }
 
-    def check(self, step: int) -> None:
-        """Raise TrainingError if strict and a watched function that has run has not exactly one trace and one compilation."""
-        if not self._is_strict:
-            return
-        for functions, (name, count) in zip(self._functions.values(), self.counts().items(), strict=True):
-            have_run = sum(traces > 0 for traces in _traces(functions))
-            if not have_run:
+    @property
+    def unexpected_shapes(self) -> int:
+        """How many shapes, dtypes or types functions were called with that they were not made for."""
+        return sum(len(watched.calls.changes) for watched in self._functions.values() if watched.calls is not None)
+
+    def look(self, step: int) -> list[str]:
+        """Note what has been traced and compiled since the last look; return a warning for each thing that was not to be expected.
+
+        Raises TrainingError instead if strict.
+        """
+        warnings = []
+        for watched, (name, count) in zip(self._functions.values(), self.counts().items(), strict=True):
+            traces, compilations = count["traces"] - watched.traces, count["compilations"] - watched.compilations
+            if not traces and not compilations:
                 continue
-            found = f"step {step}: {name} has {count['traces']} traces and {count['compilations']} compilations"
-            expected_compilations = have_run if self._is_compiled else 0
-            expected = f"expected {have_run} and {expected_compilations}"
-            if max(count.values()) > have_run:
-                raise TrainingError(f"{found}, {expected}; a shape or dtype changed (training.strict_shapes=false goes on all the same)")
-            if count["compilations"] != expected_compilations:
-                raise TrainingError(
-                    f"{found}, {expected}; XLA's compilations cannot be counted in this process (training.strict_shapes=false goes on)"
-                )
+            watched.traces, watched.compilations = count["traces"], count["compilations"]
+            problem = self._problem(watched)
+            self.events.append(Event(step, name, traces, compilations, is_expected=problem is None))
+            if problem is not None:
+                found = f"{name} has {count['traces']} traces and {count['compilations']} compilations, {problem}"
+                if self._is_strict:
+                    raise TrainingError(f"step {step}: {found} (training.strict_shapes=false goes on)")
+                warnings += _without_flood(watched, found)
+        return warnings
+
+    def _problem(self, watched: _Watched) -> str | None:
+        """Return what is wrong with the counts and why, or None."""
+        expected = watched.expected()
+        compilations = expected if self._is_compiled else 0
+        is_too_many = watched.traces > expected or watched.compilations > compilations
+        if not is_too_many and watched.compilations == compilations:
+            return None
+        wanted = f"expected {expected} and {compilations}"
+        if not is_too_many:
+            return f"{wanted}; XLA's compilations cannot be counted in this process"
+        if watched.calls is not None and watched.calls.changes:
+            return f"{wanted}: {watched.calls.changes[-1]}"
+        return f"{wanted}; no argument changed its shape, dtype or type: a Python value or the shape of a variable that it uses did"
 
 
-def _traces(functions: Sequence[Any]) -> list[int]:
-    return [function.experimental_get_tracing_count() for function in functions]
+def _without_flood(watched: _Watched, found: str) -> list[str]:
+    """Return the warning, or a last one, or none where there have been many of this function."""
+    watched.changes_told += 1
+    if watched.changes_told == MOST_WARNINGS:
+        return [f"{found}; what follows of this kind is only counted (unexpected_shapes in summary.json)"]
+    return [found] if watched.changes_told < MOST_WARNINGS else []
 
 
 @dataclass
@@ -95,16 +160,18 @@ class StepTimer:
         self.wait_seconds.append(self.clock() - started)
 
     @contextmanager
-    def stepping(self, examples: int, *, is_compiling: bool = False) -> Iterator[None]:
-        """Time what happens inside as the step; one that compiles, the first of its shape, is left out of the summary."""
+    def stepping(self, examples: int) -> Iterator[None]:
+        """Time what happens inside as the step."""
         started = self.clock()
         yield
-        if is_compiling:
-            self._compiling_steps.add(len(self.examples))
         self.examples.append(examples)
         self._window_steps += 1
         if not self.is_asynchronous:
             self.step_seconds.append(self.clock() - started)
+
+    def leave_out_last(self) -> None:
+        """Say that the last step compiled, being the first of its shape; the summary leaves it out."""
+        self._compiling_steps.add(len(self.examples) - 1)
 
     def close_window(self, mel_frames: int) -> dict[str, float]:
         """Say that everything queued is done and read back; return the window's mean step time in ms and its data wait share."""

@@ -3,7 +3,7 @@
 Nothing dynamic is inside: no tf.shape, no Python side effect, no readback. Results stay on the device until somebody asks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -14,6 +14,7 @@ from xtts_pipeline.model.losses import Totals, batch_totals, decoder_steps, tota
 from xtts_pipeline.model.network import Batch, Crop, Network
 from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.training.optimizer import AdamW, LossScale, clip_by_global_norm
+from xtts_pipeline.training.retracing import Change, RetraceError, arguments_of, find_change, key_of
 from xtts_pipeline.training.schedule import guidance, learning_rate, own_frames_share
 from xtts_pipeline.training.variables import named_variables
 
@@ -51,15 +52,11 @@ def from_signature(tensors: Sequence[tf.Tensor], signature: Batch) -> Batch:
     return Batch(*(None if spec is None else next(given) for spec in signature))
 
 
-def shape_of(batch: Batch) -> tuple[int, ...]:
-    """Return rows, tokens and frames of a batch or signature, padding included: what a compiled function is made for."""
-    return (*batch.tokens.shape, batch.mel.shape[1])
-
-
 class ShapedFunction:
     """A function of a batch's tensors, compiled once for each signature; all of them share whatever variables it uses.
 
-    functions are the tf.functions, one a signature. With `strict_shapes` off there is one that is traced anew for any shape.
+    functions are the tf.functions, one a signature. With `strict_shapes` off there is one without a signature, which is traced anew for
+    any shape; changes are the calls that fitted no signature.
     """
 
     def __init__(self, function: Callable[..., tf.Tensor], signatures: Sequence[Batch], config: TrainingConfig) -> None:
@@ -67,14 +64,38 @@ class ShapedFunction:
             specs = None if signature is None else [spec for spec in signature if spec is not None]
             return tf.function(function, input_signature=specs, jit_compile=config.jit_compile, autograph=False)
 
-        self._by_shape = {shape_of(signature): compiled(signature) for signature in signatures} if config.strict_shapes else {}
-        self.functions = list(self._by_shape.values()) or [compiled(None)]
+        self._name = function.__name__.lstrip("_")
+        self._signatures = [arguments_of(signature) for signature in signatures]
+        self._is_strict = config.strict_shapes
+        self.functions = [compiled(signature) for signature in signatures] if config.strict_shapes else [compiled(None)] * len(signatures)
+        self._by_key = dict(zip(map(key_of, signatures), self.functions, strict=True))
+        self.functions = self.functions if config.strict_shapes else self.functions[:1]
+        self._met: set[Hashable] = set()
+        self.changes: list[Change] = []
+        self.is_first_of_shape = False
+
+    @property
+    def shapes_met(self) -> int:
+        """How many of the signatures it has been called with."""
+        return len(self._met) - len(self.changes)
 
     def __call__(self, batch: Batch) -> tf.Tensor:
-        """Call the function of the batch's shape. Raises TypeError at a shape that no signature has."""
-        # For another shape the last: its own signature, if it has one, says what is wrong.
-        function = self._by_shape.get(shape_of(batch), self.functions[-1])
-        return function(*(tensor for tensor in batch if tensor is not None))
+        """Call the function of the batch's shape; if strict, raise RetraceError where it fits no signature, before anything is traced."""
+        key = key_of(batch)
+        self.is_first_of_shape = key not in self._met
+        if self.is_first_of_shape:
+            self._meet(key, batch)
+        return self._by_key[key](*(tensor for tensor in batch if tensor is not None))
+
+    def _meet(self, key: Hashable, batch: Batch) -> None:
+        if key not in self._by_key:
+            change = find_change(arguments_of(batch), self._signatures)
+            if change is not None:
+                if self._is_strict:
+                    raise RetraceError(self._name, change)
+                self.changes.append(change)
+            self._by_key[key] = self.functions[0]
+        self._met.add(key)
 
 
 class TrainStep(tf.Module):

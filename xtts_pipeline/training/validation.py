@@ -103,7 +103,7 @@ class Validation:
         """Take the signatures of the buckets, the largest last. Raise CacheError if the cache has no validation clips."""
         self._source, self._settings, self._signatures = source, config.training, signatures
         self._evaluate_step = EvaluateStep(network, config.training, signatures)
-        monitor.watch(*self._evaluate_step.compiled.functions)
+        monitor.watch(*self._evaluate_step.compiled.functions, calls=self._evaluate_step.compiled)
         count = min(config.training.spoken_sentences, source.validation_clips)
         speech_signature = Batch(
             *(None if spec is None else tf.TensorSpec([count, *spec.shape[1:]], spec.dtype, spec.name) for spec in signatures[-1])
