@@ -190,6 +190,8 @@ class TrainingConfig(Section):
     guided_attention_weight: Annotated[float, Field(ge=0.0)] = 2.0
     guided_attention_width: Annotated[float, Field(gt=0.0)] = 0.2
     guided_attention_steps: Count = 10_000
+    alignment_weight: Annotated[float, Field(ge=0.0)] = 1.0
+    alignment_steps: Count = 20_000
     own_frames_start: Annotated[int, Field(ge=0)] | None = 12_000
     own_frames_ramp_steps: Count = 1_000
     own_frames_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5

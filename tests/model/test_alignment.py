@@ -36,8 +36,8 @@ def test_coverage_counts_tokens_that_are_looked_at() -> None:
     [
         ([-1.0, -1.0, 1.0, 1.0], 0.0),  # stops at the last of three steps
         ([1.0, -1.0, 1.0, 1.0], 2.0),  # two too early
-        ([-1.0, -1.0, -1.0, 1.0], 1.0),  # one too late
-        ([-1.0, -1.0, -1.0, -1.0], 1.0),  # never: where the frames end
+        ([-1.0, -1.0, -1.0, 1.0], 3.0),  # in the padding only
+        ([-1.0, -1.0, -1.0, -1.0], 3.0),  # never
     ],
 )
 def test_stop_error_by_hand(logits: list[float], error: float) -> None:

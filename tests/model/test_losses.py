@@ -7,6 +7,7 @@ import tensorflow as tf
 from xtts_pipeline.config import TrainingConfig
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import (
+    Guidance,
     Totals,
     batch_totals,
     decoder_steps,
@@ -21,6 +22,8 @@ from xtts_pipeline.model.network import Batch, Crop, Network, Prediction
 from xtts_pipeline.schema import RecordSpec
 
 from .conftest import MODEL, SPEC, SYMBOL_COUNT, no_reference, random_batch
+
+GUIDANCE = Guidance(diagonal=1.0, alignment=1.0)
 
 
 def test_mel_losses_by_hand() -> None:
@@ -49,9 +52,9 @@ def test_frames_of_the_reference_are_not_judged() -> None:
 
 
 def test_totals_by_hand(batch: Batch, crop: Crop) -> None:
-    # 20, 7 and 12 frames less 6 and 2 of references; 7, 3 and 4 steps, whose three last ones weigh 5; 9, 4 and 6 tokens.
+    # 20, 7 and 12 frames, less 6 and 2 of references; 7, 3 and 4 steps, whose three last ones weigh 5; 9, 4 and 6 tokens.
     totals = batch_totals(batch, crop, frames_per_step=3, stop_positive_weight=5.0)
-    assert [float(total) for total in totals] == [31.0, 14.0, 14.0 + 3 * 4, 19.0, 3.0]
+    assert [float(total) for total in totals] == [31.0, 39.0, 14.0, 14.0 + 3 * 4, 19.0, 3.0]
 
 
 def test_stop_loss_by_hand() -> None:
@@ -88,7 +91,7 @@ def test_guided_attention_prefers_the_diagonal() -> None:
 
 def losses_of(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> dict[str, float]:
     totals = batch_totals(batch, crop, network.frames_per_step, TrainingConfig().stop_positive_weight)
-    losses = total_loss(network, batch, crop, network(batch, crop, dropout), TrainingConfig(), 1.0, totals)
+    losses = total_loss(network, batch, crop, network(batch, crop, dropout), TrainingConfig(), GUIDANCE, totals)
     return {name: float(value) for name, value in losses.items()}
 
 
@@ -98,7 +101,7 @@ def test_perfect_prediction_has_loss_near_zero(network: Network, batch: Batch, c
     stop = tf.where(tf.range(network.max_steps)[None, :] == steps[:, None] - 1, 20.0, -20.0)
     attention = tf.zeros([3, 4, network.max_steps, SPEC.max_text_length])
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
-    losses = total_loss(network, batch, crop, Prediction(target, target, stop, attention), TrainingConfig(), 1.0, totals)
+    losses = total_loss(network, batch, crop, Prediction(target, target, target, stop, attention), TrainingConfig(), GUIDANCE, totals)
     assert float(losses["loss"]) < 1e-6
     assert float(losses["stop_error"]) == 0.0
 
@@ -131,13 +134,13 @@ def test_rows_of_length_zero_weigh_nothing(network: Network, dropout: Dropout) -
 def test_the_parts_of_a_batch_add_up_to_the_whole(network: Network, batch: Batch, crop: Crop) -> None:
     key = tf.constant(7, tf.uint32)
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
-    whole = total_loss(network, batch, crop, network(batch, crop, Dropout(key, True)), TrainingConfig(), 1.0, totals)
+    whole = total_loss(network, batch, crop, network(batch, crop, Dropout(key, True)), TrainingConfig(), GUIDANCE, totals)
     parts = dict.fromkeys(whole, 0.0)
     for row in range(3):
         one = Batch(*(None if tensor is None else tensor[row : row + 1] for tensor in batch))
         one_crop = Crop(*(tensor[row : row + 1] for tensor in crop))
         prediction = network(one, one_crop, Dropout(key, True, first_example=row))
-        for name, value in total_loss(network, one, one_crop, prediction, TrainingConfig(), 1.0, totals).items():
+        for name, value in total_loss(network, one, one_crop, prediction, TrainingConfig(), GUIDANCE, totals).items():
             parts[name] += float(value)
     assert parts == pytest.approx({name: float(value) for name, value in whole.items()}, abs=1e-5)
 
@@ -145,9 +148,9 @@ def test_the_parts_of_a_batch_add_up_to_the_whole(network: Network, batch: Batch
 def test_a_batch_of_nothing_has_a_finite_gradient(network: Network, dropout: Dropout) -> None:
     nothing = random_batch(SPEC, (0, 0), (0, 0))
     crop = no_reference(nothing)
-    totals = Totals(*(tf.ones([]),) * 5)
+    totals = Totals(*(tf.ones([]),) * 6)
     with tf.GradientTape() as tape:
-        loss = total_loss(network, nothing, crop, network(nothing, crop, dropout), TrainingConfig(), 1.0, totals)["loss"]
+        loss = total_loss(network, nothing, crop, network(nothing, crop, dropout), TrainingConfig(), GUIDANCE, totals)["loss"]
     assert float(loss) == 0.0
     gradients = tape.gradient(loss, network.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     assert all(np.all(np.isfinite(tf.convert_to_tensor(gradient))) for gradient in gradients)

@@ -60,18 +60,18 @@ def test_cached_decoding_equals_uncached(network: Network, batch: Batch, is_trai
     decoder = network.mel_decoder
     memory = network.encode(batch, network.null_voice[None], tf.zeros([3], tf.bool), dropout)
     previous = tf.random.stateless_normal([3, network.max_steps, SPEC.mel_bins], [1, 2])
-    frames, stop, attention = decoder.decode_all(previous, memory, dropout)
+    whole = decoder.decode_all(previous, memory, dropout)
     cache, projected = decoder.start_cache(3, chunk_steps), decoder.project_memory(memory)
     everywhere = tf.ones([3, SPEC.max_text_length], tf.bool)
     for step in range(network.max_steps):
-        made = decoder.decode_step(previous[:, step], tf.constant(step), cache, projected, everywhere, dropout)
-        cache = cache._replace(recent=made[3])
+        said, recent = decoder.decode_step(previous[:, step], tf.constant(step), cache, projected, everywhere, dropout)
+        cache = cache._replace(recent=recent)
         if (step + 1) % chunk_steps == 0:
             cache = decoder.settle_cache(cache)
         start = step * MODEL.frames_per_step
-        np.testing.assert_allclose(made[0], frames[:, start : start + MODEL.frames_per_step], atol=1e-4)
-        np.testing.assert_allclose(made[1], stop[:, step], atol=1e-4)
-        np.testing.assert_allclose(made[2], attention[..., step, :], atol=1e-4)
+        np.testing.assert_allclose(said.frames, whole.frames[:, start : start + MODEL.frames_per_step], atol=1e-4)
+        np.testing.assert_allclose(said.stop_logit[:, 0], whole.stop_logit[:, step], atol=1e-4)
+        np.testing.assert_allclose(said.attention[:, :, 0], whole.attention[..., step, :], atol=1e-4)
 
 
 def test_speaking_agrees_with_teacher_forcing_on_its_own_frames(network: Network, batch: Batch, memory: Memory) -> None:

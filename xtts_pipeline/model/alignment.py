@@ -37,11 +37,15 @@ def attention_coverage(attention_BGFS: tf.Tensor, text_length_B: tf.Tensor, step
 
 
 def stop_error(stop_logit_BF: tf.Tensor, steps_B: tf.Tensor) -> tf.Tensor:
-    """Return the sum over rows of how many decoder steps too early or too late a stop at even odds comes; never counts as at the end."""
-    steps = stop_logit_BF.shape[1]
-    stops_BF = tf.where(stop_logit_BF > 0.0, tf.range(steps)[None, :], steps - 1)
-    error_B = tf.abs(tf.reduce_min(stops_BF, axis=1) - (steps_B - 1))
-    return tf.reduce_sum(tf.cast(tf.where(steps_B > 0, error_B, 0), tf.float32))
+    """Return the sum over rows of how many decoder steps too early a stop at even odds comes; none at all counts as the whole clip.
+
+    What stands after a clip's end is padding, so nothing is read there.
+    """
+    step_1F = tf.range(stop_logit_BF.shape[1])[None, :]
+    is_stop_BF = (stop_logit_BF > 0.0) & (step_1F < steps_B[:, None])
+    first_B = tf.reduce_min(tf.where(is_stop_BF, step_1F, steps_B[:, None]), axis=1)
+    error_B = tf.where(first_B < steps_B, steps_B - 1 - first_B, steps_B)
+    return tf.reduce_sum(tf.cast(error_B, tf.float32))
 
 
 def off_diagonal(text_length_B: tf.Tensor, steps_B: tf.Tensor, symbols: int, steps: int) -> tf.Tensor:

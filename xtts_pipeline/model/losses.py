@@ -9,15 +9,30 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xtts_pipeline.config import TrainingConfig
+from xtts_pipeline.model.aligner import SHARPNESS, alignment_posterior, shares_of_steps
 from xtts_pipeline.model.alignment import attention_coverage, attention_focus, diagonal_share, off_diagonal, stop_error
 from xtts_pipeline.model.layers import length_mask
 from xtts_pipeline.model.network import MEL_SCALE, Batch, Crop, Network, Prediction
 
+# What is added to a weight before its logarithm: attention that looks nowhere near costs 14 nats, not infinity.
+LEAST_ATTENTION = 1e-6
+
+
+class Guidance(NamedTuple):
+    """In what share of their weights attention is pulled: to the diagonal, and to where the aligner finds the tokens."""
+
+    diagonal: tf.Tensor | float
+    alignment: tf.Tensor | float
+
 
 class Totals(NamedTuple):
-    """What the averages of a whole batch divide by, float32 scalars: frames that are judged, decoder steps, their weight, tokens, rows."""
+    """What the averages of a whole batch divide by, float32 scalars.
+
+    frames that are judged, all real frames, decoder steps, their weight in the stop loss, tokens, rows.
+    """
 
     frames: tf.Tensor
+    all_frames: tf.Tensor
     steps: tf.Tensor
     stop_weight: tf.Tensor
     tokens: tf.Tensor
@@ -35,7 +50,8 @@ def batch_totals(batch: Batch, crop: Crop, frames_per_step: int, stop_positive_w
     rows = _sum(tf.cast(batch.mel_length > 0, tf.int32))
     tokens = _sum(tf.where(batch.mel_length > 0, batch.text_length, 0))
     stop_weight = steps + (stop_positive_weight - 1.0) * rows
-    return Totals(*(tf.maximum(total, 1.0) for total in (_sum(batch.mel_length - crop.length), steps, stop_weight, tokens, rows)))
+    counts = (_sum(batch.mel_length - crop.length), _sum(batch.mel_length), steps, stop_weight, tokens, rows)
+    return Totals(*(tf.maximum(count, 1.0) for count in counts))
 
 
 def judged_frames(mel_length_B: tf.Tensor, crop: Crop, frames: int) -> tf.Tensor:
@@ -78,13 +94,27 @@ def guided_attention_loss(
     return tf.reduce_sum(tf.where(length_mask(steps_B, steps), off_diagonal_BF, 0.0)) / total_steps
 
 
+def alignment_losses(network: Network, batch: Batch, attention_BGFS: tf.Tensor, totals: Totals) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return how far frames are from the average frames of the tokens that say them, and how surprised attention is by these tokens.
+
+    The first, a mean squared error in the network's scale, teaches the aligner; the second, a cross-entropy in nats, mean over guided
+    heads and real decoder steps, teaches attention what the aligner has found.
+    """
+    error_BTS = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel))
+    posterior_BTS = alignment_posterior(-SHARPNESS * error_BTS, batch.text_length, batch.mel_length)
+    share_BFS = shares_of_steps(posterior_BTS, network.frames_per_step)
+    surprise_BGF = -tf.reduce_sum(share_BFS[:, None] * tf.math.log(attention_BGFS + LEAST_ATTENTION), axis=-1)
+    surprise = tf.reduce_sum(tf.reduce_mean(surprise_BGF, axis=1)) / totals.steps
+    return tf.reduce_sum(posterior_BTS * error_BTS) / totals.all_frames, surprise
+
+
 def total_loss(
-    network: Network, batch: Batch, crop: Crop, prediction: Prediction, config: TrainingConfig, guidance: tf.Tensor | float, totals: Totals
+    network: Network, batch: Batch, crop: Crop, prediction: Prediction, config: TrainingConfig, guidance: Guidance, totals: Totals
 ) -> dict[str, tf.Tensor]:
     """Return `objective`, what training minimises, its parts, and how well attention follows the text.
 
-    `loss` is the objective without guidance, so training's and validation's compare; `guidance` weighs the guided attention and fades to
-    0; `mel_l1` is in natural log units, `stop_error` in decoder steps.
+    `loss` is the objective without guidance, so training's and validation's compare; `mel_l1` is in natural log units, `stop_error` in
+    decoder steps.
     """
     target_BTM = target_frames(network, batch)
     mask_BT = judged_frames(batch.mel_length, crop, target_BTM.shape[1])
@@ -92,13 +122,22 @@ def total_loss(
     coarse_l1, coarse_l2 = mel_losses(prediction.coarse, target_BTM, mask_BT, totals.frames)
     fine_l1, fine_l2 = mel_losses(prediction.fine, target_BTM, mask_BT, totals.frames)
     stop = stop_loss(prediction.stop_logit, steps_B, config.stop_positive_weight, totals.stop_weight)
+    text_l1, text_l2 = mel_losses(prediction.text_frames, target_BTM, mask_BT, totals.frames)
     looked = prediction.attention
     attention = guided_attention_loss(looked, batch.text_length, steps_B, config.guided_attention_width, totals.steps)
-    loss = coarse_l1 + coarse_l2 + fine_l1 + fine_l2 + config.stop_weight * stop
+    # A condition, not a weight of 0: once alignment is over the way through each clip is not walked at all.
+    nothing = (tf.zeros([]), tf.zeros([]))
+    is_aligning = tf.convert_to_tensor(guidance.alignment) > 0.0
+    token_error, alignment = tf.cond(is_aligning, lambda: alignment_losses(network, batch, looked, totals), lambda: nothing)
+    loss = coarse_l1 + coarse_l2 + fine_l1 + fine_l2 + text_l1 + text_l2 + config.stop_weight * stop
+    guided = config.guided_attention_weight * guidance.diagonal * attention + config.alignment_weight * guidance.alignment * alignment
     return {
-        "objective": loss + config.guided_attention_weight * guidance * attention,
+        "objective": loss + guided + token_error,
         "loss": loss,
         "mel_l1": fine_l1 * MEL_SCALE,
+        "text_l1": text_l1 * MEL_SCALE,
+        "token_error": token_error,
+        "alignment_loss": alignment,
         "stop_loss": stop,
         "stop_error": stop_error(prediction.stop_logit, steps_B) / totals.rows,
         "attention_loss": attention,

@@ -27,9 +27,10 @@ class Memory(NamedTuple):
 
 
 class ProjectedMemory(NamedTuple):
-    """The memory's keys and values for each layer, computed once for all decoder steps."""
+    """The memory's keys and values for each layer, computed once for all decoder steps, and the text itself [B, S, D]."""
 
-    text: list[KeysAndValues]
+    keys_and_values: list[KeysAndValues]
+    text: tf.Tensor
     text_mask: tf.Tensor
     voice: list[KeysAndValues | None]
 
@@ -142,8 +143,40 @@ class Prenet(tf.Module):
         return self.widen(x)
 
 
+class TextFrames(tf.Module):
+    """The frames of a decoder step by the text alone: what is looked at, and no earlier frame.
+
+    A true frame before says so much of the next that a decoder learns to copy first and to read last; here nothing can be copied.
+    """
+
+    def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
+        super().__init__(name="text_frames")
+        self.hidden = Dense(initializer, config.width, config.width, "hidden")
+        self.to_frames = Dense(initializer, config.width, config.frames_per_step * mel_bins, "to_frames")
+
+    def __call__(self, attention_BGFS: tf.Tensor, text_BSD: tf.Tensor) -> tf.Tensor:
+        """Return [B, F, R * M]; `attention` is that of the guided heads."""
+        attention_BFS = tf.cast(tf.reduce_mean(attention_BGFS, axis=1), text_BSD.dtype)
+        return self.to_frames(tf.nn.relu(self.hidden(tf.einsum("BFS,BSD->BFD", attention_BFS, text_BSD))))
+
+
+class Decoded(NamedTuple):
+    """What the decoder makes of N steps, float32.
+
+    frames [B, N * R, M], and the part of them that comes by the text alone; stop_logit [B, N]; attention of the guided heads [B, G, N, S].
+    """
+
+    frames: tf.Tensor
+    text_frames: tf.Tensor
+    stop_logit: tf.Tensor
+    attention: tf.Tensor
+
+
 class MelDecoder(tf.Module):
-    """Prenet, positions, decoder layers, then `frames_per_step` frames and one stop logit for each decoder step."""
+    """Prenet, positions, decoder layers, then `frames_per_step` frames and one stop logit for each decoder step.
+
+    The frames are the sum of two ways: through the layers, and straight from the text that is looked at.
+    """
 
     def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int, max_steps: int) -> None:
         super().__init__(name="mel_decoder")
@@ -157,14 +190,15 @@ class MelDecoder(tf.Module):
         self.norm = LayerNorm(config.width, "norm")
         self.to_frames = Dense(initializer, config.width, config.frames_per_step * mel_bins, "to_frames")
         self.to_stop = Dense(initializer, config.width, 1, "to_stop")
+        self.text_frames = TextFrames(initializer, config, mel_bins)
 
     @property
     def guided_heads(self) -> int:
         """How many heads are asked to follow the text."""
         return min(GUIDED_LAYERS, len(self.layers)) * int(self.is_guided_H.sum())
 
-    def decode_all(self, previous_BFM: tf.Tensor, memory: Memory, dropout: Dropout) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return (frames [B, F * R, M], stop logits [B, F], attention of the guided heads [B, G, F, S]), float32."""
+    def decode_all(self, previous_BFM: tf.Tensor, memory: Memory, dropout: Dropout) -> Decoded:
+        """Return what all decoder steps make at once."""
         steps = previous_BFM.shape[1]
         x = self._embed(previous_BFM, self.positions_FD[None, :steps], dropout, 0)
         causal_FF = tf.range(steps)[:, None] >= tf.range(steps)[None, :]
@@ -172,13 +206,12 @@ class MelDecoder(tf.Module):
         for layer in self.layers:
             x, weight_BHFS = layer.decode_all(x, memory, causal_FF, dropout)
             weights.append(weight_BHFS)
-        frames, stop_BF = self._emit(x)
-        return frames, stop_BF, self._guided(weights)
+        return self._emit(x, weights, memory.text)
 
     def project_memory(self, memory: Memory) -> ProjectedMemory:
         """Return what each layer looks at, to be computed once when decoding."""
         projected = [layer.project_memory(memory) for layer in self.layers]
-        return ProjectedMemory([text for text, _ in projected], memory.text_mask, [voice for _, voice in projected])
+        return ProjectedMemory([text for text, _ in projected], memory.text, memory.text_mask, [voice for _, voice in projected])
 
     def start_cache(self, rows: int, chunk_steps: int, dtype: tf.DType = tf.float32) -> DecoderCache:
         """Return the cache before the first step, to be settled after each chunk of steps."""
@@ -211,12 +244,12 @@ class MelDecoder(tf.Module):
         memory: ProjectedMemory,
         window_BS: tf.Tensor,
         dropout: Dropout,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[KeysAndValues]]:
-        """Return (frames [B, R, M], stop logit [B], attention of the guided heads [B, G, S], recent keys and values) of one decoder step.
+    ) -> tuple[Decoded, list[KeysAndValues]]:
+        """Return what one decoder step makes, and the recent keys and values with its own.
 
         Guided heads look at tokens inside the window, bool [B, S], only.
         """
-        previous_B1M = tf.cast(previous_BM, memory.text[0][0].dtype)[:, None, :]
+        previous_B1M = tf.cast(previous_BM, memory.text.dtype)[:, None, :]
         x = self._embed(previous_B1M, tf.gather(self.positions_FD, step)[None, None, :], dropout, step)
         everywhere_B11S = memory.text_mask[:, None, None, :]
         windowed_BH1S = everywhere_B11S & (window_BS[:, None, None, :] | ~self.is_guided_H[None, :, None, None])
@@ -224,22 +257,20 @@ class MelDecoder(tf.Module):
         for index, layer in enumerate(self.layers):
             mask = windowed_BH1S if index >= len(self.layers) - GUIDED_LAYERS else everywhere_B11S
             own = (cache.first, cache.past[index], cache.recent[index])
-            x, weight_BH1S, recent = layer.decode_step(x, step, *own, memory.text[index], mask, memory.voice[index], dropout)
+            x, weight_BH1S, recent = layer.decode_step(x, step, *own, memory.keys_and_values[index], mask, memory.voice[index], dropout)
             weights.append(weight_BH1S)
             following.append(recent)
-        frames, stop_B1 = self._emit(x)
-        return frames, stop_B1[:, 0], self._guided(weights)[:, :, 0], following
+        return self._emit(x, weights, memory.text), following
 
     def _embed(self, previous_BFM: tf.Tensor, positions_1FD: tf.Tensor, dropout: Dropout, step: tf.Tensor | int) -> tf.Tensor:
         x = self.prenet(previous_BFM, dropout, step)
         x += tf.cast(self.position_scale * positions_1FD, x.dtype)
         return dropout.apply(x, self.dropout_rate, self.salt, step)
 
-    def _emit(self, x_BFD: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _emit(self, x_BFD: tf.Tensor, weights: list[tf.Tensor], text_BSD: tf.Tensor) -> Decoded:
         x_BFD = self.norm(x_BFD)
-        batch, steps = x_BFD.shape[0], x_BFD.shape[1]
-        frames = tf.reshape(self.to_frames(x_BFD), [batch, steps * self.frames_per_step, self.mel_bins])
-        return tf.cast(frames, tf.float32), tf.cast(self.to_stop(x_BFD)[..., 0], tf.float32)
-
-    def _guided(self, weights: list[tf.Tensor]) -> tf.Tensor:
-        return tf.concat([weight_BHFS[:, :GUIDED_HEADS] for weight_BHFS in weights[-GUIDED_LAYERS:]], axis=1)
+        attention = tf.concat([weight_BHFS[:, :GUIDED_HEADS] for weight_BHFS in weights[-GUIDED_LAYERS:]], axis=1)
+        shape_BTM = [x_BFD.shape[0], x_BFD.shape[1] * self.frames_per_step, self.mel_bins]
+        text_frames_BTM = tf.cast(tf.reshape(self.text_frames(attention, text_BSD), shape_BTM), tf.float32)
+        frames_BTM = tf.cast(tf.reshape(self.to_frames(x_BFD), shape_BTM), tf.float32) + text_frames_BTM
+        return Decoded(frames_BTM, text_frames_BTM, tf.cast(self.to_stop(x_BFD)[..., 0], tf.float32), attention)

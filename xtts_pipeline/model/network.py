@@ -8,6 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
+from xtts_pipeline.model.aligner import Aligner
 from xtts_pipeline.model.layers import Dropout, Initializer, length_mask
 from xtts_pipeline.model.mel_decoder import MelDecoder, Memory
 from xtts_pipeline.model.postnet import Postnet
@@ -43,18 +44,19 @@ class Crop(NamedTuple):
 class Prediction(NamedTuple):
     """What the network makes of a batch, in its own scale of mels, float32.
 
-    coarse and fine [B, T, M], before and after the postnet, T rounded up to whole decoder steps; stop_logit [B, F]; attention of the
-    guided heads to the text [B, G, F, S].
+    coarse and fine [B, T, M], before and after the postnet, T rounded up to whole decoder steps; text_frames [B, T, M], the part of the
+    coarse ones that comes by the text alone; stop_logit [B, F]; attention of the guided heads to the text [B, G, F, S].
     """
 
     coarse: tf.Tensor
     fine: tf.Tensor
+    text_frames: tf.Tensor
     stop_logit: tf.Tensor
     attention: tf.Tensor
 
 
 class Network(tf.Module):
-    """Text encoder, voice encoder, mel decoder and postnet, with speaker and language vectors where there are several.
+    """Text encoder, voice encoder, mel decoder, postnet and aligner, with speaker and language vectors where there are several.
 
     `spec` fixes the longest text and mel; symbol_count is the size of the token table, pad, begin and end included; matrices are
     multiplied in `dtype`.
@@ -84,6 +86,7 @@ class Network(tf.Module):
         self.postnet = Postnet(initializer, config, spec.mel_bins)
         self.voice_encoder = VoiceEncoder(initializer, config, spec.mel_bins) if config.voice_latents else None
         self.null_voice = initializer.normal((config.voice_latents, config.width), 0.5, "null_voice") if config.voice_latents else None
+        self.aligner = Aligner(initializer, symbol_count, spec.mel_bins)
         self.salts = {name: initializer.salt() for name in ("crop_start", "crop_used", "own_frames")}
 
     @property
@@ -111,8 +114,8 @@ class Network(tf.Module):
         previous_BFM = self._previous_frames(self.to_network_scale(batch.mel))
         if own_frames_share is not None:
             previous_BFM = self._mix_own_frames(previous_BFM, memory, own_frames_share, dropout)
-        coarse_BTM, stop_logit_BF, attention = self.mel_decoder.decode_all(tf.cast(previous_BFM, self.dtype), memory, dropout)
-        return Prediction(coarse_BTM, self.refine(coarse_BTM, dropout), stop_logit_BF, attention)
+        said = self.mel_decoder.decode_all(tf.cast(previous_BFM, self.dtype), memory, dropout)
+        return Prediction(said.frames, self.refine(said.frames, dropout), said.text_frames, said.stop_logit, said.attention)
 
     def crop_voice(self, mel_BTM: tf.Tensor, crop: Crop, dropout: Dropout) -> tf.Tensor | None:
         """Return the voice latents [B, V, D] of each clip's own reference."""
@@ -180,7 +183,7 @@ class Network(tf.Module):
         rows, steps = true_BFM.shape[:2]
 
         def mix() -> tf.Tensor:
-            own_BTM, _, _ = self.mel_decoder.decode_all(tf.cast(true_BFM, self.dtype), memory, dropout)
+            own_BTM = self.mel_decoder.decode_all(tf.cast(true_BFM, self.dtype), memory, dropout).frames
             is_own_BF = dropout.draw(self.salts["own_frames"], rows, steps) < share
             return tf.where(is_own_BF[..., None], self._previous_frames(own_BTM), true_BFM)
 

@@ -121,19 +121,18 @@ def continue_speech(
     def decode(done: _Steps) -> tuple[_Steps]:
         now, cache = done.progress, utterance.cache._replace(recent=done.recent)
         window_BS = _window(now.token, symbols, manner)
-        said = network.mel_decoder.decode_step(now.previous, now.step, cache, projected, window_BS, dropout)
-        frames_BRM, stop_logit_B, weight_BGS, recent = said
-        weight_BS = tf.reduce_mean(weight_BGS, axis=1)
+        said, recent = network.mel_decoder.decode_step(now.previous, now.step, cache, projected, window_BS, dropout)
+        weight_BS = tf.reduce_mean(said.attention[:, :, 0], axis=1)
         is_speaking_B = is_speaking(network, now, max_frames_B)
         following = Progress(
             step=now.step + 1,
-            previous=frames_BRM[:, -1],
+            previous=said.frames[:, -1],
             token=tf.maximum(now.token, tf.argmax(weight_BS, axis=-1, output_type=tf.int32)),
             length=tf.minimum(now.length + tf.where(is_speaking_B, network.frames_per_step, 0), max_frames_B),
-            has_stopped=now.has_stopped | (is_speaking_B & (tf.sigmoid(stop_logit_B) > manner.stop_threshold)),
+            has_stopped=now.has_stopped | (is_speaking_B & (tf.sigmoid(said.stop_logit[:, 0]) > manner.stop_threshold)),
         )
         place = now.step - first
-        frames, attention = write_position(done.frames, place, frames_BRM), write_position(done.attention, place, weight_BS)
+        frames, attention = write_position(done.frames, place, said.frames), write_position(done.attention, place, weight_BS)
         return (_Steps(following, recent, frames, attention),)
 
     beginning = _Steps(

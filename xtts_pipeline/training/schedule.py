@@ -5,6 +5,7 @@ import math
 import tensorflow as tf
 
 from xtts_pipeline.config import TrainingConfig
+from xtts_pipeline.model.losses import Guidance
 
 
 def learning_rate(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
@@ -30,9 +31,11 @@ def learning_rate(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
     return config.learning_rate * warmup * decay
 
 
-def guidance(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
-    """Return the share of its weight that guided attention has left: 1 at first, 0 from `guided_attention_steps` on."""
-    return tf.maximum(0.0, 1.0 - tf.cast(step, tf.float32) / config.guided_attention_steps)
+def guidance(step: tf.Tensor, config: TrainingConfig) -> Guidance:
+    """Return what guidance has left: that to the diagonal fades until `guided_attention_steps`, alignment ends at `alignment_steps`."""
+    done = tf.cast(step, tf.float32)
+    diagonal = tf.maximum(0.0, 1.0 - done / config.guided_attention_steps)
+    return Guidance(diagonal, tf.where(done < config.alignment_steps, 1.0, 0.0))
 
 
 def own_frames_share(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:

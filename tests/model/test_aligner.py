@@ -1,0 +1,120 @@
+"""The aligner: shares of frames against all paths counted one by one, and that it finds tokens in sound by itself."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtts_pipeline.config import TrainingConfig
+from xtts_pipeline.model.aligner import SHARPNESS, Aligner, alignment_posterior, shares_of_steps
+from xtts_pipeline.model.layers import Dropout, Initializer
+from xtts_pipeline.model.losses import Guidance, alignment_losses, batch_totals, total_loss
+from xtts_pipeline.model.network import Batch, Crop, Network
+
+from .conftest import SPEC, random_batch
+
+
+def count_paths(likelihood_TS: np.ndarray, symbols: int, frames: int) -> np.ndarray:
+    """Return the shares of frames by going through every path there is."""
+    total, shares = 0.0, np.zeros_like(likelihood_TS)
+    for steps in itertools.product([0, 1], repeat=frames - 1):
+        path = np.cumsum([0, *steps])
+        if path[-1] == symbols - 1:
+            weight = np.exp(likelihood_TS[np.arange(frames), path].sum())
+            total += weight
+            shares[np.arange(frames), path] += weight
+    return shares / total
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_shares_are_those_of_all_paths_counted(is_compiled: bool) -> None:
+    likelihood = np.random.default_rng(0).normal(size=(3, 7, 4)).astype(np.float32)
+    symbols, frames = np.array([3, 4, 4], np.int32), np.array([5, 7, 4], np.int32)
+    share = tf.function(alignment_posterior, jit_compile=is_compiled)(likelihood, symbols, frames).numpy()
+    for row in range(3):
+        np.testing.assert_allclose(share[row], count_paths(likelihood[row], symbols[row], frames[row]), atol=1e-5)
+
+
+def test_rows_without_a_path_have_no_shares() -> None:
+    likelihood = tf.zeros([3, 4, 5])
+    share = alignment_posterior(likelihood, tf.constant([5, 0, 2]), tf.constant([4, 0, 3])).numpy()
+    assert np.all(share[:2] == 0)
+    np.testing.assert_allclose(share[2].sum(axis=-1), [1, 1, 1, 0], atol=1e-6)
+
+
+def test_unlikely_frames_do_not_overflow() -> None:
+    likelihood = tf.fill([1, 400, 60], -1e4)
+    share = alignment_posterior(likelihood, tf.constant([60]), tf.constant([400])).numpy()
+    np.testing.assert_allclose(share[0].sum(axis=-1), 1.0, atol=1e-3)
+
+
+def test_a_step_has_the_mean_share_of_its_real_frames() -> None:
+    posterior = tf.constant([[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]])
+    np.testing.assert_allclose(shares_of_steps(posterior, 2), [[[0.75, 0.25], [0.0, 1.0], [0.0, 0.0]]], atol=1e-6)
+
+
+def test_error_is_the_mean_square_of_the_difference() -> None:
+    aligner = Aligner(Initializer(1), 11, 5)
+    batch = random_batch(SPEC, (9, 4, 6), (20, 7, 12))
+    mel = tf.cast(batch.mel, tf.float32)
+    # Against silence of no frames at all the error is that of the average frames themselves.
+    zero = aligner(batch.tokens, batch.text_length, tf.zeros_like(mel))
+    error = aligner(batch.tokens, batch.text_length, mel)
+    assert error.shape == (3, 20, 9)
+    assert float(tf.reduce_min(error)) >= 0.0
+    alone = aligner(batch.tokens[:1], batch.text_length[:1], mel[:1])
+    np.testing.assert_allclose(alone, error[:1], rtol=1e-5)
+    assert float(tf.math.reduce_std(zero[:, :, 0], axis=1)[0]) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_tokens_are_found_in_sound_by_itself() -> None:
+    """Eight sounds of three to nine frames each in random order: after 150 updates nearly every frame goes to its own token."""
+    random = np.random.default_rng(0)
+    sounds = random.normal(size=(11, 5))
+    tokens = np.array([random.permutation(np.arange(3, 11))[:6] for _ in range(16)], np.int32)
+    durations = random.integers(3, 10, tokens.shape)
+    frames = durations.sum(axis=1).astype(np.int32)
+    mel, truth = np.zeros((16, 54, 5), np.float32), np.full((16, 54), -1)
+    for row in range(16):
+        truth[row, : frames[row]] = np.repeat(np.arange(6), durations[row])
+        mel[row, : frames[row]] = sounds[np.repeat(tokens[row], durations[row])] + 0.2 * random.normal(size=(frames[row], 5))
+    lengths = tf.fill([16], 6)
+    aligner, optimizer = Aligner(Initializer(1), 11, 5), tf.keras.optimizers.Adam(5e-3)
+
+    @tf.function
+    def learn() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            error = aligner(tokens, lengths, mel)
+            posterior = alignment_posterior(-SHARPNESS * error, lengths, frames)
+            loss = tf.reduce_sum(posterior * error) / float(frames.sum())
+        optimizer.apply_gradients(zip(tape.gradient(loss, aligner.trainable_variables), aligner.trainable_variables, strict=True))
+        return posterior
+
+    for _ in range(150):
+        posterior = learn()
+    found = tf.argmax(posterior, axis=-1).numpy()
+    assert np.mean(found[truth >= 0] == truth[truth >= 0]) > 0.95
+
+
+def test_attention_where_the_aligner_looks_costs_what_the_aligner_doubts(network: Network, batch: Batch, crop: Crop) -> None:
+    totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
+    error = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel))
+    share = shares_of_steps(alignment_posterior(-SHARPNESS * error, batch.text_length, batch.mel_length), network.frames_per_step)
+    entropy = -tf.reduce_sum(tf.math.xlogy(share, share)) / totals.steps
+    _, surprise = alignment_losses(network, batch, tf.repeat(share[:, None], 4, axis=1), totals)
+    assert float(surprise) == pytest.approx(float(entropy), abs=1e-4)
+    _, elsewhere = alignment_losses(network, batch, tf.repeat(tf.roll(share, 3, axis=2)[:, None], 4, axis=1), totals)
+    assert float(elsewhere) > float(surprise)
+
+
+def test_alignment_that_is_over_costs_nothing_and_teaches_nothing(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+    totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
+    with tf.GradientTape() as tape:
+        losses = total_loss(
+            network, batch, crop, network(batch, crop, dropout), TrainingConfig(), Guidance(diagonal=0.0, alignment=0.0), totals
+        )
+    assert float(losses["alignment_loss"]) == float(losses["token_error"]) == 0.0
+    assert float(losses["objective"]) == float(losses["loss"])
+    gradients = tape.gradient(losses["objective"], network.aligner.trainable_variables)
+    assert all(gradient is None or not np.any(gradient) for gradient in gradients)
