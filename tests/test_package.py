@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "model": {"config", "errors", "schema"},
     "cache": {"audio", "config", "corpus", "errors", "schema", "text"},
     "training": {"audio", "cache", "config", "errors", "model", "pictures", "runtime", "schema", "text"},
+    "diagnosis": {"cache", "config", "errors", "model", "pictures", "runtime", "schema", "training"},
     "synthesis": {"audio", "config", "errors", "model", "schema", "text", "training"},
     "export": {"audio", "cache", "errors", "model", "schema", "text", "training"},
     "commands": {
@@ -37,6 +38,7 @@ MAY_IMPORT = {
         "config",
         "corpus",
         "demo",
+        "diagnosis",
         "errors",
         "evaluation",
         "export",

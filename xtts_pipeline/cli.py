@@ -265,6 +265,32 @@ def demo(data: Path | None, output: Path, steps: int | None) -> None:
 
 
 @cli.group()
+def diagnose() -> None:
+    """Say in one line what is slow or wrong, and why."""
+
+
+@diagnose.command("retracing")
+@cache_option
+@config_options
+@click.option("--steps", type=click.IntRange(min=2), default=10, show_default=True, help="Batches to compare and steps to run.")
+@click.option("--demonstrate", is_flag=True, help="Show what varying shapes cost, on a small network; needs no cache.")
+@json_option
+@click.pass_obj
+def diagnose_retracing(debug: bool, /, as_json: bool, demonstrate: bool, **options: Any) -> None:
+    """Find what would make the step be traced or compiled again: exit 0 healthy, 1 not."""
+    from xtts_pipeline.commands.diagnose import demonstrate_retracing
+    from xtts_pipeline.commands.diagnose import diagnose_retracing as run
+
+    if demonstrate:
+        _print(demonstrate_retracing(echo_native_log=debug), as_json)
+        return
+    report = run(echo_native_log=debug, **options)
+    _print(report, as_json)
+    if not report.verdict.is_healthy:
+        sys.exit(EXIT_UNTRUE)
+
+
+@cli.group()
 def config() -> None:
     """Show or check settings."""
 

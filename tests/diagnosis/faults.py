@@ -1,0 +1,117 @@
+"""Runs an `xtts` command with a fault planted in it: `python -m tests.diagnosis.faults FAULT COMMAND...`.
+
+The command knows nothing of it: what it is made of is replaced before it starts.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+from xtts_pipeline.runtime import prepare_environment
+
+FIRST_BAD_BATCH = 2
+
+
+def plant_in_batches(change: Callable[[int, Any], Any]) -> None:
+    """Have every batch that training is given go through `change(number, batch)`."""
+    from xtts_pipeline.training.source import Source
+
+    whole = Source.training_batches
+
+    def faulty(self: Source, *arguments: Any, **options: Any) -> Iterator[Any]:
+        for number, batch in zip(count(), whole(self, *arguments, **options), strict=False):
+            yield batch if number < FIRST_BAD_BATCH else change(number, batch)
+
+    Source.training_batches = faulty  # type: ignore[method-assign]
+
+
+def varying_shape() -> None:
+    # As padding each batch to its own longest clip would.
+    plant_in_batches(lambda number, batch: batch._replace(mel=batch.mel[:, : batch.mel.shape[1] - 1 - number % 3]))
+
+
+def int64_tokens() -> None:
+    import tensorflow as tf
+
+    plant_in_batches(lambda _, batch: batch._replace(tokens=tf.cast(batch.tokens, tf.int64)))
+
+
+def python_scalar() -> None:
+    plant_in_batches(lambda number, batch: batch._replace(mel_length=number))
+
+
+def incomplete_batch() -> None:
+    plant_in_batches(lambda _, batch: type(batch)(*(None if part is None else part[:-1] for part in batch)))
+
+
+def numpy_function() -> None:
+    import tensorflow as tf
+
+    from xtts_pipeline.cache import dataset
+
+    parse = dataset.parse_batch
+
+    def through_python(*arguments: Any) -> dict[str, Any]:
+        fields = parse(*arguments)
+        mel = tf.numpy_function(lambda mel: mel, [fields["mel"]], tf.float16)
+        return {**fields, "mel": tf.ensure_shape(mel, fields["mel"].shape)}
+
+    dataset.parse_batch = through_python
+
+
+def slow_disk() -> None:
+    """Let each record come as late as a disk of 20 MB/s would bring it."""
+    from tensorflow.python.data.experimental.ops.testing import sleep
+
+    from xtts_pipeline.cache import dataset
+
+    read = dataset.shard_records
+    bytes_per_second = 20e6
+    record_bytes = int(os.environ["FAULT_RECORD_BYTES"])
+    dataset.shard_records = lambda path: read(path).apply(sleep(int(1e6 * record_bytes / bytes_per_second)))
+
+
+def little_memory() -> None:
+    from xtts_pipeline.diagnosis import machine
+
+    machine.memory_limit_bytes = lambda: 100_000
+
+
+def one_core() -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def none() -> None:
+    """Plant nothing: the healthy run, started the same way."""
+
+
+FAULTS = {
+    fault.__name__: fault
+    for fault in (
+        none,
+        varying_shape,
+        int64_tokens,
+        python_scalar,
+        incomplete_batch,
+        numpy_function,
+        slow_disk,
+        little_memory,
+        one_core,
+    )
+}
+
+
+def main() -> None:
+    fault, *arguments = sys.argv[1:]
+    prepare_environment()
+    FAULTS[fault]()
+    sys.argv = ["xtts", *arguments]
+    from xtts_pipeline.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""`xtts diagnose`: what is slow or wrong, why, and what to do about it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from xtts_pipeline.cache.manifest import load_manifest
+from xtts_pipeline.commands.train import check_enough_records, check_files, training_config
+from xtts_pipeline.config import Config
+from xtts_pipeline.runtime import NativeLog
+
+if TYPE_CHECKING:
+    from xtts_pipeline.diagnosis.demonstration import Demonstration
+    from xtts_pipeline.diagnosis.retracing import RetracingReport
+    from xtts_pipeline.training.monitor import CompilationMonitor
+    from xtts_pipeline.training.source import Source
+
+
+class _Subject(NamedTuple):
+    """What is looked at: a proved cache, the settings, and a monitor over TensorFlow's log."""
+
+    source: "Source"
+    config: Config
+    monitor: "CompilationMonitor"
+
+
+@contextmanager
+def _subject(cache: Path, configs: Sequence[str], overrides: Sequence[str], *, echo_native_log: bool) -> Iterator[_Subject]:
+    """Check cache and settings as `xtts train` does, and import TensorFlow with its log in a file."""
+    manifest = load_manifest(cache)
+    check_files(cache)
+    config = training_config(manifest, configs, overrides, steps=None)
+    check_enough_records(cache, manifest, config)
+    with NativeLog(echo=echo_native_log) as log:
+        from xtts_pipeline.training.monitor import CompilationMonitor
+        from xtts_pipeline.training.source import Source
+
+        monitor = CompilationMonitor(log, is_strict=config.training.strict_shapes, is_compiled=config.training.jit_compile)
+        yield _Subject(Source(cache, manifest), config, monitor)
+
+
+def diagnose_retracing(
+    cache: Path, *, configs: Sequence[str], overrides: Sequence[str], steps: int, echo_native_log: bool
+) -> "RetracingReport":
+    """Say whether each step runs the one program that was compiled for it."""
+    with _subject(cache, configs, overrides, echo_native_log=echo_native_log) as subject:
+        from xtts_pipeline.diagnosis.retracing import diagnose_retracing as diagnose
+
+        return diagnose(subject.source, subject.config, subject.monitor, steps)
+
+
+def demonstrate_retracing(*, echo_native_log: bool) -> "Demonstration":
+    """Show what varying shapes cost, on a small network made for it."""
+    with NativeLog(echo=echo_native_log) as log:
+        from xtts_pipeline.diagnosis.demonstration import demonstrate
+
+        return demonstrate(log)
