@@ -105,12 +105,13 @@ def test_the_progress_line_keeps_what_was_last_known_of_each_split(capsys: pytes
     with _Progress(40) as progress:
         progress.show(10, "val", {"loss": 1.5})
         progress.show(10, "speech", {"stop_rate": 0.75})
-        progress.show(20, "train", {"loss": 2.0, "attention_focus": 0.5, "step_ms": 30.0, "data_wait_share": 0.01})
+        times = {"step_ms": 30.0, "data_wait_share": 0.01, "device_share": 0.97, "examples_per_second": 132.25}
+        progress.show(20, "train", {"loss": 2.0, "attention_focus": 0.5, **times})
         progress.say(20, "warning: something")
     shown = capsys.readouterr()
     lines = shown.err.splitlines()
     assert lines[:2] == ["step 10/40: val 1.500", "step 10/40: val 1.500, stops 75%"]
-    assert lines[2].startswith("step 20/40: val 1.500, stops 75%, loss 2.000, focus 0.50, step 30 ms, wait 1.0%, ")
+    assert lines[2].startswith("step 20/40: val 1.500, stops 75%, loss 2.000, focus 0.50, step 30 ms, wait 1.0%, device 97%, examples/s 132.2, ")
     assert lines[3] == "step 20/40: warning: something"
     assert shown.out == ""
 

@@ -128,7 +128,7 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
     if step:
         lines += [
             f"step time      {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
-            f"data wait      {summary['data_wait_share']:.2%}",
+            f"data wait      {summary['data_wait_share']:.2%}{_device_text(summary)}",
             f"throughput     {summary['examples_per_second']:.1f} examples/s, {summary['mel_frames_per_second']:.0f} mel frames/s",
         ]
     return "\n".join(lines)
@@ -137,6 +137,12 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
 def _best_text(summary: Mapping[str, Any]) -> str:
     best = summary["best"]
     return f"step {best['step']}, validation loss {best['val_loss']:.3f}" if best else "none: the cache has no validation clips"
+
+
+def _device_text(summary: Mapping[str, Any]) -> str:
+    """Return how busy the device was; nothing of a run too short for a report without a compilation."""
+    share = summary["device_share"]
+    return "" if share is None else f", device {share:.0%}"
 
 
 def _by_function(summary: Mapping[str, Any], key: str) -> str:
@@ -190,6 +196,8 @@ class _Progress:
                     "focus": f"{numbers['attention_focus']:.2f}",
                     "step": f"{numbers['step_ms']:.0f} ms",
                     "wait": f"{numbers['data_wait_share']:.1%}",
+                    "device": f"{numbers['device_share']:.0%}",
+                    "examples/s": f"{numbers['examples_per_second']:.1f}",
                 }
         if self._bar is not None:
             self._bar.set_postfix(self._last, refresh=False)

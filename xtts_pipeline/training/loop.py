@@ -21,6 +21,7 @@ from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.training.alignment import AlignmentWatch
 from xtts_pipeline.training.buckets import batch_sizes
 from xtts_pipeline.training.checkpoint import build_network, save_best, save_checkpoint
+from xtts_pipeline.training.data_wait import DataWaitWatch
 from xtts_pipeline.training.media import MediaWriter
 from xtts_pipeline.training.metrics import MetricsWriter
 from xtts_pipeline.training.monitor import CompilationMonitor, StepTimer, total_counts
@@ -86,6 +87,7 @@ class _Run:
         self.validation = Validation(source, config, average, signatures, monitor) if source.validation_clips else None
         self.best = BestLoss(self.settings.patience)
         self.alignment = AlignmentWatch(self.settings)
+        self.data_wait = DataWaitWatch(source.folder)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
         self.window: list[tf.Tensor] = []
         self.losses: list[float] = []
@@ -135,7 +137,7 @@ class _Run:
         self.losses.append(numbers["loss"])
         self._record(step, "train", numbers)
         check_finite(step, numbers)
-        for warning in self.alignment.look(step, numbers):
+        for warning in (*self.alignment.look(step, numbers), *self.data_wait.look(step, numbers["data_wait_share"])):
             self.warn(warning)
 
     def _evaluate(self, validation: Validation, step: int) -> bool:

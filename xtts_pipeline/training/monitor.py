@@ -136,7 +136,8 @@ class StepTimer:
     """Splits a run's time into waiting for data and the step itself.
 
     On a CPU each step's time is its own. On a GPU a call returns before its work is done, so a step's time is the wall time of the
-    window between two readbacks over its steps, and the wait is an upper bound: the device may be busy while the host waits.
+    window between two readbacks over its steps, and the wait is an upper bound: the device may be busy while the host waits. So is the
+    device's share there: what is not waiting.
     examples are the rows of each step's batch.
     """
 
@@ -149,6 +150,8 @@ class StepTimer:
     _compiling_steps: set[int] = field(default_factory=set)
     _window_start: float = 0.0
     _window_steps: int = 0
+    _window_seconds: float = 0.0
+    _device_seconds: float = 0.0
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -174,7 +177,9 @@ class StepTimer:
         self._compiling_steps.add(len(self.examples) - 1)
 
     def close_window(self, mel_frames: int) -> dict[str, float]:
-        """Say that everything queued is done and read back; return the window's mean step time in ms and its data wait share."""
+        """Say that everything queued is done and read back; return the window's mean step time in ms, the shares of its time in which
+        it waited for data and in which the device worked, and its examples a second.
+        """
         steps, self._window_steps = self._window_steps, 0
         wait = sum(self.wait_seconds[-steps:])
         if self.is_asynchronous:
@@ -186,13 +191,22 @@ class StepTimer:
         self.mel_frames += mel_frames
         step = sum(self.step_seconds[-steps:])
         busy = step + wait
-        return {"step_ms": 1e3 * (busy if self.is_asynchronous else step) / steps, "data_wait_share": wait / max(busy, 1e-9)}
+        window_seconds = max(self.clock() - self._window_start, busy, 1e-9)
+        if not self._compiling_steps.intersection(range(len(self.examples) - steps, len(self.examples))):
+            self._device_seconds += step
+            self._window_seconds += window_seconds
+        return {
+            "step_ms": 1e3 * (busy if self.is_asynchronous else step) / steps,
+            "data_wait_share": wait / max(busy, 1e-9),
+            "device_share": step / window_seconds,
+            "examples_per_second": sum(self.examples[-steps:]) / window_seconds,
+        }
 
     def summary(self) -> dict[str, Any]:
         """Return step time statistics in ms, the share of time spent waiting for data, and throughput, after warm-up."""
         steps = len(self.step_seconds)
         if not steps:
-            return {"step_ms": None, "data_wait_share": None, "examples_per_second": None, "mel_frames_per_second": None}
+            return dict.fromkeys(("step_ms", "data_wait_share", "device_share", "examples_per_second", "mel_frames_per_second"))
         warm = range(WARMUP_STEPS if steps > 2 * WARMUP_STEPS else min(1, steps - 1), steps)
         kept = [index for index in warm if index not in self._compiling_steps] or list(warm)
         wait, step = np.array(self.wait_seconds)[kept] * 1e3, np.array(self.step_seconds)[kept] * 1e3
@@ -208,6 +222,7 @@ class StepTimer:
                 "p95": float(np.percentile(shown, 95)),
             },
             "data_wait_share": float(wait.sum() / 1e3 / seconds),
+            "device_share": self._device_seconds / self._window_seconds if self._window_seconds else None,
             "examples_per_second": sum(self.examples[index] for index in kept) / seconds,
             "mel_frames_per_second": frames_per_step * len(step) / seconds,
         }

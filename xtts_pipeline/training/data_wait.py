@@ -1,0 +1,30 @@
+"""Say once that a run waits for its data, and which command finds out why."""
+
+from pathlib import Path
+
+WAIT_SHARE = 0.05
+STEPS = 100
+
+
+class DataWaitWatch:
+    """Looks at every report; what makes it speak is 100 steps in a row whose reports each waited over 5% of their time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._last_step: int | None = None
+        self._steps = 0
+        self._has_spoken = False
+
+    def look(self, step: int, wait_share: float) -> list[str]:
+        """Take in the share of the time since the last report spent waiting; return the warning when it is due, else nothing."""
+        # A first report may be of a run that goes on: how many of its steps are new is not known.
+        steps = 0 if self._last_step is None else step - self._last_step
+        self._last_step = step
+        self._steps = self._steps + steps if wait_share > WAIT_SHARE else 0
+        if self._has_spoken or self._steps < STEPS:
+            return []
+        self._has_spoken = True
+        return [
+            f"{wait_share:.0%} of the time is spent waiting for data, and over {WAIT_SHARE:.0%} for {self._steps} steps; "
+            f"xtts diagnose input --cache {self._folder} says why"
+        ]
