@@ -1,1 +1,1 @@
-"""Sound files to waves, waves to log-mel frames, and back. NumPy only, but for native.py."""
+"""Sound files to waves, waves to log-mel frames, and back. NumPy only."""

@@ -21,6 +21,7 @@ SAMPLE_RATES = range(1_000, 768_001)
 MAX_CHANNELS = 64
 MAX_FILE_BYTES = 1 << 29
 BLOCK_SAMPLES = 1 << 16
+RESAMPLING_QUALITY = "HQ"
 INT16_SCALE = np.float32(1 / 32_768)
 OGG_END_OF_STREAM = 4
 # A sample at or above this magnitude counts as clipped. 8-bit samples reach 127/128 at most.
@@ -59,7 +60,7 @@ def decode_wave(source: bytes, audio: AudioConfig, limits: LimitsConfig, name: s
     decoded = decode_clip(source, limits, name)
     wave = decoded.wave
     if decoded.sample_rate != audio.sample_rate:
-        wave = soxr.resample(wave, decoded.sample_rate, audio.sample_rate, quality="HQ")
+        wave = soxr.resample(wave, decoded.sample_rate, audio.sample_rate, quality=RESAMPLING_QUALITY)
         if wave.size == 0:
             raise AudioError(Reason.AUDIO_TOO_SHORT, f"{name}: under one sample at audio.sample_rate={audio.sample_rate}")
     return normalize_loudness(wave, audio)

@@ -176,10 +176,10 @@ def preprocess(
     if dry_run:
         from xtts_pipeline.cache.dry_run import foresee
 
-        plan = foresee(cache, _take_in(data, val_data, layout, config), config, options)
+        plan = foresee(cache, read_corpora(data, val_data, layout, config), config, options)
         return DryRunReport(plan, max_rejected, _setting_warnings(config.audio))
     with locked_folder(cache) as work_folder:
-        intake = _take_in(data, val_data, layout, config)
+        intake = read_corpora(data, val_data, layout, config)
         with tqdm(total=len(intake.rows), unit="clip", disable=not progress, file=sys.stderr, smoothing=0) as bar:
             build = build_cache(cache, work_folder, intake, config, options, bar.update)
     return PreprocessReport(build, find_outliers(build.totals), process_seconds(), max_rejected, cache)
@@ -208,7 +208,8 @@ def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int) -
     return dask_pool(scheduler)
 
 
-def _take_in(data: Path, val_data: Path | None, layout: str, config: Config) -> Intake:
+def read_corpora(data: Path, val_data: Path | None, layout: str, config: Config) -> Intake:
+    """Return what a corpus, and a second one for validation, hold. Raises CorpusError if one cannot be used at all."""
     language = config.text.language
     corpora = [read_corpus(data, layout, language)]
     if val_data is not None:

@@ -1,0 +1,30 @@
+"""What training reads without a cache: the corpus itself, surveyed, in the batches that its cache would give."""
+
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from xtts_pipeline.cache.dataset import EpochPlace
+from xtts_pipeline.config import Config
+from xtts_pipeline.errors import CorpusError, XttsError
+from xtts_pipeline.native.dataset import NativeDatasets
+from xtts_pipeline.training.source import Source
+
+
+@dataclass(frozen=True)
+class NativeSource(Source):
+    """A corpus in the place of a cache: `folder` is the corpus, `manifest` what its cache's would say."""
+
+    datasets: NativeDatasets
+
+    def training_dataset(self, config: Config, bucket: int, place: EpochPlace) -> tf.data.Dataset:  # noqa: ARG002 (the survey has the settings)
+        """Return the endless training batches of a bucket from a place on; the settings are those of the survey."""
+        return self.datasets.training(bucket, place)
+
+    def validation_dataset(self, bucket: int, batch_size: int) -> tf.data.Dataset:
+        """Return the validation records of a bucket once."""
+        return self.datasets.validation(bucket, batch_size)
+
+    def unreadable(self, found: str) -> XttsError:
+        """Return the error for a clip that could be read when it was surveyed."""
+        return CorpusError(f"{self.folder}: a clip cannot be read any more ({found}); has the corpus changed? run again")
