@@ -181,8 +181,10 @@ def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
 @cli.command()
 @cache_option
 @config_options
-@click.option("--output", type=FOLDER, help="Folder of the run, new or empty.  [default: runs/DATE-TIME]")
+@click.option("--output", type=FOLDER, help="Folder of the run; new or empty but for --resume.  [default: runs/DATE-TIME]")
 @click.option("--steps", type=click.IntRange(min=1), help="Steps in all; short for --set training.steps=N.")
+@click.option("--resume", is_flag=True, help="Go on with the run in --output from its last checkpoint; begin if it has none.")
+@click.option("--allow-change", multiple=True, metavar="SECTION.KEY", help="With --resume: a setting that may differ; repeatable.")
 @json_option
 @click.pass_obj
 def train(debug: bool, /, cache: Path, as_json: bool, **options: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from xtts_pipeline.errors import ConfigError
 
@@ -134,40 +134,13 @@ def check_last_bucket(buckets: Sequence[Bucket], limits: LimitsConfig) -> None:
 class DataConfig(Section):
     """How training reads the shards, and into how many shapes preprocessing parts them.
 
-    A record lies in the first of `buckets` that holds it; without them all have one shape, the limits. `cache_in_memory` keeps what
-    `xtts train --data` makes of a clip.
+    A record lies in the first of `buckets` that holds it; without them all have one shape, the limits.
     """
 
     buckets: Annotated[tuple[Bucket, ...] | Literal["auto"] | None, BeforeValidator(_read_buckets)] = None
     shuffle_records: Count = 2_048
     num_workers: Count | Literal["auto"] = "auto"
     prefetch_buffer_size: Count | Literal["auto"] = "auto"
-    cache_in_memory: bool = False
-
-
-class AugmentationConfig(Section):
-    """How training clips are changed, each anew in every epoch; by default not at all. Validation clips never are."""
-
-    share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    gain_db: Annotated[float, Field(ge=0.0, le=40.0)] = 0.0
-    noise_min_snr_db: Annotated[float, Field(ge=-20.0, le=100.0)] | None = None
-    noise_max_snr_db: Annotated[float, Field(ge=-20.0, le=100.0)] = 40.0
-    speed_change: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
-    time_masks: Annotated[int, Field(ge=0, le=16)] = 0
-    time_mask_frames: Count = 20
-    frequency_masks: Annotated[int, Field(ge=0, le=16)] = 0
-    frequency_mask_bins: Count = 8
-
-    @property
-    def is_on(self) -> bool:
-        """Whether any change is asked for."""
-        return bool(self.gain_db or self.noise_min_snr_db is not None or self.speed_change or self.time_masks or self.frequency_masks)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "AugmentationConfig":
-        if self.noise_min_snr_db is not None and self.noise_min_snr_db > self.noise_max_snr_db:
-            raise ValueError(f"noise_min_snr_db={self.noise_min_snr_db:g} is over noise_max_snr_db={self.noise_max_snr_db:g}")
-        return self
 
 
 class ModelConfig(Section):
@@ -195,6 +168,17 @@ class ModelConfig(Section):
         if self.width % 2:
             raise ValueError(f"width={self.width} is odd; positions need sine and cosine pairs")
         return self
+
+
+_INTERVAL = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?(?:min|minutes?)")
+
+
+def _check_interval(text: str) -> str:
+    """Return the text. Raises ValueError unless it is a positive time such as `30 minutes`."""
+    match = _INTERVAL.fullmatch(text)
+    if match is None or float(match[1]) <= 0.0:
+        raise ValueError(f"found {text[:MAX_SHOWN]!r}, expected a number of steps, or of minutes such as `30 minutes`")
+    return text
 
 
 class TrainingConfig(Section):
@@ -226,13 +210,24 @@ class TrainingConfig(Section):
     aligned_by_step: Count = 3_000
     log_every: Count = 10
     evaluate_every: Count = 500
-    save_every: Count = 500
+    save_every: Count | Annotated[str, AfterValidator(_check_interval)] = 500
     keep_checkpoints: Count = 3
     patience: Count | None = None
     speak_every_evaluations: Count | None = 4
     spoken_sentences: Annotated[int, Field(ge=1, le=64)] = 4
     jit_compile: bool = True
     strict_shapes: bool = True
+
+    @property
+    def save_every_steps(self) -> int | None:
+        """The steps between checkpoints; None where they are counted in minutes."""
+        return self.save_every if isinstance(self.save_every, int) else None
+
+    @property
+    def save_every_seconds(self) -> float | None:
+        """The time between checkpoints; None where it is counted in steps."""
+        match = None if isinstance(self.save_every, int) else _INTERVAL.fullmatch(self.save_every)
+        return None if match is None else 60.0 * float(match[1])
 
     @model_validator(mode="after")
     def _parts_divide_batch(self) -> "TrainingConfig":
@@ -262,7 +257,6 @@ class Config(Section):
     limits: LimitsConfig = LimitsConfig()
     cache: CacheConfig = CacheConfig()
     data: DataConfig = DataConfig()
-    augmentation: AugmentationConfig = AugmentationConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     synthesis: SynthesisConfig = SynthesisConfig()

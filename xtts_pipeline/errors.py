@@ -76,6 +76,10 @@ class CheckpointError(XttsError):
     """A run or checkpoint is missing, damaged, or belongs to something else."""
 
 
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint is not, byte for byte, what was written; another one of the run may be sound."""
+
+
 class OutputError(XttsError):
     """A result cannot be written where it was asked for."""
 
@@ -84,6 +88,12 @@ class TrainingError(XttsError):
     """Training began and cannot go on: it diverged, or the step was traced again."""
 
     exit_code = 1
+
+
+class InterruptedRunError(XttsError):
+    """A run was asked to stop and has saved what it had."""
+
+    exit_code = 130
 
 
 class StepError(XttsError):

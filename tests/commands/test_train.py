@@ -22,6 +22,8 @@ SUMMARY: dict[str, Any] = {
     "parameters": 2_000_000,
     "loss": {"first": 3.0, "last": 1.0},
     "best": {"step": 5, "val_loss": 1.25},
+    "weights_sha256": "5e" * 32,
+    "resumed_at_steps": [3, 4],
     "traces": 1,
     "compilations": 1,
     "by_function": {"train_step": {"traces": 1, "compilations": 1}},
@@ -118,7 +120,7 @@ def test_the_progress_line_keeps_what_was_last_known_of_each_split(capsys: pytes
 
 def test_the_summary_says_that_a_run_ended_early_and_which_step_was_best() -> None:
     text = summary_text(Path("run"), SUMMARY)
-    assert "7 (stopped early), first after 1.5 s" in text
+    assert "7 (stopped early), resumed 2 times, last after step 4, first after 1.5 s" in text
     assert "step 5, validation loss 1.250" in text
     without = summary_text(Path("run"), {**SUMMARY, "stopped_early": False, "best": None})
     assert "stopped early" not in without

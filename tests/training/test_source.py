@@ -13,6 +13,7 @@ from xtts_pipeline.errors import CacheError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.buckets import batch_sizes, bucket_order
 from xtts_pipeline.training.source import Source
+from xtts_pipeline.training.state import Position
 from xtts_pipeline.training.step import batch_signature
 
 BUCKETS = ((9, 12), (12, 20), (16, 24))
@@ -37,7 +38,9 @@ def signatures_of(source: Source) -> list[Batch]:
 
 
 def training_batches(source: Source, steps_done: int = 0) -> Iterator[Batch]:
-    return source.training_batches(CONFIG, signatures_of(source), steps_done)
+    signatures = signatures_of(source)
+    position = Position(*divmod(steps_done, source.batches_per_epoch(signatures)))
+    return source.training_batches(CONFIG, signatures, position)
 
 
 def clips(batches: Iterable[Batch]) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -13,47 +13,118 @@ import tqdm
 from xtts_pipeline.cache.manifest import CACHE_SECTIONS, Manifest, bucket_specs, cache_settings, config_differences, load_manifest
 from xtts_pipeline.cache.verify import verify_cache
 from xtts_pipeline.config import Config, TrainingConfig, dump_config, load_config
-from xtts_pipeline.errors import CacheError, OutputError
+from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 from xtts_pipeline.runtime import NativeLog
 from xtts_pipeline.schema import SPLITS
 from xtts_pipeline.training.buckets import batch_sizes
+from xtts_pipeline.training.changes import RECORDS_KEY, changed_settings, check_allowed_keys, check_changes
+from xtts_pipeline.training.interruption import Interruption
+from xtts_pipeline.training.run_folder import (
+    BEST_FOLDER,
+    CONFIG_NAME,
+    LAST_FOLDER,
+    LOCK_NAME,
+    SUMMARY_NAME,
+    checkpoint_folders,
+    locked_run,
+    read_summary,
+    write_config,
+)
+
+# What a run's folder may hold; anything else in it says that it is no run.
+_RUN_NAMES = frozenset({CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, LAST_FOLDER, BEST_FOLDER, "metrics.jsonl", "tensorboard", "tensorflow.log"})
 
 
 def train(
-    cache: Path, *, output: Path | None, configs: Sequence[str], overrides: Sequence[str], steps: int | None, echo_native_log: bool
+    cache: Path,
+    *,
+    output: Path | None,
+    configs: Sequence[str],
+    overrides: Sequence[str],
+    steps: int | None,
+    resume: bool,
+    allow_change: Sequence[str],
+    echo_native_log: bool,
 ) -> tuple[Path, dict[str, Any]]:
-    """Train on a cache; return the run's folder and its summary.
+    """Train on a cache, or go on with a run; return the run's folder and its summary.
 
-    Audio, text and limits come from the cache; a config that contradicts them is a CacheError that names each difference.
+    Audio, text and limits come from the cache; a config that contradicts them is a CacheError that names each difference. A run that goes
+    on keeps its settings; a ConfigError names each that is asked to differ and is not in `allow_change`. `steps` may always differ.
     """
+    if resume and output is None:
+        raise OutputError("--resume: no run is named, expected its folder; add --output RUN")
+    if allow_change and not resume:
+        raise ConfigError("--allow-change: a new run has nothing to change; leave it out, or add --resume")
+    check_allowed_keys(allow_change)
+    allowed = {*allow_change, *(["training.steps"] if steps is not None else [])}
     manifest = load_manifest(cache)
     check_files(cache)
-    config = training_config(manifest, configs, overrides, steps)
-    check_enough_records(cache, manifest, config)
-    click.echo(shapes_text(manifest, config), err=True)
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
-    _create_run(run, config)
-    log_path = run / "tensorflow.log"
-    with NativeLog(log_path, echo=echo_native_log) as log, _Progress(config.training.steps) as progress, _full_disk_is_an_error(run):
+    previous = _previous_config(run) if resume else None
+    config = training_config(manifest, configs, overrides, steps, previous, allowed)
+    check_enough_records(cache, manifest, config)
+    finished = None if previous is None else _finished_summary(run, previous, config, allowed)
+    if finished is not None:
+        return run, finished
+    click.echo(shapes_text(manifest, config), err=True)
+    _make_folder(run, is_resumed=resume)
+    with locked_run(run), NativeLog(run / "tensorflow.log", echo=echo_native_log) as log, _Progress(config.training.steps) as progress:
         # Late: TensorFlow must not be imported before its log is redirected.
         from xtts_pipeline.training.loop import train as run_loop
         from xtts_pipeline.training.monitor import CompilationMonitor
+        from xtts_pipeline.training.resume import resume as find_resumption
         from xtts_pipeline.training.source import Source
 
+        source = Source(cache, manifest)
         monitor = CompilationMonitor(log, is_strict=config.training.strict_shapes, is_compiled=config.training.jit_compile)
-        summary = run_loop(Source(cache, manifest), config, run, monitor, progress)
+        with _full_disk_is_an_error(run), Interruption(progress.note) as interruption:
+            resumption = find_resumption(run, source, config, allowed, progress.note) if resume else None
+            write_config(run, dump_config(config))
+            summary = run_loop(source, config, run, monitor, progress, resumption, interruption)
     return run, summary
 
 
-def training_config(manifest: Manifest, configs: Sequence[str], overrides: Sequence[str], steps: int | None) -> Config:
-    """Return the cache's settings overlaid with the user's, or say which of them contradict the cache."""
+def training_config(
+    manifest: Manifest,
+    configs: Sequence[str],
+    overrides: Sequence[str],
+    steps: int | None,
+    previous: Config | None = None,
+    allowed: Collection[str] = (),
+) -> Config:
+    """Return the settings of the cache, or of the run that goes on, overlaid with the user's, or say which contradict the cache."""
+    base: dict[str, Any] = dict(cache_settings(manifest))
+    if previous is not None:
+        settings = previous.model_dump(mode="json")
+        base = {**settings, **({"cache": base["cache"]} if RECORDS_KEY in allowed else {})}
     steps_override = [] if steps is None else [f"training.steps={steps}"]
-    config = load_config(configs, [*overrides, *steps_override], cache_settings(manifest))
+    config = load_config(configs, [*overrides, *steps_override], base)
     differences = config_differences(manifest, config, CACHE_SECTIONS)
     if differences:
         listed = "; ".join(differences)
-        raise CacheError(f"the cache was made with other settings: {listed}; preprocess again, or leave these settings out")
+        remedy = "preprocess again, or leave these settings out" if previous is None else "use the cache of the run, or another --output"
+        raise CacheError(f"the cache was made with other settings: {listed}; {remedy}")
     return config
+
+
+def _previous_config(run: Path) -> Config | None:
+    """Return the settings of a run that has a checkpoint to go on from, or None: without one nothing is lost by other settings."""
+    if not checkpoint_folders(run):
+        return None
+    if not (run / CONFIG_NAME).is_file():
+        raise OutputError(f"{run / CONFIG_NAME}: no such file, expected the run's settings; restore it from a checkpoint's state.json")
+    return load_config([str(run / CONFIG_NAME)])
+
+
+def _finished_summary(run: Path, previous: Config, config: Config, allowed: Collection[str]) -> dict[str, Any] | None:
+    """Return the summary of a run that is over and of which no more steps are asked, or None."""
+    summary = read_summary(run)
+    if summary is None:
+        return None
+    changes = changed_settings(previous, config)
+    check_changes(run, changes, allowed)
+    is_enough = config.training.steps <= summary["steps"] or (summary["stopped_early"] and not changes)
+    return summary if is_enough else None
 
 
 def check_files(cache: Path) -> None:
@@ -118,9 +189,10 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
     stopped = " (stopped early)" if summary["stopped_early"] else ""
     lines = [
         f"run            {run}",
-        f"steps          {summary['steps']}{stopped}, first after {summary['first_step_seconds']:.1f} s",
+        f"steps          {summary['steps']}{stopped}{_resumed_text(summary)}, first after {summary['first_step_seconds']:.1f} s",
         f"parameters     {summary['parameters'] / 1e6:.1f} M",
         f"loss           {loss['first']:.3f} -> {loss['last']:.3f}",
+        f"weights        sha256 {summary['weights_sha256']}",
         f"best           {_best_text(summary)}",
         f"traces         {summary['traces']}  ({_by_function(summary, 'traces')})",
         f"compilations   {summary['compilations']}  ({_by_function(summary, 'compilations')})",
@@ -145,6 +217,11 @@ def _device_text(summary: Mapping[str, Any]) -> str:
     return "" if share is None else f", device {share:.0%}"
 
 
+def _resumed_text(summary: Mapping[str, Any]) -> str:
+    resumed = summary["resumed_at_steps"]
+    return f", resumed {len(resumed)} times, last after step {resumed[-1]}" if resumed else ""
+
+
 def _by_function(summary: Mapping[str, Any], key: str) -> str:
     return ", ".join(f"{name} {count[key]}" for name, count in summary["by_function"].items())
 
@@ -157,12 +234,15 @@ def _full_disk_is_an_error(run: Path) -> Iterator[None]:
         raise OutputError(f"{error.filename or run}: cannot be written ({error.strerror}); the last checkpoint is untouched") from None
 
 
-def _create_run(run: Path, config: Config) -> None:
+def _make_folder(run: Path, *, is_resumed: bool) -> None:
+    """Make the folder of a run. Raises OutputError if it holds a run already, or, where one is to go on, something else."""
     try:
-        if run.exists() and any(run.iterdir()):
-            raise OutputError(f"{run}: this folder is not empty; choose another --output")
+        found = {child.name for child in run.iterdir()} if run.exists() else set()
+        if found and not is_resumed:
+            raise OutputError(f"{run}: this folder is not empty; choose another --output, or go on with the run there by --resume")
+        if foreign := sorted(name for name in found - _RUN_NAMES if not name.startswith(".")):
+            raise OutputError(f"{run}: holds {foreign[0]}, expected a run and nothing else; choose another --output")
         run.mkdir(parents=True, exist_ok=True)
-        (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{run}: cannot be written ({error.strerror}); choose another --output") from None
 
@@ -208,11 +288,14 @@ class _Progress:
 
     def say(self, step: int, line: str) -> None:
         """Show a line that must be seen, above the bar where there is one."""
-        text = f"step {step}/{self._steps}: {line}"
+        self.note(f"step {step}/{self._steps}: {line}")
+
+    def note(self, line: str) -> None:
+        """Show a line that belongs to no step; any thread may call it."""
         if self._bar is not None:
-            self._bar.write(text, file=sys.stderr)
+            self._bar.write(line, file=sys.stderr)
         else:
-            click.echo(text, err=True)
+            click.echo(line, err=True)
 
     def _remaining(self, step: int) -> str:
         """Return the time left, reckoned without the first step, which traces and compiles."""

@@ -21,13 +21,16 @@ def is_aligned(numbers: Mapping[str, float]) -> bool:
 class AlignmentWatch:
     """Sees each report of the training steps, and says once what is amiss.
 
-    aligned_at_step is the first report at which attention was aligned, or None.
+    aligned_at_step is the first report at which attention was aligned, or None. What fell due up to `reported_step`, the last report of
+    a run that goes on, has been said.
     """
 
-    def __init__(self, config: TrainingConfig) -> None:
+    def __init__(self, config: TrainingConfig, aligned_at_step: int | None = None, reported_step: int = 0) -> None:
         self._own_frames_start, self._deadline = config.own_frames_start, config.aligned_by_step
-        self._is_own_frames_due, self._is_deadline_due = config.own_frames_start is not None, True
-        self.aligned_at_step: int | None = None
+        start = config.own_frames_start
+        self._is_own_frames_due = start is not None and (reported_step == 0 or reported_step < start)
+        self._is_deadline_due = reported_step < self._deadline
+        self.aligned_at_step = aligned_at_step
 
     def look(self, step: int, numbers: Mapping[str, float]) -> list[str]:
         """Return the warnings that fall due with the training metrics of `step`."""

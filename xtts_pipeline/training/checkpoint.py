@@ -6,9 +6,7 @@ Weights are safetensors files, the rest is JSON: nothing in a checkpoint can exe
 import hashlib
 import json
 import os
-import re
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,19 +19,23 @@ from safetensors.numpy import load, save
 from xtts_pipeline import __version__
 from xtts_pipeline.cache.canonical import open_sealed, read_regular_file, sealed_bytes
 from xtts_pipeline.cache.manifest import record_spec_of
-from xtts_pipeline.cache.shards import sync_folder
 from xtts_pipeline.config import Config
-from xtts_pipeline.errors import CheckpointError
+from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.training.run_folder import BEST_FOLDER, LAST_FOLDER, checkpoint_folders, place, step_name, steps_in
+from xtts_pipeline.training.state import RunState, state_from_json, state_to_json
 from xtts_pipeline.training.variables import named_variables
 
-CHECKPOINT_VERSION = 2
-LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
+CHECKPOINT_VERSION = 3
+# Version 2 has no state of the run: it speaks as ever, and cannot be resumed.
+READABLE_VERSIONS = (2, CHECKPOINT_VERSION)
 STATE_NAME, WEIGHTS_NAME = "state.json", "weights.safetensors"
 MAX_STATE_BYTES = 64 << 20
-_NAME = re.compile(r"step-(\d{8})")
+
+# What a run has on its device, or a copy of it on the host.
+Values = Mapping[str, tf.Variable] | Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,18 @@ class CacheIdentity:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded checkpoint: its step, settings and arrays, the latter proved against their checksum."""
+    """A loaded checkpoint: its step, settings and arrays, the latter proved against their checksum.
+
+    state is None where none was saved: such a checkpoint speaks, and no run goes on from it.
+    """
 
     folder: Path
     step: int
     config: Config
     cache: CacheIdentity
     arrays: dict[str, np.ndarray]
+    weights_sha256: str
+    state: RunState | None
 
 
 def build_network(cache: CacheIdentity, config: Config, dtype: tf.DType = tf.float32) -> Network:
@@ -71,69 +78,41 @@ def load_network(checkpoint: Checkpoint) -> Network:
     return network
 
 
-def checkpoint_folders(run: Path) -> list[Path]:
-    """Return a run's checkpoints, oldest first."""
-    return _steps_in(run / LAST_FOLDER)
-
-
-def save_checkpoint(run: Path, step: int, config: Config, cache: CacheIdentity, variables: Mapping[str, tf.Variable], keep: int) -> Path:
+def save_checkpoint(
+    run: Path, step: int, config: Config, cache: CacheIdentity, variables: Values, keep: int, state: RunState | None = None
+) -> Path:
     """Write checkpoints/step-NNNNNNNN whole or not at all, then remove all but the last `keep`.
 
     Raises CheckpointError if the disk refuses, or if the step has one already; earlier checkpoints are then still there.
     """
-    return _place(run / LAST_FOLDER / _name(step), lambda beside: _write(beside, step, config, cache, variables), keep)
+    return place(run / LAST_FOLDER / step_name(step), lambda beside: _write(beside, step, config, cache, variables, state), keep)
 
 
-def save_best(run: Path, step: int, config: Config, cache: CacheIdentity, variables: Mapping[str, tf.Variable]) -> Path:
+def save_best(run: Path, step: int, config: Config, cache: CacheIdentity, variables: Values, state: RunState | None = None) -> Path:
     """Make best/step-NNNNNNNN whole or not at all, then remove the best one before it; checkpoints/ stays as it is.
 
     Where the step has just been saved its files are linked, so they lie on the disk once. Raises CheckpointError as `save_checkpoint` does.
     """
-    last = run / LAST_FOLDER / _name(step)
+    last = run / LAST_FOLDER / step_name(step)
 
     def fill(beside: Path) -> None:
         if last.is_dir():
             _link(last, beside)
         else:
-            _write(beside, step, config, cache, variables)
+            _write(beside, step, config, cache, variables, state)
 
-    return _place(run / BEST_FOLDER / _name(step), fill, keep=1)
-
-
-def _name(step: int) -> str:
-    return f"step-{step:08d}"
+    return place(run / BEST_FOLDER / step_name(step), fill, keep=1)
 
 
-def _steps_in(folder: Path) -> list[Path]:
-    return sorted(child for child in folder.glob("step-*") if _NAME.fullmatch(child.name))
+def link_best(run: Path, checkpoint: Path) -> Path:
+    """Make best/ of one of the run's checkpoints; nothing happens where it is that already."""
+    best = run / BEST_FOLDER / checkpoint.name
+    return best if best.exists() else place(best, lambda beside: _link(checkpoint, beside), keep=1)
 
 
-def _place(folder: Path, fill: Callable[[Path], None], keep: int) -> Path:
-    """Have a folder filled under another name, then give it its own, and keep the last `keep` of its kind."""
-    beside = folder.with_name(f".{folder.name}.partial")
-    if folder.exists():
-        raise CheckpointError(f"{folder}: there is a checkpoint of this step; remove it, or choose another --output")
-    try:
-        for left_behind in folder.parent.glob(".step-*.partial"):
-            shutil.rmtree(left_behind)
-        beside.mkdir(parents=True)
-        fill(beside)
-        sync_folder(beside)
-        beside.rename(folder)
-        sync_folder(folder.parent)
-        for old in _steps_in(folder.parent)[:-keep]:
-            shutil.rmtree(old)
-    except OSError as error:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise CheckpointError(
-            f"{folder}: cannot be written ({error.strerror}); earlier checkpoints are untouched, free space and go on"
-        ) from None
-    return folder
-
-
-def _write(folder: Path, step: int, config: Config, cache: CacheIdentity, variables: Mapping[str, tf.Variable]) -> None:
-    weights = save({name: np.asarray(variable.numpy()) for name, variable in variables.items()})
-    state = {
+def _write(folder: Path, step: int, config: Config, cache: CacheIdentity, variables: Values, state: RunState | None) -> None:
+    weights = save({name: np.asarray(variable) for name, variable in variables.items()})
+    content = {
         "checkpoint_version": CHECKPOINT_VERSION,
         "xtts_pipeline": __version__,
         "tensorflow": tf.__version__,
@@ -141,9 +120,10 @@ def _write(folder: Path, step: int, config: Config, cache: CacheIdentity, variab
         "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
         "config": config.model_dump(mode="json"),
         "cache": TypeAdapter(CacheIdentity).dump_python(cache, mode="json"),
+        "run": None if state is None else state_to_json(state),
     }
     _write_durably(folder / WEIGHTS_NAME, weights)
-    _write_durably(folder / STATE_NAME, sealed_bytes(state))
+    _write_durably(folder / STATE_NAME, sealed_bytes(content))
 
 
 def _link(checkpoint: Path, folder: Path) -> None:
@@ -158,11 +138,11 @@ def _link(checkpoint: Path, folder: Path) -> None:
 def load_checkpoint(path: Path) -> Checkpoint:
     """Load a checkpoint folder, a run's newest one, or, given RUN/best, its best one.
 
-    Raises CheckpointError if there is none, it is of another version, or any byte of it changed.
+    Raises CheckpointError if there is none or it is of another version, DamagedCheckpointError if any byte of it changed.
     """
     folder = path
     if not (folder / STATE_NAME).is_file():
-        folders = checkpoint_folders(path) or _steps_in(path)
+        folders = checkpoint_folders(path) or steps_in(path)
         if not folders:
             raise CheckpointError(
                 f"{path}: no checkpoint here; expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, or RUN/best"
@@ -170,23 +150,33 @@ def load_checkpoint(path: Path) -> Checkpoint:
         folder = folders[-1]
     try:
         state = open_sealed(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
-        if state["checkpoint_version"] != CHECKPOINT_VERSION:
+        if state["checkpoint_version"] not in READABLE_VERSIONS:
             raise CheckpointError(f"{folder}: checkpoint version {state['checkpoint_version']}, expected {CHECKPOINT_VERSION}; train again")
         weights_path = folder / WEIGHTS_NAME
         found, expected = weights_path.stat().st_size, state["weights"]["bytes"]
         if found != expected:
-            raise CheckpointError(f"{weights_path}: {found} bytes, expected {expected}; the file is damaged, use an earlier step")
+            raise DamagedCheckpointError(f"{weights_path}: {found} bytes, expected {expected}; the file is damaged, use an earlier step")
         weights = read_regular_file(weights_path, expected)
-        if hashlib.sha256(weights).hexdigest() != state["weights"]["sha256"]:
-            raise CheckpointError(f"{weights_path}: checksum differs from {STATE_NAME}; the file is damaged, use an earlier step")
+        checksum = hashlib.sha256(weights).hexdigest()
+        if checksum != state["weights"]["sha256"]:
+            raise DamagedCheckpointError(f"{weights_path}: checksum differs from {STATE_NAME}; the file is damaged, use an earlier step")
         identity = TypeAdapter(CacheIdentity).validate_json(json.dumps(state["cache"]), strict=True)
         config = Config.model_validate(state["config"])
         _check_identity(identity, config)
-        return Checkpoint(folder, int(state["step"]), config, identity, load(weights))
+        run_state = None if state.get("run") is None else state_from_json(json.dumps(state["run"]))
+        return Checkpoint(folder, int(state["step"]), config, identity, load(weights), checksum, run_state)
+    except FileNotFoundError as error:
+        raise DamagedCheckpointError(f"{error.filename}: no such file; the checkpoint is not whole, use an earlier step") from None
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise CheckpointError(f"{folder}: not a sound checkpoint ({str(error).splitlines()[0]}); use an earlier step") from None
+        raise DamagedCheckpointError(f"{folder}: not a sound checkpoint ({str(error).splitlines()[0]}); use an earlier step") from None
+
+
+def saved_weights_sha256(folder: Path) -> str:
+    """Return the checksum that a checkpoint just saved has for its weights, without reading them again."""
+    state = open_sealed(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
+    return str(state["weights"]["sha256"])
 
 
 def _check_identity(cache: CacheIdentity, config: Config) -> None:

@@ -3,33 +3,38 @@
 Batches come in, scalars stay on the device until a report is due, and what the run learnt is on disk before it is announced.
 """
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.shards import atomic_write
 from xtts_pipeline.config import Config, TrainingConfig
-from xtts_pipeline.errors import TrainingError
+from xtts_pipeline.errors import CheckpointError, InterruptedRunError, TrainingError
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.training.alignment import AlignmentWatch
 from xtts_pipeline.training.buckets import batch_sizes
-from xtts_pipeline.training.checkpoint import build_network, save_best, save_checkpoint
+from xtts_pipeline.training.checkpoint import Checkpoint, build_network, link_best, restore_variables, saved_weights_sha256
+from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.data_wait import DataWaitWatch
 from xtts_pipeline.training.media import MediaWriter
-from xtts_pipeline.training.metrics import MetricsWriter
+from xtts_pipeline.training.metrics import METRICS_NAME, MetricsWriter, forget_after
 from xtts_pipeline.training.monitor import CompilationMonitor, StepTimer, total_counts
+from xtts_pipeline.training.resume import Resumption
 from xtts_pipeline.training.retracing import RetraceError
+from xtts_pipeline.training.run_folder import checkpoint_folders, write_summary
+from xtts_pipeline.training.saving import CheckpointSaver, SaveClock, Snapshot
 from xtts_pipeline.training.source import Source
+from xtts_pipeline.training.state import RunState
 from xtts_pipeline.training.step import TrainStep, batch_signature
 from xtts_pipeline.training.validation import BestLoss, Validation
 from xtts_pipeline.training.variables import named_variables
+from xtts_pipeline.training.window import MetricsWindow
 
 
 class Progress(Protocol):
@@ -42,111 +47,222 @@ class Progress(Protocol):
         """Take in something that must be seen, such as a warning."""
 
 
-def train(source: Source, config: Config, run: Path, monitor: CompilationMonitor, progress: Progress) -> dict[str, Any]:
-    """Train from step 0 to `config.training.steps`, or until patience is over; return the summary, also written to summary.json.
+def train(
+    source: Source,
+    config: Config,
+    run: Path,
+    monitor: CompilationMonitor,
+    progress: Progress,
+    resumption: Resumption | None = None,
+    interruption: Interruption | None = None,
+) -> dict[str, Any]:
+    """Train up to `config.training.steps` in all, or until patience is over; return the summary, also written to summary.json.
 
-    Raises TrainingError if a number stops being one, or if a strict run traces or compiles a function twice.
+    Begins at step 0, or where `resumption` left off. Raises TrainingError if a number stops being one, or if a strict run traces or
+    compiles a function twice; InterruptedRunError, with a checkpoint saved, if the run is asked to stop.
     """
-    with MetricsWriter(run) as metrics, MediaWriter(run, config) as media:
-        running = _Run(source, config, run, monitor, progress, metrics, media)
+    begun = 0 if resumption is None else resumption.checkpoint.step
+    state = RunState(source.records_digest()) if resumption is None else resumption.state
+    forget_after(run, begun)
+    with ExitStack() as stack:
+        metrics = stack.enter_context(MetricsWriter(run, state.file_bytes.get(METRICS_NAME, 0)))
+        media = stack.enter_context(MediaWriter(run, config))
+        saver = stack.enter_context(CheckpointSaver(run, config, source.identity(), metrics.sync, saved_step=begun))
+        running = _Run(source, config, _Surroundings(run, monitor, progress, metrics, media, saver, interruption), state)
+        if resumption is not None:
+            running.restore(resumption.checkpoint)
         try:
             running.go()
         except RetraceError as error:
             raise TrainingError(f"step {running.steps_done + 1}: {error}") from None
+        saver.finish()
         media.close()
         for warning in media.warnings():
             running.warn(warning)
     summary = running.summary()
-    with atomic_write(run / "summary.json") as file:
-        file.write(json.dumps(summary, indent=1).encode() + b"\n")
+    write_summary(run, summary)
     return summary
+
+
+@dataclass(frozen=True)
+class _Surroundings:
+    """What a run writes to, tells and hears."""
+
+    folder: Path
+    monitor: CompilationMonitor
+    progress: Progress
+    metrics: MetricsWriter
+    media: MediaWriter
+    saver: CheckpointSaver
+    interruption: Interruption | None
 
 
 class _Run:
     """One training from its first step to its last: `go` is its course, the methods below it are its stations."""
 
-    def __init__(
-        self,
-        source: Source,
-        config: Config,
-        folder: Path,
-        monitor: CompilationMonitor,
-        progress: Progress,
-        metrics: MetricsWriter,
-        media: MediaWriter,
-    ) -> None:
-        self.config, self.settings, self.identity = config, config.training, source.identity()
-        self.folder, self.monitor, self.progress, self.metrics, self.media = folder, monitor, progress, metrics, media
-        precision = tf.dtypes.as_dtype(self.settings.precision)
-        self.network, average = (build_network(self.identity, config, precision) for _ in range(2))
+    def __init__(self, source: Source, config: Config, around: _Surroundings, state: RunState) -> None:
+        self.config, self.settings, self.around = config, config.training, around
+        identity, precision = source.identity(), tf.dtypes.as_dtype(self.settings.precision)
+        self.network, average = (build_network(identity, config, precision) for _ in range(2))
         signatures = bucket_signatures(source.specs, self.settings, self.network)
         self.train_step = TrainStep(self.network, average, self.settings, signatures)
-        monitor.watch(*self.train_step.compiled.functions, calls=self.train_step.compiled)
+        around.monitor.watch(*self.train_step.compiled.functions, calls=self.train_step.compiled)
         self.variables = named_variables(self.train_step)
-        self.batches = source.training_batches(config, signatures)
-        self.validation = Validation(source, config, average, signatures, monitor) if source.validation_clips else None
-        self.best = BestLoss(self.settings.patience)
-        self.alignment = AlignmentWatch(self.settings)
+        self.position, self.batches_per_epoch = state.position, source.batches_per_epoch(signatures)
+        self.batches = source.training_batches(config, signatures, self.position)
+        self.validation = Validation(source, config, average, signatures, around.monitor) if source.validation_clips else None
+        if self.validation is not None:
+            self.validation.evaluations = state.evaluations
+        self.best = BestLoss.from_state(self.settings.patience, state.best)
+        self.best_on_disk = state.best
+        self.alignment = AlignmentWatch(self.settings, state.aligned_at_step, state.reported_step)
         self.data_wait = DataWaitWatch(source.folder)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
-        self.window: list[tf.Tensor] = []
-        self.losses: list[float] = []
-        self.warnings: list[str] = []
-        self.steps_done = 0
-        self.first_step_seconds = 0.0
+        self.window = MetricsWindow(TrainStep.METRICS, state.window)
+        self.first_loss, self.last_loss = state.first_loss, state.last_loss
+        self.reported_step = state.reported_step
+        self.warnings = list(state.warnings)
+        self.state, self.is_settled = state, state.is_settled
+        self.clock = SaveClock(self.settings)
+        self.steps_done, self.first_step_seconds = 0, 0.0
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take over the weights and the step of a checkpoint."""
+        restore_variables(self.variables, checkpoint)
+        self.steps_done = checkpoint.step
+        if self.best.step == checkpoint.step:
+            # The process before may have died between this checkpoint and its second name.
+            link_best(self.around.folder, checkpoint.folder)
+        missing = self.around.metrics.lines.missing_bytes
+        if missing:
+            self.warn(f"{METRICS_NAME}: {missing} bytes fewer than at step {checkpoint.step}; reports before it are lost")
 
     def go(self) -> None:
-        """Train, report, validate, speak and save, each when it is due."""
+        """Train, and see to what is due after each step."""
+        if not self.is_settled:
+            self._settle(self.steps_done)
+        while not self._is_over():
+            self._train_on_next_batch(self.steps_done + 1)
+            self._stop_if_asked(None)
+            self._settle(self.steps_done)
+
+    def _is_over(self) -> bool:
+        return self.steps_done >= self.settings.steps or self.best.is_patience_over
+
+    def _settle(self, step: int) -> None:
+        """Report, validate, speak and save, each when it is due after this step."""
         settings = self.settings
-        for step in range(1, settings.steps + 1):
-            self._train_on_next_batch(step)
-            is_last = step == settings.steps
-            validation = self.validation if step % settings.evaluate_every == 0 or is_last else None
-            is_save_due = step % settings.save_every == 0 or is_last
-            # Whatever else is due, the window is closed first: its time is the steps' alone, and nothing that is not finite is saved.
-            if step == 1 or step % settings.log_every == 0 or validation is not None or is_save_due:
-                self._report(step)
-            is_best = validation is not None and self._evaluate(validation, step)
-            is_over = is_last or self.best.is_patience_over
-            if validation is not None and validation.is_speaking_due(is_last=is_over):
+        is_last = step == settings.steps
+        validation = self.validation if step % settings.evaluate_every == 0 or is_last else None
+        is_best = False
+        # Whatever else is due, the window is closed first: its time is the steps' alone.
+        if validation is not None:
+            unsettled = self._snapshot()
+            self._report(step)
+            is_best = self._evaluate(validation, step, unsettled)
+            if validation.is_speaking_due(is_last=self._is_over()):
                 self._speak(validation, step)
-            if is_save_due or is_over:
-                save_checkpoint(self.folder, step, self.config, self.identity, self.variables, settings.keep_checkpoints)
+        elif step == 1 or step % settings.log_every == 0 or is_last:
+            self._report(step)
+        self.is_settled = True
+        self._save_if_due(step, is_best=is_best)
+
+    def _save_if_due(self, step: int, *, is_best: bool) -> None:
+        """Save at the end, with a new best, and when it is time; the last of these waits while a checkpoint is still being written."""
+        saver, is_over = self.around.saver, self._is_over()
+        complaint = saver.complaint()
+        if complaint is not None:
+            self._say_not_saved(complaint)
+        is_due = self.clock.is_due(step)
+        if step == saver.saved_step:
             if is_best:
-                save_best(self.folder, step, self.config, self.identity, self.variables)
-            if is_over:
-                break
+                link_best(self.around.folder, checkpoint_folders(self.around.folder)[-1])
+        elif is_over or is_best or (is_due and not saver.is_busy):
+            self._save(self._snapshot(is_best=is_best))
+
+    def _save(self, snapshot: Snapshot) -> None:
+        try:
+            self.around.saver.begin(snapshot)
+        except CheckpointError as error:
+            self._say_not_saved(str(error))
+            self.around.saver.begin(snapshot)
+        self.clock.restart()
+
+    def _say_not_saved(self, complaint: str) -> None:
+        """Say it, and go on; had it been the best one, the next that is better than the best on the disk takes its place."""
+        if self.around.saver.is_failed_best:
+            self.best = BestLoss.from_state(self.settings.patience, self.best_on_disk)
+        self.warn(f"checkpoint not saved: {complaint}")
+
+    def _snapshot(self, *, is_best: bool = False) -> Snapshot:
+        """Return the run as it is now; the steps wait for this copy and for nothing else."""
+        state = replace(
+            self.state,
+            position=self.position,
+            is_settled=self.is_settled,
+            window=self.window.state(),
+            file_bytes={METRICS_NAME: self.around.metrics.lines.size},
+            reported_step=self.reported_step,
+            first_loss=self.first_loss,
+            last_loss=self.last_loss,
+            best=self.best.to_state(),
+            evaluations=self.validation.evaluations if self.validation is not None else 0,
+            aligned_at_step=self.alignment.aligned_at_step,
+            warnings=tuple(self.warnings),
+        )
+        # Everything queued is done: the window has just been read.
+        with self.timer.pausing():
+            arrays = {name: variable.numpy() for name, variable in self.variables.items()}
+        return Snapshot(self.steps_done, arrays, state, is_best)
+
+    def _stop_if_asked(self, unsettled: Snapshot | None) -> None:
+        """Save and raise InterruptedRunError if the run is asked to stop; `unsettled` is how it was before what is under way now."""
+        interruption, saver = self.around.interruption, self.around.saver
+        if interruption is None or not interruption.is_asked:
+            return
+        if saver.saved_step != self.steps_done:
+            self._save(unsettled or self._snapshot())
+        saver.finish()
+        raise InterruptedRunError(
+            f"{self.around.folder}: interrupted after step {self.steps_done}, which is saved; the same command with --resume goes on"
+        )
 
     def _train_on_next_batch(self, step: int) -> None:
         started = time.perf_counter()
         with self.timer.waiting():
             batch = next(self.batches)
         with self.timer.stepping(examples=batch.mel.shape[0]):
-            self.window.append(self.train_step(batch))
+            self.window.add(self.train_step(batch))
         if self.train_step.compiled.is_first_of_shape:
             self.timer.leave_out_last()
-        self.steps_done = step
+        self.steps_done, self.is_settled = step, False
+        self.position = self.position.after(self.batches_per_epoch)
         self._look_at_compilations(step)
-        if step == 1:
+        if not self.first_step_seconds:
             self.first_step_seconds = time.perf_counter() - started
 
     def _report(self, step: int) -> None:
-        numbers = read_window(self.window, TrainStep.METRICS)
-        numbers |= self.timer.close_window(round(numbers.pop("mel_frames") * len(self.window)))
+        numbers = self.window.means()
+        del numbers["mel_frames"]
+        numbers |= self.timer.close_window(round(self.window.own("mel_frames")))
         self.window.clear()
-        self.losses.append(numbers["loss"])
+        self.reported_step = step
+        self.last_loss = numbers["loss"]
+        if self.first_loss is None:
+            self.first_loss = numbers["loss"]
         self._record(step, "train", numbers)
         check_finite(step, numbers)
         for warning in (*self.alignment.look(step, numbers), *self.data_wait.look(step, numbers["data_wait_share"])):
             self.warn(warning)
 
-    def _evaluate(self, validation: Validation, step: int) -> bool:
+    def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> bool:
         """Validate; return whether the average network has never been better."""
-        numbers = validation.evaluate()
+        numbers = validation.evaluate(lambda: self._stop_if_asked(unsettled))
         self._record(step, "val", numbers)
+        self.best_on_disk = self.best.to_state()
         is_best = self.best.update(step, numbers["loss"])
         if self.best.is_patience_over and step < self.settings.steps:
-            self.progress.say(
+            self.around.progress.say(
                 step,
                 f"stopping early: {self.best.evaluations_without} evaluations without a validation loss under "
                 f"{self.best.loss:.3f} of step {self.best.step} (training.patience)",
@@ -156,21 +272,21 @@ class _Run:
     def _speak(self, validation: Validation, step: int) -> None:
         numbers, sentences = validation.speak()
         self._record(step, "speech", numbers)
-        self.media.add(step, sentences)
+        self.around.media.add(step, sentences)
 
     def _record(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
-        self.metrics.write(step, split, numbers)
-        self.progress.show(step, split, numbers)
+        self.around.metrics.write(step, split, numbers)
+        self.around.progress.show(step, split, numbers)
         self._look_at_compilations(step)
 
     def _look_at_compilations(self, step: int) -> None:
-        for warning in self.monitor.look(step):
+        for warning in self.around.monitor.look(step):
             self.warn(warning)
 
     def warn(self, warning: str) -> None:
         """Say a warning now and keep it for the summary."""
         self.warnings.append(warning)
-        self.progress.say(self.steps_done, f"warning: {warning}")
+        self.around.progress.say(self.steps_done, f"warning: {warning}")
 
     def summary(self) -> dict[str, Any]:
         """Return what a program may want to know of the run, once it is over."""
@@ -178,16 +294,18 @@ class _Run:
         return {
             "steps": self.steps_done,
             "stopped_early": self.steps_done < self.settings.steps,
-            **total_counts(self.monitor.counts()),
-            "compilation_events": [event.to_json() for event in self.monitor.events],
-            "unexpected_shapes": self.monitor.unexpected_shapes,
+            **total_counts(self.around.monitor.counts()),
+            "compilation_events": [event.to_json() for event in self.around.monitor.events],
+            "unexpected_shapes": self.around.monitor.unexpected_shapes,
             **self.timer.summary(),
-            "loss": {"first": self.losses[0], "last": self.losses[-1]},
+            "loss": {"first": self.first_loss, "last": self.last_loss},
             "best": {"step": best.step, "val_loss": best.loss} if best.step else None,
             "aligned_at_step": self.alignment.aligned_at_step,
             "first_step_seconds": self.first_step_seconds,
             "parameters": self.network.parameter_count,
-            "dropped_media": self.media.dropped,
+            "weights_sha256": saved_weights_sha256(checkpoint_folders(self.around.folder)[-1]),
+            "resumed_at_steps": list(self.state.resumed_at_steps),
+            "dropped_media": self.around.media.dropped,
             "warnings": self.warnings,
         }
 
@@ -197,12 +315,6 @@ def bucket_signatures(specs: Sequence[RecordSpec], settings: TrainingConfig, net
     sizes = batch_sizes(specs, settings.batch_size, settings.accumulation_steps)
     ids = {"with_speaker": network.speaker_embedding is not None, "with_language": network.language_embedding is not None}
     return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]
-
-
-def read_window(window: Sequence[tf.Tensor], names: Sequence[str]) -> dict[str, float]:
-    """Read a window of device vectors back, in one copy, and return their means by name."""
-    means = tf.stack(window).numpy().astype(np.float64).mean(axis=0)
-    return dict(zip(names, means.tolist(), strict=True))
 
 
 def check_finite(step: int, numbers: Mapping[str, float]) -> None:

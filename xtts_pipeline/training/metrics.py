@@ -2,10 +2,12 @@
 
 import json
 import math
+import os
 import struct
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -23,13 +25,45 @@ _IMAGE = _metadata("images", "DATA_CLASS_BLOB_SEQUENCE")
 # tensorboard.AudioPluginData of version 0: field 2, the encoding, is 11 (WAV).
 _AUDIO = _metadata("audio", "DATA_CLASS_BLOB_SEQUENCE", b"\x10\x0b")
 _PNG_SIZE = slice(16, 24)
+METRICS_NAME = "metrics.jsonl"
+
+
+class LineFile:
+    """A file of JSON lines that grows; `size` is its length in bytes, which is where a resumed run goes on."""
+
+    def __init__(self, path: Path, keep_bytes: int | None = None) -> None:
+        """Open the file to append; what lies beyond `keep_bytes` is cut off. None keeps all."""
+        self._file = path.open("ab", buffering=0)
+        self.size = self._file.tell()
+        self.missing_bytes = max(0, (keep_bytes or 0) - self.size)
+        if keep_bytes is not None and keep_bytes < self.size:
+            self._file.truncate(keep_bytes)
+            self.size = keep_bytes
+
+    def write(self, content: Mapping[str, Any]) -> None:
+        """Append a line. Raises OSError if the disk refuses."""
+        line = json.dumps(content, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+        written = self._file.write(line)
+        self.size += written
+        if written != len(line):
+            # Only the rest: a disk that is full says so now.
+            self.size += self._file.write(line[written:])
+
+    def sync(self) -> None:
+        """Bring what was written to the disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        self._file.close()
 
 
 class MetricsWriter:
     """Appends one line a report to metrics.jsonl and the same numbers to TensorBoard; a context manager that flushes both."""
 
-    def __init__(self, run: Path) -> None:
-        self._file = (run / "metrics.jsonl").open("a", encoding="utf-8", buffering=1)
+    def __init__(self, run: Path, keep_bytes: int | None = None) -> None:
+        """Go on with the run's files; of metrics.jsonl the first `keep_bytes` are kept, or all."""
+        self.lines = LineFile(run / METRICS_NAME, keep_bytes)
         self._run = run
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
 
@@ -37,19 +71,39 @@ class MetricsWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self.lines.close()
         for writer in self._writers.values():
             writer.close()
+
+    def sync(self) -> None:
+        """Bring what was written to the disk; any thread may call it. Raises OSError if the disk refuses."""
+        self.lines.sync()
+        for writer in list(self._writers.values()):
+            writer.flush()
 
     def write(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
         """Record the numbers of `split` at `step`; what is not finite is `null` in the JSON line."""
         line = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
-        self._file.write(json.dumps({"step": step, "split": split, **line}, allow_nan=False) + "\n")
+        self.lines.write({"step": step, "split": split, **line})
         if split not in self._writers:
             self._writers[split] = tf.summary.create_file_writer(str(self._run / "tensorboard" / split))
         with self._writers[split].as_default(step=step):
             for name, number in numbers.items():
                 tf.summary.write(name, tf.constant(number, tf.float32), metadata=_SCALAR)
+
+
+def forget_after(run: Path, step: int) -> None:
+    """Have TensorBoard drop what it has read of later steps: a resumed run writes them again.
+
+    It takes files in the order of their names, so the mark has a name between those of the last process and those of this one.
+    """
+    version = tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2")
+    start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+    mark = tf.compat.v1.Event(wall_time=time.time(), step=step + 1, session_log=start)
+    for folder in (child for child in (run / "tensorboard").glob("*") if child.is_dir()):
+        with tf.io.TFRecordWriter(str(folder / f"events.out.tfevents.{int(time.time()) - 1:010d}.resumed")) as writer:
+            writer.write(version.SerializeToString())
+            writer.write(mark.SerializeToString())
 
 
 def write_picture(name: str, png: bytes) -> None:

@@ -3,6 +3,7 @@
 Counting costs a clock read and a file read now and then; nothing is synchronised for it.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -172,6 +173,13 @@ class StepTimer:
         if not self.is_asynchronous:
             self.step_seconds.append(self.clock() - started)
 
+    @contextmanager
+    def pausing(self) -> Iterator[None]:
+        """Leave what happens inside, once all that was queued is done, out of the window."""
+        started = self.clock()
+        yield
+        self._window_start += self.clock() - started
+
     def leave_out_last(self) -> None:
         """Say that the last step compiled, being the first of its shape; the summary leaves it out."""
         self._compiling_steps.add(len(self.examples) - 1)
@@ -181,6 +189,8 @@ class StepTimer:
         it waited for data and in which the device worked, and its examples a second.
         """
         steps, self._window_steps = self._window_steps, 0
+        if not steps:  # a process before this one took them all
+            return dict.fromkeys(("step_ms", "data_wait_share", "device_share", "examples_per_second"), math.nan)
         wait = sum(self.wait_seconds[-steps:])
         if self.is_asynchronous:
             wall = self.clock() - self._window_start

@@ -1,5 +1,6 @@
 """What training reads: a cache that has been proved, as batches for the compiled step."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice, zip_longest
@@ -8,17 +9,18 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.dataset import EpochPlace, training_dataset, validation_dataset
-from xtts_pipeline.cache.manifest import Manifest, bucket_specs, record_spec
+from xtts_pipeline.cache.dataset import training_dataset, validation_dataset
+from xtts_pipeline.cache.manifest import Manifest, bucket_specs, manifest_bytes, record_spec
 from xtts_pipeline.config import Config
-from xtts_pipeline.errors import CacheError, XttsError
+from xtts_pipeline.errors import CacheError
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.native.dataset import augmented_batches
 from xtts_pipeline.schema import PAD_ID, RecordSpec
 from xtts_pipeline.training.buckets import bucket_order
 from xtts_pipeline.training.checkpoint import CacheIdentity
+from xtts_pipeline.training.state import Position
 from xtts_pipeline.training.step import to_batch
 
+FIRST = Position()
 _UNREADABLE = (tf.errors.DataLossError, tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError)
 
 
@@ -44,8 +46,16 @@ class Source:
         """How many clips the validation split has; 0 for none."""
         return self.manifest.split_records("val")
 
-    def training_batches(self, config: Config, signatures: Sequence[Batch], steps_done: int = 0) -> Iterator[Batch]:
-        """Yield shuffled batches without end, each of one bucket and its signature: those that come after the first `steps_done`.
+    def records_digest(self) -> str:
+        """Return a digest of which records there are and in which files: two caches with the same one are read alike."""
+        return hashlib.sha256(manifest_bytes(self.manifest)).hexdigest()
+
+    def batches_per_epoch(self, signatures: Sequence[Batch]) -> int:
+        """Return how many training batches an epoch has, of all buckets together."""
+        return sum(self._bucket_batches(signatures))
+
+    def training_batches(self, config: Config, signatures: Sequence[Batch], position: Position = FIRST) -> Iterator[Batch]:
+        """Yield shuffled batches without end, each of one bucket and its signature, from a position on.
 
         In an epoch each bucket has as many batches as its records fill, in the order of `bucket_order`; a bucket without records has none.
         Raises CacheError if a bucket has records, but fewer than one batch, or if a shard is not what the manifest says.
@@ -53,12 +63,21 @@ class Source:
         seed = config.training.seed
         sizes = [signature.tokens.shape[0] for signature in signatures]
         records = [self.manifest.split_records("train", bucket) for bucket in range(len(sizes))]
-        batches = [found // size for found, size in zip(records, sizes, strict=True)]
-        epoch, skipped = divmod(steps_done, max(sum(batches), 1))
+        batches = self._bucket_batches(signatures)
+        epoch, skipped = position.epoch, position.batch
         skipped_of = np.bincount(bucket_order(batches, seed, epoch)[:skipped], minlength=len(batches)).tolist()
 
         def stream(bucket: int) -> Iterator[Batch]:
-            dataset = self.training_dataset(config, bucket, EpochPlace(seed, sizes[bucket], epoch, skipped_of[bucket]))
+            dataset = training_dataset(
+                self.folder,
+                self.manifest,
+                batch_size=sizes[bucket],
+                seed=seed,
+                data=config.data,
+                bucket=bucket,
+                start_epoch=epoch,
+                skip_batches=skipped_of[bucket],
+            )
             return self._read(iter(dataset.with_options(_read_ahead())), signatures[bucket])
 
         streams = [stream(bucket) if found or not any(records) else iter(()) for bucket, found in enumerate(records)]
@@ -69,7 +88,7 @@ class Source:
         """Yield the validation split once, bucket after bucket, always in the same order. Raises CacheError as `training_batches` does."""
         for bucket in self._validation_buckets():
             rows = signatures[bucket].tokens.shape[0]
-            yield from self._read(self.validation_dataset(bucket, rows), signatures[bucket])
+            yield from self._read(validation_dataset(self.folder, self.manifest, "val", rows, bucket), signatures[bucket])
 
     def validation_sentences(self, signature: Batch) -> Batch:
         """Return clips of the validation split in one batch of this signature, whose shape is the largest bucket's.
@@ -78,34 +97,15 @@ class Source:
         """
         rows, spec = signature.tokens.shape[0], self.specs[-1]
         firsts = [
-            list(islice(self._read(self.validation_dataset(bucket, 1), signature), rows))
+            list(islice(self._read(validation_dataset(self.folder, self.manifest, "val", 1, bucket), signature), rows))
             for bucket in self._validation_buckets()
         ]
         clips = [_pad_batch(clip, spec) for turn in zip_longest(*firsts) for clip in turn if clip is not None]
         return Batch(*(None if parts[0] is None else tf.concat(parts[:rows], axis=0) for parts in zip(*clips, strict=True)))
 
-    def training_dataset(self, config: Config, bucket: int, place: EpochPlace) -> tf.data.Dataset:
-        """Return the endless training batches of a bucket from a place on, changed by `config.augmentation`."""
-        dataset = training_dataset(
-            self.folder,
-            self.manifest,
-            batch_size=place.batch_size,
-            seed=place.seed,
-            data=config.data,
-            bucket=bucket,
-            start_epoch=place.start_epoch,
-            skip_batches=place.skip_batches,
-        )
-        first = place.start_epoch * (self.manifest.split_records("train", bucket) // place.batch_size) + place.skip_batches
-        return augmented_batches(dataset, config, self.specs[bucket], bucket, first)
-
-    def validation_dataset(self, bucket: int, batch_size: int) -> tf.data.Dataset:
-        """Return the validation records of a bucket once."""
-        return validation_dataset(self.folder, self.manifest, "val", batch_size, bucket)
-
-    def unreadable(self, found: str) -> XttsError:
-        """Return the error for a record that TensorFlow could not read."""
-        return CacheError(f"{self.folder}: a record cannot be read ({found}); run xtts verify-cache --cache {self.folder}")
+    def _bucket_batches(self, signatures: Sequence[Batch]) -> list[int]:
+        """Return how many training batches an epoch has of each bucket."""
+        return [self.manifest.split_records("train", bucket) // spec.tokens.shape[0] for bucket, spec in enumerate(signatures)]
 
     def _validation_buckets(self) -> list[int]:
         """Return the buckets that have validation clips."""
@@ -116,7 +116,8 @@ class Source:
             for fields in dataset:
                 yield to_batch(fields, signature)
         except _UNREADABLE as error:
-            raise self.unreadable(error.message.splitlines()[0]) from None
+            found = error.message.splitlines()[0]
+            raise CacheError(f"{self.folder}: a record cannot be read ({found}); run xtts verify-cache --cache {self.folder}") from None
 
 
 def _pad_batch(batch: Batch, spec: RecordSpec) -> Batch:

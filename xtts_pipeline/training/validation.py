@@ -4,8 +4,9 @@ Teacher forcing says how well frames are predicted from true ones; only speaking
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +20,7 @@ from xtts_pipeline.model.speech import Manner, Speech, speak
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.monitor import CompilationMonitor
 from xtts_pipeline.training.source import Source
+from xtts_pipeline.training.state import BestSoFar
 from xtts_pipeline.training.step import EvaluateStep, from_signature
 
 
@@ -54,6 +56,15 @@ class BestLoss:
         else:
             self.evaluations_without += 1
         return is_best
+
+    @classmethod
+    def from_state(cls, patience: int | None, state: BestSoFar) -> Self:
+        """Return the best of a run that goes on."""
+        return cls(patience, state.step, math.inf if state.loss is None else state.loss, state.evaluations_without)
+
+    def to_state(self) -> BestSoFar:
+        """Return it as a checkpoint keeps it."""
+        return BestSoFar(self.step, self.loss if math.isfinite(self.loss) else None, self.evaluations_without)
 
     @property
     def is_patience_over(self) -> bool:
@@ -113,17 +124,24 @@ class Validation:
         if config.training.speak_every_evaluations is not None:
             monitor.watch(self._speak_step.function)
         self._tokenizer = Tokenizer(source.manifest.symbols, config.text.blank)
-        self._evaluations = 0
+        self.evaluations = 0
 
-    def evaluate(self) -> dict[str, float]:
-        """Return the losses over the whole split, teacher-forced."""
-        self._evaluations += 1
-        return mean_losses(self._evaluate_step, self._source.validation_batches(self._signatures))
+    def evaluate(self, before_batch: Callable[[], None] = lambda: None) -> dict[str, float]:
+        """Return the losses over the whole split, teacher-forced; what `before_batch` raises ends the evaluation."""
+
+        def batches() -> Iterator[Batch]:
+            for batch in self._source.validation_batches(self._signatures):
+                before_batch()
+                yield batch
+
+        numbers = mean_losses(self._evaluate_step, batches())
+        self.evaluations += 1
+        return numbers
 
     def is_speaking_due(self, *, is_last: bool) -> bool:
         """Return whether the sentences should be spoken after this evaluation: every few of them, and after the last."""
         every = self._settings.speak_every_evaluations
-        return every is not None and (is_last or self._evaluations % every == 0)
+        return every is not None and (is_last or self.evaluations % every == 0)
 
     def speak(self) -> tuple[dict[str, float], list[SpokenSentence]]:
         """Return figures of the sentences spoken by the network itself, and the sentences."""

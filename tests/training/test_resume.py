@@ -1,0 +1,282 @@
+"""A run that is killed, damaged or changed, and goes on.
+
+The step is one number here, so that what is asked is the run around it; test_kills.py asks it of the true one.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tests.model.conftest import SPEC, random_batch
+from xtts_pipeline.config import Config
+from xtts_pipeline.errors import CheckpointError, ConfigError, InterruptedRunError
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.training import loop
+from xtts_pipeline.training import resume as module
+from xtts_pipeline.training.checkpoint import load_checkpoint
+from xtts_pipeline.training.loop import train
+from xtts_pipeline.training.metrics import METRICS_NAME
+from xtts_pipeline.training.resume import check_same_cache, resume
+from xtts_pipeline.training.run_folder import checkpoint_folders
+from xtts_pipeline.training.state import Position
+from xtts_pipeline.training.step import TrainStep
+
+from .test_loop import CONFIG, TRAINING, MadeUpSource
+
+SETTINGS = TRAINING.model_copy(
+    update={"steps": 12, "log_every": 3, "evaluate_every": 5, "save_every": 4, "keep_checkpoints": 3, "speak_every_evaluations": None}
+)
+RUN_CONFIG = CONFIG.model_copy(update={"training": SETTINGS})
+TIMES = ("step_ms", "data_wait_share")
+
+
+class TinyStep(tf.Module):
+    """Stands for the compiled step: a weight that depends on every batch and on their order."""
+
+    METRICS = TrainStep.METRICS
+
+    def __init__(self, *_: object) -> None:
+        super().__init__()
+        self.weight, self.step = tf.Variable(1.0), tf.Variable(0, dtype=tf.int64)
+        self.compiled = SimpleNamespace(functions=[self.count], is_first_of_shape=False)
+
+    def count(self) -> None:
+        """Stand for the compiled function."""
+
+    def __call__(self, batch: Batch) -> tf.Tensor:
+        value = tf.reduce_mean(tf.cast(batch.mel, tf.float32))
+        self.weight.assign(0.9 * self.weight + 1e-3 * value * tf.cast(self.step, tf.float32))
+        self.step.assign_add(1)
+        return tf.stack([self.weight + index for index in range(len(self.METRICS))])
+
+
+class TinyValidation:
+    """Stands for validation: its loss is worst in the middle of the run."""
+
+    def __init__(self) -> None:
+        self.evaluations = 0
+
+    def evaluate(self, before_batch: Callable[[], None]) -> dict[str, float]:
+        before_batch()
+        self.evaluations += 1
+        return {"loss": (3.0, 5.0, 1.0, 0.5)[self.evaluations - 1]}
+
+    def is_speaking_due(self, **_: bool) -> bool:
+        return False
+
+
+class Unwatched:
+    """Stands for the monitor."""
+
+    def watch(self, *_: object, **__: object) -> None:
+        pass
+
+    def look(self, _: int) -> list[str]:
+        return []
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        return {}
+
+    events: tuple[()] = ()
+    unexpected_shapes = 0
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of the run's own code sees it."""
+
+
+class Source(MadeUpSource):
+    """Notes where reading begins, and kills the run when so many batches have been read."""
+
+    def __init__(self, kill_after: int | None = None) -> None:
+        self.kill_after = kill_after
+        self.begun: list[Position] = []
+
+    def training_batches(self, config: object, signatures: object, position: Position) -> Iterator[Batch]:
+        self.begun.append(position)
+        for read, batch in enumerate(super().training_batches(config, signatures, position)):
+            if read == self.kill_after:
+                raise Killed
+            yield batch
+
+
+class Silent:
+    def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
+        pass
+
+    def say(self, step: int, line: str) -> None:
+        pass
+
+
+class Said(list[str]):
+    def __call__(self, line: str) -> None:
+        self.append(line)
+
+
+def go(run: Path, source: Source, config: Config = RUN_CONFIG, interruption: Any = None, allowed: tuple[str, ...] = ()) -> dict[str, Any]:
+    resumption = resume(run, source, config, allowed, Said())  # type: ignore[arg-type]
+    return train(source, config, run, Unwatched(), Silent(), resumption, interruption)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tiny() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        # What a manifest says is asked at the end; a made-up cache has none.
+        patch.setattr(module, "check_same_cache", lambda *_: None)
+        patch.setattr(loop, "TrainStep", TinyStep)
+        patch.setattr(loop, "Validation", lambda *_: TinyValidation())
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, _tiny: None) -> tuple[Path, dict[str, Any]]:
+    """A run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, go(folder, Source())
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run / METRICS_NAME).read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
+
+
+def test_a_killed_run_ends_as_if_nothing_had_happened(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    folder, expected = whole
+    for batches in (2, 7, 3):  # before any checkpoint; in an open window; before the next one again
+        with pytest.raises(Killed):
+            go(tmp_path, Source(kill_after=batches))
+    source = Source()
+    summary = go(tmp_path, source)
+    assert summary["weights_sha256"] == expected["weights_sha256"]
+    assert (summary["loss"], summary["best"], summary["warnings"]) == (expected["loss"], expected["best"], expected["warnings"])
+    assert metrics(tmp_path) == metrics(folder)
+    # 2 batches and no checkpoint; 7 from the beginning, of which 5 are saved (the first evaluation is the best so far); 3 more, 8 saved.
+    assert summary["resumed_at_steps"] == [5, 8]
+    assert source.begun == [Position(2, 2)]
+    assert load_checkpoint(tmp_path / "best").step == expected["best"]["step"]
+
+
+def test_a_run_that_is_asked_to_stop_saves_the_step_it_is_at(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    folder, expected = whole
+
+    class AskedAtStep:
+        """Asks when the run has looked so often: after each step, and before each batch of validation."""
+
+        def __init__(self, looks: int) -> None:
+            self.looks = looks
+
+        @property
+        def is_asked(self) -> bool:
+            self.looks -= 1
+            return self.looks < 0
+
+    with pytest.raises(InterruptedRunError, match="interrupted after step 3, which is saved; the same command with --resume goes on"):
+        go(tmp_path, Source(), interruption=AskedAtStep(2))
+    with pytest.raises(InterruptedRunError, match="after step 5"):  # in the middle of its validation
+        go(tmp_path, Source(), interruption=AskedAtStep(2))
+    assert not load_checkpoint(tmp_path).state.is_settled  # type: ignore[union-attr]
+    summary = go(tmp_path, Source())
+    assert summary["weights_sha256"] == expected["weights_sha256"]
+    assert summary["resumed_at_steps"] == [3, 5]
+    assert metrics(tmp_path) == metrics(folder)
+    assert load_checkpoint(tmp_path / "best").step == expected["best"]["step"]
+
+
+def copy(whole: tuple[Path, dict[str, Any]], to: Path) -> Path:
+    return Path(shutil.copytree(whole[0], to))
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_used(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    run = copy(whole, tmp_path / "run")
+    *_, before, newest = checkpoint_folders(run)
+    weights = newest / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x00\x01")
+    said = Said()
+    resumption = resume(run, Source(), RUN_CONFIG, (), said)  # type: ignore[arg-type]
+    assert resumption is not None
+    assert resumption.checkpoint.folder == before
+    assert str(weights) in said[0]
+    assert f"it is now {newest.with_name('damaged-' + newest.name)}" in said[0]
+    assert said[1] == f"resuming after step {resumption.checkpoint.step} of {before}"
+    assert go(run, Source())["weights_sha256"] == whole[1]["weights_sha256"]
+    assert metrics(run) == metrics(whole[0])
+
+
+def test_a_run_without_a_sound_checkpoint_is_not_begun_anew(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    run = copy(whole, tmp_path / "run")
+    for folder in checkpoint_folders(run):
+        (folder / "state.json").write_bytes(b"{}")
+    with pytest.raises(CheckpointError, match=r"none of its 3 checkpoints is sound"):
+        resume(run, Source(), RUN_CONFIG, (), Said())  # type: ignore[arg-type]
+
+
+def changed(**settings: object) -> Config:
+    return RUN_CONFIG.model_copy(update={"training": SETTINGS.model_copy(update=settings)})
+
+
+def test_other_settings_are_refused_by_their_keys_or_allowed(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    run, config = copy(whole, tmp_path / "run"), changed(learning_rate=0.5, patience=3)
+    with pytest.raises(
+        ConfigError, match=r"learning_rate: the run has 0.001, asked for is 0.5; training.patience: the run has null"
+    ) as caught:
+        resume(run, Source(), config, (), Said())  # type: ignore[arg-type]
+    assert str(caught.value).endswith("or add --allow-change training.learning_rate --allow-change training.patience")
+    with pytest.raises(ConfigError, match=r"run: training.patience: .* or add --allow-change training.patience$"):
+        resume(run, Source(), config, ("training.learning_rate",), Said())  # type: ignore[arg-type]
+    for allowed in (("training",), ("training.learning_rate", "training.patience")):
+        assert resume(run, Source(), config, allowed, Said()) is not None  # type: ignore[arg-type]
+
+
+def test_where_the_order_of_clips_changed_the_next_epoch_begins(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    said = Said()
+    resumption = resume(copy(whole, tmp_path / "run"), Source(), changed(seed=8), ("training.seed",), said)  # type: ignore[arg-type]
+    assert resumption is not None
+    assert resumption.state.position == Position(5, 0)  # 12 batches of 3 an epoch were all of epochs 0 to 3
+    assert said[0] == "training.seed changed: going on with epoch 5, from its beginning"
+
+
+def test_fewer_steps_than_are_done_are_refused_and_more_go_on(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    run = copy(whole, tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"12 steps are done, training.steps=11 is fewer"):
+        resume(run, Source(), changed(steps=11), ("training.steps",), Said())  # type: ignore[arg-type]
+    summary = go(run, Source(), changed(steps=14), allowed=("training.steps",))
+    assert summary["steps"] == 14
+    assert summary["loss"]["first"] == whole[1]["loss"]["first"]
+    assert [line["step"] for line in metrics(run) if line["split"] == "train"] == [1, 3, 5, 6, 9, 10, 12, 14]
+
+
+def test_lost_metrics_are_a_warning(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    run = copy(whole, tmp_path / "run")
+    (run / METRICS_NAME).write_bytes(b"")
+    summary = go(run, Source(), changed(steps=13), allowed=("training.steps",))
+    assert "bytes fewer than at step 12; reports before it are lost" in summary["warnings"][-1]
+
+
+def test_a_checkpoint_of_another_cache_is_refused(whole: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = load_checkpoint(whole[0])
+    same = SimpleNamespace(fingerprint="f" * 64, speakers=("anna",), languages=("en",), symbols=checkpoint.cache.symbols)
+    check_same_cache(checkpoint, same)  # type: ignore[arg-type]
+    other = SimpleNamespace(**{**vars(same), "speakers": ("anna", "ben")})
+    monkeypatch.setattr(module, "config_differences", lambda *_: [])
+    with pytest.raises(CheckpointError, match="trained on another cache: speakers: the cache has 2, the run 1"):
+        check_same_cache(checkpoint, other)  # type: ignore[arg-type]
+
+
+def test_other_clips_are_refused_as_a_change_of_the_cache(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    run, source = copy(whole, tmp_path / "run"), Source()
+    source.records_digest = lambda: "others"  # type: ignore[method-assign]
+    with pytest.raises(ConfigError, match=r'cache: the run has "clips made up", asked for is "clips others"; .* --allow-change cache'):
+        resume(run, source, RUN_CONFIG, (), Said())  # type: ignore[arg-type]
+    assert resume(run, source, RUN_CONFIG, ("cache",), Said()).state.records == "others"  # type: ignore[arg-type, union-attr]
+
+
+def test_batches_depend_on_the_position_alone() -> None:
+    first, second = (next(Source().training_batches(None, None, Position(1, batch))) for batch in (0, 1))
+    assert (first.mel.numpy() != second.mel.numpy()).any()
+    assert (first.mel.numpy() == random_batch(SPEC, (9, 4), (20, 7), seed=10).mel.numpy()).all()

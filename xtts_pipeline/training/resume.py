@@ -1,0 +1,86 @@
+"""What a run goes on from: its newest sound checkpoint, held against what is asked of it now."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from xtts_pipeline.cache.manifest import Manifest, config_differences
+from xtts_pipeline.config import Config
+from xtts_pipeline.errors import CheckpointError, ConfigError, DamagedCheckpointError
+from xtts_pipeline.training.changes import RECORDS_KEY, changed_settings, check_changes
+from xtts_pipeline.training.checkpoint import Checkpoint, load_checkpoint
+from xtts_pipeline.training.run_folder import BEST_FOLDER, checkpoint_folders, remove_after, set_aside, steps_in
+from xtts_pipeline.training.source import Source
+from xtts_pipeline.training.state import Position, RunState
+
+# Settings that a batch's clips depend on: once one has changed, the rest of the epoch is not what was left of it.
+_ORDER_KEYS = frozenset({"training.seed", "training.batch_size", "training.accumulation_steps", "data.shuffle_records", RECORDS_KEY})
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """A checkpoint, and the state in which the run goes on from it."""
+
+    checkpoint: Checkpoint
+    state: RunState
+
+
+def find_newest(run: Path, say: Callable[[str], None]) -> Resumption | None:
+    """Return the run's newest sound checkpoint as it was, or None if it has none at all; damaged ones are named and set aside.
+
+    Raises CheckpointError if all are damaged, or if the newest sound one is of another version or cannot be resumed.
+    """
+    folders = checkpoint_folders(run)
+    for folder in reversed(folders):
+        try:
+            checkpoint = load_checkpoint(folder)
+        except DamagedCheckpointError as error:
+            say(f"damaged checkpoint: {error}; it is now {set_aside(folder)}")
+            continue
+        if checkpoint.state is None:
+            raise CheckpointError(f"{folder}: was written without the state of its run, so no run goes on from it; train again")
+        return Resumption(checkpoint, checkpoint.state)
+    if folders:
+        raise CheckpointError(f"{run}: none of its {len(folders)} checkpoints is sound; remove the folder, or choose another --output")
+    if steps_in(run / BEST_FOLDER):
+        raise CheckpointError(f"{run}: holds {BEST_FOLDER}/ but no checkpoint to go on from; move it away, or choose another --output")
+    return None
+
+
+def resume(run: Path, source: Source, config: Config, allowed: Collection[str], say: Callable[[str], None]) -> Resumption | None:
+    """Return what the run goes on from, or None to begin at step 0; what was written of later steps is removed.
+
+    Raises CheckpointError if the checkpoint is of another cache, ConfigError if settings changed that are not `allowed`.
+    """
+    newest = find_newest(run, say)
+    if newest is None:
+        return None
+    checkpoint, state = newest.checkpoint, newest.state
+    check_same_cache(checkpoint, source.manifest)
+    changes = changed_settings(checkpoint.config, config)
+    records = source.records_digest()
+    if records != state.records:
+        changes[RECORDS_KEY] = (f"clips {state.records[:8]}", f"clips {records[:8]}")
+    check_changes(run, changes, allowed)
+    if config.training.steps < checkpoint.step:
+        raise ConfigError(f"{run}: {checkpoint.step} steps are done, training.steps={config.training.steps} is fewer; ask for more")
+    if _ORDER_KEYS & changes.keys():
+        state = replace(state, records=records, position=Position(state.position.epoch + 1, 0))
+        say(f"{', '.join(sorted(_ORDER_KEYS & changes.keys()))} changed: going on with epoch {state.position.epoch}, from its beginning")
+    say(f"resuming after step {checkpoint.step} of {checkpoint.folder}")
+    remove_after(run, checkpoint.step)
+    return Resumption(checkpoint, state.resumed(checkpoint.step))
+
+
+def check_same_cache(checkpoint: Checkpoint, manifest: Manifest) -> None:
+    """Raise CheckpointError, naming what differs, unless the network was made for caches like this one."""
+    identity = checkpoint.cache
+    if identity.fingerprint == manifest.fingerprint and (identity.speakers, identity.languages) == (manifest.speakers, manifest.languages):
+        return
+    differences = config_differences(manifest, checkpoint.config)
+    for name in ("symbols", "speakers", "languages"):
+        was, found = getattr(identity, name), getattr(manifest, name)
+        if was != found:
+            differences.append(f"{name}: the cache has {len(found)}, the run {len(was)}, or others of them")
+    listed = "; ".join(differences) or f"fingerprint {manifest.fingerprint[:12]}, the run's is {identity.fingerprint[:12]}"
+    raise CheckpointError(f"{checkpoint.folder}: the run was trained on another cache: {listed}; use that cache, or another --output")

@@ -1,0 +1,88 @@
+"""What a run remembers beside its weights, so that it goes on as if nothing had happened. Knows no TensorFlow."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.dataclasses import dataclass
+
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+Natural = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Position:
+    """The batch of the training data that comes next; both count from 0."""
+
+    epoch: Natural = 0
+    batch: Natural = 0
+
+    def after(self, batches_per_epoch: int) -> "Position":
+        """Return the position one batch on."""
+        is_last = self.batch + 1 >= batches_per_epoch
+        return Position(self.epoch + 1, 0) if is_last else Position(self.epoch, self.batch + 1)
+
+
+@dataclass(frozen=True, config=_STRICT)
+class BestSoFar:
+    """The evaluation with the lowest loss, and how many have passed since; step 0 and no loss before the first."""
+
+    step: Natural = 0
+    loss: float | None = None
+    evaluations_without: Natural = 0
+
+
+@dataclass(frozen=True, config=_STRICT)
+class RunState:
+    """A run between two steps.
+
+    records: digest of the cache's manifest, that is of which records there are and in which files.
+    is_settled: whether what was due after the step (report, evaluation, speech) is done; an interruption does not wait for it.
+    window: the metrics of the steps since the last report; None for what was not finite.
+    file_bytes: how long the files of lines were, by name; what comes after belongs to steps that will be taken again.
+    """
+
+    records: str
+    position: Position = Position()
+    is_settled: bool = True
+    window: tuple[tuple[float | None, ...], ...] = ()
+    file_bytes: dict[str, Natural] = Field(default_factory=dict)
+    reported_step: Natural = 0
+    first_loss: float | None = None
+    last_loss: float | None = None
+    best: BestSoFar = BestSoFar()
+    evaluations: Natural = 0
+    aligned_at_step: Natural | None = None
+    warnings: tuple[str, ...] = ()
+    resumed_at_steps: tuple[Natural, ...] = ()
+
+    def resumed(self, step: int) -> "RunState":
+        """Return the state of a run that goes on from here in another process."""
+        return replace(self, resumed_at_steps=(*self.resumed_at_steps, step))
+
+
+_STATE = TypeAdapter(RunState)
+
+
+def state_to_json(state: RunState) -> Any:
+    """Return what a checkpoint's state.json holds of it."""
+    return _STATE.dump_python(state, mode="json")
+
+
+def state_from_json(content: str) -> RunState:
+    """Return the state. Raises ValueError unless every key and type is right."""
+    return _STATE.validate_json(content, strict=True)
+
+
+def window_to_state(vectors: np.ndarray) -> tuple[tuple[float | None, ...], ...]:
+    """Return metrics [steps, metrics] as JSON can hold them, bit for bit but for which NaN or infinity it was."""
+    return tuple(tuple(number if math.isfinite(number) else None for number in vector) for vector in vectors.astype(np.float64).tolist())
+
+
+def window_from_state(window: Sequence[Sequence[float | None]], metrics: int) -> np.ndarray:
+    """Return metrics float32 [steps, metrics], with NaN for what was not finite."""
+    rows = [[math.nan if number is None else number for number in vector] for vector in window]
+    return np.array(rows, np.float32).reshape(-1, metrics)
