@@ -38,12 +38,14 @@ class Aligner(tf.Module):
         return (squares_BTS - 2.0 * product_BTS) / mel_BTM.shape[-1]
 
 
-def alignment_posterior(log_likelihood_BTS: tf.Tensor, text_length_B: tf.Tensor, mel_length_B: tf.Tensor) -> tf.Tensor:
+def alignment_posterior(
+    log_likelihood_BTS: tf.Tensor, text_length_B: tf.Tensor, mel_length_B: tf.Tensor, is_wanted: tf.Tensor | bool = True
+) -> tf.Tensor:
     """Return how likely each frame says each token, float32 [B, T, S]; a real frame's row sums to 1.
 
     `log_likelihood` is of each frame under each token. Paths begin at the first token, end at the last, and at each frame stay or go on
-    by one. Rows with more tokens than frames have no path: all 0. No gradient flows through it: in expectation maximisation the shares
-    are constants of the step that follows.
+    by one. Rows with more tokens than frames have no path: all 0; so has everything where none is wanted, at no cost. No gradient
+    flows through it: in expectation maximisation the shares are constants of the step that follows.
     """
     rows, frames, symbols = log_likelihood_BTS.shape
     is_symbol_B1S = length_mask(text_length_B, symbols)[:, None, :]
@@ -58,12 +60,12 @@ def alignment_posterior(log_likelihood_BTS: tf.Tensor, text_length_B: tf.Tensor,
 
     # The way back through the text is the way forward through the clip turned round, so one loop walks both.
     backwards_BTS = tf.where(is_symbol_B1S, turn_round(likelihood_BTS), IMPOSSIBLE)
-    walked = _walk(tf.concat([likelihood_BTS, backwards_BTS], axis=0))
+    walked = _walk(tf.concat([likelihood_BTS, backwards_BTS], axis=0), tf.where(is_wanted, frames, 0))
     until_BTS, from_BTS = walked[:rows], turn_round(walked[rows:])
     whole_B = tf.gather(from_BTS[:, 0], tf.zeros_like(text_length_B), batch_dims=1)
     share_BTS = tf.exp(tf.minimum(until_BTS + from_BTS - likelihood_BTS - whole_B[:, None, None], 0.0))
     has_path_B11 = (mel_length_B >= text_length_B)[:, None, None]
-    is_real_BTS = is_symbol_B1S & length_mask(mel_length_B, frames)[..., None] & has_path_B11
+    is_real_BTS = is_symbol_B1S & length_mask(mel_length_B, frames)[..., None] & has_path_B11 & is_wanted
     return tf.stop_gradient(tf.where(is_real_BTS, share_BTS, 0.0))
 
 
@@ -75,18 +77,27 @@ def shares_of_steps(posterior_BTS: tf.Tensor, frames_per_step: int) -> tf.Tensor
     return sum_BFS / tf.maximum(tf.reduce_sum(sum_BFS, axis=-1, keepdims=True), 1e-6)
 
 
-def _walk(likelihood_BTS: tf.Tensor) -> tf.Tensor:
-    """Return the log likelihood of all paths from the first token at the first frame to each token at each frame, [B, T, S]."""
+def _walk(likelihood_BTS: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
+    """Return the log likelihood of all paths from the first token at the first frame to each token at each frame, [B, T, S].
+
+    No more than the first `frames` are walked. The loop ends early instead of standing under a condition: XLA compiles a condition with a
+    loop inside anew at every step.
+    """
+    rows, longest, symbols = likelihood_BTS.shape
     likelihood_TBS = tf.transpose(likelihood_BTS, [1, 0, 2])
-    is_first_S = tf.range(likelihood_BTS.shape[2]) == 0
-    start_BS = tf.where(is_first_S, likelihood_TBS[0], IMPOSSIBLE)
+    before_BS = tf.fill([rows, symbols], IMPOSSIBLE)
+    # Whoever stays before the first frame stays at no token: only the first token can be come to.
+    is_first_S = tf.range(symbols) == 0
+    walked_TBS = tf.TensorArray(tf.float32, longest, element_shape=[rows, symbols])
 
-    def go_on(until_BS: tf.Tensor, likelihood_BS: tf.Tensor) -> tf.Tensor:
-        before_BS = tf.pad(until_BS[:, :-1], [[0, 0], [1, 0]], constant_values=IMPOSSIBLE)
-        likelier_BS = tf.maximum(until_BS, before_BS)
-        either_BS = likelier_BS + tf.math.log1p(tf.exp(tf.minimum(until_BS, before_BS) - likelier_BS))
+    def go_on(frame: tf.Tensor, until_BS: tf.Tensor, walked_TBS: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+        moved_BS = tf.pad(until_BS[:, :-1], [[0, 0], [1, 0]], constant_values=IMPOSSIBLE)
+        moved_BS = tf.where(is_first_S & (frame == 0), 0.0, moved_BS)
+        likelier_BS = tf.maximum(until_BS, moved_BS)
+        either_BS = likelier_BS + tf.math.log1p(tf.exp(tf.minimum(until_BS, moved_BS) - likelier_BS))
         # Held up, or impossible ones would grow without end.
-        return tf.maximum(either_BS + likelihood_BS, IMPOSSIBLE)
+        until_BS = tf.maximum(either_BS + likelihood_TBS[frame], IMPOSSIBLE)
+        return frame + 1, until_BS, walked_TBS.write(frame, until_BS)
 
-    rest_TBS = tf.scan(go_on, likelihood_TBS[1:], start_BS)
-    return tf.transpose(tf.concat([start_BS[None], rest_TBS], axis=0), [1, 0, 2])
+    *_, walked_TBS = tf.while_loop(lambda frame, *_: frame < frames, go_on, (tf.constant(0), before_BS, walked_TBS))
+    return tf.transpose(walked_TBS.stack(), [1, 0, 2])

@@ -94,14 +94,16 @@ def guided_attention_loss(
     return tf.reduce_sum(tf.where(length_mask(steps_B, steps), off_diagonal_BF, 0.0)) / total_steps
 
 
-def alignment_losses(network: Network, batch: Batch, attention_BGFS: tf.Tensor, totals: Totals) -> tuple[tf.Tensor, tf.Tensor]:
+def alignment_losses(
+    network: Network, batch: Batch, attention_BGFS: tf.Tensor, totals: Totals, is_wanted: tf.Tensor | bool = True
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Return how far frames are from the average frames of the tokens that say them, and how surprised attention is by these tokens.
 
     The first, a mean squared error in the network's scale, teaches the aligner; the second, a cross-entropy in nats, mean over guided
-    heads and real decoder steps, teaches attention what the aligner has found.
+    heads and real decoder steps, teaches attention what the aligner has found. Unwanted, both are 0.
     """
     error_BTS = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel))
-    posterior_BTS = alignment_posterior(-SHARPNESS * error_BTS, batch.text_length, batch.mel_length)
+    posterior_BTS = alignment_posterior(-SHARPNESS * error_BTS, batch.text_length, batch.mel_length, is_wanted)
     share_BFS = shares_of_steps(posterior_BTS, network.frames_per_step)
     surprise_BGF = -tf.reduce_sum(share_BFS[:, None] * tf.math.log(attention_BGFS + LEAST_ATTENTION), axis=-1)
     surprise = tf.reduce_sum(tf.reduce_mean(surprise_BGF, axis=1)) / totals.steps
@@ -125,10 +127,7 @@ def total_loss(
     text_l1, text_l2 = mel_losses(prediction.text_frames, target_BTM, mask_BT, totals.frames)
     looked = prediction.attention
     attention = guided_attention_loss(looked, batch.text_length, steps_B, config.guided_attention_width, totals.steps)
-    # A condition, not a weight of 0: once alignment is over the way through each clip is not walked at all.
-    nothing = (tf.zeros([]), tf.zeros([]))
-    is_aligning = tf.convert_to_tensor(guidance.alignment) > 0.0
-    token_error, alignment = tf.cond(is_aligning, lambda: alignment_losses(network, batch, looked, totals), lambda: nothing)
+    token_error, alignment = alignment_losses(network, batch, looked, totals, tf.convert_to_tensor(guidance.alignment) > 0.0)
     loss = coarse_l1 + coarse_l2 + fine_l1 + fine_l2 + text_l1 + text_l2 + config.stop_weight * stop
     guided = config.guided_attention_weight * guidance.diagonal * attention + config.alignment_weight * guidance.alignment * alignment
     return {
