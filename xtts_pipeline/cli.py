@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from xtts_pipeline import __version__
@@ -180,6 +181,9 @@ def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
 
 @cli.command()
 @cache_option
+@click.option("--data", type=FOLDER, help="Train without a cache, on this corpus: 16-bit PCM WAV alone.")
+@layout_option
+@click.option("--val-data", type=FOLDER, help="With --data: a second corpus that becomes the validation split.")
 @config_options
 @click.option("--output", type=FOLDER, help="Folder of the run; new or empty but for --resume.  [default: runs/DATE-TIME]")
 @click.option("--steps", type=click.IntRange(min=1), help="Steps in all; short for --set training.steps=N.")
@@ -187,12 +191,19 @@ def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
 @click.option("--allow-change", multiple=True, metavar="SECTION.KEY", help="With --resume: a setting that may differ; repeatable.")
 @json_option
 @click.pass_obj
-def train(debug: bool, /, cache: Path, as_json: bool, **options: Any) -> None:
-    """Train on a cache, streamed into one XLA-compiled step."""
+def train(debug: bool, /, cache: Path, data: Path | None, layout: str, val_data: Path | None, as_json: bool, **options: Any) -> None:
+    """Train on a cache, streamed into one XLA-compiled step; with --data on the corpus itself, without a cache."""
+    from xtts_pipeline.commands.native_training import CorpusOptions
     from xtts_pipeline.commands.train import summary_text
     from xtts_pipeline.commands.train import train as run
 
-    folder, summary = run(cache, echo_native_log=debug, **options)
+    is_cache_named = click.get_current_context().get_parameter_source("cache") is not ParameterSource.DEFAULT
+    if data is not None and is_cache_named:
+        raise click.UsageError("--data and --cache: found both, expected one of them; leave one out")
+    if data is None and (val_data is not None or layout != "auto"):
+        raise click.UsageError("--val-data and --layout belong to --data: a cache has its own; leave them out, or add --data")
+    corpus = None if data is None else CorpusOptions(data, layout, val_data)
+    folder, summary = run(cache, corpus=corpus, echo_native_log=debug, **options)
     click.echo(json.dumps(summary) if as_json else summary_text(folder, summary))
 
 

@@ -134,13 +134,40 @@ def check_last_bucket(buckets: Sequence[Bucket], limits: LimitsConfig) -> None:
 class DataConfig(Section):
     """How training reads the shards, and into how many shapes preprocessing parts them.
 
-    A record lies in the first of `buckets` that holds it; without them all have one shape, the limits.
+    A record lies in the first of `buckets` that holds it; without them all have one shape, the limits. `cache_in_memory` keeps what
+    `xtts train --data` makes of a clip.
     """
 
     buckets: Annotated[tuple[Bucket, ...] | Literal["auto"] | None, BeforeValidator(_read_buckets)] = None
     shuffle_records: Count = 2_048
     num_workers: Count | Literal["auto"] = "auto"
     prefetch_buffer_size: Count | Literal["auto"] = "auto"
+    cache_in_memory: bool = False
+
+
+class AugmentationConfig(Section):
+    """How training clips are changed, each anew in every epoch; by default not at all. Validation clips never are."""
+
+    share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    gain_db: Annotated[float, Field(ge=0.0, le=40.0)] = 0.0
+    noise_min_snr_db: Annotated[float, Field(ge=-20.0, le=100.0)] | None = None
+    noise_max_snr_db: Annotated[float, Field(ge=-20.0, le=100.0)] = 40.0
+    speed_change: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
+    time_masks: Annotated[int, Field(ge=0, le=16)] = 0
+    time_mask_frames: Count = 20
+    frequency_masks: Annotated[int, Field(ge=0, le=16)] = 0
+    frequency_mask_bins: Count = 8
+
+    @property
+    def is_on(self) -> bool:
+        """Whether any change is asked for."""
+        return bool(self.gain_db or self.noise_min_snr_db is not None or self.speed_change or self.time_masks or self.frequency_masks)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "AugmentationConfig":
+        if self.noise_min_snr_db is not None and self.noise_min_snr_db > self.noise_max_snr_db:
+            raise ValueError(f"noise_min_snr_db={self.noise_min_snr_db:g} is over noise_max_snr_db={self.noise_max_snr_db:g}")
+        return self
 
 
 class ModelConfig(Section):
@@ -257,6 +284,7 @@ class Config(Section):
     limits: LimitsConfig = LimitsConfig()
     cache: CacheConfig = CacheConfig()
     data: DataConfig = DataConfig()
+    augmentation: AugmentationConfig = AugmentationConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     synthesis: SynthesisConfig = SynthesisConfig()

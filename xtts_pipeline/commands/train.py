@@ -10,8 +10,17 @@ from typing import Any, Self
 import click
 import tqdm
 
-from xtts_pipeline.cache.manifest import CACHE_SECTIONS, Manifest, bucket_specs, cache_settings, config_differences, load_manifest
+from xtts_pipeline.cache.manifest import (
+    CACHE_SECTIONS,
+    REJECTED_NAME,
+    Manifest,
+    bucket_specs,
+    cache_settings,
+    config_differences,
+    load_manifest,
+)
 from xtts_pipeline.cache.verify import verify_cache
+from xtts_pipeline.commands.native_training import CorpusOptions, native_source, survey_data, write_rejections
 from xtts_pipeline.config import Config, TrainingConfig, dump_config, load_config
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 from xtts_pipeline.runtime import NativeLog
@@ -32,12 +41,15 @@ from xtts_pipeline.training.run_folder import (
 )
 
 # What a run's folder may hold; anything else in it says that it is no run.
-_RUN_NAMES = frozenset({CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, LAST_FOLDER, BEST_FOLDER, "metrics.jsonl", "tensorboard", "tensorflow.log"})
+_RUN_NAMES = frozenset(
+    {CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, LAST_FOLDER, BEST_FOLDER, REJECTED_NAME, "metrics.jsonl", "tensorboard", "tensorflow.log"}
+)
 
 
 def train(
     cache: Path,
     *,
+    corpus: CorpusOptions | None = None,
     output: Path | None,
     configs: Sequence[str],
     overrides: Sequence[str],
@@ -46,7 +58,7 @@ def train(
     allow_change: Sequence[str],
     echo_native_log: bool,
 ) -> tuple[Path, dict[str, Any]]:
-    """Train on a cache, or go on with a run; return the run's folder and its summary.
+    """Train on a cache, or on a corpus in its place, or go on with a run; return the run's folder and its summary.
 
     Audio, text and limits come from the cache; a config that contradicts them is a CacheError that names each difference. A run that goes
     on keeps its settings; a ConfigError names each that is asked to differ and is not in `allow_change`. `steps` may always differ.
@@ -57,10 +69,14 @@ def train(
         raise ConfigError("--allow-change: a new run has nothing to change; leave it out, or add --resume")
     check_allowed_keys(allow_change)
     allowed = {*allow_change, *(["training.steps"] if steps is not None else [])}
-    manifest = load_manifest(cache)
-    check_files(cache)
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     previous = _previous_config(run) if resume else None
+    survey = None if corpus is None else survey_data(corpus, configs, overrides, previous)
+    if corpus is None or survey is None:
+        manifest = load_manifest(cache)
+        check_files(cache)
+    else:
+        cache, manifest = corpus.data, survey.manifest
     config = training_config(manifest, configs, overrides, steps, previous, allowed)
     check_enough_records(cache, manifest, config)
     finished = None if previous is None else _finished_summary(run, previous, config, allowed)
@@ -75,11 +91,13 @@ def train(
         from xtts_pipeline.training.resume import resume as find_resumption
         from xtts_pipeline.training.source import Source
 
-        source = Source(cache, manifest)
+        source = Source(cache, manifest) if survey is None else native_source(cache, survey, config)
         monitor = CompilationMonitor(log, is_strict=config.training.strict_shapes, is_compiled=config.training.jit_compile)
         with _full_disk_is_an_error(run), Interruption(progress.note) as interruption:
             resumption = find_resumption(run, source, config, allowed, progress.note) if resume else None
             write_config(run, dump_config(config))
+            if survey is not None:
+                write_rejections(run, survey)
             summary = run_loop(source, config, run, monitor, progress, resumption, interruption)
     return run, summary
 

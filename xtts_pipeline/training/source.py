@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.dataset import training_dataset, validation_dataset
+from xtts_pipeline.cache.dataset import EpochPlace, training_dataset, validation_dataset
 from xtts_pipeline.cache.manifest import Manifest, bucket_specs, manifest_bytes, record_spec
 from xtts_pipeline.config import Config
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, XttsError
 from xtts_pipeline.model.network import Batch
+from xtts_pipeline.native.dataset import augmented_batches
 from xtts_pipeline.schema import PAD_ID, RecordSpec
 from xtts_pipeline.training.buckets import bucket_order
 from xtts_pipeline.training.checkpoint import CacheIdentity
@@ -68,16 +69,7 @@ class Source:
         skipped_of = np.bincount(bucket_order(batches, seed, epoch)[:skipped], minlength=len(batches)).tolist()
 
         def stream(bucket: int) -> Iterator[Batch]:
-            dataset = training_dataset(
-                self.folder,
-                self.manifest,
-                batch_size=sizes[bucket],
-                seed=seed,
-                data=config.data,
-                bucket=bucket,
-                start_epoch=epoch,
-                skip_batches=skipped_of[bucket],
-            )
+            dataset = self.training_dataset(config, bucket, EpochPlace(seed, sizes[bucket], epoch, skipped_of[bucket]))
             return self._read(iter(dataset.with_options(_read_ahead())), signatures[bucket])
 
         streams = [stream(bucket) if found or not any(records) else iter(()) for bucket, found in enumerate(records)]
@@ -88,7 +80,7 @@ class Source:
         """Yield the validation split once, bucket after bucket, always in the same order. Raises CacheError as `training_batches` does."""
         for bucket in self._validation_buckets():
             rows = signatures[bucket].tokens.shape[0]
-            yield from self._read(validation_dataset(self.folder, self.manifest, "val", rows, bucket), signatures[bucket])
+            yield from self._read(self.validation_dataset(bucket, rows), signatures[bucket])
 
     def validation_sentences(self, signature: Batch) -> Batch:
         """Return clips of the validation split in one batch of this signature, whose shape is the largest bucket's.
@@ -97,7 +89,7 @@ class Source:
         """
         rows, spec = signature.tokens.shape[0], self.specs[-1]
         firsts = [
-            list(islice(self._read(validation_dataset(self.folder, self.manifest, "val", 1, bucket), signature), rows))
+            list(islice(self._read(self.validation_dataset(bucket, 1), signature), rows))
             for bucket in self._validation_buckets()
         ]
         clips = [_pad_batch(clip, spec) for turn in zip_longest(*firsts) for clip in turn if clip is not None]
@@ -106,6 +98,29 @@ class Source:
     def _bucket_batches(self, signatures: Sequence[Batch]) -> list[int]:
         """Return how many training batches an epoch has of each bucket."""
         return [self.manifest.split_records("train", bucket) // spec.tokens.shape[0] for bucket, spec in enumerate(signatures)]
+
+    def training_dataset(self, config: Config, bucket: int, place: EpochPlace) -> tf.data.Dataset:
+        """Return the endless training batches of a bucket from a place on, changed by `config.augmentation`."""
+        dataset = training_dataset(
+            self.folder,
+            self.manifest,
+            batch_size=place.batch_size,
+            seed=place.seed,
+            data=config.data,
+            bucket=bucket,
+            start_epoch=place.start_epoch,
+            skip_batches=place.skip_batches,
+        )
+        first = place.start_epoch * (self.manifest.split_records("train", bucket) // place.batch_size) + place.skip_batches
+        return augmented_batches(dataset, config, self.specs[bucket], bucket, first)
+
+    def validation_dataset(self, bucket: int, batch_size: int) -> tf.data.Dataset:
+        """Return the validation records of a bucket once."""
+        return validation_dataset(self.folder, self.manifest, "val", batch_size, bucket)
+
+    def unreadable(self, found: str) -> XttsError:
+        """Return the error for a record that TensorFlow could not read."""
+        return CacheError(f"{self.folder}: a record cannot be read ({found}); run xtts verify-cache --cache {self.folder}")
 
     def _validation_buckets(self) -> list[int]:
         """Return the buckets that have validation clips."""
@@ -116,8 +131,7 @@ class Source:
             for fields in dataset:
                 yield to_batch(fields, signature)
         except _UNREADABLE as error:
-            found = error.message.splitlines()[0]
-            raise CacheError(f"{self.folder}: a record cannot be read ({found}); run xtts verify-cache --cache {self.folder}") from None
+            raise self.unreadable(error.message.splitlines()[0]) from None
 
 
 def _pad_batch(batch: Batch, spec: RecordSpec) -> Batch:
