@@ -4,9 +4,8 @@ Every clip is read once, before training: what is rejected, and in which split a
 Knows NumPy only.
 """
 
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from xtts_pipeline.cache.manifest import (
     FileEntry,
     Manifest,
     ShardEntry,
+    Statistics,
     bucket_specs_of,
     buckets_of,
     fingerprint,
@@ -199,16 +199,13 @@ def _manifest(
         counts=Counts(len(clips) + len(rejections), len(clips), len(rejections)),
         rejected_by_reason=dict(Counter(rejection.reason.value for rejection in rejections)),
         shards=tuple(shards),
-        statistics=dict(_statistics(clips)) if clips else {},
+        statistics=_statistics(clips) if clips else {},
         files={UTTERANCES_NAME: nothing_written, REJECTED_NAME: nothing_written},
         buckets=buckets_of(config),
     )
 
 
-def _statistics(clips: Sequence[NativeClip]) -> Iterator[tuple[str, object]]:
-    lengths = (
-        array("d", (clip.seconds for clip in clips)),
-        array("q", (clip.frames for clip in clips)),
-        array("q", (len(clip.tokens) for clip in clips)),
-    )
-    yield from ((measure, spread(values)) for measure, values in zip(MEASURES, lengths, strict=True))
+def _statistics(clips: Sequence[NativeClip]) -> dict[str, Statistics]:
+    seconds, frames = [clip.seconds for clip in clips], [clip.frames for clip in clips]
+    lengths: list[Sequence[float]] = [seconds, frames, [len(clip.tokens) for clip in clips]]
+    return {measure: spread(values) for measure, values in zip(MEASURES, lengths, strict=True)}

@@ -25,6 +25,13 @@ class NativeSource(Source):
         """Return the validation records of a bucket once."""
         return self.datasets.validation(bucket, batch_size)
 
+    def bucket_clips(self, config: Config, bucket: int, place: EpochPlace) -> list[tuple[str, bool]]:  # noqa: ARG002
+        """Return the ids of the batch at a place; a survey accepts finite sound alone."""
+        return [(name, True) for name in self.datasets.training_ids(bucket, place)]
+
+    def _bucket_clips(self, config: Config, bucket: int, place: EpochPlace) -> list[tuple[str, bool]]:  # noqa: ARG002 (as above)
+        return self.datasets.batch_clips(bucket, place)
+
     def unreadable(self, found: str) -> XttsError:
         """Return the error for a clip that could be read when it was surveyed."""
         return CorpusError(f"{self.folder}: a clip cannot be read any more ({found}); has the corpus changed? run again")
