@@ -304,6 +304,38 @@ def diagnose_retracing(debug: bool, /, as_json: bool, demonstrate: bool, **optio
 
 
 @cli.group()
+def benchmark() -> None:
+    """Measure how fast this machine preprocesses, feeds and trains, beside rivals."""
+
+
+def _benchmark_command(names: tuple[str, ...], name: str, summary: str) -> None:
+    """Add `xtts benchmark NAME`, which runs the named benchmarks."""
+
+    @benchmark.command(name, help=summary)
+    @cache_option
+    @click.option("--data", type=FOLDER, help="The corpus: its sound is read, not sound that Griffin-Lim renders from the cache's mels.")
+    @config_options
+    @click.option("--output", type=FOLDER, help="Folder for JSON and pictures, new or empty.  [default: benchmark/DATE-TIME]")
+    @click.option("--clips", type=click.IntRange(min=1), help="Clips to measure with.  [default: preprocess 1000, input 256, step 512]")
+    @click.option("--rounds", type=click.IntRange(min=1), help="How often each variant has its turn.  [default: 5, preprocess 3]")
+    @click.option(
+        "--seconds", type=click.FloatRange(min=0.05), default=2.0, show_default=True, help="Of each measurement of the input pipeline."
+    )
+    @json_option
+    @click.pass_obj
+    def run_benchmark(debug: bool, /, as_json: bool, **options: Any) -> None:
+        from xtts_pipeline.commands.benchmark import benchmark as run
+
+        _print(run(names, echo_native_log=debug, **options), as_json)
+
+
+_benchmark_command(("preprocess",), "preprocess", "Clips a second from a corpus to a cache, beside librosa and TFRecordWriter.")
+_benchmark_command(("input",), "input", "Records a second, beside reading alone, numpy_function with librosa or .npy, and TF-native WAV.")
+_benchmark_command(("step",), "step", "The train step: eager, tf.function with varying and fixed shapes, XLA, XLA with buckets.")
+_benchmark_command(("preprocess", "input", "step"), "all", "All three, one after the other.")
+
+
+@cli.group()
 def config() -> None:
     """Show or check settings."""
 

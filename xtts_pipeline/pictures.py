@@ -106,6 +106,21 @@ def save_histograms(path: Path, measures: Mapping[str, np.ndarray], marks: Mappi
     _save(figure, path)
 
 
+def save_bars(path: Path, title: str, label: str, values: Mapping[str, float]) -> None:
+    """Write one horizontal bar a name, its value at its end; `label` says of what. Raises OutputError if the file cannot be written."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 1.2 + 0.45 * len(values)), layout="constrained")
+    axes = figure.subplots()
+    bars = axes.barh(list(values), list(values.values()), color="tab:blue")
+    axes.bar_label(bars, [f"{value:,.0f}" for value in values.values()], padding=4)
+    # The first of the table stands on top, and the longest bar leaves room for its number.
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set(title=title, xlabel=label)
+    _save(figure, path)
+
+
 def _draw_mel(
     figure: "Figure", axes: "Axes", mel: np.ndarray, seconds: float, title: str, limits: tuple[float | None, float | None] = (None, None)
 ) -> None:

@@ -1,0 +1,171 @@
+"""Run the train step beside its PyTorch twin and beside stock Keras layers, in turns, and print the ratios.
+
+    python benchmarks/side_by_side.py --config small --batch 16 --torch-python path/to/torch-venv/bin/python
+
+Every row is a process of its own that waits while another works: `ours`, `stock Keras` (the same step under XLA with Keras's
+MultiHeadAttention and Dropout), and, where --torch-python names a Python with torch==2.13.0, `PyTorch eager` and `PyTorch compile`. All
+are given the same batch and have the same number of parameters; it ends with an error if they do not. The alignment loss and the network's
+own frames are off in all of them, since the twin has neither. A ratio is the median of the ratios of medians within a round.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xtts_pipeline.config import Config, load_config
+
+HERE = Path(__file__).parent
+SYMBOLS = 64
+OFF = ["training.alignment_steps=1", "training.own_frames_start=null", "training.accumulation_steps=1", "training.null_voice_share=0.0"]
+
+
+def write_batch(path: Path, config: Config, rows: int) -> None:
+    """Write a batch whose lengths are spread as those of speech are: most between a third and the whole of the limit."""
+    random = np.random.default_rng(0)
+    limits, bins = config.limits, config.audio.mel_bins
+    share = random.uniform(0.3, 1.0, rows)
+    np.savez(
+        path,
+        tokens=random.integers(3, SYMBOLS, (rows, limits.max_text_length)).astype(np.int32),
+        mel=random.normal(-5.0, 2.0, (rows, limits.max_mel_frames, bins)).astype(np.float16),
+        text_length=np.maximum(2, limits.max_text_length * share).astype(np.int32),
+        mel_length=np.maximum(8, limits.max_mel_frames * share).astype(np.int32),
+    )
+
+
+def work(job: dict[str, Any]) -> None:
+    """Answer as twin.main does, with the TensorFlow step."""
+    from xtts_pipeline.runtime import prepare_environment
+
+    prepare_environment()
+    import tensorflow as tf
+
+    if job["is_stock"]:
+        import stock_keras
+
+        stock_keras.put_in()
+    from xtts_pipeline.cache.manifest import record_spec_of
+    from xtts_pipeline.model.network import Network
+    from xtts_pipeline.training.step import TrainStep, batch_signature, to_batch
+
+    config = load_config([job["config"]], [])
+    spec = record_spec_of(config.audio, config.limits)
+    arrays = np.load(job["batch"])
+    batch = {name: tf.constant(arrays[name]) for name in arrays.files}
+    signature = batch_signature(spec, len(arrays["mel"]), with_speaker=False, with_language=False)
+    network, average = (Network(config.model, spec, SYMBOLS) for _ in range(2))
+    step = TrainStep(network, average, config.training, [signature])
+    step.step.assign(1)  # where alignment is over
+    given = to_batch(batch, signature)
+    started = time.perf_counter()
+    step(given).numpy()
+    print(json.dumps({"parameters": network.parameter_count, "first_seconds": time.perf_counter() - started}), flush=True)
+    for line in sys.stdin:
+        seconds = []
+        for _ in range(int(line)):
+            started = time.perf_counter()
+            step(given).numpy()
+            seconds.append(time.perf_counter() - started)
+        print(json.dumps(seconds), flush=True)
+
+
+class Worker:
+    """A process that runs steps when it is told to."""
+
+    def __init__(self, command: list[str]) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self.greeting = self._answer()
+        self.rounds: list[float] = []
+        self.seconds: list[float] = []
+
+    def run(self, steps: int) -> None:
+        """Run steps and note their seconds."""
+        print(steps, file=self._process.stdin, flush=True)
+        seconds = self._answer()
+        self.seconds += seconds
+        self.rounds.append(statistics.median(seconds))
+
+    def end(self) -> None:
+        """Let the process end by itself."""
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _answer(self) -> Any:
+        line = self._process.stdout.readline()
+        if not line:
+            sys.exit(f"side_by_side: {' '.join(self._process.args[:3])} ended with {self._process.wait()}; its words stand above")
+        return json.loads(line)
+
+
+def start_workers(config: Config, rows: int, torch_python: str | None, folder: Path, skipped: list[str]) -> dict[str, Worker]:
+    """Start every process, one after the other, and have each do its first step."""
+    from xtts_pipeline.config import dump_config
+
+    (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    write_batch(folder / "batch.npz", config, rows)
+    job = {"batch": str(folder / "batch.npz"), "config": str(folder / "config.yaml")}
+    own = [sys.executable, str(HERE / "side_by_side.py"), "--work"]
+    commands = {name: [*own, json.dumps({**job, "is_stock": name != "ours"})] for name in ("ours", "stock Keras")}
+    if torch_python:
+        shape = {"symbols": SYMBOLS, "mel_bins": config.audio.mel_bins, "pad_value": float(np.log(config.audio.floor))}
+        shape |= {"max_text_length": config.limits.max_text_length, "max_mel_frames": config.limits.max_mel_frames}
+        twin = {**job, "shape": shape, "model": config.model.model_dump(), "training": config.training.model_dump(mode="json")}
+        for name, is_compiled in (("PyTorch eager", False), ("PyTorch compile", True)):
+            given = json.dumps({**twin, "is_compiled": is_compiled, "threads": 0})
+            commands[name] = [torch_python, str(HERE / "twin.py"), given]
+    workers = {}
+    for name, command in commands.items():
+        if name not in skipped:
+            print(f"first step of {name}", file=sys.stderr, flush=True)
+            workers[name] = Worker(command)
+    return workers
+
+
+def main() -> None:
+    """Print the table."""
+    if sys.argv[1:2] == ["--work"]:
+        work(json.loads(sys.argv[2]))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", action="append", default=[])
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=5, help="of each in a round")
+    parser.add_argument("--torch-python", help="a Python that has torch==2.13.0")
+    parser.add_argument("--skip", action="append", default=[], help="a row to leave out, such as `PyTorch compile`")
+    arguments = parser.parse_args()
+    config = load_config(arguments.config, [*arguments.set, *OFF])
+    with tempfile.TemporaryDirectory() as folder:
+        workers = start_workers(config, arguments.batch, arguments.torch_python, Path(folder), arguments.skip)
+        counts = {name: worker.greeting["parameters"] for name, worker in workers.items()}
+        if len(set(counts.values())) != 1:
+            sys.exit(f"side_by_side: the networks differ in parameters: {counts}")
+        for number in range(arguments.rounds):
+            for name in list(workers) if number % 2 == 0 else reversed(list(workers)):
+                workers[name].run(arguments.steps)
+        for worker in workers.values():
+            worker.end()
+    limits = config.limits
+    shape = f"{arguments.batch} x {limits.max_text_length} x {limits.max_mel_frames}"
+    print(f"{counts['ours']:,} parameters each, batch of {shape}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
+    print("| step | ms | std/mean | first step s | row / ours |\n|---|---|---|---|---|")
+    for name, worker in workers.items():
+        ratio = statistics.median(theirs / mine for theirs, mine in zip(worker.rounds, workers["ours"].rounds, strict=True))
+        spread = statistics.pstdev(worker.seconds) / statistics.fmean(worker.seconds)
+        median = 1e3 * statistics.median(worker.seconds)
+        print(f"| {name} | {median:.0f} | {spread:.1%} | {worker.greeting['first_seconds']:.1f} | {ratio:.2f} |")
+
+
+if __name__ == "__main__":
+    main()

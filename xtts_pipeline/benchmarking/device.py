@@ -1,0 +1,129 @@
+"""What the device can do and how busy it is: the peak of its matrix product, its utilisation, a step's arithmetic."""
+
+import math
+import threading
+import time
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+
+SAMPLE_SECONDS = 0.1
+# Large enough that memory is no limit: a product of this size does n / 6 operations a byte.
+MATRIX_SIZE_CPU, MATRIX_SIZE_GPU = 4_096, 8_192
+_GEMM_TYPES = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")
+_LOOP_TYPES = ("While", "StatelessWhile")
+
+
+def device_name() -> str:
+    """Return the GPU's name, or `CPU`."""
+    gpus = tf.config.list_physical_devices("GPU")
+    return str(tf.config.experimental.get_device_details(gpus[0]).get("device_name", gpus[0].name)) if gpus else "CPU"
+
+
+class MatrixPeak:
+    """A product of two square matrices in a type, run beside the step: what this device reaches at best, and now."""
+
+    def __init__(self, dtype: tf.DType, size: int | None = None) -> None:
+        self.size = size or (MATRIX_SIZE_GPU if tf.config.list_physical_devices("GPU") else MATRIX_SIZE_CPU)
+        random = np.random.default_rng(0)
+        self._left, self._right = (tf.cast(random.standard_normal((self.size, self.size), np.float32), dtype) for _ in range(2))
+
+        @tf.function(jit_compile=True, autograph=False)
+        def multiply(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+            return tf.matmul(left, right)
+
+        self._multiply = multiply
+        self.measure()
+
+    def measure(self) -> float:
+        """Return the operations a second of one product, or of ten on a GPU, where one is over too soon."""
+        repeats = 10 if tf.config.list_physical_devices("GPU") else 1
+        started = time.perf_counter()
+        for _ in range(repeats):
+            product = self._multiply(self._left, self._right)
+        # One element read back: the product is done, and copying it is not timed.
+        product[0, 0].numpy()
+        return repeats * 2.0 * self.size**3 / (time.perf_counter() - started)
+
+
+def matrix_operations(graph: Any) -> int | None:
+    """Return two for each multiplication and addition of the matrix products and convolutions of a traced function.
+
+    Forward and backward are both in a train step's graph. What a condition holds is left out, since it is skipped while the network's own
+    frames are not sampled. None if there is a loop, as gradient accumulation makes: how often it runs the graph does not say.
+    """
+    operations = graph.get_operations()
+    if any(operation.type in _LOOP_TYPES for operation in operations):
+        return None
+    return sum(_operations_of(operation) for operation in operations if operation.type in _GEMM_TYPES)
+
+
+def _operations_of(operation: Any) -> int:
+    first = operation.inputs[0].shape
+    match operation.type:
+        case "MatMul":
+            inner = first[0 if operation.get_attr("transpose_a") else 1]
+            return 2 * math.prod(operation.outputs[0].shape) * inner
+        case "BatchMatMulV2" | "BatchMatMulV3":
+            inner = first[-2 if operation.get_attr("adj_x") else -1]
+            return 2 * math.prod(operation.outputs[0].shape) * inner
+        case "Einsum":
+            labels = operation.get_attr("equation").decode().partition("->")[0].split(",")
+            sizes = {
+                label: size
+                for axes, given in zip(labels, operation.inputs, strict=True)
+                for label, size in zip(axes, given.shape, strict=True)
+            }
+            return 2 * math.prod(sizes.values()) if len(labels) > 1 else 0
+        case "Conv2D":
+            return 2 * math.prod(operation.outputs[0].shape) * math.prod(operation.inputs[1].shape[:3])
+        case "Conv2DBackpropInput":
+            return 2 * math.prod(operation.inputs[2].shape) * math.prod(operation.inputs[1].shape[:3])
+        case _:
+            # The filter's sizes are an input here, which the gradient takes from the filter itself.
+            sizes = operation.inputs[1]
+            filter_shape = sizes.op.inputs[sizes.value_index].shape
+            return 2 * math.prod(operation.inputs[2].shape) * math.prod(filter_shape[:3])
+
+
+class Utilisation:
+    """Samples how busy the first GPU is, ten times a second, while active; without one, or without nvidia-ml-py, it says None."""
+
+    def __init__(self) -> None:
+        self.samples: list[float] = []
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._over.clear()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def share(self) -> float | None:
+        """The mean share of time in which a kernel ran."""
+        return sum(self.samples) / len(self.samples) if self.samples else None
+
+    def _watch(self) -> None:
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+        except (ImportError, OSError):
+            return
+        except pynvml.NVMLError:
+            return
+        try:
+            gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
+            while not self._over.wait(SAMPLE_SECONDS):
+                self.samples.append(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100)
+        except pynvml.NVMLError:
+            return
+        finally:
+            pynvml.nvmlShutdown()
