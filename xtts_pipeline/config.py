@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from xtts_pipeline.errors import ConfigError
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Width = Annotated[int, Field(ge=1, le=16_384)]
+MINUTES = "^[1-9][0-9]{0,5} ?(min|minutes?)$"
 MAX_CONFIG_BYTES = 1 << 20
 MAX_KEY_DEPTH = 4
 MAX_BUCKETS = 8
@@ -197,17 +198,6 @@ class ModelConfig(Section):
         return self
 
 
-_INTERVAL = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?(?:min|minutes?)")
-
-
-def _check_interval(text: str) -> str:
-    """Return the text. Raises ValueError unless it is a positive time such as `30 minutes`."""
-    match = _INTERVAL.fullmatch(text)
-    if match is None or float(match[1]) <= 0.0:
-        raise ValueError(f"found {text[:MAX_SHOWN]!r}, expected a number of steps, or of minutes such as `30 minutes`")
-    return text
-
-
 class TrainingConfig(Section):
     """The optimizer, its schedule, and how often the run looks up."""
 
@@ -237,8 +227,9 @@ class TrainingConfig(Section):
     aligned_by_step: Count = 3_000
     log_every: Count = 10
     evaluate_every: Count = 500
-    save_every: Count | Annotated[str, AfterValidator(_check_interval)] = 500
+    save_every: Count | Annotated[str, Field(pattern=MINUTES)] = 500
     keep_checkpoints: Count = 3
+    skipped_in_a_row: Count = 20
     patience: Count | None = None
     speak_every_evaluations: Count | None = 4
     spoken_sentences: Annotated[int, Field(ge=1, le=64)] = 4
@@ -246,15 +237,9 @@ class TrainingConfig(Section):
     strict_shapes: bool = True
 
     @property
-    def save_every_steps(self) -> int | None:
-        """The steps between checkpoints; None where they are counted in minutes."""
-        return self.save_every if isinstance(self.save_every, int) else None
-
-    @property
-    def save_every_seconds(self) -> float | None:
+    def save_every_seconds(self) -> int | None:
         """The time between checkpoints; None where it is counted in steps."""
-        match = None if isinstance(self.save_every, int) else _INTERVAL.fullmatch(self.save_every)
-        return None if match is None else 60.0 * float(match[1])
+        return None if isinstance(self.save_every, int) else 60 * int(self.save_every.partition("min")[0])
 
     @model_validator(mode="after")
     def _parts_divide_batch(self) -> "TrainingConfig":

@@ -67,7 +67,8 @@ def stop_at(arguments: Sequence[str], step: int, number: signal.Signals) -> tupl
 
 def metrics(run: Path) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name not in ("step_ms", "data_wait_share")} for line in lines]
+    times = ("step_ms", "data_wait_share", "device_share", "examples_per_second")
+    return [{name: value for name, value in line.items() if name not in times} for line in lines]
 
 
 def assert_same_end(undisturbed: Path, killed: Path, summaries: tuple[dict[str, Any], dict[str, Any]]) -> None:

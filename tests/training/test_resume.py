@@ -10,18 +10,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
 from xtts_pipeline.config import Config
-from xtts_pipeline.errors import CheckpointError, ConfigError, InterruptedRunError
+from xtts_pipeline.errors import CheckpointError, ConfigError, InterruptedRunError, TrainingError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as module
 from xtts_pipeline.training.checkpoint import load_checkpoint
 from xtts_pipeline.training.loop import train
-from xtts_pipeline.training.metrics import METRICS_NAME
+from xtts_pipeline.training.metrics import METRICS_NAME, SKIPPED_NAME
 from xtts_pipeline.training.resume import check_same_cache, resume
 from xtts_pipeline.training.run_folder import checkpoint_folders
 from xtts_pipeline.training.state import Position
@@ -33,7 +34,7 @@ SETTINGS = TRAINING.model_copy(
     update={"steps": 12, "log_every": 3, "evaluate_every": 5, "save_every": 4, "keep_checkpoints": 3, "speak_every_evaluations": None}
 )
 RUN_CONFIG = CONFIG.model_copy(update={"training": SETTINGS})
-TIMES = ("step_ms", "data_wait_share")
+TIMES = ("step_ms", "data_wait_share", "device_share", "examples_per_second")
 
 
 class TinyStep(tf.Module):
@@ -43,7 +44,8 @@ class TinyStep(tf.Module):
 
     def __init__(self, *_: object) -> None:
         super().__init__()
-        self.weight, self.step = tf.Variable(1.0), tf.Variable(0, dtype=tf.int64)
+        self.weight, self.step, self.rate_factor = tf.Variable(1.0), tf.Variable(0, dtype=tf.int64), tf.Variable(1.0)
+        self.loss_scale = None
         self.compiled = SimpleNamespace(functions=[self.count], is_first_of_shape=False)
 
     def count(self) -> None:
@@ -51,9 +53,12 @@ class TinyStep(tf.Module):
 
     def __call__(self, batch: Batch) -> tf.Tensor:
         value = tf.reduce_mean(tf.cast(batch.mel, tf.float32))
-        self.weight.assign(0.9 * self.weight + 1e-3 * value * tf.cast(self.step, tf.float32))
+        is_finite = bool(tf.math.is_finite(value))
+        if is_finite:
+            self.weight.assign(0.9 * self.weight + 1e-3 * value * self.rate_factor * tf.cast(self.step, tf.float32))
         self.step.assign_add(1)
-        return tf.stack([self.weight + index for index in range(len(self.METRICS))])
+        numbers = dict.fromkeys(self.METRICS, self.weight + 0.0 * value)
+        return tf.stack(list({**numbers, "mel_frames": tf.constant(27.0), "is_skipped": tf.constant(float(not is_finite))}.values()))
 
 
 class TinyValidation:
@@ -92,10 +97,10 @@ class Killed(BaseException):
 
 
 class Source(MadeUpSource):
-    """Notes where reading begins, and kills the run when so many batches have been read."""
+    """Notes where reading begins, has batches that are not finite, and kills the run when so many have been read."""
 
-    def __init__(self, kill_after: int | None = None) -> None:
-        self.kill_after = kill_after
+    def __init__(self, kill_after: int | None = None, bad: tuple[Position, ...] = ()) -> None:
+        self.kill_after, self.bad = kill_after, bad
         self.begun: list[Position] = []
 
     def training_batches(self, config: object, signatures: object, position: Position) -> Iterator[Batch]:
@@ -103,7 +108,11 @@ class Source(MadeUpSource):
         for read, batch in enumerate(super().training_batches(config, signatures, position)):
             if read == self.kill_after:
                 raise Killed
-            yield batch
+            yield batch._replace(mel=batch.mel * np.float16(np.nan)) if position in self.bad else batch
+            position = position.after(3)
+
+    def batch_clips(self, _config: object, _signatures: object, position: Position) -> list[tuple[str, bool]]:
+        return [(f"sound-{position.epoch}", True), (f"bad-{position.batch}", position not in self.bad)]
 
 
 class Silent:
@@ -274,6 +283,77 @@ def test_other_clips_are_refused_as_a_change_of_the_cache(whole: tuple[Path, dic
     with pytest.raises(ConfigError, match=r'cache: the run has "clips made up", asked for is "clips others"; .* --allow-change cache'):
         resume(run, source, RUN_CONFIG, (), Said())  # type: ignore[arg-type]
     assert resume(run, source, RUN_CONFIG, ("cache",), Said()).state.records == "others"  # type: ignore[arg-type, union-attr]
+
+
+def skipped(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / SKIPPED_NAME).read_text().splitlines()]
+
+
+def test_a_step_that_is_not_finite_is_left_out_counted_and_named(tmp_path: Path) -> None:
+    bad = (Position(1, 1),)  # step 5
+    summary = go(tmp_path, Source(bad=bad))
+    (line,) = skipped(tmp_path)
+    assert line == {
+        "step": 5,
+        "epoch": 1,
+        "batch": 1,
+        "loss": None,
+        "gradient_norm": None,
+        "not_finite": ["bad-1"],
+        "ids": ["sound-1", "bad-1"],
+    }
+    assert (summary["skipped_updates"], summary["rolled_back_at_step"]) == (1, None)
+    found = "step 5: the update was not finite and is left out (not finite in the cache: bad-1); skipped.jsonl has each such step"
+    assert summary["warnings"][0] == found
+    reports = {line["step"]: line for line in metrics(tmp_path) if line["split"] == "train"}
+    assert {step: report["skipped_updates"] for step, report in reports.items()} == {1: 0, 3: 0, 5: 1, 6: 0, 9: 0, 10: 0, 12: 0}
+    assert all(report["loss"] is not None for report in reports.values())
+
+
+def test_a_killed_run_notes_what_was_skipped_once(tmp_path: Path) -> None:
+    bad = (Position(1, 1), Position(2, 0))
+    expected = go(folder(tmp_path / "whole"), Source(bad=bad))
+    for batches in (6, 3):
+        with pytest.raises(Killed):
+            go(folder(tmp_path / "killed"), Source(kill_after=batches, bad=bad))
+    found = go(tmp_path / "killed", Source(bad=bad))
+    assert skipped(tmp_path / "killed") == skipped(tmp_path / "whole")
+    assert (found["skipped_updates"], found["weights_sha256"]) == (2, expected["weights_sha256"])
+
+
+def folder(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def lost(*steps: int) -> Source:
+    """Return batches of which those of the given steps, counted without rolling back, are not finite."""
+    return Source(bad=tuple(Position(*divmod(step - 1, 3)) for step in steps))
+
+
+def test_a_lost_run_goes_back_once_with_half_the_rate_and_on_with_the_data(tmp_path: Path) -> None:
+    config = changed(skipped_in_a_row=3)
+    summary = go(tmp_path, lost(6, 7, 8, 9), config)
+    assert (summary["steps"], summary["rolled_back_at_step"], summary["skipped_updates"]) == (12, 9, 4)
+    assert "4 updates in a row were not finite (training.skipped_in_a_row=3); rolled back to step 5" in summary["warnings"][1]
+    checkpoint = load_checkpoint(tmp_path)
+    assert checkpoint.arrays["rate_factor"] == 0.5
+    assert checkpoint.state is not None
+    assert checkpoint.state.position == Position(5, 1)  # 9 batches, and 7 more from step 5 to 12
+    # The lines of steps 6 to 9 were taken back, and came again.
+    assert [line["step"] for line in metrics(tmp_path) if line["split"] == "train"] == [1, 3, 5, 6, 9, 10, 12]
+    assert [len(line["ids"]) for line in skipped(tmp_path)] == [2, 2, 2, 2]
+
+
+def test_a_run_that_is_lost_again_ends(tmp_path: Path) -> None:
+    config = changed(skipped_in_a_row=3)
+    with pytest.raises(TrainingError, match=r"step 9: 4 updates in a row .* after it had been rolled back at step 9; lower training"):
+        go(tmp_path, lost(6, 7, 8, 9, 10, 11, 12, 13), config)
+
+
+def test_a_run_that_is_lost_from_the_beginning_has_nothing_to_go_back_to(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"step 3: 3 updates in a row .* and there is no checkpoint to go back to; lower"):
+        go(tmp_path, lost(1, 2, 3), changed(skipped_in_a_row=3))
 
 
 def test_batches_depend_on_the_position_alone() -> None:

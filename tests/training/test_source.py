@@ -7,7 +7,9 @@ import pytest
 import tensorflow as tf
 
 from xtts_pipeline.cache.dataset import training_dataset, validation_dataset
+from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.manifest import Manifest
+from xtts_pipeline.cache.records import read_records
 from xtts_pipeline.config import Config, TrainingConfig
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.model.network import Batch
@@ -120,3 +122,16 @@ def test_spoken_sentences_are_the_first_of_each_bucket_in_turn_padded_as_records
     for tokens, mel, symbols, frames in zip(*(tensor.numpy() for tensor in sentences[:4]), strict=True):
         assert not tokens[symbols:].any()
         assert (mel[frames:] == np.float16(source.specs[-1].pad_value)).all()
+
+
+def test_the_clips_of_a_batch_can_be_looked_up(source: Source) -> None:
+    signatures, features = signatures_of(source), {}
+    for shard in source.manifest.shards:
+        for payload in read_records(source.folder / shard.name):
+            record = decode_example(payload, source.specs[shard.bucket or 0])
+            features[record["mel"][: record["mel_length"]].tobytes()] = record["id"]
+    per_epoch = source.batches_per_epoch(signatures)
+    assert per_epoch == sum(BATCHES)
+    for steps_done, batch in enumerate(islice(training_batches(source), per_epoch + 2)):
+        names = source.batch_clips(CONFIG, signatures, Position(*divmod(steps_done, per_epoch)))
+        assert names == [(features[clip], True) for clip in clips([batch])]

@@ -126,6 +126,31 @@ def test_the_average_follows_the_weights(train_step: TrainStep, batch: Batch) ->
         np.testing.assert_allclose(averaged[name], value, atol=1e-6)
 
 
+def test_an_update_that_is_not_finite_changes_no_weight(train_step: TrainStep, batch: Batch) -> None:
+    assert numbers(train_step, batch)["is_skipped"] == 0.0
+    before = {name: variable.numpy() for name, variable in named_variables(train_step).items()}
+    mel = batch.mel.numpy()
+    mel[1, 3, 2] = np.nan
+    found = numbers(train_step, batch._replace(mel=tf.constant(mel)))
+    assert (found["is_skipped"], np.isfinite(found["loss"])) == (1.0, False)
+    for name, variable in named_variables(train_step).items():
+        # The average goes on towards weights that stay where they are.
+        if name != "step" and not name.startswith("average."):
+            np.testing.assert_array_equal(variable.numpy(), before[name], err_msg=name)
+        assert np.isfinite(variable.numpy()).all()
+    assert train_step.step.numpy() == 2
+    assert numbers(train_step, batch)["is_skipped"] == 0.0
+    assert tracing_counts(train_step) == [1]
+
+
+def test_the_factor_of_the_rate_needs_no_other_trace(train_step: TrainStep, batch: Batch) -> None:
+    rates = [numbers(train_step, batch)["learning_rate"]]
+    train_step.rate_factor.assign(0.5)
+    rates.append(numbers(train_step, batch)["learning_rate"])
+    assert rates == pytest.approx([3e-4, 3e-4])  # the second step of a warm-up of ten has twice the first's rate
+    assert tracing_counts(train_step) == [1]
+
+
 def run_steps(batch: Batch, steps: int, **changes: object) -> tuple[list[dict[str, float]], dict[str, np.ndarray]]:
     """Return each step's metrics and the weights after the last, without XLA."""
     settings = SETTINGS.model_copy(update={"jit_compile": False, "batch_size": batch.tokens.shape[0], **changes})

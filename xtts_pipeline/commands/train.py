@@ -42,7 +42,18 @@ from xtts_pipeline.training.run_folder import (
 
 # What a run's folder may hold; anything else in it says that it is no run.
 _RUN_NAMES = frozenset(
-    {CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, LAST_FOLDER, BEST_FOLDER, REJECTED_NAME, "metrics.jsonl", "tensorboard", "tensorflow.log"}
+    {
+        CONFIG_NAME,
+        SUMMARY_NAME,
+        LOCK_NAME,
+        LAST_FOLDER,
+        BEST_FOLDER,
+        REJECTED_NAME,
+        "metrics.jsonl",
+        "skipped.jsonl",
+        "tensorboard",
+        "tensorflow.log",
+    }
 )
 
 

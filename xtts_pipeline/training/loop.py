@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config import Config, TrainingConfig
@@ -20,14 +21,15 @@ from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.training.alignment import AlignmentWatch
 from xtts_pipeline.training.buckets import batch_sizes
 from xtts_pipeline.training.checkpoint import Checkpoint, build_network, link_best, restore_variables, saved_weights_sha256
-from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.data_wait import DataWaitWatch
+from xtts_pipeline.training.health import SkipCount, SpikeWatch, skipped_line
+from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.media import MediaWriter
-from xtts_pipeline.training.metrics import METRICS_NAME, MetricsWriter, forget_after
+from xtts_pipeline.training.metrics import METRICS_NAME, SKIPPED_NAME, MetricsWriter, forget_after
 from xtts_pipeline.training.monitor import CompilationMonitor, StepTimer, total_counts
-from xtts_pipeline.training.resume import Resumption
+from xtts_pipeline.training.resume import Resumption, newest_good
 from xtts_pipeline.training.retracing import RetraceError
-from xtts_pipeline.training.run_folder import checkpoint_folders, write_summary
+from xtts_pipeline.training.run_folder import checkpoint_folders, remove_after, write_summary
 from xtts_pipeline.training.saving import CheckpointSaver, SaveClock, Snapshot
 from xtts_pipeline.training.source import Source
 from xtts_pipeline.training.state import RunState
@@ -35,6 +37,11 @@ from xtts_pipeline.training.step import TrainStep, batch_signature
 from xtts_pipeline.training.validation import BestLoss, Validation
 from xtts_pipeline.training.variables import named_variables
 from xtts_pipeline.training.window import MetricsWindow
+
+# What is left of the learning rate after a run had to go back.
+ROLL_BACK_RATE = 0.5
+# Of how many skipped steps a report looks up the clips.
+MOST_NAMED = 3
 
 
 class Progress(Protocol):
@@ -58,14 +65,14 @@ def train(
 ) -> dict[str, Any]:
     """Train up to `config.training.steps` in all, or until patience is over; return the summary, also written to summary.json.
 
-    Begins at step 0, or where `resumption` left off. Raises TrainingError if a number stops being one, or if a strict run traces or
-    compiles a function twice; InterruptedRunError, with a checkpoint saved, if the run is asked to stop.
+    Begins at step 0, or where `resumption` left off. Raises TrainingError if numbers are not finite any more, or if a strict run traces
+    or compiles a function twice; InterruptedRunError, with a checkpoint saved, if the run is asked to stop.
     """
     begun = 0 if resumption is None else resumption.checkpoint.step
     state = RunState(source.records_digest()) if resumption is None else resumption.state
     forget_after(run, begun)
     with ExitStack() as stack:
-        metrics = stack.enter_context(MetricsWriter(run, state.file_bytes.get(METRICS_NAME, 0)))
+        metrics = stack.enter_context(MetricsWriter(run, state.file_bytes))
         media = stack.enter_context(MediaWriter(run, config))
         saver = stack.enter_context(CheckpointSaver(run, config, source.identity(), metrics.sync, saved_step=begun))
         running = _Run(source, config, _Surroundings(run, monitor, progress, metrics, media, saver, interruption), state)
@@ -108,23 +115,29 @@ class _Run:
         self.train_step = TrainStep(self.network, average, self.settings, signatures)
         around.monitor.watch(*self.train_step.compiled.functions, calls=self.train_step.compiled)
         self.variables = named_variables(self.train_step)
+        self.source, self.signatures = source, signatures
         self.position, self.batches_per_epoch = state.position, source.batches_per_epoch(signatures)
         self.batches = source.training_batches(config, signatures, self.position)
         self.validation = Validation(source, config, average, signatures, around.monitor) if source.validation_clips else None
-        if self.validation is not None:
-            self.validation.evaluations = state.evaluations
-        self.best = BestLoss.from_state(self.settings.patience, state.best)
-        self.best_on_disk = state.best
-        self.alignment = AlignmentWatch(self.settings, state.aligned_at_step, state.reported_step)
         self.data_wait = DataWaitWatch(source.folder)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
-        self.window = MetricsWindow(TrainStep.METRICS, state.window)
-        self.first_loss, self.last_loss = state.first_loss, state.last_loss
-        self.reported_step = state.reported_step
         self.warnings = list(state.warnings)
-        self.state, self.is_settled = state, state.is_settled
+        self.skips = SkipCount(state.skipped_steps, state.skipped_in_a_row)
+        self.rolled_back_at_step = state.rolled_back_at_step
+        self._take_over(state)
         self.clock = SaveClock(self.settings)
         self.steps_done, self.first_step_seconds = 0, 0.0
+
+    def _take_over(self, state: RunState) -> None:
+        """Know of the steps taken so far what the state says, and no more."""
+        self.state, self.is_settled = state, state.is_settled
+        self.best, self.best_on_disk = BestLoss.from_state(self.settings.patience, state.best), state.best
+        if self.validation is not None:
+            self.validation.evaluations = state.evaluations
+        self.alignment = AlignmentWatch(self.settings, state.aligned_at_step, state.reported_step)
+        self.spikes = SpikeWatch(state.spikes)
+        self.window = MetricsWindow(TrainStep.METRICS, state.window)
+        self.first_loss, self.last_loss, self.reported_step = state.first_loss, state.last_loss, state.reported_step
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take over the weights and the step of a checkpoint."""
@@ -145,6 +158,7 @@ class _Run:
             self._train_on_next_batch(self.steps_done + 1)
             self._stop_if_asked(None)
             self._settle(self.steps_done)
+            self._roll_back_if_lost(self.steps_done)
 
     def _is_over(self) -> bool:
         return self.steps_done >= self.settings.steps or self.best.is_patience_over
@@ -177,7 +191,7 @@ class _Run:
         if step == saver.saved_step:
             if is_best:
                 link_best(self.around.folder, checkpoint_folders(self.around.folder)[-1])
-        elif is_over or is_best or (is_due and not saver.is_busy):
+        elif is_over or is_best or (is_due and not saver.is_busy and not self.skips.in_a_row):
             self._save(self._snapshot(is_best=is_best))
 
     def _save(self, snapshot: Snapshot) -> None:
@@ -201,13 +215,17 @@ class _Run:
             position=self.position,
             is_settled=self.is_settled,
             window=self.window.state(),
-            file_bytes={METRICS_NAME: self.around.metrics.lines.size},
+            file_bytes=self.around.metrics.file_bytes,
             reported_step=self.reported_step,
             first_loss=self.first_loss,
             last_loss=self.last_loss,
             best=self.best.to_state(),
             evaluations=self.validation.evaluations if self.validation is not None else 0,
             aligned_at_step=self.alignment.aligned_at_step,
+            spikes=self.spikes.state,
+            skipped_steps=self.skips.total,
+            skipped_in_a_row=self.skips.in_a_row,
+            rolled_back_at_step=self.rolled_back_at_step,
             warnings=tuple(self.warnings),
         )
         # Everything queued is done: the window has just been read.
@@ -242,18 +260,63 @@ class _Run:
             self.first_step_seconds = time.perf_counter() - started
 
     def _report(self, step: int) -> None:
-        numbers = self.window.means()
-        del numbers["mel_frames"]
-        numbers |= self.timer.close_window(round(self.window.own("mel_frames")))
-        self.window.clear()
+        window, is_skipped = self.window, self.window.column("is_skipped") != 0.0
+        numbers = window.means(~is_skipped)
+        del numbers["mel_frames"], numbers["is_skipped"]
+        numbers |= {"skipped_updates": float(is_skipped.sum())} | self.timer.close_window(round(window.own("mel_frames")))
+        self._note_skipped(step, is_skipped)
+        window.clear()
         self.reported_step = step
-        self.last_loss = numbers["loss"]
-        if self.first_loss is None:
-            self.first_loss = numbers["loss"]
+        if math.isfinite(numbers["loss"]):
+            self.last_loss = numbers["loss"]
+            self.first_loss = self.last_loss if self.first_loss is None else self.first_loss
         self._record(step, "train", numbers)
-        check_finite(step, numbers)
-        for warning in (*self.alignment.look(step, numbers), *self.data_wait.look(step, numbers["data_wait_share"])):
+        waits = self.data_wait.look(step, numbers["data_wait_share"])
+        for warning in (*self.alignment.look(step, numbers), *waits, *self.spikes.look(numbers["loss"])):
             self.warn(warning)
+
+    def _note_skipped(self, step: int, is_skipped: np.ndarray) -> None:
+        """Count the updates of the window that were left out, and write down which clips they were of."""
+        is_first = not self.skips.total
+        self.skips.add(is_skipped)
+        losses, norms = self.window.column("loss"), self.window.column("gradient_norm")
+        # In float16 a finite loss with endless gradients is the loss scale finding itself, and no clip's fault.
+        is_bad = is_skipped & (~np.isfinite(losses) if self.train_step.loss_scale is not None else True)
+        for number, index in enumerate(np.flatnonzero(is_bad).tolist()):
+            back = len(is_skipped) - index
+            position = self.position.before(back, self.batches_per_epoch)
+            # To read a batch again is to read its epoch up to it: in a run that is lost, the first few will do.
+            clips = self.source.batch_clips(self.config, self.signatures, position) if number < MOST_NAMED else []
+            line = skipped_line(step - back + 1, position, (losses[index], norms[index]), clips)
+            self.around.metrics.skipped.write(line)
+            if is_first and number == 0:
+                who = f"not finite in the cache: {', '.join(line['not_finite'])}" if line["not_finite"] else f"of {', '.join(line['ids'])}"
+                self.warn(f"step {line['step']}: the update was not finite and is left out ({who}); {SKIPPED_NAME} has each such step")
+
+    def _roll_back_if_lost(self, step: int) -> None:
+        """Go back to the last checkpoint before the numbers went wrong, with half the rate, once; the data goes on where it is.
+
+        Raises TrainingError the second time, or where there is no such checkpoint.
+        """
+        if self.skips.in_a_row < self.settings.skipped_in_a_row:
+            return
+        limit = f"training.skipped_in_a_row={self.settings.skipped_in_a_row}"
+        found = f"step {step}: {self.skips.in_a_row} updates in a row were not finite ({limit})"
+        remedy = f"lower training.learning_rate or training.clip_norm, and see {SKIPPED_NAME} for the clips"
+        if self.rolled_back_at_step is not None:
+            raise TrainingError(f"{found}, after it had been rolled back at step {self.rolled_back_at_step}; {remedy}")
+        self.around.saver.finish()
+        checkpoint = newest_good(self.around.folder)
+        if checkpoint is None or checkpoint.state is None:
+            raise TrainingError(f"{found}, and there is no checkpoint to go back to; {remedy}")
+        restore_variables(self.variables, checkpoint)
+        self.train_step.rate_factor.assign(ROLL_BACK_RATE)
+        remove_after(self.around.folder, checkpoint.step)
+        self.around.metrics.rewind(checkpoint.step, checkpoint.state.file_bytes[METRICS_NAME])
+        self.steps_done = self.around.saver.saved_step = checkpoint.step
+        self._take_over(replace(checkpoint.state, resumed_at_steps=self.state.resumed_at_steps))
+        self.rolled_back_at_step, self.skips.in_a_row = step, 0
+        self.warn(f"{found}; rolled back to step {checkpoint.step}, and going on with {ROLL_BACK_RATE:g} of the learning rate")
 
     def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> bool:
         """Validate; return whether the average network has never been better."""
@@ -306,6 +369,8 @@ class _Run:
             "weights_sha256": saved_weights_sha256(checkpoint_folders(self.around.folder)[-1]),
             "resumed_at_steps": list(self.state.resumed_at_steps),
             "dropped_media": self.around.media.dropped,
+            "skipped_updates": self.skips.total,
+            "rolled_back_at_step": self.rolled_back_at_step,
             "warnings": self.warnings,
         }
 
@@ -315,12 +380,3 @@ def bucket_signatures(specs: Sequence[RecordSpec], settings: TrainingConfig, net
     sizes = batch_sizes(specs, settings.batch_size, settings.accumulation_steps)
     ids = {"with_speaker": network.speaker_embedding is not None, "with_language": network.language_embedding is not None}
     return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]
-
-
-def check_finite(step: int, numbers: Mapping[str, float]) -> None:
-    """Raise TrainingError if the loss or the gradient is not a number any more."""
-    for name in ("loss", "gradient_norm"):
-        if not math.isfinite(numbers[name]):
-            raise TrainingError(
-                f"step {step}: {name} is {numbers[name]}, expected a finite number; lower training.learning_rate or training.clip_norm"
-            )

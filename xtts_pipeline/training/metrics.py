@@ -25,7 +25,7 @@ _IMAGE = _metadata("images", "DATA_CLASS_BLOB_SEQUENCE")
 # tensorboard.AudioPluginData of version 0: field 2, the encoding, is 11 (WAV).
 _AUDIO = _metadata("audio", "DATA_CLASS_BLOB_SEQUENCE", b"\x10\x0b")
 _PNG_SIZE = slice(16, 24)
-METRICS_NAME = "metrics.jsonl"
+METRICS_NAME, SKIPPED_NAME = "metrics.jsonl", "skipped.jsonl"
 
 
 class LineFile:
@@ -36,7 +36,12 @@ class LineFile:
         self._file = path.open("ab", buffering=0)
         self.size = self._file.tell()
         self.missing_bytes = max(0, (keep_bytes or 0) - self.size)
-        if keep_bytes is not None and keep_bytes < self.size:
+        if keep_bytes is not None:
+            self.cut(keep_bytes)
+
+    def cut(self, keep_bytes: int) -> None:
+        """Cut off what lies beyond."""
+        if keep_bytes < self.size:
             self._file.truncate(keep_bytes)
             self.size = keep_bytes
 
@@ -61,9 +66,13 @@ class LineFile:
 class MetricsWriter:
     """Appends one line a report to metrics.jsonl and the same numbers to TensorBoard; a context manager that flushes both."""
 
-    def __init__(self, run: Path, keep_bytes: int | None = None) -> None:
-        """Go on with the run's files; of metrics.jsonl the first `keep_bytes` are kept, or all."""
-        self.lines = LineFile(run / METRICS_NAME, keep_bytes)
+    def __init__(self, run: Path, keep_bytes: Mapping[str, int] | None = None) -> None:
+        """Go on with the run's files; of each its first `keep_bytes` are kept, or all.
+
+        lines are the reports, skipped the steps whose update was left out.
+        """
+        keep = {} if keep_bytes is None else {METRICS_NAME: 0, SKIPPED_NAME: 0, **keep_bytes}
+        self.lines, self.skipped = (LineFile(run / name, keep.get(name)) for name in (METRICS_NAME, SKIPPED_NAME))
         self._run = run
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
 
@@ -72,12 +81,29 @@ class MetricsWriter:
 
     def __exit__(self, *_: object) -> None:
         self.lines.close()
+        self.skipped.close()
+        self._close_writers()
+
+    @property
+    def file_bytes(self) -> dict[str, int]:
+        """How long the files of lines are now."""
+        return {METRICS_NAME: self.lines.size, SKIPPED_NAME: self.skipped.size}
+
+    def rewind(self, step: int, metrics_bytes: int) -> None:
+        """Forget the reports of later steps, here and in TensorBoard: they come again. What was skipped stays written."""
+        self._close_writers()
+        self.lines.cut(metrics_bytes)
+        forget_after(self._run, step)
+
+    def _close_writers(self) -> None:
         for writer in self._writers.values():
             writer.close()
+        self._writers.clear()
 
     def sync(self) -> None:
         """Bring what was written to the disk; any thread may call it. Raises OSError if the disk refuses."""
         self.lines.sync()
+        self.skipped.sync()
         for writer in list(self._writers.values()):
             writer.flush()
 

@@ -26,11 +26,11 @@ class AdamW(tf.Module):
         """The variables that `apply` updates, in the order in which it takes their gradients."""
         return self._trained
 
-    def apply(self, gradients: Sequence[tf.Tensor], rate: tf.Tensor, step: tf.Tensor, is_applied: tf.Tensor | None = None) -> None:
+    def apply(self, gradients: Sequence[tf.Tensor], rate: tf.Tensor, step: tf.Tensor, is_applied: tf.Tensor) -> None:
         """Update the variables; `step` counts from 0 and sets the bias correction; nothing changes where `is_applied` is False."""
 
         def change(variable: tf.Variable, value: tf.Tensor) -> None:
-            variable.assign(value if is_applied is None else tf.where(is_applied, value, variable))
+            variable.assign(tf.where(is_applied, value, variable))
 
         count = tf.cast(step + 1, tf.float32)
         correction_1 = 1.0 - tf.pow(BETA_1, count)

@@ -12,6 +12,7 @@ from xtts_pipeline.training.checkpoint import Checkpoint, load_checkpoint
 from xtts_pipeline.training.run_folder import BEST_FOLDER, checkpoint_folders, remove_after, set_aside, steps_in
 from xtts_pipeline.training.source import Source
 from xtts_pipeline.training.state import Position, RunState
+from xtts_pipeline.training.step import TrainStep
 
 # Settings that a batch's clips depend on: once one has changed, the rest of the epoch is not what was left of it.
 _ORDER_KEYS = frozenset({"training.seed", "training.batch_size", "training.accumulation_steps", "data.shuffle_records", RECORDS_KEY})
@@ -47,6 +48,24 @@ def find_newest(run: Path, say: Callable[[str], None]) -> Resumption | None:
     return None
 
 
+def newest_good(run: Path) -> Checkpoint | None:
+    """Return the newest sound checkpoint of a run that was made while its updates were finite, or None."""
+    for folder in reversed(checkpoint_folders(run)):
+        try:
+            checkpoint = load_checkpoint(folder)
+        except DamagedCheckpointError:
+            continue  # resume names it; here any one before it will do
+        if checkpoint.state is not None and _is_calm(checkpoint.state):
+            return checkpoint
+    return None
+
+
+def _is_calm(state: RunState) -> bool:
+    """Return whether the last step before a checkpoint was updated, by the last report or the window that was open."""
+    column = TrainStep.METRICS.index("is_skipped")
+    return not (state.window[-1][column] if state.window else state.skipped_in_a_row)
+
+
 def resume(run: Path, source: Source, config: Config, allowed: Collection[str], say: Callable[[str], None]) -> Resumption | None:
     """Return what the run goes on from, or None to begin at step 0; what was written of later steps is removed.
 
@@ -65,7 +84,8 @@ def resume(run: Path, source: Source, config: Config, allowed: Collection[str], 
     if config.training.steps < checkpoint.step:
         raise ConfigError(f"{run}: {checkpoint.step} steps are done, training.steps={config.training.steps} is fewer; ask for more")
     if _ORDER_KEYS & changes.keys():
-        state = replace(state, records=records, position=Position(state.position.epoch + 1, 0))
+        # The window's steps were of the old order, and which clips they had could not be told any more.
+        state = replace(state, records=records, position=Position(state.position.epoch + 1, 0), window=())
         say(f"{', '.join(sorted(_ORDER_KEYS & changes.keys()))} changed: going on with epoch {state.position.epoch}, from its beginning")
     say(f"resuming after step {checkpoint.step} of {checkpoint.folder}")
     remove_after(run, checkpoint.step)

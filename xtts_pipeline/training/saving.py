@@ -99,7 +99,8 @@ class SaveClock:
     """When the next checkpoint is due: every so many steps, or minutes since the last one began (`training.save_every`)."""
 
     def __init__(self, config: TrainingConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._steps, self._seconds, self._clock = config.save_every_steps, config.save_every_seconds, clock
+        self._steps = config.save_every if isinstance(config.save_every, int) else None
+        self._seconds, self._clock = config.save_every_seconds, clock
         self._is_overdue = False
         self._last = clock()
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.dataset import EpochPlace, training_dataset, validation_dataset
+from xtts_pipeline.cache.dataset import EpochPlace, training_dataset, training_records, validation_dataset
+from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.manifest import Manifest, bucket_specs, manifest_bytes, record_spec
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CacheError, XttsError
@@ -76,6 +77,25 @@ class Source:
         order = chain.from_iterable(bucket_order(batches, seed, later) for later in count(epoch))
         return (next(streams[bucket]) for bucket in islice(order, skipped, None))
 
+    def batch_clips(self, config: Config, signatures: Sequence[Batch], position: Position) -> list[tuple[str, bool]]:
+        """Return the ids of a training batch's clips, each with whether its mel is finite: read again, for the rare batch that asks."""
+        batches = self._bucket_batches(signatures)
+        order = bucket_order(batches, config.training.seed, position.epoch)
+        bucket = int(order[position.batch])
+        rows, before = signatures[bucket].tokens.shape[0], int((order[: position.batch] == bucket).sum())
+        return self.bucket_clips(config, bucket, EpochPlace(config.training.seed, rows, position.epoch, before))
+
+    def bucket_clips(self, config: Config, bucket: int, place: EpochPlace) -> list[tuple[str, bool]]:
+        """Return what `batch_clips` does of the batch at a place of one bucket."""
+        paths = [str(self.folder / name) for name in self.manifest.shard_names("train", bucket)]
+
+        def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
+            return tf.data.TFRecordDataset(tf.gather(paths, shard))
+
+        records = training_records(self.folder, self.manifest, bucket, read_shard, place, config.data)
+        clips = [decode_example(record.numpy(), self.specs[bucket]) for record in records.take(place.batch_size)]
+        return [(str(clip["id"]), bool(np.isfinite(clip["mel"]).all())) for clip in clips]
+
     def validation_batches(self, signatures: Sequence[Batch]) -> Iterator[Batch]:
         """Yield the validation split once, bucket after bucket, always in the same order. Raises CacheError as `training_batches` does."""
         for bucket in self._validation_buckets():
@@ -88,10 +108,7 @@ class Source:
         They are the first of each bucket in turn, the smallest bucket first, so that both short and long ones are among them.
         """
         rows, spec = signature.tokens.shape[0], self.specs[-1]
-        firsts = [
-            list(islice(self._read(self.validation_dataset(bucket, 1), signature), rows))
-            for bucket in self._validation_buckets()
-        ]
+        firsts = [list(islice(self._read(self.validation_dataset(bucket, 1), signature), rows)) for bucket in self._validation_buckets()]
         clips = [_pad_batch(clip, spec) for turn in zip_longest(*firsts) for clip in turn if clip is not None]
         return Batch(*(None if parts[0] is None else tf.concat(parts[:rows], axis=0) for parts in zip(*clips, strict=True)))
 

@@ -25,6 +25,10 @@ class Position:
         is_last = self.batch + 1 >= batches_per_epoch
         return Position(self.epoch + 1, 0) if is_last else Position(self.epoch, self.batch + 1)
 
+    def before(self, steps: int, batches_per_epoch: int) -> "Position":
+        """Return the position so many batches back; the first one if there are not as many."""
+        return Position(*divmod(max(0, self.epoch * batches_per_epoch + self.batch - steps), batches_per_epoch))
+
 
 @dataclass(frozen=True, config=_STRICT)
 class BestSoFar:
@@ -36,12 +40,23 @@ class BestSoFar:
 
 
 @dataclass(frozen=True, config=_STRICT)
+class SpikeState:
+    """What the losses of reports have been: how many, their running mean and variance, and whether the last one leapt."""
+
+    reports: Natural = 0
+    mean: float = 0.0
+    variance: Annotated[float, Field(ge=0.0)] = 0.0
+    is_spike: bool = False
+
+
+@dataclass(frozen=True, config=_STRICT)
 class RunState:
     """A run between two steps.
 
     records: digest of the cache's manifest, that is of which records there are and in which files.
     is_settled: whether what was due after the step (report, evaluation, speech) is done; an interruption does not wait for it.
     window: the metrics of the steps since the last report; None for what was not finite.
+    skipped_steps, skipped_in_a_row: updates left out, up to the last report.
     file_bytes: how long the files of lines were, by name; what comes after belongs to steps that will be taken again.
     """
 
@@ -56,6 +71,10 @@ class RunState:
     best: BestSoFar = BestSoFar()
     evaluations: Natural = 0
     aligned_at_step: Natural | None = None
+    spikes: SpikeState = SpikeState()
+    skipped_steps: Natural = 0
+    skipped_in_a_row: Natural = 0
+    rolled_back_at_step: Natural | None = None
     warnings: tuple[str, ...] = ()
     resumed_at_steps: tuple[Natural, ...] = ()
 

@@ -104,12 +104,13 @@ class ShapedFunction:
 class TrainStep(tf.Module):
     """One optimizer update on one batch of any of the signatures, which differ in shape alone.
 
-    State: the network, its average, the optimizer's moments, loss scale and step counter.
+    State: the network, its average, the optimizer's moments, loss scale, step counter and the factor of the learning rate.
+    An update that is not finite is left out (`is_skipped` is 1), and the step counts all the same.
     `average` is a network like the one that is trained; its weights follow the trained ones slowly (an exponential moving average), and
     it is the one that is validated and speaks.
     """
 
-    METRICS = ("loss", "objective", *PARTS, "gradient_norm", "learning_rate", "own_frames_share", "mel_frames")
+    METRICS = ("loss", "objective", *PARTS, "gradient_norm", "learning_rate", "own_frames_share", "mel_frames", "is_skipped")
 
     def __init__(self, network: Network, average: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
         super().__init__(name="train_step")
@@ -118,6 +119,8 @@ class TrainStep(tf.Module):
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         trained = {name: variable for name, variable in named_variables(network).items() if variable.trainable}
         self.optimizer = AdamW(trained, config.weight_decay)
+        # A run that had to roll back goes on with a lower rate; a variable, so that nothing is traced again.
+        self.rate_factor = tf.Variable(1.0, trainable=False, name="rate_factor")
         self.loss_scale = LossScale() if config.precision == "float16" else None
         averages = named_variables(average)
         self._averages = [averages[name] for name in trained]
@@ -134,17 +137,16 @@ class TrainStep(tf.Module):
         step = self.step.read_value()
         gradients, metrics = self._batch_gradients(batch, step)
         gradients, norm = clip_by_global_norm(gradients, config.clip_norm)
-        rate = learning_rate(step, config)
-        if self.loss_scale is None:
-            self.optimizer.apply(gradients, rate, step)
-        else:
-            is_finite = tf.math.is_finite(norm)
-            self.optimizer.apply(gradients, rate, step, is_finite)
+        rate = learning_rate(step, config) * self.rate_factor
+        # Nothing of an update that is not finite reaches a variable: no average, no moment and no checkpoint can hold it.
+        is_finite = tf.math.is_finite(norm) & tf.math.is_finite(metrics["loss"])
+        self.optimizer.apply(gradients, rate, step, is_finite)
+        if self.loss_scale is not None:
             self.loss_scale.update(is_finite)
-            norm = tf.where(is_finite, norm, 0.0)
         self._follow(step)
         self.step.assign_add(1)
         extra = {"gradient_norm": norm, "learning_rate": rate, "own_frames_share": own_frames_share(step, config)}
+        extra |= {"is_skipped": tf.cast(tf.logical_not(is_finite), tf.float32)}
         return _in_order({**metrics, **extra, "mel_frames": tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)}, self.METRICS)
 
     def _batch_gradients(self, batch: Batch, step: tf.Tensor) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:

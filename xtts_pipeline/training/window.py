@@ -41,9 +41,10 @@ class MetricsWindow:
         """Return one metric, float64 [steps]."""
         return self.read()[:, self._names.index(name)].astype(np.float64)
 
-    def means(self) -> dict[str, float]:
-        """Return the mean of each metric over the steps."""
-        means = self.read().astype(np.float64).mean(axis=0)
+    def means(self, is_counted: np.ndarray) -> dict[str, float]:
+        """Return the mean of each metric over the steps that count, bool [steps]; NaN where none does."""
+        vectors = self.read().astype(np.float64)[is_counted]
+        means = vectors.mean(axis=0) if len(vectors) else np.full(len(self._names), np.nan)
         return dict(zip(self._names, means.tolist(), strict=True))
 
     def own(self, name: str) -> float:

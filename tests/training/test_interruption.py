@@ -1,0 +1,65 @@
+"""Signals in a process of its own: this one must not be hit."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PROGRAM = """
+    import os, signal, sys, time
+    {before}
+    from xtts_pipeline.training.interruption import Interruption
+
+    def say(line):
+        sys.stdout.write(line + "\\n")
+        sys.stdout.flush()
+
+    with Interruption(say) as interruption:
+        say("ready")
+        while not interruption.is_asked:
+            time.sleep(0.01)
+        {then}
+    say("stopped")
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.2)
+"""
+
+
+def start(then: str = "pass", before: str = "pass") -> subprocess.Popen[str]:
+    program = textwrap.dedent(PROGRAM.format(then=then, before=before))
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_handlers_come_back(number: signal.Signals) -> None:
+    with start() as process:
+        process.send_signal(number)
+        said, error = process.communicate(timeout=60)
+    assert said.splitlines()[0].startswith("interrupted: stopping after this step, with a checkpoint")
+    assert said.splitlines()[-1] == "stopped"
+    assert "KeyboardInterrupt" in error  # Python's own handler again
+
+
+def test_the_second_signal_ends_the_process_at_once_even_in_native_code() -> None:
+    # A key derivation of an hour, which runs no Python, stands for a compilation.
+    with start(then="say('busy'); import hashlib; hashlib.pbkdf2_hmac('sha1', b'', b'', 2**31 - 1)") as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        while process.stdout.readline() != "busy\n":
+            pass
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 130
+
+
+def test_a_signal_that_was_ignored_stays_ignored() -> None:
+    with start(before="signal.signal(signal.SIGINT, signal.SIG_IGN)") as process:
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=60)[0].splitlines()[0].startswith("interrupted")
