@@ -156,11 +156,19 @@ def cache_config() -> Config:
 def write_cache(cache_config: Config) -> Callable[..., Manifest]:
     """Return a function that writes a sound cache of made-up features, as preprocess would; `buckets` must end at (16, 24)."""
 
-    def write(folder: Path, *, train: int = 29, val: int = 5, shards: int = 3, buckets: tuple[Bucket, ...] | None = None) -> Manifest:
+    def write(
+        folder: Path,
+        *,
+        train: int = 29,
+        val: int = 5,
+        shards: int = 3,
+        buckets: tuple[Bucket, ...] | None = None,
+        base: Config = cache_config,
+    ) -> Manifest:
         folder.mkdir(parents=True, exist_ok=True)
-        config = cache_config.model_copy(update={"data": DataConfig(buckets=buckets)})
+        config = base.model_copy(update={"data": DataConfig(buckets=buckets)})
         utterances = [
-            make_utterance(f"clip-{i:03d}", "train" if i < train else "val", cache_config, speaker=i % 2) for i in range(train + val)
+            make_utterance(f"clip-{i:03d}", "train" if i < train else "val", base, speaker=i % 2) for i in range(train + val)
         ]
         counts = {split: count for split, count in (("train", shards), ("val", 1)) if any(u.split == split for u in utterances)}
         entries = write_shards(folder, utterances, counts, config)
@@ -172,15 +180,15 @@ def write_cache(cache_config: Config) -> Callable[..., Manifest]:
             "frames": [len(u.example.mel) for u in utterances],
             "tokens": [len(u.example.tokens) for u in utterances],
         }
-        spec = record_spec_of(cache_config.audio, cache_config.limits)
+        spec = record_spec_of(base.audio, base.limits)
         manifest = Manifest(
             format_version=1,
-            fingerprint=fingerprint(cache_config.audio, cache_config.text, cache_config.limits, SYMBOLS, buckets_of(config)),
+            fingerprint=fingerprint(base.audio, base.text, base.limits, SYMBOLS, buckets_of(config)),
             fields=tuple(FieldEntry(f.name, f.dtype, f.shape, f.storage) for f in spec.fields),
-            audio=cache_config.audio,
-            text=cache_config.text,
-            limits=cache_config.limits,
-            cache=cache_config.cache,
+            audio=base.audio,
+            text=base.text,
+            limits=base.limits,
+            cache=base.cache,
             symbols=SYMBOLS,
             speakers=("anna", "ben"),
             languages=("en",),

@@ -335,6 +335,40 @@ _benchmark_command(("step",), "step", "The train step: eager, tf.function with v
 _benchmark_command(("preprocess", "input", "step"), "all", "All three, one after the other.")
 
 
+@diagnose.command("input")
+@cache_option
+@config_options
+@click.option("--batches", type=click.IntRange(min=2), default=50, show_default=True, help="Batches to time.")
+@click.option("--try", "is_trying", is_flag=True, help="Measure what the remedy brings, where it can be taken here.")
+@json_option
+@click.pass_obj
+def diagnose_input(debug: bool, /, as_json: bool, **options: Any) -> None:
+    """Find why batches come too late, if they do: exit 0 fine, 1 not."""
+    from xtts_pipeline.commands.diagnose import diagnose_input as run
+
+    report = run(echo_native_log=debug, **options)
+    _print(report, as_json)
+    if not report.verdict.is_healthy:
+        sys.exit(EXIT_UNTRUE)
+
+
+@diagnose.command("gpu")
+@cache_option
+@config_options
+@click.option("--seconds", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="How long the step is run.")
+@click.option("--plot", type=FOLDER, default=Path("gpu.png"), show_default=True, help="PNG of the steps and the GPU over time.")
+@json_option
+@click.pass_obj
+def diagnose_gpu(debug: bool, /, as_json: bool, **options: Any) -> None:
+    """Run the training step and watch what the device does and waits for: exit 0 busy or no GPU, 1 not."""
+    from xtts_pipeline.commands.diagnose import diagnose_gpu as run
+
+    report = run(echo_native_log=debug, **options)
+    _print(report, as_json)
+    if report.device is not None and not report.verdict.is_healthy:
+        sys.exit(EXIT_UNTRUE)
+
+
 @cli.group()
 def config() -> None:
     """Show or check settings."""

@@ -76,7 +76,7 @@ def slow_disk() -> None:
 def little_memory() -> None:
     from xtts_pipeline.diagnosis import machine
 
-    machine.memory_limit_bytes = lambda: 100_000
+    machine.memory_limit_bytes = lambda: 20_000
 
 
 def one_core() -> None:

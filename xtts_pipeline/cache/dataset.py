@@ -63,7 +63,7 @@ def training_dataset(
     paths = [str(folder / name) for name in manifest.shard_names("train", bucket)]
 
     def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
-        return _read_shard(tf.gather(paths, shard))
+        return shard_records(tf.gather(paths, shard))
 
     place = EpochPlace(seed, batch_size, start_epoch, skip_batches, epochs)
     return _batches(training_records(folder, manifest, bucket, read_shard, place, data), record_spec(manifest, bucket), batch_size, data)
@@ -139,7 +139,7 @@ def validation_dataset(folder: Path, manifest: Manifest, split: str, batch_size:
         raise CacheError(f"{folder}: there are 0 clips in {where}the {split} split; raise the split's share and preprocess again")
     spec = record_spec(manifest, bucket)
     shards = tf.data.Dataset.from_tensor_slices([str(folder / name) for name in manifest.shard_names(split, bucket)])
-    serialized = shards.flat_map(_read_shard).apply(tf.data.experimental.assert_cardinality(records))
+    serialized = shards.flat_map(shard_records).apply(tf.data.experimental.assert_cardinality(records))
     nothing = Example("", np.empty(0, np.int32), np.empty((0, spec.mel_bins), np.float16))
     filling = tf.data.Dataset.from_tensors(encode_example(nothing, spec)).repeat(-records % batch_size)
     return _batches(serialized.concatenate(filling), spec, batch_size, DataConfig())
@@ -152,7 +152,8 @@ def _batches(serialized: tf.data.Dataset, spec: RecordSpec, batch_size: int, dat
     return parsed.prefetch(auto_or(data.prefetch_buffer_size)).with_options(pipeline_options())
 
 
-def _read_shard(path: tf.Tensor) -> tf.data.Dataset:
+def shard_records(path: tf.Tensor) -> tf.data.Dataset:
+    """Return the serialized records of a shard: the one place where training reads files."""
     return tf.data.TFRecordDataset(path, buffer_size=_READ_BUFFER_BYTES)
 
 

@@ -12,6 +12,8 @@ from xtts_pipeline.runtime import NativeLog
 
 if TYPE_CHECKING:
     from xtts_pipeline.diagnosis.demonstration import Demonstration
+    from xtts_pipeline.diagnosis.gpu import GpuReport
+    from xtts_pipeline.diagnosis.input import InputReport
     from xtts_pipeline.diagnosis.retracing import RetracingReport
     from xtts_pipeline.training.monitor import CompilationMonitor
     from xtts_pipeline.training.source import Source
@@ -56,3 +58,26 @@ def demonstrate_retracing(*, echo_native_log: bool) -> "Demonstration":
         from xtts_pipeline.diagnosis.demonstration import demonstrate
 
         return demonstrate(log)
+
+
+def diagnose_input(
+    cache: Path, *, configs: Sequence[str], overrides: Sequence[str], batches: int, is_trying: bool, echo_native_log: bool
+) -> "InputReport":
+    """Say whether batches come as fast as the step takes them, and why not."""
+    with _subject(cache, configs, overrides, echo_native_log=echo_native_log) as subject:
+        from xtts_pipeline.diagnosis.input import diagnose_input as diagnose
+
+        return diagnose(subject.source, subject.config, subject.monitor, batches, is_trying=is_trying)
+
+
+def diagnose_gpu(
+    cache: Path, *, configs: Sequence[str], overrides: Sequence[str], seconds: float, plot: Path, echo_native_log: bool
+) -> "GpuReport":
+    """Say what the device does while the step runs, and write it as a picture to `plot`."""
+    with _subject(cache, configs, overrides, echo_native_log=echo_native_log) as subject:
+        from xtts_pipeline.diagnosis.gpu import diagnose_gpu as diagnose
+        from xtts_pipeline.diagnosis.timeline import save_timeline
+
+        report = diagnose(subject.source, subject.config, subject.monitor, seconds)
+        save_timeline(plot, report.steps, report.samples, str(report.verdict))
+        return report
