@@ -3,25 +3,16 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import soundfile
 
+from tests.benchmarking.corpora import write_corpus
 from xtts_pipeline.benchmarking.clips import copy_corpus, read_examples, write_clips
 from xtts_pipeline.cache.manifest import Manifest
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CacheError, CorpusError
 
 WriteCache = Callable[..., Manifest]
-
-
-def write_corpus(folder: Path, names: list[str], rate: int = 22_050) -> Path:
-    (folder / "wavs").mkdir(parents=True)
-    for name in names:
-        wave = 0.5 * np.sin(np.arange(rate // 2) * 0.05)
-        soundfile.write(folder / "wavs" / f"{name}.wav", wave, rate)
-    (folder / "metadata.csv").write_text("".join(f"{name}|Text of {name}.|Text of {name}.\n" for name in names), encoding="utf-8")
-    return folder
 
 
 def test_examples_are_records_without_their_padding(tmp_path: Path, write_cache: WriteCache):

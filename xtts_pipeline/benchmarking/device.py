@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,12 +30,7 @@ class MatrixPeak:
         self.size = size or (MATRIX_SIZE_GPU if tf.config.list_physical_devices("GPU") else MATRIX_SIZE_CPU)
         random = np.random.default_rng(0)
         self._left, self._right = (tf.cast(random.standard_normal((self.size, self.size), np.float32), dtype) for _ in range(2))
-
-        @tf.function(jit_compile=True, autograph=False)
-        def multiply(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-            return tf.matmul(left, right)
-
-        self._multiply = multiply
+        self._multiply = tf.function(tf.matmul, jit_compile=True, autograph=False)
         self.measure()
 
     def measure(self) -> float:
@@ -61,31 +57,29 @@ def matrix_operations(graph: Any) -> int | None:
 
 
 def _operations_of(operation: Any) -> int:
-    first = operation.inputs[0].shape
+    first = operation.inputs[0].shape.as_list()
     match operation.type:
         case "MatMul":
-            inner = first[0 if operation.get_attr("transpose_a") else 1]
-            return 2 * math.prod(operation.outputs[0].shape) * inner
+            return 2 * _size(operation.outputs[0].shape) * int(first[0 if operation.get_attr("transpose_a") else 1])
         case "BatchMatMulV2" | "BatchMatMulV3":
-            inner = first[-2 if operation.get_attr("adj_x") else -1]
-            return 2 * math.prod(operation.outputs[0].shape) * inner
+            return 2 * _size(operation.outputs[0].shape) * int(first[-2 if operation.get_attr("adj_x") else -1])
         case "Einsum":
             labels = operation.get_attr("equation").decode().partition("->")[0].split(",")
-            sizes = {
-                label: size
-                for axes, given in zip(labels, operation.inputs, strict=True)
-                for label, size in zip(axes, given.shape, strict=True)
-            }
-            return 2 * math.prod(sizes.values()) if len(labels) > 1 else 0
+            shapes = [tensor.shape for tensor in operation.inputs]
+            sizes = {label: size for axes, shape in zip(labels, shapes, strict=True) for label, size in zip(axes, shape, strict=True)}
+            return 2 * _size(sizes.values()) if len(labels) > 1 else 0
         case "Conv2D":
-            return 2 * math.prod(operation.outputs[0].shape) * math.prod(operation.inputs[1].shape[:3])
+            return 2 * _size(operation.outputs[0].shape) * _size(operation.inputs[1].shape[:3])
         case "Conv2DBackpropInput":
-            return 2 * math.prod(operation.inputs[2].shape) * math.prod(operation.inputs[1].shape[:3])
+            return 2 * _size(operation.inputs[2].shape) * _size(operation.inputs[1].shape[:3])
         case _:
             # The filter's sizes are an input here, which the gradient takes from the filter itself.
-            sizes = operation.inputs[1]
-            filter_shape = sizes.op.inputs[sizes.value_index].shape
-            return 2 * math.prod(operation.inputs[2].shape) * math.prod(filter_shape[:3])
+            given = operation.inputs[1]
+            return 2 * _size(operation.inputs[2].shape) * _size(given.op.inputs[given.value_index].shape[:3])
+
+
+def _size(shape: Iterable[int]) -> int:
+    return math.prod(shape)
 
 
 class Utilisation:

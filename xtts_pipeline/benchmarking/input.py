@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ COLUMNS = (
     Column("std_over_mean", "std/mean", lambda value: f"{value:.1%}"),
     Column("batch_ms", "ms a batch", tenths),
     Column("cpu_cores", "cores busy", tenths),
+    Column("cpu_ms", "CPU ms a record", lambda value: f"{value:.2f}"),
 )
 OURS = "ours"
 # Enough for AUTOTUNE to find its numbers and for buffers to fill, so that only what flows is counted.
@@ -57,9 +59,9 @@ def measure_input(
     pipelines: dict[str, Callable[[], Batches]] = {
         "reading alone": lambda: reading_alone(cache, manifest, config),
         OURS: lambda: our_batches(cache, manifest, config),
-        **{name: lambda dataset=dataset: ((batch_size, batch) for batch in dataset) for name, dataset in datasets.items()},
+        **{name: partial(_batches_of, dataset, batch_size) for name, dataset in datasets.items()},
     }
-    measured = in_turns({name: lambda begin=begin: _flow(begin, seconds) for name, begin in pipelines.items()}, rounds, say)
+    measured = in_turns({name: partial(_flow, begin, seconds) for name, begin in pipelines.items()}, rounds, say)
     rates = {name: [figures["records_per_second"] for figures in found] for name, found in measured.items()}
     variants = {
         name: {
@@ -107,6 +109,10 @@ def reading_alone(cache: Path, manifest: Manifest, config: Config) -> Batches:
             yield sizes[bucket], next(streams[bucket])
 
 
+def _batches_of(dataset: tf.data.Dataset, rows: int) -> Batches:
+    return ((rows, batch) for batch in dataset)
+
+
 def _flow(begin: Callable[[], Batches], seconds: float) -> dict[str, float]:
     """Return how many records a second flow from a pipeline that is begun anew, once it flows steadily."""
     batches = begin()
@@ -120,4 +126,9 @@ def _flow(begin: Callable[[], Batches], seconds: float) -> dict[str, float]:
         rows, _ = next(batches)
         records, count = records + rows, count + 1
     cpu_seconds = time.process_time() - cpu_started
-    return {"records_per_second": records / elapsed, "batch_ms": 1e3 * elapsed / count, "cpu_cores": cpu_seconds / elapsed}
+    return {
+        "records_per_second": records / elapsed,
+        "batch_ms": 1e3 * elapsed / count,
+        "cpu_cores": cpu_seconds / elapsed,
+        "cpu_ms": 1e3 * cpu_seconds / records,
+    }

@@ -49,7 +49,8 @@ def librosa_pipeline(given: RivalClips) -> tf.data.Dataset:
             fmax=audio.max_hz,
             power=1.0,
         )
-        return np.log(np.maximum(mel.T, audio.floor)).astype(np.float16)
+        log_mel: np.ndarray = np.log(np.maximum(mel.T, audio.floor)).astype(np.float16)
+        return log_mel
 
     return _pipeline(given, [str(clip.wave) for clip in given.clips], lambda path: tf.numpy_function(mel_of, [path], tf.float16))
 
@@ -63,7 +64,8 @@ def npy_pipeline(given: RivalClips, folder: Path) -> tf.data.Dataset:
         np.save(paths[-1], clip.example.mel.astype(np.float16))
 
     def mel_of(path: bytes) -> np.ndarray:
-        return np.load(path.decode())
+        mel: np.ndarray = np.load(path.decode())
+        return mel
 
     return _pipeline(given, paths, lambda path: tf.numpy_function(mel_of, [path], tf.float16))
 

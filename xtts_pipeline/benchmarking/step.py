@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -232,7 +233,7 @@ def _eager() -> Iterator[None]:
         tf.config.run_functions_eagerly(False)
 
 
-def _traces(function: object) -> int:
+def _traces(function: Any) -> int:
     return int(function.experimental_get_tracing_count())
 
 

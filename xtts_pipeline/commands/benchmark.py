@@ -45,8 +45,12 @@ class _Benchmarks:
     def run(self, name: str) -> Benchmark:
         """Run one benchmark and write its files."""
         measure: dict[str, Callable[[Path], Benchmark]] = {"preprocess": self._preprocess, "input": self._input, "step": self._step}
-        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=self.output) as work:
-            benchmark = measure[name](Path(work))
+        try:
+            with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=self.output) as work:
+                benchmark = measure[name](Path(work))
+        except OSError as error:
+            where = error.filename or self.output
+            raise OutputError(f"{where}: cannot be written or read ({error.strerror}); choose another --output") from None
         save_benchmark(benchmark, self.output)
         return benchmark
 
@@ -120,6 +124,9 @@ def benchmark(
     """
     if data is None and not (cache / MANIFEST_NAME).is_file() and names == ("preprocess",):
         raise ConfigError(f"benchmark preprocess: no --data, and {cache} is no cache to render clips from; give --data DIR")
+    if data is None or names != ("preprocess",):
+        # Before anything is measured: `all` would get here after minutes only.
+        training_config(load_manifest(cache), configs, overrides, None)
     folder = output or Path("benchmark") / time.strftime("%Y%m%d-%H%M%S")
     _create(folder)
     with NativeLog(folder / "tensorflow.log", echo=echo_native_log) as log:
