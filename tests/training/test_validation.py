@@ -30,14 +30,26 @@ def test_patience_counts_evaluations_in_a_row(losses: list[float], expected: boo
     assert best.is_patience_over is expected
 
 
-def test_a_batch_weighs_as_many_decoder_steps_as_it_holds() -> None:
-    results = iter([(1.0, 30.0), (4.0, 10.0)])
+def losses_of(*results: tuple[float, float]) -> dict[str, float]:
+    """Return the mean of batches with these losses and weights."""
+    coming = iter(results)
 
     def step(_: Batch) -> tf.Tensor:
-        loss, weight = next(results)
+        loss, weight = next(coming)
         return tf.constant([*[loss] * (len(EvaluateStep.METRICS) - 1), weight])
 
-    batch = random_batch(SPEC, (4,), (7,))
-    losses = mean_losses(step, [batch, batch])  # type: ignore[arg-type]
+    return mean_losses(step, [random_batch(SPEC, (4,), (7,))] * len(results))  # type: ignore[arg-type]
+
+
+def test_a_batch_weighs_as_many_decoder_steps_as_it_holds() -> None:
+    losses = losses_of((1.0, 30.0), (4.0, 10.0))
+    assert losses.pop("skipped_batches") == 0.0
     assert set(losses.values()) == {1.75}
     assert "weight" not in losses
+
+
+def test_a_batch_that_is_not_finite_is_left_out_and_counted() -> None:
+    losses = losses_of((1.0, 30.0), (math.nan, 20.0), (4.0, 10.0))
+    assert losses.pop("skipped_batches") == 1.0
+    assert set(losses.values()) == {1.75}
+    assert math.isnan(losses_of((math.inf, 3.0))["loss"])

@@ -168,9 +168,13 @@ class Validation:
 
 
 def mean_losses(step: EvaluateStep, batches: Iterable[Batch]) -> dict[str, float]:
-    """Return the losses over all batches, each batch weighing as many decoder steps as it holds."""
+    """Return the losses over all batches, each weighing as many decoder steps as it holds, and how many were left out (`skipped_batches`).
+
+    What is not finite is left out, so that one bad clip does not hide all others; NaN where nothing is left.
+    """
     results = tf.stack([step(batch) for batch in batches]).numpy().astype(np.float64)
     *names, _ = EvaluateStep.METRICS
-    weights = results[:, -1]
-    means = (results[:, :-1] * weights[:, None]).sum(axis=0) / max(weights.sum(), 1.0)
-    return dict(zip(names, means.tolist(), strict=True))
+    finite = results[np.isfinite(results).all(axis=1)]
+    weights = finite[:, -1]
+    means = (finite[:, :-1] * weights[:, None]).sum(axis=0) / max(weights.sum(), 1.0) if len(finite) else np.full(len(names), np.nan)
+    return {**dict(zip(names, means.tolist(), strict=True)), "skipped_batches": float(len(results) - len(finite))}
