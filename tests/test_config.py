@@ -40,10 +40,10 @@ def test_what_is_dumped_is_read_back_unchanged(tmp_path: Path) -> None:
 def test_any_value_survives_the_way_through_yaml(rate: float, symbols: str) -> None:
     import yaml
 
-    from xtts_pipeline.config import _StrictLoader
+    from xtts_pipeline.strict_yaml import StrictLoader
 
     config = Config.model_validate({"training": {"learning_rate": rate}, "text": {"symbols": symbols}})
-    assert Config.model_validate(yaml.load(dump_config(config), Loader=_StrictLoader)) == config  # noqa: S506 (a SafeLoader)
+    assert Config.model_validate(yaml.load(dump_config(config), Loader=StrictLoader)) == config  # noqa: S506 (a SafeLoader)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ The one place where a default stands. Knows no TensorFlow and opens no corpus.
 """
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.strict_yaml import StrictDumper, StrictLoader
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -281,36 +281,6 @@ class Config(Section):
         return self
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """PyYAML's safe loader, with YAML 1.2 floats (`1e-4` is a number), no duplicate keys and no aliases.
-
-    Aliases could make a file of a few hundred bytes a tree of billions, or one without an end; settings need none.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.events.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=deep)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-class _StrictDumper(yaml.SafeDumper):
-    """The loader's counterpart: a text that the loader would take for a number is quoted."""
-
-
-_YAML_1_2_FLOAT = re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)[eE][-+]?[0-9]+$")
-for _side in (_StrictLoader, _StrictDumper):
-    _side.add_implicit_resolver("tag:yaml.org,2002:float", _YAML_1_2_FLOAT, list("-+.0123456789"))
-
-
 def preset_names() -> list[str]:
     """Return the names that `--config NAME` finds, such as `ljspeech`."""
     return sorted({file.relative_to(folder).with_suffix("").as_posix() for folder in PRESET_FOLDERS for file in folder.rglob("*.yaml")})
@@ -362,14 +332,14 @@ def _load(files: Sequence[str], overrides: Sequence[str], base: Mapping[str, Any
 
 def dump_config(config: Config) -> str:
     """Return the config as YAML that `load_config` reads back unchanged."""
-    return yaml.dump(config.model_dump(mode="json"), Dumper=_StrictDumper, sort_keys=False, allow_unicode=True)
+    return yaml.dump(config.model_dump(mode="json"), Dumper=StrictDumper, sort_keys=False, allow_unicode=True)
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise ConfigError(f"{path}: {path.stat().st_size} bytes, expected settings of at most {MAX_CONFIG_BYTES}; is this a config?")
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=StrictLoader)  # noqa: S506 (a SafeLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); expected a YAML file in UTF-8") from None
     except yaml.YAMLError as error:
@@ -392,7 +362,7 @@ def _parse_override(text: str) -> dict[str, Any]:
     if not equals or not all(keys) or len(keys) > MAX_KEY_DEPTH:
         raise ConfigError(f"--set {text[:MAX_SHOWN]}: expected section.key=value, such as training.batch_size=8")
     try:
-        value = yaml.load(raw, Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
+        value = yaml.load(raw, Loader=StrictLoader)  # noqa: S506 (a SafeLoader)
     except (yaml.YAMLError, *_MALFORMED):
         raise ConfigError(f"--set {text[:MAX_SHOWN]}: {raw[:MAX_SHOWN]!r} is not a YAML value") from None
     tree: dict[str, Any] = {keys[-1]: value}
