@@ -39,10 +39,12 @@ def find_oscillation(values: Sequence[float]) -> Oscillation | None:
     lags = range(2, len(series) // 3 + 1)
     # Of equally long parts, so that a long lag is not weaker for being long.
     strengths = [_correlation(centred[:-lag], centred[lag:]) for lag in lags]
-    best = int(np.argmax(strengths))
+    best = max(strengths)
+    if best < LEAST_STRENGTH:
+        return None
     # The period itself, not one of its multiples, which repeat as well.
-    first = next(index for index, strength in enumerate(strengths) if strength >= 0.9 * strengths[best])
-    return Oscillation(lags[first], float(strengths[first]), spread) if strengths[first] >= LEAST_STRENGTH else None
+    first = next(index for index, strength in enumerate(strengths) if strength >= 0.9 * best)
+    return Oscillation(lags[first], strengths[first], spread)
 
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> float:
