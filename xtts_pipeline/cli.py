@@ -189,6 +189,7 @@ def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
 @click.option("--steps", type=click.IntRange(min=1), help="Steps in all; short for --set training.steps=N.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --output from its last checkpoint; begin if it has none.")
 @click.option("--allow-change", multiple=True, metavar="SECTION.KEY", help="With --resume: a setting that may differ; repeatable.")
+@click.option("--profile", "profile_steps", type=click.IntRange(min=1), help="Trace so many steps; say which operations cost most.")
 @json_option
 @click.pass_obj
 def train(debug: bool, /, cache: Path, data: Path | None, layout: str, val_data: Path | None, as_json: bool, **options: Any) -> None:

@@ -28,6 +28,7 @@ SUMMARY: dict[str, Any] = {
     "compilations": 1,
     "by_function": {"train_step": {"traces": 1, "compilations": 1}},
     "step_ms": None,
+    "profile": None,
 }
 
 

@@ -51,6 +51,7 @@ _RUN_NAMES = frozenset(
         REJECTED_NAME,
         "metrics.jsonl",
         "skipped.jsonl",
+        "profile",
         "tensorboard",
         "tensorflow.log",
     }
@@ -68,6 +69,7 @@ def train(
     resume: bool,
     allow_change: Sequence[str],
     echo_native_log: bool,
+    profile_steps: int | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     """Train on a cache, or on a corpus in its place, or go on with a run; return the run's folder and its summary.
 
@@ -109,7 +111,7 @@ def train(
             write_config(run, dump_config(config))
             if survey is not None:
                 write_rejections(run, survey)
-            summary = run_loop(source, config, run, monitor, progress, resumption, interruption)
+            summary = run_loop(source, config, run, monitor, progress, resumption, interruption, profile_steps)
     return run, summary
 
 
@@ -232,7 +234,19 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
             f"data wait      {summary['data_wait_share']:.2%}{_device_text(summary)}",
             f"throughput     {summary['examples_per_second']:.1f} examples/s, {summary['mel_frames_per_second']:.0f} mel frames/s",
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_operation_lines(summary)])
+
+
+def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return the table of the costliest operations, where steps were traced."""
+    profile = summary.get("profile")
+    if not profile:
+        return []
+    lines = [f"profile        {profile['steps']} steps in {profile['folder']}", f"{'ms/step':>9}  {'share':>6}  {'calls':>6}  operation"]
+    return lines + [
+        f"{operation['ms_per_step']:>9.2f}  {operation['share']:>6.1%}  {operation['calls']:>6}  {operation['name']}"
+        for operation in profile["operations"]
+    ]
 
 
 def _best_text(summary: Mapping[str, Any]) -> str:
@@ -240,15 +254,15 @@ def _best_text(summary: Mapping[str, Any]) -> str:
     return f"step {best['step']}, validation loss {best['val_loss']:.3f}" if best else "none: the cache has no validation clips"
 
 
+def _resumed_text(summary: Mapping[str, Any]) -> str:
+    resumed = summary["resumed_at_steps"]
+    return f", resumed {len(resumed)} times, last after step {resumed[-1]}" if resumed else ""
+
+
 def _device_text(summary: Mapping[str, Any]) -> str:
     """Return how busy the device was; nothing of a run too short for a report without a compilation."""
     share = summary["device_share"]
     return "" if share is None else f", device {share:.0%}"
-
-
-def _resumed_text(summary: Mapping[str, Any]) -> str:
-    resumed = summary["resumed_at_steps"]
-    return f", resumed {len(resumed)} times, last after step {resumed[-1]}" if resumed else ""
 
 
 def _by_function(summary: Mapping[str, Any], key: str) -> str:

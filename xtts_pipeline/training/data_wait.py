@@ -25,6 +25,8 @@ class DataWaitWatch:
             return []
         self._has_spoken = True
         return [
-            f"{wait_share:.0%} of the time is spent waiting for data, and over {WAIT_SHARE:.0%} for {self._steps} steps; "
-            f"xtts diagnose input --cache {self._folder} says why"
+            (
+                f"{wait_share:.0%} of the time is spent waiting for data, and over {WAIT_SHARE:.0%} for {self._steps} steps; "
+                f"xtts diagnose input --cache {self._folder} says why"
+            )
         ]

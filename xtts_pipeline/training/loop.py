@@ -26,7 +26,8 @@ from xtts_pipeline.training.health import SkipCount, SpikeWatch, skipped_line
 from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.media import MediaWriter
 from xtts_pipeline.training.metrics import METRICS_NAME, SKIPPED_NAME, MetricsWriter, forget_after
-from xtts_pipeline.training.monitor import CompilationMonitor, StepTimer, total_counts
+from xtts_pipeline.training.monitor import WARMUP_STEPS, CompilationMonitor, StepTimer, total_counts
+from xtts_pipeline.training.profiling import Profiling
 from xtts_pipeline.training.resume import Resumption, newest_good
 from xtts_pipeline.training.retracing import RetraceError
 from xtts_pipeline.training.run_folder import checkpoint_folders, remove_after, write_summary
@@ -62,6 +63,7 @@ def train(
     progress: Progress,
     resumption: Resumption | None = None,
     interruption: Interruption | None = None,
+    profile_steps: int | None = None,
 ) -> dict[str, Any]:
     """Train up to `config.training.steps` in all, or until patience is over; return the summary, also written to summary.json.
 
@@ -75,7 +77,8 @@ def train(
         metrics = stack.enter_context(MetricsWriter(run, state.file_bytes))
         media = stack.enter_context(MediaWriter(run, config))
         saver = stack.enter_context(CheckpointSaver(run, config, source.identity(), metrics.sync, saved_step=begun))
-        running = _Run(source, config, _Surroundings(run, monitor, progress, metrics, media, saver, interruption), state)
+        profiling = stack.enter_context(Profiling(run, profile_steps)) if profile_steps else None
+        running = _Run(source, config, _Surroundings(run, monitor, progress, metrics, media, saver, interruption, profiling), state)
         if resumption is not None:
             running.restore(resumption.checkpoint)
         try:
@@ -102,6 +105,7 @@ class _Surroundings:
     media: MediaWriter
     saver: CheckpointSaver
     interruption: Interruption | None
+    profiling: Profiling | None
 
 
 class _Run:
@@ -250,14 +254,28 @@ class _Run:
         with self.timer.waiting():
             batch = next(self.batches)
         with self.timer.stepping(examples=batch.mel.shape[0]):
-            self.window.add(self.train_step(batch))
+            result = self.train_step(batch)
+        self.window.add(result)
         if self.train_step.compiled.is_first_of_shape:
             self.timer.leave_out_last()
         self.steps_done, self.is_settled = step, False
+        self._profile(result)
         self.position = self.position.after(self.batches_per_epoch)
         self._look_at_compilations(step)
         if not self.first_step_seconds:
             self.first_step_seconds = time.perf_counter() - started
+
+    def _profile(self, result: tf.Tensor) -> None:
+        """Trace the steps that a run is asked to trace; the summary's times leave them out, for tracing slows them."""
+        profiling = self.around.profiling
+        if profiling is None:
+            return
+        if profiling.is_tracing:
+            self.timer.leave_out_last()
+        is_warm = len(self.timer.examples) >= WARMUP_STEPS and not self.train_step.compiled.is_first_of_shape
+        line = profiling.after_step(result, is_warm=is_warm)
+        if line is not None:
+            self.around.progress.say(self.steps_done, line)
 
     def _report(self, step: int) -> None:
         window, is_skipped = self.window, self.window.column("is_skipped") != 0.0
@@ -360,6 +378,7 @@ class _Run:
             **total_counts(self.around.monitor.counts()),
             "compilation_events": [event.to_json() for event in self.around.monitor.events],
             "unexpected_shapes": self.around.monitor.unexpected_shapes,
+            "profile": self.around.profiling and self.around.profiling.to_json(),
             **self.timer.summary(),
             "loss": {"first": self.first_loss, "last": self.last_loss},
             "best": {"step": best.step, "val_loss": best.loss} if best.step else None,

@@ -185,8 +185,9 @@ class StepTimer:
         self._compiling_steps.add(len(self.examples) - 1)
 
     def close_window(self, mel_frames: int) -> dict[str, float]:
-        """Say that everything queued is done and read back; return the window's mean step time in ms, the shares of its time in which
-        it waited for data and in which the device worked, and its examples a second.
+        """Say that everything queued is done and read back; return the window's figures.
+
+        They are the mean step time in ms, the shares of the time spent waiting for data and by the device, and examples a second.
         """
         steps, self._window_steps = self._window_steps, 0
         if not steps:  # a process before this one took them all
