@@ -331,7 +331,7 @@ def _benchmark_command(names: tuple[str, ...], name: str, summary: str) -> None:
 
 
 _benchmark_command(("preprocess",), "preprocess", "Clips a second from a corpus to a cache, beside librosa and TFRecordWriter.")
-_benchmark_command(("input",), "input", "Records a second, beside reading alone, librosa or .npy files by Python inside tf.data, and TF-native WAV.")
+_benchmark_command(("input",), "input", "Records a second, beside reading alone, Python inside tf.data, and TF-native WAV.")
 _benchmark_command(("step",), "step", "The train step: eager, tf.function with varying and fixed shapes, XLA, XLA with buckets.")
 _benchmark_command(("preprocess", "input", "step"), "all", "All three, one after the other.")
 
