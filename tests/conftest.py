@@ -167,9 +167,7 @@ def write_cache(cache_config: Config) -> Callable[..., Manifest]:
     ) -> Manifest:
         folder.mkdir(parents=True, exist_ok=True)
         config = base.model_copy(update={"data": DataConfig(buckets=buckets)})
-        utterances = [
-            make_utterance(f"clip-{i:03d}", "train" if i < train else "val", base, speaker=i % 2) for i in range(train + val)
-        ]
+        utterances = [make_utterance(f"clip-{i:03d}", "train" if i < train else "val", base, speaker=i % 2) for i in range(train + val)]
         counts = {split: count for split, count in (("train", shards), ("val", 1)) if any(u.split == split for u in utterances)}
         entries = write_shards(folder, utterances, counts, config)
         rejected = [{"id": "lost", "where": "metadata.csv:7", "reason": "audio_missing", "detail": "wavs/lost.wav: no such file"}]

@@ -11,10 +11,11 @@ import tensorflow as tf
 from tests.model.conftest import MODEL
 from xtts_pipeline.benchmarking.clips import read_examples
 from xtts_pipeline.benchmarking.device import MatrixPeak, matrix_operations
-from xtts_pipeline.benchmarking.step import measure_step
+from xtts_pipeline.benchmarking.step import Variant, measure_step
 from xtts_pipeline.benchmarking.streams import choose_buckets, shaped_stream, varying_stream
 from xtts_pipeline.cache.manifest import Manifest
 from xtts_pipeline.config import Config, TrainingConfig
+from xtts_pipeline.model.network import Batch
 from xtts_pipeline.runtime import NativeLog
 from xtts_pipeline.schema import Example, RecordSpec
 from xtts_pipeline.training.step import batch_signature
@@ -87,6 +88,42 @@ def test_varying_batches_are_as_long_as_their_longest_clip(tmp_path: Path):
 
     assert [(batch.tokens.shape, batch.mel.shape) for batch in batches] == [([2, 5], [2, 8, 4]), ([2, 15], [2, 24, 4])]
     assert float(batches[0].mel[0, 7, 0]) == np.float16(-11.5)
+
+
+class TinyStep:
+    """A step of one matrix product, with what a variant asks of a TrainStep."""
+
+    def __init__(self, signature: Batch | None) -> None:
+        def _train_step(tokens: tf.Tensor, mel: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_sum(tf.matmul(mel, mel, transpose_b=True))[None] + tf.cast(tokens[0, 0], tf.float16)
+
+        specs = None if signature is None else [signature.tokens, signature.mel]
+        self.functions = [tf.function(_train_step, input_signature=specs, jit_compile=signature is not None, autograph=False)]
+        self.compiled = self
+
+    def __call__(self, batch: Batch) -> tf.Tensor:
+        return self.functions[0](batch.tokens, batch.mel)
+
+
+def test_a_variants_figures_are_those_of_its_steps(tmp_path: Path):
+    spec = RecordSpec(16, 24, 4, -11.5)
+    signature = batch_signature(spec, 2, with_speaker=False, with_language=False)
+    examples = examples_of([(4, 6), (5, 8), (15, 20), (12, 24)])
+    with NativeLog() as log:
+        fixed = Variant(TinyStep(signature), shaped_stream(tmp_path, examples, [spec], [signature], seed=0), log)
+        varying = Variant(TinyStep(None), varying_stream(tmp_path, examples, spec, signature), log)
+        rates = [fixed.run(), varying.run(), fixed.run()]
+        found, free = (variant.figures([1e12, 1e12][:rounds], fixed.operations()) for variant, rounds in ((fixed, 2), (varying, 1)))
+
+    assert min(rates) > 0.0
+    assert (found["traces"], found["retraces"], found["compilations"], found["steps"]) == (1, 0, 1, 10)
+    assert (free["traces"], free["retraces"], free["compilations"]) == (2, 1, 0)
+    assert found["gflops_per_step"] == pytest.approx(2 * 2 * 24 * 24 * 4 / 1e9)
+    assert 0.0 < found["peak_share"] < 1.0
+    # Of 6 + 8 + 20 + 24 frames in batches of 24 each; the first batch, which warms up, is in the second turn again.
+    assert found["padding_share"] == pytest.approx(1.0 - 58 / 96, abs=0.1)
+    assert free["peak_share"] is None
+    assert found["device_utilisation"] == "no GPU" or 0.0 <= found["device_utilisation"] <= 1.0
 
 
 @pytest.mark.slow

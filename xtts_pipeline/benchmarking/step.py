@@ -56,8 +56,8 @@ class _Measured:
     utilisation: Utilisation = field(default_factory=Utilisation)
 
 
-class _Variant:
-    """A train step of its own, with what it is fed with."""
+class Variant:
+    """A train step of its own, what it is fed with, and what it has shown so far."""
 
     def __init__(self, train_step: TrainStep, stream: Stream, log: NativeLog, *, is_eager: bool = False) -> None:
         self.train_step, self.measured = train_step, _Measured()
@@ -183,7 +183,7 @@ def _variants(
     work: Path,
     log: NativeLog,
     say: Callable[[str], None],
-) -> dict[str, _Variant]:
+) -> dict[str, Variant]:
     """Return every variant, its first steps done; each has weights of its own, all begin alike."""
     training, identity = config.training, source.identity()
     largest = record_spec(source.manifest)
@@ -208,14 +208,14 @@ def _variants(
     def bucket_stream() -> Stream:
         return shaped_stream(work, examples, buckets, signatures_of(buckets), training.seed)
 
-    made: dict[str, Callable[[], _Variant]] = {
-        "eager": lambda: _Variant(step_of([largest], is_compiled=False, is_strict=True), fixed_stream("eager"), log, is_eager=True),
-        "function varying": lambda: _Variant(
+    made: dict[str, Callable[[], Variant]] = {
+        "eager": lambda: Variant(step_of([largest], is_compiled=False, is_strict=True), fixed_stream("eager"), log, is_eager=True),
+        "function varying": lambda: Variant(
             step_of([largest], is_compiled=False, is_strict=False), varying_stream(work, examples, largest, fixed[0]), log
         ),
-        "function fixed": lambda: _Variant(step_of([largest], is_compiled=False, is_strict=True), fixed_stream("function"), log),
-        "XLA fixed": lambda: _Variant(step_of([largest], is_compiled=True, is_strict=True), fixed_stream("xla"), log),
-        "XLA buckets": lambda: _Variant(step_of(buckets, is_compiled=True, is_strict=True), bucket_stream(), log),
+        "function fixed": lambda: Variant(step_of([largest], is_compiled=False, is_strict=True), fixed_stream("function"), log),
+        "XLA fixed": lambda: Variant(step_of([largest], is_compiled=True, is_strict=True), fixed_stream("xla"), log),
+        "XLA buckets": lambda: Variant(step_of(buckets, is_compiled=True, is_strict=True), bucket_stream(), log),
     }
     variants = {}
     for name, make in made.items():
