@@ -145,7 +145,6 @@ def measure_step(
     *,
     rounds: int,
     say: Callable[[str], None],
-    matrix_size: int | None = None,
 ) -> Benchmark:
     """Run every variant five steps a round, in turns, on the same clips, and return the medians over all steps."""
     # It warns of every retrace of the one variant that is here to retrace.
@@ -154,7 +153,7 @@ def measure_step(
     buckets = list(bucket_specs(manifest)) if manifest.buckets else choose_buckets(examples, largest, batch_size)
     variants = _variants(Source(cache, manifest), buckets, examples, config, work, log, say)
     say("the peak of the matrix product")
-    peak = MatrixPeak(tf.dtypes.as_dtype(config.training.precision), matrix_size)
+    peak = MatrixPeak(tf.dtypes.as_dtype(config.training.precision))
     found = in_turns({**{name: variant.run for name, variant in variants.items()}, "peak": peak.measure}, rounds, say)
     peaks = found.pop("peak")
     settings = {
