@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -48,12 +48,21 @@ def matrix_operations(graph: Any) -> int | None:
     """Return two for each multiplication and addition of the matrix products and convolutions of a traced function.
 
     Forward and backward are both in a train step's graph. What a condition holds is left out, since it is skipped while the network's own
-    frames are not sampled. None if there is a loop, as gradient accumulation makes: how often it runs the graph does not say.
+    frames are not sampled. None if a loop holds a product, as gradient accumulation does: how often it runs the graph does not say.
     """
     operations = graph.get_operations()
-    if any(operation.type in _LOOP_TYPES for operation in operations):
+    bodies = [operation.get_attr("body").name for operation in operations if operation.type in _LOOP_TYPES]
+    functions = {function.signature.name: function for function in graph.as_graph_def().library.function} if bodies else {}
+    if any(_holds_product(functions, body) for body in bodies):
         return None
     return sum(_operations_of(operation) for operation in operations if operation.type in _GEMM_TYPES)
+
+
+def _holds_product(functions: Mapping[str, Any], name: str) -> bool:
+    """Return whether a function of the graph's library, or one that it calls, multiplies matrices."""
+    nodes = functions[name].node_def
+    called = [value.func.name for node in nodes for value in node.attr.values() if value.func.name in functions]
+    return any(node.op in _GEMM_TYPES for node in nodes) or any(_holds_product(functions, each) for each in called)
 
 
 def _operations_of(operation: Any) -> int:
