@@ -10,7 +10,7 @@ from xtts_pipeline.training.step import TrainStep, batch_signature
 from xtts_pipeline.training.variables import named_variables
 
 # Own frames are tested apart: a condition that is never true would still be compiled.
-SETTINGS = TrainingConfig(batch_size=3, steps=300, learning_rate=3e-3, warmup_steps=10, own_frames_start=None)
+SETTINGS = TrainingConfig(batch_size=3, steps=500, learning_rate=3e-3, warmup_steps=10, own_frames_start=None)
 
 
 def networks(speakers: int = 1, languages: int = 1) -> tuple[Network, Network]:
