@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from xtts_pipeline import cli as cli_module
+from xtts_pipeline import options
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import CheckpointError, Reason, TextError
 from xtts_pipeline.synthesis import Synthesizer
@@ -259,7 +259,7 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(tmp_path: Path, argumen
 
 
 def test_the_layouts_that_help_lists_are_those_there_are() -> None:
-    assert cli_module.LAYOUTS == LAYOUTS
+    assert options.LAYOUTS == LAYOUTS
 
 
 def test_help_shows_the_three_commands_on_lines_of_their_own() -> None:

@@ -55,7 +55,8 @@ MAY_IMPORT = {
         "text",
         "training",
     },
-    "cli": {"commands", "config", "errors"},
+    "options": {"config"},
+    "cli": {"commands", "config", "errors", "options"},
     "__main__": {"cli"},
 }
 

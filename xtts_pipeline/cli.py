@@ -8,85 +8,18 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from xtts_pipeline import __version__
 from xtts_pipeline.errors import XttsError
+from xtts_pipeline.options import FOLDER, Share, cache_option, config_options, json_option, layout_option
 
 EXIT_UNTRUE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class _Share(click.ParamType[float]):
-    """A share such as `5%` or `0.05`."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            share = float(value[:-1]) / 100 if value.endswith("%") else float(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a share; expected one such as 5% or 0.05", param, ctx)
-        if not 0.0 <= share <= 1.0:
-            self.fail(f"{value!r} is not between 0% and 100%", param, ctx)
-        return share
-
-
-# As corpus.read.LAYOUTS, which must not be imported for --help; a test holds the two together.
-LAYOUTS = ("vctk", "libritts", "common_voice", "ljspeech", "coqui", "manifest")
-
-FOLDER = click.Path(path_type=Path)
-
-
-def cache_option(function: F) -> F:
-    """Add `--cache`, which defaults to `cache/` everywhere."""
-    return click.option("--cache", type=FOLDER, default=Path("cache"), show_default=True, help="Folder of the cache.")(function)
-
-
-def _complete_preset(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the presets that begin so, and leave file names to the shell."""
-    from xtts_pipeline.config import preset_names
-
-    presets = [CompletionItem(name) for name in preset_names() if name.startswith(incomplete)]
-    return [*presets, CompletionItem(incomplete, type="file")]
-
-
-def config_options(function: F) -> F:
-    """Add `--config` and `--set`."""
-    function = click.option(
-        "--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Override one setting; repeatable, wins over --config."
-    )(function)
-    return click.option(
-        "--config",
-        "configs",
-        multiple=True,
-        metavar="FILE|PRESET",
-        shell_complete=_complete_preset,
-        help="YAML file or preset name; repeatable, the later wins.",
-    )(function)
-
-
-def layout_option(function: F) -> F:
-    """Add `--layout`."""
-    choice = click.Choice(["auto", *LAYOUTS])
-    return click.option("--layout", type=choice, default="auto", show_default=True, help="Corpus layout; `auto` looks at the folder.")(
-        function
-    )
-
-
-def json_option(function: F) -> F:
-    """Add `--json`: the result alone on stdout."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")(function)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -111,7 +44,7 @@ def cli(context: click.Context, debug: bool) -> None:
 @layout_option
 @click.option("--val-data", type=FOLDER, help="A second corpus that becomes the validation split.")
 @click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default="all cores", help="Worker processes.")
-@click.option("--max-rejected", type=_Share(), default="5%", show_default=True, help="Exit with 1 if a larger share of rows is rejected.")
+@click.option("--max-rejected", type=Share(), default="5%", show_default=True, help="Exit with 1 if a larger share of rows is rejected.")
 @click.option(
     "--shards", type=click.IntRange(min=1), help="Training shards of the cache.  [default: as it has, or by cache.records_per_shard]"
 )
