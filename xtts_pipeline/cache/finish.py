@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -18,6 +18,7 @@ from xtts_pipeline.cache.canonical import canonical_json, read_regular_file
 from xtts_pipeline.cache.folder import invalidate
 from xtts_pipeline.cache.manifest import (
     MANIFEST_NAME,
+    MEASURES,
     REJECTED_NAME,
     UTTERANCES_NAME,
     Counts,
@@ -78,7 +79,10 @@ def finish_cache(
         utterance_entry = _spool(utterances, _utterance_lines(folder, layout, config, totals))
         totals.rejections.sort(key=lambda item: (*reading_order(item[0], item[1].where), item[1].id))
         rejected_entry = _spool(rejected, (rejection.to_json() for _, rejection in totals.rejections))
-        manifest = _manifest(intake, config, totals, {UTTERANCES_NAME: utterance_entry, REJECTED_NAME: rejected_entry})
+        lengths = {measure: getattr(totals, measure) for measure in MEASURES}
+        reasons = Counter(rejection.reason.value for _, rejection in totals.rejections)
+        files = {UTTERANCES_NAME: utterance_entry, REJECTED_NAME: rejected_entry}
+        manifest = manifest_of(intake, config, totals.shards, lengths, reasons, files)
         data = manifest_bytes(manifest)
         if not _is_file_of(folder / MANIFEST_NAME, data):
             invalidate(folder)
@@ -130,9 +134,20 @@ def _utterance_line(split: str, shard: str, position: int, clip: ClipReceipt) ->
     }
 
 
-def _manifest(intake: Intake, config: Config, totals: Totals, files: dict[str, FileEntry]) -> Manifest:
+def manifest_of(
+    intake: Intake,
+    config: Config,
+    shards: Sequence[ShardEntry],
+    lengths: Mapping[str, Sequence[float]],
+    reasons: Mapping[str, int],
+    files: dict[str, FileEntry],
+) -> Manifest:
+    """Return the manifest of a cache of these shards and listings.
+
+    `lengths` has each of MEASURES of every kept clip, `reasons` how many rows were rejected for each reason.
+    """
     spec = record_spec_of(config.audio, config.limits)
-    kept, rejected = len(totals.ids), len(totals.rejections)
+    kept, rejected = len(lengths[MEASURES[0]]), sum(reasons.values())
     return Manifest(
         format_version=1,
         fingerprint=fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config)),
@@ -146,9 +161,9 @@ def _manifest(intake: Intake, config: Config, totals: Totals, files: dict[str, F
         languages=intake.languages,
         layout=intake.layout,
         counts=Counts(kept + rejected, kept, rejected),
-        rejected_by_reason=dict(Counter(rejection.reason.value for _, rejection in totals.rejections)),
-        shards=tuple(totals.shards),
-        statistics={measure: spread(getattr(totals, measure)) for measure in ("seconds", "frames", "tokens")} if kept else {},
+        rejected_by_reason=dict(reasons),
+        shards=tuple(shards),
+        statistics={measure: spread(lengths[measure]) for measure in MEASURES} if kept else {},
         files=files,
         buckets=buckets_of(config),
     )

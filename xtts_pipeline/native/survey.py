@@ -17,25 +17,11 @@ from xtts_pipeline.audio.mel import wave_to_mel
 from xtts_pipeline.audio.wav_header import UNKNOWN_BYTES, WavHeader, read_wav_header
 from xtts_pipeline.cache.buckets import with_chosen_buckets
 from xtts_pipeline.cache.example import encode_example
-from xtts_pipeline.cache.manifest import (
-    MEASURES,
-    REJECTED_NAME,
-    UTTERANCES_NAME,
-    Counts,
-    FieldEntry,
-    FileEntry,
-    Manifest,
-    ShardEntry,
-    Statistics,
-    bucket_specs_of,
-    buckets_of,
-    fingerprint,
-    record_spec_of,
-)
+from xtts_pipeline.cache.finish import manifest_of
+from xtts_pipeline.cache.manifest import REJECTED_NAME, UTTERANCES_NAME, FileEntry, Manifest, ShardEntry, bucket_specs_of, buckets_of
 from xtts_pipeline.cache.plan import Intake, PlannedRow, choose_validation_row, lay_out, plan_shards, reading_order
 from xtts_pipeline.cache.receipts import source_stat
 from xtts_pipeline.cache.records import FRAME_BYTES
-from xtts_pipeline.cache.statistics import spread
 from xtts_pipeline.cache.workers import check_mel_length, read_source
 from xtts_pipeline.config import Config
 from xtts_pipeline.corpus.quarantine import Rejection
@@ -170,42 +156,17 @@ def _lay_out(intake: Intake, config: Config, clips: dict[str, NativeClip], rejec
             size = _reckoned_bytes(members, specs[bucket])
             shards.append(ShardEntry(file, name.split, len(members), size, NO_CHECKSUM, bucket if len(specs) > 1 else None))
             ordered += members
-    manifest = _manifest(intake, config, shards, ordered, rejections)
-    return Survey(manifest, tuple(ordered), rejections)
+    lengths = {
+        "seconds": [clip.seconds for clip in ordered],
+        "frames": [clip.frames for clip in ordered],
+        "tokens": [len(clip.tokens) for clip in ordered],
+    }
+    reasons = Counter(rejection.reason.value for rejection in rejections)
+    files = dict.fromkeys((UTTERANCES_NAME, REJECTED_NAME), FileEntry(0, NO_CHECKSUM))
+    return Survey(manifest_of(intake, config, shards, lengths, reasons, files), tuple(ordered), rejections)
 
 
 def _reckoned_bytes(clips: Sequence[NativeClip], spec: RecordSpec) -> int:
     nothing = Example("", np.zeros(0, np.int32), np.zeros((0, spec.mel_bins), np.float32))
     record_bytes = FRAME_BYTES + len(encode_example(nothing, spec)) if clips else 0
     return sum(record_bytes + len(clip.row.id.encode()) for clip in clips)
-
-
-def _manifest(
-    intake: Intake, config: Config, shards: Sequence[ShardEntry], clips: Sequence[NativeClip], rejections: Sequence[Rejection]
-) -> Manifest:
-    nothing_written = FileEntry(0, NO_CHECKSUM)
-    return Manifest(
-        format_version=1,
-        fingerprint=fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config)),
-        fields=tuple(FieldEntry(f.name, f.dtype, f.shape, f.storage) for f in record_spec_of(config.audio, config.limits).fields),
-        audio=config.audio,
-        text=config.text,
-        limits=config.limits,
-        cache=config.cache,
-        symbols=intake.symbols,
-        speakers=intake.speakers,
-        languages=intake.languages,
-        layout=intake.layout,
-        counts=Counts(len(clips) + len(rejections), len(clips), len(rejections)),
-        rejected_by_reason=dict(Counter(rejection.reason.value for rejection in rejections)),
-        shards=tuple(shards),
-        statistics=_statistics(clips) if clips else {},
-        files={UTTERANCES_NAME: nothing_written, REJECTED_NAME: nothing_written},
-        buckets=buckets_of(config),
-    )
-
-
-def _statistics(clips: Sequence[NativeClip]) -> dict[str, Statistics]:
-    seconds, frames = [clip.seconds for clip in clips], [clip.frames for clip in clips]
-    lengths: list[Sequence[float]] = [seconds, frames, [len(clip.tokens) for clip in clips]]
-    return {measure: spread(values) for measure, values in zip(MEASURES, lengths, strict=True)}
