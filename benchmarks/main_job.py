@@ -15,10 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import librosa
 import numpy as np
-import soundfile
 
+from xtts_pipeline.benchmarking.librosa_mel import librosa_log_mel
 from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.manifest import load_manifest, record_spec
 from xtts_pipeline.cache.records import read_records
@@ -61,9 +60,7 @@ def greatest_mel_difference(cache: Path, corpus: Path, clips: int) -> tuple[floa
             if compared == clips:
                 return greatest, compared
             record = decode_example(bytes(payload), spec)
-            wave, rate = soundfile.read(sources[record["id"]], dtype="float32")
-            mel = librosa.feature.melspectrogram(y=wave, sr=rate, n_fft=1024, hop_length=256, n_mels=80, fmin=0, fmax=8000, power=1.0)
-            expected = np.log(np.maximum(mel, 1e-5)).T
+            expected = librosa_log_mel(sources[record["id"]], manifest.audio)
             stored = np.asarray(record["mel"], np.float32)[: len(expected)]
             greatest, compared = max(greatest, float(np.abs(stored - expected).max())), compared + 1
     return greatest, compared

@@ -1,30 +1,36 @@
 """Hold training without a cache against the cache: how near its mels are, and how fast it is beside librosa in a numpy_function.
 
     python benchmarks/native.py --data LJSpeech-1.1 --cache cache/ --set audio.trim_db=30
+    python benchmarks/native.py --data LJSpeech-1.1 --rate 48000
 
-The settings must be the cache's. Speeds are given per second and as CPU time a record, which other programs on the machine disturb less;
-the three paths take turns.
+The settings must be the cache's. With --rate the clips are resampled first, a third of them made of two channels, and preprocessed here.
+Speeds are given per second and as CPU time a record, which other programs on the machine disturb less; the three paths take turns.
 """
 
 import argparse
 import json
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
-import librosa
 import numpy as np
 import soundfile
-import tensorflow as tf
 
-from xtts_pipeline.cache.dataset import EpochPlace, pipeline_options, training_dataset
-from xtts_pipeline.cache.manifest import load_manifest
+from xtts_pipeline.audio.load import load_wave
+from xtts_pipeline.benchmarking.clips import Clip, write_corpus
+from xtts_pipeline.benchmarking.rivals import RivalClips, librosa_pipeline
+from xtts_pipeline.cache.dataset import EpochPlace, training_dataset
+from xtts_pipeline.cache.manifest import load_manifest, record_spec
 from xtts_pipeline.cache.plan import take_in
-from xtts_pipeline.config import Config, load_config
+from xtts_pipeline.config import AudioConfig, Config, load_config
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.native.dataset import NativeDatasets
 from xtts_pipeline.native.survey import Survey, survey_corpus
+from xtts_pipeline.schema import Example
 
 BATCH = 8
 
@@ -33,27 +39,35 @@ def main() -> None:
     """Print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--cache", type=Path)
     parser.add_argument("--set", dest="overrides", action="append", default=[])
     parser.add_argument("--records", type=int, default=400, help="that each path makes in a round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rate", type=int, help="resample the corpus to this rate first, and make its cache in a temporary folder")
     options = parser.parse_args()
+    if (options.cache is None) == (options.rate is None):
+        parser.error("one of --cache and --rate, the corpus's own cache or a rate at which both are made")
     config = load_config(overrides=options.overrides)
+    with tempfile.TemporaryDirectory() as work:
+        data, cache = options.data, options.cache
+        if cache is None:
+            data, cache = at_another_rate(data, Path(work) / "corpus", options.rate, config), Path(work) / "cache"
+            preprocess(data, cache, options.overrides)
+        print(json.dumps(hold_against(data, cache, config, options), indent=1))
+
+
+def hold_against(data: Path, cache: Path, config: Config, options: argparse.Namespace) -> dict[str, object]:
+    """Return how near the mels are to the cache's, and how fast each path is."""
     started = time.perf_counter()
-    survey = survey_corpus(take_in([read_corpus(options.data)], config), config, lambda _rows: None)
+    survey = survey_corpus(take_in([read_corpus(data)], config), config, lambda _rows: None)
     survey_seconds = time.perf_counter() - started
-    native = NativeDatasets(survey, config, options.data)
-    print(
-        json.dumps(
-            {
-                "clips": len(survey.clips),
-                "survey_clips_per_second": round(len(survey.clips) / survey_seconds, 1),
-                "mels": compare(options.cache, native, config),
-                "speed": measure(options, native, survey, config),
-            },
-            indent=1,
-        )
-    )
+    native = NativeDatasets(survey, config, data)
+    return {
+        "clips": len(survey.clips),
+        "survey_clips_per_second": round(len(survey.clips) / survey_seconds, 1),
+        "mels": compare(cache, native, config),
+        "speed": measure(cache, native, survey, config, options),
+    }
 
 
 def compare(cache: Path, native: NativeDatasets, config: Config) -> dict[str, object]:
@@ -76,13 +90,18 @@ def compare(cache: Path, native: NativeDatasets, config: Config) -> dict[str, ob
     return {"clips": clips, "bins": every.size, "within_0.01": round(float(np.mean(every <= 0.01)), 6), "largest": float(every.max())}
 
 
-def measure(options: argparse.Namespace, native: NativeDatasets, survey: Survey, config: Config) -> dict[str, dict[str, float]]:
+def measure(
+    cache: Path, native: NativeDatasets, survey: Survey, config: Config, options: argparse.Namespace
+) -> dict[str, dict[str, float]]:
     """Return the median speed of each path."""
-    manifest = load_manifest(options.cache)
+    manifest = load_manifest(cache)
+    nothing = np.zeros((0, config.audio.mel_bins), np.float32)
+    clips = [Clip(Example(clip.row.id, clip.tokens, nothing), clip.row.text, clip.path) for clip in survey.clips]
+    rival = RivalClips(clips, record_spec(manifest), config.audio, BATCH)
     paths: dict[str, Callable[[], Iterable[object]]] = {
         "native": lambda: native.training(0, EpochPlace(0, BATCH)),
-        "numpy_function": lambda: librosa_batches([str(clip.path) for clip in survey.clips], config),
-        "cache": lambda: training_dataset(options.cache, manifest, batch_size=BATCH, seed=0, data=config.data),
+        "numpy_function": lambda: librosa_pipeline(rival),
+        "cache": lambda: training_dataset(cache, manifest, batch_size=BATCH, seed=0, data=config.data),
     }
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in paths}
     for _ in range(options.rounds):
@@ -109,29 +128,22 @@ def speed_of(batches: Iterable[object], records: int) -> tuple[float, float]:
     return made / (time.perf_counter() - started), 1_000 * (time.process_time() - cpu) / made
 
 
-def librosa_batches(paths: list[str], config: Config) -> tf.data.Dataset:
-    """Return padded mels made by Python inside the pipeline."""
-    audio, frames = config.audio, config.limits.max_mel_frames
+def at_another_rate(data: Path, folder: Path, rate: int, config: Config) -> Path:
+    """Write the corpus with its clips resampled to `rate`, every third with two channels, and return its folder."""
+    corpus = read_corpus(data)
+    audio = AudioConfig(sample_rate=rate, max_hz=rate / 2)
+    waves = ((utterance.text, load_wave(corpus.root / utterance.audio, audio, config.limits)) for utterance in corpus.utterances)
+    for path in write_corpus(folder, waves, rate)[::3]:
+        wave, _ = soundfile.read(path, dtype="float32")
+        soundfile.write(path, np.stack([wave, 0.5 * wave], axis=1), rate, "PCM_16")
+    return folder
 
-    def mel(path: bytes) -> np.ndarray:
-        wave, rate = soundfile.read(path.decode(), dtype="float32")
-        if rate != audio.sample_rate:
-            wave = librosa.resample(wave, orig_sr=rate, target_sr=audio.sample_rate, res_type="soxr_hq")
-        magnitudes = librosa.feature.melspectrogram(
-            y=wave,
-            sr=audio.sample_rate,
-            n_fft=audio.fft_size,
-            hop_length=audio.hop_samples,
-            n_mels=audio.mel_bins,
-            fmax=audio.max_hz,
-            power=1.0,
-        )
-        log_mel = np.log(np.maximum(magnitudes.T, audio.floor)).astype(np.float16)[:frames]
-        return np.pad(log_mel, ((0, frames - len(log_mel)), (0, 0)), constant_values=np.log(audio.floor))
 
-    dataset = tf.data.Dataset.from_tensor_slices(paths).repeat()
-    made = dataset.map(lambda path: tf.numpy_function(mel, [path], tf.float16), num_parallel_calls=tf.data.AUTOTUNE)
-    return made.batch(BATCH).prefetch(tf.data.AUTOTUNE).with_options(pipeline_options())
+def preprocess(data: Path, cache: Path, overrides: Sequence[str]) -> None:
+    """Make the cache of a corpus by the command."""
+    settings = [part for override in overrides for part in ("--set", override)]
+    command = [sys.executable, "-m", "xtts_pipeline", "preprocess", "--data", data, "--cache", cache, "--max-rejected", "100%", *settings]
+    subprocess.run(command, check=True, stdout=sys.stderr)
 
 
 if __name__ == "__main__":

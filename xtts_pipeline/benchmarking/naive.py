@@ -17,9 +17,9 @@ SHARD_CLIPS = 256
 
 def write_shard(rows: Sequence[str], corpus: Path, path: Path, config: Config) -> None:
     """Write the rows of an LJSpeech corpus as one TFRecord file of padded float16 mels."""
-    import librosa
-    import soundfile
     import tensorflow as tf
+
+    from xtts_pipeline.benchmarking.librosa_mel import librosa_log_mel
 
     def raw(array: np.ndarray) -> tf.train.Feature:
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[array.tobytes()]))
@@ -28,19 +28,7 @@ def write_shard(rows: Sequence[str], corpus: Path, path: Path, config: Config) -
     with tf.io.TFRecordWriter(str(path)) as writer:
         for row in rows:
             name, _, text = row.split("|", 2)
-            wave, rate = soundfile.read(corpus / "wavs" / f"{name}.wav", dtype="float32")
-            mel = librosa.feature.melspectrogram(
-                y=wave,
-                sr=rate,
-                n_fft=audio.fft_size,
-                hop_length=audio.hop_samples,
-                win_length=audio.window_samples,
-                n_mels=audio.mel_bins,
-                fmin=audio.min_hz,
-                fmax=audio.max_hz,
-                power=1.0,
-            )
-            log_mel = np.log(np.maximum(mel.T, audio.floor)).astype(np.float16)[: limits.max_mel_frames]
+            log_mel = librosa_log_mel(corpus / "wavs" / f"{name}.wav", audio).astype(np.float16)[: limits.max_mel_frames]
             padded = np.full((limits.max_mel_frames, audio.mel_bins), np.log(audio.floor), np.float16)
             padded[: len(log_mel)] = log_mel
             tokens = np.zeros(limits.max_text_length, np.int32)

@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import librosa
 import numpy as np
-import soundfile
 import tensorflow as tf
 
 from xtts_pipeline.audio.filterbank import mel_filterbank
 from xtts_pipeline.benchmarking.clips import Clip
+from xtts_pipeline.benchmarking.librosa_mel import librosa_log_mel
 from xtts_pipeline.config import AudioConfig
 from xtts_pipeline.schema import PAD_ID, RecordSpec
 
@@ -34,23 +33,9 @@ class RivalClips:
 
 def librosa_pipeline(given: RivalClips) -> tf.data.Dataset:
     """Return batches whose mels librosa makes of WAV files inside `tf.numpy_function`."""
-    audio = given.audio
 
     def mel_of(path: bytes) -> np.ndarray:
-        wave, _ = soundfile.read(path.decode(), dtype="float32")
-        mel = librosa.feature.melspectrogram(
-            y=wave,
-            sr=audio.sample_rate,
-            n_fft=audio.fft_size,
-            hop_length=audio.hop_samples,
-            win_length=audio.window_samples,
-            n_mels=audio.mel_bins,
-            fmin=audio.min_hz,
-            fmax=audio.max_hz,
-            power=1.0,
-        )
-        log_mel: np.ndarray = np.log(np.maximum(mel.T, audio.floor)).astype(np.float16)
-        return log_mel
+        return librosa_log_mel(path.decode(), given.audio).astype(np.float16)
 
     return _pipeline(given, [str(clip.wave) for clip in given.clips], lambda path: tf.numpy_function(mel_of, [path], tf.float16))
 
