@@ -1,15 +1,19 @@
 """Small corpora of made-up sound, and the ways in which the write path's tests run it."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 import soundfile
 
 from xtts_pipeline.cache.build import BuildOptions, BuildResult, build_cache
 from xtts_pipeline.cache.folder import locked_folder
 from xtts_pipeline.cache.plan import take_in
 from xtts_pipeline.cache.pool import Pool
+from xtts_pipeline.cache.records import RecordWriter
 from xtts_pipeline.config import Config, load_config
 from xtts_pipeline.corpus.read import read_corpus
 
@@ -76,3 +80,19 @@ def cache_bytes(cache: Path) -> dict[str, bytes]:
 def modification_times(cache: Path) -> dict[str, int]:
     """Return when each of those files was last written."""
     return {path.name: path.stat().st_mtime_ns for path in cache.iterdir() if path.is_file() and path.name != ".lock"}
+
+
+@contextmanager
+def disk_full_after(records: int) -> Iterator[None]:
+    """Let so many records be written, and no more for want of space."""
+    write, written = RecordWriter.write, []
+
+    def write_until_full(self: RecordWriter, payload: bytes) -> None:
+        written.append(payload)
+        if len(written) > records:
+            raise OSError(28, "No space left on device")
+        write(self, payload)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RecordWriter, "write", write_until_full)
+        yield

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache.corpora import build, cache_bytes, make_config, modification_times, write_clip, write_corpus, write_metadata
+from tests.cache.corpora import build, cache_bytes, disk_full_after, make_config, modification_times, write_clip, write_corpus, write_metadata
 from xtts_pipeline.cache import shapes
 from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.manifest import Manifest, load_manifest, record_spec
@@ -149,21 +149,11 @@ def test_a_bucket_file_that_is_not_what_its_receipt_says_is_made_again_with_its_
     assert cache_bytes(cache) == whole
 
 
-def test_a_run_that_ended_in_the_middle_is_continued(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ended_in_the_middle_is_continued(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "whole", BUCKETS)
-    write, written = RecordWriter.write, []
-
-    def write_until_full(self: RecordWriter, payload: bytes) -> None:
-        written.append(payload)
-        if len(written) == 25:
-            raise OSError(28, "No space left on device")
-        write(self, payload)
-
-    monkeypatch.setattr(RecordWriter, "write", write_until_full)
-    with pytest.raises(CacheError, match=r"cannot be written \(No space left on device\); make room"):
+    with disk_full_after(24), pytest.raises(CacheError, match=r"cannot be written \(No space left on device\); make room"):
         build(data, tmp_path / "cache", BUCKETS)
     assert not (tmp_path / "cache" / "manifest.json").exists()
-    monkeypatch.setattr(RecordWriter, "write", write)
     assert build(data, tmp_path / "cache", BUCKETS).shards_reused > 0
     assert cache_bytes(tmp_path / "cache") == cache_bytes(tmp_path / "whole")
 

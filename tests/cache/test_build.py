@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cache.corpora import SAMPLE_RATE, build, cache_bytes, make_config, modification_times, write_clip, write_corpus, write_metadata
+from tests.cache.corpora import SAMPLE_RATE, build, cache_bytes, disk_full_after, make_config, modification_times, write_clip, write_corpus, write_metadata
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.mel import wave_to_mel
 from xtts_pipeline.cache.example import decode_example
@@ -245,25 +245,11 @@ def test_too_little_disk_is_found_before_anything_changes(data: Path, tmp_path: 
     assert cache_bytes(tmp_path / "cache") == before
 
 
-def test_a_disk_that_fills_up_leaves_no_manifest_and_the_next_run_goes_on(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from xtts_pipeline.cache.records import RecordWriter
-
+def test_a_disk_that_fills_up_leaves_no_manifest_and_the_next_run_goes_on(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "whole")
-    write, written = RecordWriter.write, []
-
-    def write_until_full(self: RecordWriter, payload: bytes) -> None:
-        written.append(payload)
-        if len(written) == 25:
-            raise OSError(28, "No space left on device")
-        write(self, payload)
-
-    monkeypatch.setattr(RecordWriter, "write", write_until_full)
-    with pytest.raises(CacheError, match=r"tfrecord: cannot be written \(No space left on device\); make room"):
+    with disk_full_after(24), pytest.raises(CacheError, match=r"tfrecord: cannot be written \(No space left on device\); make room"):
         build(data, tmp_path / "cache")
     assert not (tmp_path / "cache" / "manifest.json").exists()
     assert not [path for path in (tmp_path / "cache").iterdir() if "tmp" in path.name or "work" in path.name]
-    monkeypatch.setattr(RecordWriter, "write", write)
     assert build(data, tmp_path / "cache").shards_reused > 0
     assert cache_bytes(tmp_path / "cache") == cache_bytes(tmp_path / "whole")

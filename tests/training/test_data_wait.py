@@ -1,12 +1,10 @@
-from pathlib import Path
-
 import pytest
 
 from xtts_pipeline.training.data_wait import DataWaitWatch
 
 
 def look(shares: dict[int, float]) -> list[tuple[int, str]]:
-    watch = DataWaitWatch(Path("cache"))
+    watch = DataWaitWatch("xtts diagnose input --cache cache says why")
     return [(step, line) for step, share in shares.items() for line in watch.look(step, share)]
 
 

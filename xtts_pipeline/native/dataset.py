@@ -62,13 +62,8 @@ class NativeDatasets:
 
     def training_ids(self, bucket: int, place: EpochPlace) -> list[str]:
         """Return the ids of the clips in the batch of `training` at a place."""
-        ranges = tf.constant([self._ranges[name] for name in self.manifest.shard_names("train", bucket)], tf.int64)
-
-        def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
-            return tf.data.Dataset.range(*tf.unstack(tf.gather(ranges, shard)))
-
-        clips = training_records(self._root, self.manifest, bucket, read_shard, place, self._config.data)
-        return [self._ids[int(clip)].numpy().decode() for clip in clips.take(place.batch_size)]
+        clips = self._places(bucket, place).take(place.batch_size)
+        return [self._ids[int(clip)].numpy().decode() for _, clip in clips]
 
     def validation(self, bucket: int, batch_size: int) -> tf.data.Dataset:
         """Return the validation records of a bucket once, the last batch filled, as `cache.dataset.validation_dataset` does.
@@ -87,13 +82,6 @@ class NativeDatasets:
         for shard in shards[1:]:
             made = made.concatenate(shard)
         return self._batches(made.concatenate(_filling(spec).repeat(-records % batch_size)), batch_size)
-
-    def batch_clips(self, bucket: int, place: EpochPlace) -> list[tuple[str, bool]]:
-        """Return the ids of the batch at a place, each with whether its mel is finite: made again, for the rare batch that asks."""
-        numbers = [int(clip) for _, clip in self._places(bucket, place).take(place.batch_size)]
-        mels = next(iter(self.training(bucket, place)))["mel"].numpy()
-        ids = (self._ids[number].numpy().decode() for number in numbers)
-        return [(id, bool(np.isfinite(mel).all())) for id, mel in zip(ids, mels, strict=True)]
 
     def _places(self, bucket: int, place: EpochPlace) -> tf.data.Dataset:
         """Return the epoch and the number of each training clip, in the order of the epochs."""

@@ -156,7 +156,7 @@ def _lay_out(intake: Intake, config: Config, clips: dict[str, NativeClip], rejec
             size = _reckoned_bytes(members, specs[bucket])
             shards.append(ShardEntry(file, name.split, len(members), size, NO_CHECKSUM, bucket if len(specs) > 1 else None))
             ordered += members
-    lengths = {
+    lengths: dict[str, Sequence[float]] = {
         "seconds": [clip.seconds for clip in ordered],
         "frames": [clip.frames for clip in ordered],
         "tokens": [len(clip.tokens) for clip in ordered],

@@ -1,6 +1,4 @@
-"""Say once that a run waits for its data, and which command finds out why."""
-
-from pathlib import Path
+"""Say once that a run waits for its data, and what to do about it."""
 
 WAIT_SHARE = 0.05
 STEPS = 100
@@ -9,8 +7,9 @@ STEPS = 100
 class DataWaitWatch:
     """Looks at every report; what makes it speak is 100 steps in a row whose reports each waited over 5% of their time."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, advice: str) -> None:
+        """Take what the line ends with: how to find out why, or what would be faster."""
+        self._advice = advice
         self._last_step: int | None = None
         self._steps = 0
         self._has_spoken = False
@@ -25,8 +24,5 @@ class DataWaitWatch:
             return []
         self._has_spoken = True
         return [
-            (
-                f"{wait_share:.0%} of the time is spent waiting for data, and over {WAIT_SHARE:.0%} for {self._steps} steps; "
-                f"xtts diagnose input --cache {self._folder} says why"
-            )
+            (f"{wait_share:.0%} of the time is spent waiting for data, and over {WAIT_SHARE:.0%} for {self._steps} steps; {self._advice}")
         ]

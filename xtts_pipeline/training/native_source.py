@@ -25,12 +25,14 @@ class NativeSource(Source):
         """Return the validation records of a bucket once."""
         return self.datasets.validation(bucket, batch_size)
 
-    def bucket_clips(self, config: Config, bucket: int, place: EpochPlace) -> list[tuple[str, bool]]:  # noqa: ARG002
+    def bucket_clips(self, config: Config, bucket: int, place: EpochPlace) -> list[tuple[str, bool]]:  # noqa: ARG002 (as above)
         """Return the ids of the batch at a place; a survey accepts finite sound alone."""
         return [(name, True) for name in self.datasets.training_ids(bucket, place)]
 
-    def _bucket_clips(self, config: Config, bucket: int, place: EpochPlace) -> list[tuple[str, bool]]:  # noqa: ARG002 (as above)
-        return self.datasets.batch_clips(bucket, place)
+    @property
+    def wait_advice(self) -> str:
+        """What to do where making the clips takes longer than the step."""
+        return f"a cache is made once and read many times as fast: xtts preprocess --data {self.folder}"
 
     def unreadable(self, found: str) -> XttsError:
         """Return the error for a clip that could be read when it was surveyed."""
