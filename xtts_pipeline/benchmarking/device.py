@@ -1,16 +1,13 @@
-"""What the device can do and how busy it is: the peak of its matrix product, its utilisation, a step's arithmetic."""
+"""What the device can do and what it is asked to do: the peak of its matrix product, a step's arithmetic."""
 
 import math
-import threading
 import time
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-SAMPLE_SECONDS = 0.1
 # Large enough that memory is no limit: a product of this size does n / 6 operations a byte.
 MATRIX_SIZE_CPU, MATRIX_SIZE_GPU = 4_096, 8_192
 _GEMM_TYPES = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")
@@ -89,44 +86,3 @@ def _operations_of(operation: Any) -> int:
 
 def _size(shape: Iterable[int]) -> int:
     return math.prod(shape)
-
-
-class Utilisation:
-    """Samples how busy the first GPU is, ten times a second, while active; without one, or without nvidia-ml-py, it says None."""
-
-    def __init__(self) -> None:
-        self.samples: list[float] = []
-        self._over = threading.Event()
-
-    def __enter__(self) -> Self:
-        self._over.clear()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
-
-    @property
-    def share(self) -> float | None:
-        """The mean share of time in which a kernel ran."""
-        return sum(self.samples) / len(self.samples) if self.samples else None
-
-    def _watch(self) -> None:
-        try:
-            import pynvml
-
-            pynvml.nvmlInit()
-        except (ImportError, OSError):
-            return
-        except pynvml.NVMLError:
-            return
-        try:
-            gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
-            while not self._over.wait(SAMPLE_SECONDS):
-                self.samples.append(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100)
-        except pynvml.NVMLError:
-            return
-        finally:
-            pynvml.nvmlShutdown()

@@ -16,8 +16,7 @@ from xtts_pipeline.benchmarking.rounds import in_turns, machine, paired_ratios
 from xtts_pipeline.cache.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.config import Config
 from xtts_pipeline.training.buckets import batch_sizes, bucket_order
-from xtts_pipeline.training.source import Source
-from xtts_pipeline.training.step import batch_signature
+from xtts_pipeline.training.source import Source, bucket_signatures
 
 COLUMNS = (
     Column("records_per_second", "records/s", whole),
@@ -85,10 +84,9 @@ def measure_input(
 
 def our_batches(cache: Path, manifest: Manifest, config: Config) -> Batches:
     """Yield the batches that training would get, endlessly, with their rows."""
-    specs = bucket_specs(manifest)
-    sizes = batch_sizes(specs, config.training.batch_size, config.training.accumulation_steps)
-    signatures = [batch_signature(spec, rows, with_speaker=True, with_language=True) for spec, rows in zip(specs, sizes, strict=True)]
-    return ((batch.mel.shape[0], batch) for batch in Source(cache, manifest).training_batches(config, signatures))
+    source = Source(cache, manifest)
+    signatures = bucket_signatures(source.identity(), source.specs, config.training)
+    return ((batch.mel.shape[0], batch) for batch in source.training_batches(config, signatures))
 
 
 def reading_alone(cache: Path, manifest: Manifest, config: Config) -> Batches:

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.benchmarking.device import MatrixPeak, Utilisation, device_name, matrix_operations
+from xtts_pipeline.benchmarking.device import MatrixPeak, device_name, matrix_operations
 from xtts_pipeline.benchmarking.results import NO_GPU, Benchmark, Column, Figure, share, tenths, whole
 from xtts_pipeline.benchmarking.rounds import in_turns, machine, paired_ratios
 from xtts_pipeline.benchmarking.streams import Stream, choose_buckets, shaped_stream, varying_stream
 from xtts_pipeline.cache.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.config import Config
 from xtts_pipeline.model.network import Batch
+from xtts_pipeline.nvml import Sampler
 from xtts_pipeline.runtime import NativeLog
 from xtts_pipeline.schema import Example, RecordSpec
-from xtts_pipeline.training.buckets import batch_sizes
 from xtts_pipeline.training.checkpoint import build_network
-from xtts_pipeline.training.source import Source
-from xtts_pipeline.training.step import TrainStep, batch_signature
+from xtts_pipeline.training.source import Source, bucket_signatures
+from xtts_pipeline.training.step import TrainStep
 
 COLUMNS = (
     Column("step_ms", "step ms", whole),
@@ -53,7 +53,7 @@ class _Measured:
     mel_frames: int = 0
     padded_frames: int = 0
     compilations: int = 0
-    utilisation: Utilisation = field(default_factory=Utilisation)
+    utilisation: list[float] = field(default_factory=list)
 
 
 class Variant:
@@ -71,7 +71,7 @@ class Variant:
     def run(self) -> float:
         """Run a round's steps and return their real mel frames a second, waiting included."""
         measured, frames, seconds = self.measured, 0, 0.0
-        with self._mode(), self._counting_compilations(), measured.utilisation:
+        with self._mode(), self._counting_compilations(), Sampler() as sampler:
             for _ in range(STEPS_A_ROUND):
                 started = time.perf_counter()
                 batch = next(self._stream.batches)
@@ -83,6 +83,7 @@ class Variant:
                 measured.step_seconds.append(ended - waited)
                 seconds += ended - started
                 frames += self._note(batch)
+        measured.utilisation += [sample.utilisation for sample in sampler.samples]
         return frames / seconds
 
     def _note(self, batch: Batch) -> int:
@@ -116,7 +117,6 @@ class Variant:
         traces = sum(map(_traces, functions))
         done = [number for shapes in measured.shapes if (number := operations.get(shapes)) is not None]
         rates = np.array(done) / step if len(done) == len(step) else None
-        utilisation = measured.utilisation.share
         return {
             "step_ms": 1e3 * float(np.median(step)),
             "mean_ms": 1e3 * float(step.mean()),
@@ -125,7 +125,7 @@ class Variant:
             "retraces": traces - sum(_traces(function) > 0 for function in functions),
             "compilations": measured.compilations,
             "data_wait_share": float(wait.sum() / (wait.sum() + step.sum())),
-            "device_utilisation": NO_GPU if utilisation is None else utilisation,
+            "device_utilisation": float(np.mean(measured.utilisation)) if measured.utilisation else NO_GPU,
             "mel_frames_per_second": measured.mel_frames / float(wait.sum() + step.sum()),
             "padding_share": 1.0 - measured.mel_frames / measured.padded_frames,
             "gflops_per_step": None if rates is None else float(np.mean(done)) / 1e9,
@@ -187,17 +187,12 @@ def _variants(
     training, identity = config.training, source.identity()
     largest = record_spec(source.manifest)
 
-    def signatures_of(specs: Sequence[RecordSpec]) -> list[Batch]:
-        ids = {"with_speaker": len(identity.speakers) > 1, "with_language": len(identity.languages) > 1}
-        sizes = batch_sizes(specs, training.batch_size, training.accumulation_steps)
-        return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]
-
     def step_of(specs: Sequence[RecordSpec], *, is_compiled: bool, is_strict: bool) -> TrainStep:
         settings = training.model_copy(update={"jit_compile": is_compiled, "strict_shapes": is_strict})
         network, average = (build_network(identity, config, tf.dtypes.as_dtype(training.precision)) for _ in range(2))
-        return TrainStep(network, average, settings, signatures_of(specs))
+        return TrainStep(network, average, settings, bucket_signatures(identity, specs, training))
 
-    fixed = signatures_of([largest])
+    fixed = bucket_signatures(identity, [largest], training)
 
     def fixed_stream(name: str) -> Stream:
         folder = work / name
@@ -205,7 +200,7 @@ def _variants(
         return shaped_stream(folder, examples, [largest], fixed, training.seed)
 
     def bucket_stream() -> Stream:
-        return shaped_stream(work, examples, buckets, signatures_of(buckets), training.seed)
+        return shaped_stream(work, examples, buckets, bucket_signatures(identity, buckets, training), training.seed)
 
     made: dict[str, Callable[[], Variant]] = {
         "eager": lambda: Variant(step_of([largest], is_compiled=False, is_strict=True), fixed_stream("eager"), log, is_eager=True),

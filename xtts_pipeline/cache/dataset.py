@@ -60,13 +60,8 @@ def training_dataset(
     remainder, and a run that stopped after `skip_batches` batches of `start_epoch` continues exactly there.
     Raises CacheError if the bucket has fewer records than one batch.
     """
-    paths = [str(folder / name) for name in manifest.shard_names("train", bucket)]
-
-    def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
-        return shard_records(tf.gather(paths, shard))
-
     place = EpochPlace(seed, batch_size, start_epoch, skip_batches, epochs)
-    return _batches(training_records(folder, manifest, bucket, read_shard, place, data), record_spec(manifest, bucket), batch_size, data)
+    return _batches(cached_records(folder, manifest, bucket, place, data), record_spec(manifest, bucket), batch_size, data)
 
 
 @dataclass(frozen=True)
@@ -78,6 +73,16 @@ class EpochPlace:
     start_epoch: int = 0
     skip_batches: int = 0
     epochs: int | None = None
+
+
+def cached_records(folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig) -> tf.data.Dataset:
+    """Return the serialized training records of a bucket, as `training_records` orders them."""
+    paths = [str(folder / name) for name in manifest.shard_names("train", bucket)]
+
+    def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
+        return shard_records(tf.gather(paths, shard))
+
+    return training_records(folder, manifest, bucket, read_shard, place, data)
 
 
 def training_records(

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from xtts_pipeline.config import Config
-from xtts_pipeline.diagnosis.nvml import Sample, Sampler
 from xtts_pipeline.diagnosis.oscillation import Oscillation, find_oscillation
 from xtts_pipeline.diagnosis.trial import StepTime, Trial, Verdict
+from xtts_pipeline.nvml import Sample, Sampler
 from xtts_pipeline.training.monitor import CompilationMonitor
 from xtts_pipeline.training.source import Source
 
@@ -40,10 +40,7 @@ class GpuReport:
     def to_json(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
         return {
-            "verdict": self.verdict.name,
-            "healthy": self.verdict.is_healthy,
-            "finding": self.verdict.finding,
-            "remedy": self.verdict.remedy,
+            **self.verdict.to_json(),
             "thresholds": THRESHOLDS,
             "device": self.device,
             "no_gpu_reason": self.no_gpu_reason,

@@ -72,10 +72,7 @@ class InputReport:
     def to_json(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
         return {
-            "verdict": self.verdict.name,
-            "healthy": self.verdict.is_healthy,
-            "finding": self.verdict.finding,
-            "remedy": self.verdict.remedy,
+            **self.verdict.to_json(),
             "setting": self.setting,
             "expected_gain": self.expected_gain,
             "tried": self.tried,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.dataset import EpochPlace, shard_records, training_dataset, training_records
+from xtts_pipeline.cache.dataset import EpochPlace, cached_records, training_dataset
 from xtts_pipeline.cache.manifest import Manifest
 from xtts_pipeline.config import DataConfig
 
@@ -50,11 +50,7 @@ class Pipeline:
 
     def records(self, data: DataConfig) -> tf.data.Dataset:
         """Return the pipeline up to the shuffle, one record at a time."""
-        paths = [str(self.folder / name) for name in self.manifest.shard_names("train", self.bucket)]
-        place = EpochPlace(self.seed, self.batch_size)
-        return training_records(
-            self.folder, self.manifest, self.bucket, lambda shard, _: shard_records(tf.gather(paths, shard)), place, data
-        )
+        return cached_records(self.folder, self.manifest, self.bucket, EpochPlace(self.seed, self.batch_size), data)
 
     def stages(self, batches: int, most_seconds: float) -> dict[str, Stage]:
         """Time the pipeline up to reading, shuffling, copying into batches and parsing, over so many batches or seconds each."""

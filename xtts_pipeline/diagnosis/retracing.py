@@ -54,10 +54,7 @@ class RetracingReport:
     def to_json(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
         return {
-            "verdict": self.verdict.name,
-            "healthy": self.verdict.is_healthy,
-            "finding": self.verdict.finding,
-            "remedy": self.verdict.remedy,
+            **self.verdict.to_json(),
             "change": self.change and self.change.to_json(),
             "checks": [{"name": check.name, "good": check.is_good, "found": check.found} for check in self.checks],
             **self.counts,

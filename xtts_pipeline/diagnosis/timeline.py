@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from xtts_pipeline.diagnosis.nvml import Sample
 from xtts_pipeline.diagnosis.trial import StepTime
 from xtts_pipeline.errors import OutputError
+from xtts_pipeline.nvml import Sample
 
 _COLOURS = {"data": "tab:red", "host": "tab:orange", "compute": "tab:green"}
 

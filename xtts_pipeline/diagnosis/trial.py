@@ -2,16 +2,15 @@
 
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from xtts_pipeline.config import Config
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.checkpoint import build_network
-from xtts_pipeline.training.loop import bucket_signatures
 from xtts_pipeline.training.monitor import CompilationMonitor
-from xtts_pipeline.training.source import Source
+from xtts_pipeline.training.source import Source, bucket_signatures
 from xtts_pipeline.training.step import TrainStep
 
 
@@ -23,6 +22,10 @@ class Verdict:
     is_healthy: bool
     finding: str
     remedy: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the beginning of what `--json` prints of a diagnosis."""
+        return {"verdict": self.name, "healthy": self.is_healthy, "finding": self.finding, "remedy": self.remedy}
 
     def __str__(self) -> str:
         return f"{self.name}: {self.finding}" + (f"; {self.remedy}" if self.remedy else "")
@@ -53,7 +56,7 @@ class Trial:
     def __init__(self, source: Source, config: Config, monitor: CompilationMonitor) -> None:
         precision, identity = tf.dtypes.as_dtype(config.training.precision), source.identity()
         network, average = (build_network(identity, config, precision) for _ in range(2))
-        self.signatures = bucket_signatures(source.specs, config.training, network)
+        self.signatures = bucket_signatures(identity, source.specs, config.training)
         self.step = TrainStep(network, average, config.training, self.signatures)
         monitor.watch(*self.step.compiled.functions, calls=self.step.compiled)
         self.batches = source.training_batches(config, self.signatures)

@@ -62,7 +62,7 @@ def alignment_posterior(
     backwards_BTS = tf.where(is_symbol_B1S, turn_round(likelihood_BTS), IMPOSSIBLE)
     walked = _walk(tf.concat([likelihood_BTS, backwards_BTS], axis=0), tf.where(is_wanted, frames, 0))
     until_BTS, from_BTS = walked[:rows], turn_round(walked[rows:])
-    whole_B = tf.gather(from_BTS[:, 0], tf.zeros_like(text_length_B), batch_dims=1)
+    whole_B = from_BTS[:, 0, 0]
     share_BTS = tf.exp(tf.minimum(until_BTS + from_BTS - likelihood_BTS - whole_B[:, None, None], 0.0))
     has_path_B11 = (mel_length_B >= text_length_B)[:, None, None]
     is_real_BTS = is_symbol_B1S & length_mask(mel_length_B, frames)[..., None] & has_path_B11 & is_wanted

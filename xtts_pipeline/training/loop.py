@@ -5,7 +5,7 @@ Batches come in, scalars stay on the device until a report is due, and what the 
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.config import Config, TrainingConfig
+from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CheckpointError, InterruptedRunError, TrainingError
-from xtts_pipeline.model.network import Batch, Network
-from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.training.alignment import AlignmentWatch
-from xtts_pipeline.training.buckets import batch_sizes
 from xtts_pipeline.training.checkpoint import Checkpoint, build_network, link_best, restore_variables, saved_weights_sha256
 from xtts_pipeline.training.data_wait import DataWaitWatch
 from xtts_pipeline.training.health import SkipCount, SpikeWatch, skipped_line
@@ -32,9 +29,9 @@ from xtts_pipeline.training.resume import Resumption, newest_good
 from xtts_pipeline.training.retracing import RetraceError
 from xtts_pipeline.training.run_folder import checkpoint_folders, remove_after, write_summary
 from xtts_pipeline.training.saving import CheckpointSaver, SaveClock, Snapshot
-from xtts_pipeline.training.source import Source
+from xtts_pipeline.training.source import Source, bucket_signatures
 from xtts_pipeline.training.state import RunState
-from xtts_pipeline.training.step import TrainStep, batch_signature
+from xtts_pipeline.training.step import TrainStep
 from xtts_pipeline.training.validation import BestLoss, Validation
 from xtts_pipeline.training.variables import named_variables
 from xtts_pipeline.training.window import MetricsWindow
@@ -115,7 +112,7 @@ class _Run:
         self.config, self.settings, self.around = config, config.training, around
         identity, precision = source.identity(), tf.dtypes.as_dtype(self.settings.precision)
         self.network, average = (build_network(identity, config, precision) for _ in range(2))
-        signatures = bucket_signatures(source.specs, self.settings, self.network)
+        signatures = bucket_signatures(identity, source.specs, self.settings)
         self.train_step = TrainStep(self.network, average, self.settings, signatures)
         around.monitor.watch(*self.train_step.compiled.functions, calls=self.train_step.compiled)
         self.variables = named_variables(self.train_step)
@@ -123,7 +120,7 @@ class _Run:
         self.position, self.batches_per_epoch = state.position, source.batches_per_epoch(signatures)
         self.batches = source.training_batches(config, signatures, self.position)
         self.validation = Validation(source, config, average, signatures, around.monitor) if source.validation_clips else None
-        self.data_wait = DataWaitWatch(source.folder)
+        self.data_wait = DataWaitWatch(source.wait_advice)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
         self.warnings = list(state.warnings)
         self.skips = SkipCount(state.skipped_steps, state.skipped_in_a_row)
@@ -392,10 +389,3 @@ class _Run:
             "rolled_back_at_step": self.rolled_back_at_step,
             "warnings": self.warnings,
         }
-
-
-def bucket_signatures(specs: Sequence[RecordSpec], settings: TrainingConfig, network: Network) -> list[Batch]:
-    """Return what the compiled steps are made for: the signature of each bucket's batches."""
-    sizes = batch_sizes(specs, settings.batch_size, settings.accumulation_steps)
-    ids = {"with_speaker": network.speaker_embedding is not None, "with_language": network.language_embedding is not None}
-    return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]

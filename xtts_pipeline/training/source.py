@@ -9,21 +9,28 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.dataset import EpochPlace, training_dataset, training_records, validation_dataset
+from xtts_pipeline.cache.dataset import EpochPlace, cached_records, training_dataset, validation_dataset
 from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.manifest import Manifest, bucket_specs, manifest_bytes, record_spec
-from xtts_pipeline.config import Config
+from xtts_pipeline.config import Config, TrainingConfig
 from xtts_pipeline.errors import CacheError, XttsError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.native.dataset import augmented_batches
 from xtts_pipeline.schema import PAD_ID, RecordSpec
-from xtts_pipeline.training.buckets import bucket_order
+from xtts_pipeline.training.buckets import batch_sizes, bucket_order
 from xtts_pipeline.training.checkpoint import CacheIdentity
 from xtts_pipeline.training.state import Position
-from xtts_pipeline.training.step import to_batch
+from xtts_pipeline.training.step import batch_signature, to_batch
 
 FIRST = Position()
 _UNREADABLE = (tf.errors.DataLossError, tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError)
+
+
+def bucket_signatures(identity: CacheIdentity, specs: Sequence[RecordSpec], settings: TrainingConfig) -> list[Batch]:
+    """Return what a step is compiled for: the signature of each bucket's batches; ids are in them where the cache has several."""
+    ids = {"with_speaker": len(identity.speakers) > 1, "with_language": len(identity.languages) > 1}
+    sizes = batch_sizes(specs, settings.batch_size, settings.accumulation_steps)
+    return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -87,12 +94,7 @@ class Source:
 
     def bucket_clips(self, config: Config, bucket: int, place: EpochPlace) -> list[tuple[str, bool]]:
         """Return what `batch_clips` does of the batch at a place of one bucket."""
-        paths = [str(self.folder / name) for name in self.manifest.shard_names("train", bucket)]
-
-        def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
-            return tf.data.TFRecordDataset(tf.gather(paths, shard))
-
-        records = training_records(self.folder, self.manifest, bucket, read_shard, place, config.data)
+        records = cached_records(self.folder, self.manifest, bucket, place, config.data)
         clips = [decode_example(record.numpy(), self.specs[bucket]) for record in records.take(place.batch_size)]
         return [(str(clip["id"]), bool(np.isfinite(clip["mel"]).all())) for clip in clips]
 
@@ -134,6 +136,11 @@ class Source:
     def validation_dataset(self, bucket: int, batch_size: int) -> tf.data.Dataset:
         """Return the validation records of a bucket once."""
         return validation_dataset(self.folder, self.manifest, "val", batch_size, bucket)
+
+    @property
+    def wait_advice(self) -> str:
+        """What to do where training waits for this source."""
+        return f"xtts diagnose input --cache {self.folder} says why"
 
     def unreadable(self, found: str) -> XttsError:
         """Return the error for a record that TensorFlow could not read."""

@@ -4,6 +4,7 @@ Nothing dynamic is inside: no tf.shape, no Python side effect, no readback. Resu
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import tensorflow as tf
@@ -62,7 +63,7 @@ class ShapedFunction:
     any shape; changes are the calls that fitted no signature.
     """
 
-    def __init__(self, function: Callable[..., tf.Tensor], signatures: Sequence[Batch], config: TrainingConfig) -> None:
+    def __init__(self, function: Callable[..., Any], signatures: Sequence[Batch], config: TrainingConfig) -> None:
         def compiled(signature: Batch | None) -> Any:
             specs = None if signature is None else [spec for spec in signature if spec is not None]
             return tf.function(function, input_signature=specs, jit_compile=config.jit_compile, autograph=False)
@@ -70,9 +71,9 @@ class ShapedFunction:
         self._name = function.__name__.lstrip("_")
         self._signatures = [arguments_of(signature) for signature in signatures]
         self._is_strict = config.strict_shapes
-        self.functions = [compiled(signature) for signature in signatures] if config.strict_shapes else [compiled(None)] * len(signatures)
-        self._by_key = dict(zip(map(key_of, signatures), self.functions, strict=True))
-        self.functions = self.functions if config.strict_shapes else self.functions[:1]
+        self.functions = [compiled(signature) for signature in signatures] if config.strict_shapes else [compiled(None)]
+        # Without a signature the one function takes every shape.
+        self._by_key = dict(zip(map(key_of, signatures), cycle(self.functions), strict=False))
         self._met: set[Hashable] = set()
         self.changes: list[Change] = []
         self.is_first_of_shape = False
@@ -82,7 +83,7 @@ class ShapedFunction:
         """How many of the signatures it has been called with."""
         return len(self._met) - len(self.changes)
 
-    def __call__(self, batch: Batch) -> tf.Tensor:
+    def __call__(self, batch: Batch) -> Any:
         """Call the function of the batch's shape; if strict, raise RetraceError where it fits no signature, before anything is traced."""
         key = key_of(batch)
         self.is_first_of_shape = key not in self._met
@@ -135,7 +136,8 @@ class TrainStep(tf.Module):
     def _train_step(self, *tensors: tf.Tensor) -> tf.Tensor:
         batch, config = from_signature(tensors, self._signature), self.config
         step = self.step.read_value()
-        gradients, metrics = self._batch_gradients(batch, step)
+        share = own_frames_share(step, config)
+        gradients, metrics = self._batch_gradients(batch, step, share)
         gradients, norm = clip_by_global_norm(gradients, config.clip_norm)
         rate = learning_rate(step, config) * self.rate_factor
         # Nothing of an update that is not finite reaches a variable: no average, no moment and no checkpoint can hold it.
@@ -145,11 +147,11 @@ class TrainStep(tf.Module):
             self.loss_scale.update(is_finite)
         self._follow(step)
         self.step.assign_add(1)
-        extra = {"gradient_norm": norm, "learning_rate": rate, "own_frames_share": own_frames_share(step, config)}
+        extra = {"gradient_norm": norm, "learning_rate": rate, "own_frames_share": share}
         extra |= {"is_skipped": tf.cast(tf.logical_not(is_finite), tf.float32)}
         return _in_order({**metrics, **extra, "mel_frames": tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)}, self.METRICS)
 
-    def _batch_gradients(self, batch: Batch, step: tf.Tensor) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+    def _batch_gradients(self, batch: Batch, step: tf.Tensor, share: tf.Tensor) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
         """Return the gradients and metrics of the whole batch, gone through in `accumulation_steps` parts one after the other.
 
         Every average divides by what the whole batch holds, and each row is dropped out by its place in the whole, so the parts add up
@@ -160,7 +162,7 @@ class TrainStep(tf.Module):
         crop = network.choose_reference(batch.mel_length, dropout, config.null_voice_share)
         totals = batch_totals(batch, crop, network.frames_per_step, config.stop_positive_weight)
         if config.accumulation_steps == 1:
-            return self._gradients(batch, crop, totals, dropout, step)
+            return self._gradients(batch, crop, totals, dropout, step, share)
 
         rows = batch.tokens.shape[0] // config.accumulation_steps
 
@@ -169,7 +171,7 @@ class TrainStep(tf.Module):
                 return None if tensor is None else tf.gather(tf.reshape(tensor, [-1, rows, *tensor.shape[1:]]), index)
 
             own_dropout = Dropout.for_step(config.seed, step, first_example=index * rows)
-            return self._gradients(Batch(*map(cut, batch)), Crop(*map(cut, crop)), totals, own_dropout, step)
+            return self._gradients(Batch(*map(cut, batch)), Crop(*map(cut, crop)), totals, own_dropout, step, share)
 
         def add_part(index: tf.Tensor, sums: Any) -> tuple[tf.Tensor, Any]:
             return index + 1, tf.nest.map_structure(tf.add, sums, part(index))
@@ -180,13 +182,12 @@ class TrainStep(tf.Module):
         return sums
 
     def _gradients(
-        self, batch: Batch, crop: Crop, totals: Totals, dropout: Dropout, step: tf.Tensor
+        self, batch: Batch, crop: Crop, totals: Totals, dropout: Dropout, step: tf.Tensor, share: tf.Tensor
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
         config = self.config
-        share = None if config.own_frames_start is None else own_frames_share(step, config)
         scale = tf.ones([]) if self.loss_scale is None else self.loss_scale.scale.read_value()
         with tf.GradientTape() as tape:
-            prediction = self.network(batch, crop, dropout, share)
+            prediction = self.network(batch, crop, dropout, None if config.own_frames_start is None else share)
             metrics = total_loss(self.network, batch, crop, prediction, config, guidance(step, config), totals)
             scaled = metrics["objective"] * scale
         gradients = tape.gradient(scaled, list(self.optimizer.trained.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO)

@@ -21,7 +21,7 @@ from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.monitor import CompilationMonitor
 from xtts_pipeline.training.source import Source
 from xtts_pipeline.training.state import BestSoFar
-from xtts_pipeline.training.step import EvaluateStep, from_signature
+from xtts_pipeline.training.step import EvaluateStep, ShapedFunction, from_signature
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,11 @@ class SpeakStep:
 
     def __init__(self, network: Network, config: Config, signature: Batch) -> None:
         self.network, self.config, self._signature = network, config, signature
-        specs = [spec for spec in signature if spec is not None]
-        self.function = tf.function(self._speak_step, input_signature=specs, jit_compile=config.training.jit_compile, autograph=False)
+        self.compiled = ShapedFunction(self._speak_step, [signature], config.training)
 
     def __call__(self, batch: Batch) -> tuple[Speech, tf.Tensor]:
         """Return what was said and the METRICS as float32 [len(METRICS)]; rows of length 0 weigh nothing."""
-        speech, metrics = self.function(*(tensor for tensor in batch if tensor is not None))
+        speech, metrics = self.compiled(batch)
         return speech, metrics
 
     def _speak_step(self, *tensors: tf.Tensor) -> tuple[Speech, tf.Tensor]:
@@ -122,7 +121,7 @@ class Validation:
         self._sentences = source.validation_sentences(speech_signature)
         self._speak_step = SpeakStep(network, config, speech_signature)
         if config.training.speak_every_evaluations is not None:
-            monitor.watch(self._speak_step.function)
+            monitor.watch(*self._speak_step.compiled.functions, calls=self._speak_step.compiled)
         self._tokenizer = Tokenizer(source.manifest.symbols, config.text.blank)
         self.evaluations = 0
 

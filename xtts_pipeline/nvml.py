@@ -66,11 +66,6 @@ class Sampler:
             self._thread.join()
             self._library.nvmlShutdown()
 
-    @property
-    def started(self) -> float:
-        """When the sampling began, by time.perf_counter."""
-        return self._started if self._thread is not None else 0.0
-
     def _sample(self) -> None:
         try:
             while not self._is_over.wait(1 / SAMPLES_PER_SECOND):
