@@ -25,7 +25,7 @@ from xtts_pipeline.config import Config, load_config
 
 HERE = Path(__file__).parent
 SYMBOLS = 64
-OFF = ["training.alignment_steps=1", "training.own_frames_start=null", "training.accumulation_steps=1", "training.null_voice_share=0.0"]
+OFF = ["training.own_frames_start=null", "training.accumulation_steps=1", "training.null_voice_share=0.0"]
 
 
 def write_batch(path: Path, config: Config, rows: int) -> None:

@@ -181,7 +181,7 @@ class ModelConfig(Section):
     feedforward_width: Width = 1_024
     prenet_width: Width = 128
     postnet_width: Width = 128
-    postnet_layers: Annotated[int, Field(ge=0, le=100)] = 5
+    postnet_layers: Annotated[int, Field(ge=0, le=100)] = 4
     frames_per_step: Annotated[int, Field(ge=1, le=64)] = 4
     voice_latents: Annotated[int, Field(ge=0, le=1_024)] = 32
     voice_layers: Annotated[int, Field(ge=1, le=100)] = 1
@@ -219,7 +219,6 @@ class TrainingConfig(Section):
     guided_attention_width: Annotated[float, Field(gt=0.0)] = 0.2
     guided_attention_steps: Count = 10_000
     alignment_weight: Annotated[float, Field(ge=0.0)] = 1.0
-    alignment_steps: Count = 20_000
     own_frames_start: Annotated[int, Field(ge=0)] | None = 12_000
     own_frames_ramp_steps: Count = 1_000
     own_frames_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5

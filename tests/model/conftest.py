@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
+from xtts_pipeline.model.aligner import Alignment
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Batch, Crop, Network
 from xtts_pipeline.schema import RecordSpec
@@ -51,6 +52,16 @@ def dropout() -> Dropout:
 def no_reference(batch: Batch) -> Crop:
     """Return the crop under which every row has the null voice."""
     return Crop(tf.zeros_like(batch.mel_length), tf.zeros_like(batch.mel_length))
+
+
+def hold_alignment(network: Network, posterior: tf.Tensor | None = None) -> None:
+    """Let the network be told where frames are in the text by `posterior` [B, T, S], everywhere alike without one, not by its aligner."""
+
+    def aligned(tokens: tf.Tensor, _text_length: tf.Tensor, mel: tf.Tensor, _mel_length: tf.Tensor) -> Alignment:
+        shape = [mel.shape[0], mel.shape[1], tokens.shape[1]]
+        return Alignment(tf.zeros(shape), tf.fill(shape, 1.0 / shape[2]) if posterior is None else posterior)
+
+    network.aligner = aligned
 
 
 def random_batch(spec: RecordSpec, text_length: tuple[int, ...], mel_length: tuple[int, ...], seed: int = 0) -> Batch:

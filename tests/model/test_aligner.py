@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts_pipeline.config import TrainingConfig
-from xtts_pipeline.model.aligner import SHARPNESS, Aligner, alignment_posterior, shares_of_steps
-from xtts_pipeline.model.layers import Dropout, Initializer
-from xtts_pipeline.model.losses import Guidance, alignment_losses, batch_totals, total_loss
+from xtts_pipeline.model.aligner import Aligner, alignment_posterior, shares_of_steps
+from xtts_pipeline.model.layers import Initializer
+from xtts_pipeline.model.losses import alignment_losses, batch_totals
 from xtts_pipeline.model.network import Batch, Crop, Network
 
 from .conftest import SPEC, random_batch
@@ -59,11 +58,11 @@ def test_error_is_the_mean_square_of_the_difference() -> None:
     batch = random_batch(SPEC, (9, 4, 6), (20, 7, 12))
     mel = tf.cast(batch.mel, tf.float32)
     # Against silence of no frames at all the error is that of the average frames themselves.
-    zero = aligner(batch.tokens, batch.text_length, tf.zeros_like(mel))
-    error = aligner(batch.tokens, batch.text_length, mel)
+    zero = aligner.errors(batch.tokens, batch.text_length, tf.zeros_like(mel))
+    error = aligner.errors(batch.tokens, batch.text_length, mel)
     assert error.shape == (3, 20, 9)
     assert float(tf.reduce_min(error)) >= 0.0
-    alone = aligner(batch.tokens[:1], batch.text_length[:1], mel[:1])
+    alone = aligner.errors(batch.tokens[:1], batch.text_length[:1], mel[:1])
     np.testing.assert_allclose(alone, error[:1], rtol=1e-5)
     assert float(tf.math.reduce_std(zero[:, :, 0], axis=1)[0]) == pytest.approx(0.0, abs=1e-5)
 
@@ -85,8 +84,7 @@ def test_tokens_are_found_in_sound_by_itself() -> None:
     @tf.function
     def learn() -> tf.Tensor:
         with tf.GradientTape() as tape:
-            error = aligner(tokens, lengths, mel)
-            posterior = alignment_posterior(-SHARPNESS * error, lengths, frames)
+            error, posterior = aligner(tokens, lengths, mel, frames)
             loss = tf.reduce_sum(posterior * error) / float(frames.sum())
         optimizer.apply_gradients(zip(tape.gradient(loss, aligner.trainable_variables), aligner.trainable_variables, strict=True))
         return posterior
@@ -99,22 +97,10 @@ def test_tokens_are_found_in_sound_by_itself() -> None:
 
 def test_attention_where_the_aligner_looks_costs_what_the_aligner_doubts(network: Network, batch: Batch, crop: Crop) -> None:
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
-    error = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel))
-    share = shares_of_steps(alignment_posterior(-SHARPNESS * error, batch.text_length, batch.mel_length), network.frames_per_step)
+    alignment = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel), batch.mel_length)
+    share = shares_of_steps(alignment.posterior, network.frames_per_step)
     entropy = -tf.reduce_sum(tf.math.xlogy(share, share)) / totals.steps
-    _, surprise = alignment_losses(network, batch, tf.repeat(share[:, None], 4, axis=1), totals)
+    _, surprise = alignment_losses(alignment, tf.repeat(share[:, None], 4, axis=1), network.frames_per_step, totals)
     assert float(surprise) == pytest.approx(float(entropy), abs=1e-4)
-    _, elsewhere = alignment_losses(network, batch, tf.repeat(tf.roll(share, 3, axis=2)[:, None], 4, axis=1), totals)
+    _, elsewhere = alignment_losses(alignment, tf.repeat(tf.roll(share, 3, axis=2)[:, None], 4, axis=1), network.frames_per_step, totals)
     assert float(elsewhere) > float(surprise)
-
-
-def test_alignment_that_is_over_costs_nothing_and_teaches_nothing(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
-    totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
-    with tf.GradientTape() as tape:
-        losses = total_loss(
-            network, batch, crop, network(batch, crop, dropout), TrainingConfig(), Guidance(diagonal=0.0, alignment=0.0), totals
-        )
-    assert float(losses["alignment_loss"]) == float(losses["token_error"]) == 0.0
-    assert float(losses["objective"]) == float(losses["loss"])
-    gradients = tape.gradient(losses["objective"], network.aligner.trainable_variables)
-    assert all(not np.any(tf.convert_to_tensor(gradient)) for gradient in gradients)

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from xtts_pipeline.config import TrainingConfig
+from xtts_pipeline.model.aligner import Alignment
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import (
-    Guidance,
     Totals,
     batch_totals,
     decoder_steps,
@@ -23,7 +23,7 @@ from xtts_pipeline.schema import RecordSpec
 
 from .conftest import MODEL, SPEC, SYMBOL_COUNT, no_reference, random_batch
 
-GUIDANCE = Guidance(diagonal=1.0, alignment=1.0)
+GUIDANCE = 1.0
 
 
 def test_mel_losses_by_hand() -> None:
@@ -101,7 +101,9 @@ def test_perfect_prediction_has_loss_near_zero(network: Network, batch: Batch, c
     stop = tf.where(tf.range(network.max_steps)[None, :] == steps[:, None] - 1, 20.0, -20.0)
     attention = tf.zeros([3, 4, network.max_steps, SPEC.max_text_length])
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
-    losses = total_loss(network, batch, crop, Prediction(target, target, target, stop, attention), TrainingConfig(), GUIDANCE, totals)
+    alignment = Alignment(*(tf.zeros([3, SPEC.max_mel_frames, SPEC.max_text_length]),) * 2)
+    perfect = Prediction(target, target, target, stop, attention, alignment)
+    losses = total_loss(network, batch, crop, perfect, TrainingConfig(), GUIDANCE, totals)
     assert float(losses["loss"]) < 1e-6
     assert float(losses["stop_error"]) == 0.0
 

@@ -8,7 +8,7 @@ from xtts_pipeline.model.mel_decoder import Memory
 from xtts_pipeline.model.network import Batch, Crop, Network
 from xtts_pipeline.schema import RecordSpec
 
-from .conftest import MODEL, SPEC, SYMBOL_COUNT, no_reference, random_batch
+from .conftest import MODEL, SPEC, SYMBOL_COUNT, hold_alignment, no_reference, random_batch
 
 
 def test_mel_scale_has_an_inverse() -> None:
@@ -25,6 +25,8 @@ def test_prediction_has_the_target_s_frames_in_whole_steps(network: Network, bat
 
 @pytest.mark.parametrize("frame", [0, 1, 5, 6, 13, 19])
 def test_teacher_forcing_is_causal(network: Network, batch: Batch, crop: Crop, dropout: Dropout, frame: int) -> None:
+    # Which token a frame says is found in the whole clip; with that given, no frame knows of a later one.
+    hold_alignment(network)
     mel = batch.mel.numpy()
     mel[:, frame:] += 3.0
     before, after = (
@@ -38,6 +40,7 @@ def test_teacher_forcing_is_causal(network: Network, batch: Batch, crop: Crop, d
 
 
 def test_later_frames_do_depend_on_earlier_ones(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+    hold_alignment(network)
     mel = batch.mel.numpy()
     mel[:, 2] += 3.0
     before, after = (
@@ -45,6 +48,18 @@ def test_later_frames_do_depend_on_earlier_ones(network: Network, batch: Batch, 
         network(batch._replace(mel=tf.constant(mel)), no_reference(batch), dropout),
     )
     assert np.abs(before.coarse[0, 3:] - after.coarse[0, 3:]).max() > 1e-3
+
+
+def test_a_step_is_told_where_the_one_before_it_looked(network: Network, batch: Batch, dropout: Dropout) -> None:
+    posterior = tf.one_hot(tf.zeros([3, SPEC.max_mel_frames], tf.int32), SPEC.max_text_length).numpy()
+    hold_alignment(network, tf.constant(posterior))
+    before = network(batch, no_reference(batch), dropout)
+    posterior[:, 6:9] = np.eye(SPEC.max_text_length)[2]
+    hold_alignment(network, tf.constant(posterior))
+    after = network(batch, no_reference(batch), dropout)
+    # Frames 6 to 8 are the third step: the fourth is the first to know.
+    np.testing.assert_array_equal(before.coarse[:, :9], after.coarse[:, :9])
+    assert np.abs(before.coarse[0, 9:12] - after.coarse[0, 9:12]).max() > 1e-3
 
 
 def test_attention_looks_at_real_tokens_only(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
@@ -72,7 +87,13 @@ def test_guided_heads_look_inside_their_window_only(network: Network, batch: Bat
     memory = Memory(memory.text, memory.text_mask, tf.zeros([3, 4, 16]))
     window = tf.range(SPEC.max_text_length)[None, :] == tf.constant([[2], [0], [3]])
     said, _ = decoder.decode_step(
-        tf.zeros([3, 5]), tf.constant(0), decoder.start_cache(3, chunk_steps=2), decoder.project_memory(memory), window, dropout
+        tf.zeros([3, 5]),
+        tf.zeros([3, 9]),
+        tf.constant(0),
+        decoder.start_cache(3, chunk_steps=2),
+        decoder.project_memory(memory),
+        window,
+        dropout,
     )
     np.testing.assert_allclose(said.attention[:, :, 0], np.repeat(tf.cast(window, tf.float32)[:, None], 4, axis=1), atol=1e-6)
 
@@ -103,6 +124,7 @@ def test_the_reference_changes_the_voice_and_only_its_own_frames_count(network: 
     np.testing.assert_array_equal(voice, network.embed_voice(changed, lengths, dropout))
     assert np.abs(voice - network.embed_voice(changed, tf.constant([6, 6, 6]), dropout)).max() > 1e-3
 
+    hold_alignment(network)
     other = batch._replace(mel=tf.concat([batch.mel[:, :6], batch.mel[:, 6:, ::-1]], axis=1))
     crop = Crop(tf.constant([12, 12, 7]), tf.constant([4, 0, 4]))
     before, after = (network(given, crop, dropout).coarse.numpy() for given in (batch, other))
@@ -125,8 +147,9 @@ def test_own_frames_take_the_place_of_true_ones_in_their_share(network: Network,
     # The first step hears silence either way; with every other frame its own, the network hears its first pass.
     np.testing.assert_array_equal(true.coarse[:, :3], own.coarse[:, :3])
     previous = network._previous_frames(true.coarse)
+    looked = tf.pad(tf.reduce_mean(true.attention, axis=1), [[0, 0], [1, 0], [0, 0]])[:, :-1]
     memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
-    expected = network.mel_decoder.decode_all(previous, memory, dropout)
+    expected = network.mel_decoder.decode_all(previous, looked, memory, dropout)
     np.testing.assert_allclose(own.coarse, expected.frames, atol=1e-6)
 
 
@@ -142,7 +165,7 @@ def test_no_gradient_flows_through_own_frames(network: Network, batch: Batch, cr
 def test_lower_precision_is_near_float32(network: Network, batch: Batch, crop: Crop, dropout: Dropout, dtype: tf.DType) -> None:
     low = Network(MODEL, SPEC, SYMBOL_COUNT, seed=1, dtype=dtype)
     prediction = low(batch, crop, dropout)
-    assert {tensor.dtype for tensor in prediction} == {tf.float32}
+    assert {tensor.dtype for tensor in tf.nest.flatten(prediction)} == {tf.float32}
     assert float(tf.reduce_mean(tf.abs(prediction.fine - network(batch, crop, dropout).fine))) < 0.05
 
 

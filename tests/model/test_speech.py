@@ -9,7 +9,7 @@ from xtts_pipeline.model.mel_decoder import Memory
 from xtts_pipeline.model.network import Batch, Crop, Network
 from xtts_pipeline.model.speech import CHUNK_STEPS, Manner, Speech, begin_speech, continue_speech, speak
 
-from .conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from .conftest import MODEL, SPEC, SYMBOL_COUNT, hold_alignment, random_batch
 
 MANNER = Manner(stop_threshold=0.5, window_back=1, window_ahead=3)
 DROPOUT = Dropout.fixed(3)
@@ -60,11 +60,12 @@ def test_cached_decoding_equals_uncached(network: Network, batch: Batch, is_trai
     decoder = network.mel_decoder
     memory = network.encode(batch, network.null_voice[None], tf.zeros([3], tf.bool), dropout)
     previous = tf.random.stateless_normal([3, network.max_steps, SPEC.mel_bins], [1, 2])
-    whole = decoder.decode_all(previous, memory, dropout)
+    looked = tf.nn.softmax(tf.random.stateless_normal([3, network.max_steps, SPEC.max_text_length], [3, 4]))
+    whole = decoder.decode_all(previous, looked, memory, dropout)
     cache, projected = decoder.start_cache(3, chunk_steps), decoder.project_memory(memory)
     everywhere = tf.ones([3, SPEC.max_text_length], tf.bool)
     for step in range(network.max_steps):
-        said, recent = decoder.decode_step(previous[:, step], tf.constant(step), cache, projected, everywhere, dropout)
+        said, recent = decoder.decode_step(previous[:, step], looked[:, step], tf.constant(step), cache, projected, everywhere, dropout)
         cache = cache._replace(recent=recent)
         if (step + 1) % chunk_steps == 0:
             cache = decoder.settle_cache(cache)
@@ -83,6 +84,7 @@ def test_speaking_agrees_with_teacher_forcing_on_its_own_frames(network: Network
     coarse = speak(network, memory, DROPOUT, full(3), everywhere)
     network.postnet.layers = refine
     none = tf.zeros([3], tf.int32)
+    hold_alignment(network, tf.repeat(coarse.attention, MODEL.frames_per_step, axis=1)[:, : SPEC.max_mel_frames])
     forced = network(batch._replace(mel=coarse.mel[:, : SPEC.max_mel_frames]), Crop(none, none), DROPOUT)
     frames = slice(0, SPEC.max_mel_frames)
     np.testing.assert_allclose(network.from_network_scale(forced.coarse)[:, frames], coarse.mel[:, frames], atol=1e-3)

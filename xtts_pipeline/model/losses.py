@@ -9,20 +9,13 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xtts_pipeline.config import TrainingConfig
-from xtts_pipeline.model.aligner import SHARPNESS, alignment_posterior, shares_of_steps
+from xtts_pipeline.model.aligner import Alignment, shares_of_steps
 from xtts_pipeline.model.alignment import attention_coverage, attention_focus, diagonal_share, off_diagonal, stop_error
 from xtts_pipeline.model.layers import length_mask
 from xtts_pipeline.model.network import MEL_SCALE, Batch, Crop, Network, Prediction
 
 # What is added to a weight before its logarithm: attention that looks nowhere near costs 14 nats, not infinity.
 LEAST_ATTENTION = 1e-6
-
-
-class Guidance(NamedTuple):
-    """In what share of their weights attention is pulled: to the diagonal, and to where the aligner finds the tokens."""
-
-    diagonal: tf.Tensor | float
-    alignment: tf.Tensor | float
 
 
 class Totals(NamedTuple):
@@ -94,29 +87,25 @@ def guided_attention_loss(
     return tf.reduce_sum(tf.where(length_mask(steps_B, steps), off_diagonal_BF, 0.0)) / total_steps
 
 
-def alignment_losses(
-    network: Network, batch: Batch, attention_BGFS: tf.Tensor, totals: Totals, is_wanted: tf.Tensor | bool = True
-) -> tuple[tf.Tensor, tf.Tensor]:
+def alignment_losses(alignment: Alignment, attention_BGFS: tf.Tensor, frames_per_step: int, totals: Totals) -> tuple[tf.Tensor, tf.Tensor]:
     """Return how far frames are from the average frames of the tokens that say them, and how surprised attention is by these tokens.
 
     The first, a mean squared error in the network's scale, teaches the aligner; the second, a cross-entropy in nats, mean over guided
-    heads and real decoder steps, teaches attention what the aligner has found. Unwanted, both are 0.
+    heads and real decoder steps, teaches attention what the aligner has found.
     """
-    error_BTS = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel))
-    posterior_BTS = alignment_posterior(-SHARPNESS * error_BTS, batch.text_length, batch.mel_length, is_wanted)
-    share_BFS = shares_of_steps(posterior_BTS, network.frames_per_step)
+    share_BFS = shares_of_steps(alignment.posterior, frames_per_step)
     surprise_BGF = -tf.reduce_sum(share_BFS[:, None] * tf.math.log(attention_BGFS + LEAST_ATTENTION), axis=-1)
     surprise = tf.reduce_sum(tf.reduce_mean(surprise_BGF, axis=1)) / totals.steps
-    return tf.reduce_sum(posterior_BTS * error_BTS) / totals.all_frames, surprise
+    return tf.reduce_sum(alignment.posterior * alignment.error) / totals.all_frames, surprise
 
 
 def total_loss(
-    network: Network, batch: Batch, crop: Crop, prediction: Prediction, config: TrainingConfig, guidance: Guidance, totals: Totals
+    network: Network, batch: Batch, crop: Crop, prediction: Prediction, config: TrainingConfig, guidance: tf.Tensor | float, totals: Totals
 ) -> dict[str, tf.Tensor]:
     """Return `objective`, what training minimises, its parts, and how well attention follows the text.
 
-    `loss` is the objective without guidance, so training's and validation's compare; `mel_l1` is in natural log units, `stop_error` in
-    decoder steps.
+    `guidance` is the share of its weight in which attention is pulled to the diagonal. `loss` is the objective without what guides
+    attention, so training's and validation's compare; `mel_l1` is in natural log units, `stop_error` in decoder steps.
     """
     target_BTM = target_frames(network, batch)
     mask_BT = judged_frames(batch.mel_length, crop, target_BTM.shape[1])
@@ -127,9 +116,9 @@ def total_loss(
     text_l1, text_l2 = mel_losses(prediction.text_frames, target_BTM, mask_BT, totals.frames)
     looked = prediction.attention
     attention = guided_attention_loss(looked, batch.text_length, steps_B, config.guided_attention_width, totals.steps)
-    token_error, alignment = alignment_losses(network, batch, looked, totals, tf.convert_to_tensor(guidance.alignment) > 0.0)
+    token_error, alignment = alignment_losses(prediction.alignment, looked, network.frames_per_step, totals)
     loss = coarse_l1 + coarse_l2 + fine_l1 + fine_l2 + text_l1 + text_l2 + config.stop_weight * stop
-    guided = config.guided_attention_weight * guidance.diagonal * attention + config.alignment_weight * guidance.alignment * alignment
+    guided = config.guided_attention_weight * guidance * attention + config.alignment_weight * alignment
     return {
         "objective": loss + guided + token_error,
         "loss": loss,

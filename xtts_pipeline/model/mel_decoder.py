@@ -173,8 +173,10 @@ class Decoded(NamedTuple):
 
 
 class MelDecoder(tf.Module):
-    """Prenet, positions, decoder layers, then `frames_per_step` frames and one stop logit for each decoder step.
+    """Prenet, the token said last, positions, decoder layers, then `frames_per_step` frames and one stop logit for each decoder step.
 
+    A decoder step hears the last frame of the step before and is told where that step looked, so that all it has to find out is whether
+    to stay or to go on (fed-back attention, Chorowski et al. 2015). In training the aligner says where; in speech it looked there itself.
     The frames are the sum of two ways: through the layers, and straight from the text that is looked at.
     """
 
@@ -183,6 +185,7 @@ class MelDecoder(tf.Module):
         self.frames_per_step, self.mel_bins, self.max_steps = config.frames_per_step, mel_bins, max_steps
         self.dropout_rate, self.salt = config.dropout, initializer.salt()
         self.prenet = Prenet(initializer, config, mel_bins)
+        self.said_token = Dense(initializer, config.width, config.width, "said_token")
         self.position_scale = tf.Variable(1.0, name="position_scale")
         self.positions_FD = sinusoid_positions(max_steps, config.width)
         self.layers = [DecoderLayer(initializer, config, index) for index in range(config.decoder_layers)]
@@ -197,10 +200,10 @@ class MelDecoder(tf.Module):
         """How many heads are asked to follow the text."""
         return min(GUIDED_LAYERS, len(self.layers)) * int(self.is_guided_H.sum())
 
-    def decode_all(self, previous_BFM: tf.Tensor, memory: Memory, dropout: Dropout) -> Decoded:
-        """Return what all decoder steps make at once."""
+    def decode_all(self, previous_BFM: tf.Tensor, looked_BFS: tf.Tensor, memory: Memory, dropout: Dropout) -> Decoded:
+        """Return what all decoder steps make at once; `looked` is where each step's predecessor looked, all 0 for the first."""
         steps = previous_BFM.shape[1]
-        x = self._embed(previous_BFM, self.positions_FD[None, :steps], dropout, 0)
+        x = self._embed(previous_BFM, looked_BFS, memory.text, self.positions_FD[None, :steps], dropout, 0)
         causal_FF = tf.range(steps)[:, None] >= tf.range(steps)[None, :]
         weights = []
         for layer in self.layers:
@@ -239,6 +242,7 @@ class MelDecoder(tf.Module):
     def decode_step(
         self,
         previous_BM: tf.Tensor,
+        looked_BS: tf.Tensor,
         step: tf.Tensor,
         cache: DecoderCache,
         memory: ProjectedMemory,
@@ -250,7 +254,7 @@ class MelDecoder(tf.Module):
         Guided heads look at tokens inside the window, bool [B, S], only.
         """
         previous_B1M = tf.cast(previous_BM, memory.text.dtype)[:, None, :]
-        x = self._embed(previous_B1M, tf.gather(self.positions_FD, step)[None, None, :], dropout, step)
+        x = self._embed(previous_B1M, looked_BS[:, None, :], memory.text, tf.gather(self.positions_FD, step)[None, None, :], dropout, step)
         everywhere_B11S = memory.text_mask[:, None, None, :]
         windowed_BH1S = everywhere_B11S & (window_BS[:, None, None, :] | ~self.is_guided_H[None, :, None, None])
         weights, following = [], []
@@ -262,8 +266,17 @@ class MelDecoder(tf.Module):
             following.append(recent)
         return self._emit(x, weights, memory.text), following
 
-    def _embed(self, previous_BFM: tf.Tensor, positions_1FD: tf.Tensor, dropout: Dropout, step: tf.Tensor | int) -> tf.Tensor:
+    def _embed(
+        self,
+        previous_BFM: tf.Tensor,
+        looked_BFS: tf.Tensor,
+        text_BSD: tf.Tensor,
+        positions_1FD: tf.Tensor,
+        dropout: Dropout,
+        step: tf.Tensor | int,
+    ) -> tf.Tensor:
         x = self.prenet(previous_BFM, dropout, step)
+        x += self.said_token(tf.einsum("BFS,BSD->BFD", tf.cast(looked_BFS, text_BSD.dtype), text_BSD))
         x += tf.cast(self.position_scale * positions_1FD, x.dtype)
         return dropout.apply(x, self.dropout_rate, self.salt, step)
 

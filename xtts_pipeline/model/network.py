@@ -8,9 +8,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
-from xtts_pipeline.model.aligner import Aligner
+from xtts_pipeline.model.aligner import Aligner, Alignment, shares_of_steps
 from xtts_pipeline.model.layers import Dropout, Initializer, length_mask
-from xtts_pipeline.model.mel_decoder import MelDecoder, Memory
+from xtts_pipeline.model.mel_decoder import Decoded, MelDecoder, Memory
 from xtts_pipeline.model.postnet import Postnet
 from xtts_pipeline.model.text_encoder import TextEncoder
 from xtts_pipeline.model.voice_encoder import VoiceEncoder
@@ -45,7 +45,8 @@ class Prediction(NamedTuple):
     """What the network makes of a batch, in its own scale of mels, float32.
 
     coarse and fine [B, T, M], before and after the postnet, T rounded up to whole decoder steps; text_frames [B, T, M], the part of the
-    coarse ones that comes by the text alone; stop_logit [B, F]; attention of the guided heads to the text [B, G, F, S].
+    coarse ones that comes by the text alone; stop_logit [B, F]; attention of the guided heads to the text [B, G, F, S]; alignment is
+    that of the true frames.
     """
 
     coarse: tf.Tensor
@@ -53,6 +54,14 @@ class Prediction(NamedTuple):
     text_frames: tf.Tensor
     stop_logit: tf.Tensor
     attention: tf.Tensor
+    alignment: Alignment
+
+
+class Heard(NamedTuple):
+    """What each decoder step knows of the one before it: its last frame [B, F, M], and where it looked [B, F, S]."""
+
+    frame: tf.Tensor
+    looked: tf.Tensor
 
 
 class Network(tf.Module):
@@ -111,11 +120,13 @@ class Network(tf.Module):
     def __call__(self, batch: Batch, crop: Crop, dropout: Dropout, own_frames_share: tf.Tensor | None = None) -> Prediction:
         """Predict each frame from the frames before it: the true ones, or, for a share of the decoder steps, the network's own."""
         memory = self.encode(batch, self.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
-        previous_BFM = self._previous_frames(self.to_network_scale(batch.mel))
+        mel_BTM = self.to_network_scale(batch.mel)
+        alignment = self.aligner(batch.tokens, batch.text_length, mel_BTM, batch.mel_length)
+        heard = Heard(self._previous_frames(mel_BTM), _one_later(shares_of_steps(alignment.posterior, self.frames_per_step)))
         if own_frames_share is not None:
-            previous_BFM = self._mix_own_frames(previous_BFM, memory, own_frames_share, dropout)
-        said = self.mel_decoder.decode_all(tf.cast(previous_BFM, self.dtype), memory, dropout)
-        return Prediction(said.frames, self.refine(said.frames, dropout), said.text_frames, said.stop_logit, said.attention)
+            heard = self._mix_own_frames(heard, memory, own_frames_share, dropout)
+        said = self._decode(heard, memory, dropout)
+        return Prediction(said.frames, self.refine(said.frames, dropout), said.text_frames, said.stop_logit, said.attention, alignment)
 
     def crop_voice(self, mel_BTM: tf.Tensor, crop: Crop, dropout: Dropout) -> tf.Tensor | None:
         """Return the voice latents [B, V, D] of each clip's own reference."""
@@ -175,17 +186,27 @@ class Network(tf.Module):
         last_BFM = frames_BTM[:, self.frames_per_step - 1 :: self.frames_per_step][:, : steps - 1]
         return tf.concat([self.silent_frame(frames_BTM.shape[0]), last_BFM], axis=1)
 
-    def _mix_own_frames(self, true_BFM: tf.Tensor, memory: Memory, share: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-        """Return the previous frames with a share of them, chosen at random, taken from a first pass over the true ones.
+    def _decode(self, heard: Heard, memory: Memory, dropout: Dropout) -> Decoded:
+        return self.mel_decoder.decode_all(tf.cast(heard.frame, self.dtype), heard.looked, memory, dropout)
+
+    def _mix_own_frames(self, true: Heard, memory: Memory, share: tf.Tensor, dropout: Dropout) -> Heard:
+        """Return what is heard with a share of the steps, chosen at random, hearing what a first pass over the true frames made.
 
         Parallel scheduled sampling (Duckworth et al. 2019): one more pass forward, without gradient, instead of a loop over steps.
         """
-        rows, steps = true_BFM.shape[:2]
+        rows, steps = true.frame.shape[:2]
 
-        def mix() -> tf.Tensor:
-            own_BTM = self.mel_decoder.decode_all(tf.cast(true_BFM, self.dtype), memory, dropout).frames
-            is_own_BF = dropout.draw(self.salts["own_frames"], rows, steps) < share
-            return tf.where(is_own_BF[..., None], self._previous_frames(own_BTM), true_BFM)
+        def mix() -> Heard:
+            own = self._decode(true, memory, dropout)
+            is_own_BF1 = (dropout.draw(self.salts["own_frames"], rows, steps) < share)[..., None]
+            own_looked_BFS = _one_later(tf.reduce_mean(own.attention, axis=1))
+            frame_BFM = tf.where(is_own_BF1, self._previous_frames(own.frames), true.frame)
+            return Heard(frame_BFM, tf.where(is_own_BF1, own_looked_BFS, true.looked))
 
         # A condition, not a share of 0: before sampling starts the first pass is not run at all.
-        return tf.stop_gradient(tf.cond(share > 0.0, mix, lambda: true_BFM))
+        return Heard(*map(tf.stop_gradient, tf.cond(share > 0.0, mix, lambda: true)))
+
+
+def _one_later(x_BFS: tf.Tensor) -> tf.Tensor:
+    """Return each decoder step's value at the step after it; 0 at the first."""
+    return tf.pad(x_BFS, [[0, 0], [1, 0], [0, 0]])[:, :-1]

@@ -49,12 +49,13 @@ class Speech(NamedTuple):
 class Progress(NamedTuple):
     """How far rows are.
 
-    step: the decoder step to come. previous [B, M]: the last frame. token [B]: the furthest looked at. length [B] and has_stopped [B] as
-    in Speech.
+    step: the decoder step to come. previous [B, M]: the last frame. looked [B, S]: where the last step looked. token [B]: the furthest
+    looked at mostly. length [B] and has_stopped [B] as in Speech.
     """
 
     step: tf.Tensor
     previous: tf.Tensor
+    looked: tf.Tensor
     token: tf.Tensor
     length: tf.Tensor
     has_stopped: tf.Tensor
@@ -89,10 +90,11 @@ class _Steps(NamedTuple):
 
 def begin_speech(network: Network, memory: Memory, chunk_steps: int) -> tuple[ProjectedMemory, Utterance]:
     """Return what all decoder steps look at, and the utterance before the first of them, to be said in chunks of so many steps."""
-    rows = memory.text.shape[0]
+    rows, symbols = memory.text_mask.shape
     progress = Progress(
         step=tf.constant(0),
         previous=network.silent_frame(rows)[:, 0],
+        looked=tf.zeros([rows, symbols]),
         token=tf.zeros([rows], tf.int32),
         length=tf.zeros([rows], tf.int32),
         has_stopped=tf.zeros([rows], tf.bool),
@@ -121,12 +123,13 @@ def continue_speech(
     def decode(done: _Steps) -> tuple[_Steps]:
         now, cache = done.progress, utterance.cache._replace(recent=done.recent)
         window_BS = _window(now.token, symbols, manner)
-        said, recent = network.mel_decoder.decode_step(now.previous, now.step, cache, projected, window_BS, dropout)
+        said, recent = network.mel_decoder.decode_step(now.previous, now.looked, now.step, cache, projected, window_BS, dropout)
         weight_BS = tf.reduce_mean(said.attention[:, :, 0], axis=1)
         is_speaking_B = is_speaking(network, now, max_frames_B)
         following = Progress(
             step=now.step + 1,
             previous=said.frames[:, -1],
+            looked=weight_BS,
             token=tf.maximum(now.token, tf.argmax(weight_BS, axis=-1, output_type=tf.int32)),
             length=tf.minimum(now.length + tf.where(is_speaking_B, network.frames_per_step, 0), max_frames_B),
             has_stopped=now.has_stopped | (is_speaking_B & (tf.sigmoid(said.stop_logit[:, 0]) > manner.stop_threshold)),

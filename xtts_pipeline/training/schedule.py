@@ -5,7 +5,6 @@ import math
 import tensorflow as tf
 
 from xtts_pipeline.config import TrainingConfig
-from xtts_pipeline.model.losses import Guidance
 
 
 def learning_rate(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
@@ -31,11 +30,9 @@ def learning_rate(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
     return config.learning_rate * warmup * decay
 
 
-def guidance(step: tf.Tensor, config: TrainingConfig) -> Guidance:
-    """Return what guidance has left: that to the diagonal fades until `guided_attention_steps`, alignment ends at `alignment_steps`."""
-    done = tf.cast(step, tf.float32)
-    diagonal = tf.maximum(0.0, 1.0 - done / config.guided_attention_steps)
-    return Guidance(diagonal, tf.where(done < config.alignment_steps, 1.0, 0.0))
+def guidance(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
+    """Return what share of its weight guidance to the diagonal has left: it fades until `guided_attention_steps`."""
+    return tf.maximum(0.0, 1.0 - tf.cast(step, tf.float32) / config.guided_attention_steps)
 
 
 def own_frames_share(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from xtts_pipeline.config import TrainingConfig
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import Guidance, Totals, batch_totals, decoder_steps, total_loss
+from xtts_pipeline.model.losses import Totals, batch_totals, decoder_steps, total_loss
 from xtts_pipeline.model.network import Batch, Crop, Network
 from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.training.optimizer import AdamW, LossScale, clip_by_global_norm
@@ -219,7 +219,7 @@ class EvaluateStep:
         dropout = Dropout.fixed(config.seed)
         crop = network.choose_reference(batch.mel_length, dropout, null_voice_share=0.0)
         totals = batch_totals(batch, crop, network.frames_per_step, config.stop_positive_weight)
-        metrics = total_loss(network, batch, crop, network(batch, crop, dropout), config, Guidance(diagonal=0.0, alignment=1.0), totals)
+        metrics = total_loss(network, batch, crop, network(batch, crop, dropout), config, 0.0, totals)
         weight = tf.reduce_sum(decoder_steps(batch.mel_length, network.frames_per_step))
         return _in_order({**metrics, "weight": tf.cast(weight, tf.float32)}, self.METRICS)
 
