@@ -3,8 +3,9 @@
     pip install torch==2.13.0
 
 The same layers with the same parameters, written as a PyTorch user would: scaled_dot_product_attention where no weights are needed,
-fused AdamW, torch.nn.functional.dropout. It lets two things be that the TensorFlow step does: the attention's metrics, and the aligner's
-loss, whose parameters are here but unused. Needs neither TensorFlow nor the package.
+fused AdamW, torch.nn.functional.dropout. It lets two things be that the TensorFlow step does: the attention's metrics, and the aligner,
+whose parameters are here but unused; where each step's predecessor looked comes with the batch instead. Needs neither TensorFlow nor the
+package.
 """
 
 import json
@@ -205,6 +206,7 @@ class Twin(nn.Module):
         self.text_encoder = TextEncoder(model, shape["symbols"], shape["max_text_length"])
         prenet = model["prenet_width"]
         self.prenet = nn.ModuleList([nn.Linear(bins, prenet), nn.Linear(prenet, prenet), nn.Linear(prenet, width)])
+        self.said_token = nn.Linear(width, width)
         self.position_scale = nn.Parameter(torch.ones([]))
         self.register_buffer("positions", sinusoid_positions(self.max_steps, width))
         first_guided = model["decoder_layers"] - GUIDED_LAYERS
@@ -220,7 +222,7 @@ class Twin(nn.Module):
         self.aligner_convolution = Convolution(ALIGNER_WIDTH, ALIGNER_WIDTH, ALIGNER_TAPS)
         self.aligner_to_frame = nn.Linear(ALIGNER_WIDTH, bins)
 
-    def forward(self, tokens: Tensor, mel: Tensor, text_length: Tensor, first: Tensor, crop: Tensor) -> tuple:
+    def forward(self, tokens: Tensor, mel: Tensor, text_length: Tensor, first: Tensor, crop: Tensor, looked: Tensor) -> tuple:
         """Return coarse, fine and text frames [B, T, M], stop logits [B, F] and guided attention [B, G, F, S]."""
         text_mask = length_mask(text_length, tokens.shape[1])
         text = self.text_encoder(tokens, text_mask)
@@ -229,13 +231,14 @@ class Twin(nn.Module):
         x = torch.cat([silent, mel[:, self.per_step - 1 :: self.per_step][:, : self.max_steps - 1]], dim=1)
         for layer in self.prenet[:2]:
             x = F.dropout(F.relu(layer(x)), self.model["prenet_dropout"])
-        x = F.dropout(self.prenet[2](x) + self.position_scale * self.positions, self.model["dropout"])
-        looked = []
+        x = self.prenet[2](x) + self.said_token(looked @ text) + self.position_scale * self.positions
+        x = F.dropout(x, self.model["dropout"])
+        weights_of_layers = []
         for layer in self.layers:
             x, weights = layer(x, text, text_mask[:, None, None, :], voice)
             if weights is not None:
-                looked.append(weights[:, :GUIDED_HEADS])
-        attention, x = torch.cat(looked, dim=1), self.norm(x)
+                weights_of_layers.append(weights[:, :GUIDED_HEADS])
+        attention, x = torch.cat(weights_of_layers, dim=1), self.norm(x)
         shape = (len(mel), -1, self.bins)
         text_frames = self.text_frames(attention.mean(dim=1) @ text).reshape(shape)
         coarse = self.to_frames(x).reshape(shape) + text_frames
@@ -275,7 +278,8 @@ class TrainStep:
         length, per_step = batch["mel_length"], self.twin.per_step
         crop = torch.clamp(length // 2, max=self.twin.reference_frames)
         first = (torch.rand(len(length), device=mel.device) * (length - crop + 1)).long()
-        coarse, fine, text_frames, stop_logit, attention = self.twin(batch["tokens"], mel, batch["text_length"], first, crop)
+        given = (batch["tokens"], mel, batch["text_length"], first, crop, batch["looked"])
+        coarse, fine, text_frames, stop_logit, attention = self.twin(*given)
         target = F.pad(mel, (0, 0, 0, coarse.shape[1] - mel.shape[1]), value=self.twin.silence)
         frame = torch.arange(coarse.shape[1], device=mel.device)[None, :]
         mask = (frame < length[:, None]) & ~((frame >= first[:, None]) & (frame < (first + crop)[:, None]))
@@ -315,7 +319,7 @@ def main() -> None:
     step = TrainStep(twin, job["training"], is_compiled=job["is_compiled"])
     arrays = np.load(job["batch"])
     batch = {name: torch.tensor(arrays[name], device=device) for name in arrays.files}
-    batch = {name: tensor if name == "mel" else tensor.long() for name, tensor in batch.items()}
+    batch = {name: tensor if tensor.is_floating_point() else tensor.long() for name, tensor in batch.items()}
     started = time.perf_counter()
     step(batch)
     first = time.perf_counter() - started
