@@ -234,6 +234,9 @@ class TrainingConfig(Section):
     spoken_sentences: Annotated[int, Field(ge=1, le=64)] = 4
     jit_compile: bool = True
     strict_shapes: bool = True
+    debug_eager: bool = False
+    autotune: bool = False
+    autotune_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 60.0
 
     @property
     def save_every_seconds(self) -> int | None:
@@ -319,22 +322,35 @@ def _load(files: Sequence[str], overrides: Sequence[str], base: Mapping[str, Any
     tree: dict[str, Any] = {}
     sources: dict[str, str] = {}
     layers = [("the cache's settings", dict(base))]
-    layers += [(name, _read_yaml(find_config_file(name))) for name in files]
+    layers += [(name, read_yaml(find_config_file(name))) for name in files]
     layers += [(f"--set {text}", _parse_override(text)) for text in overrides]
     for source, layer in layers:
         _merge(tree, layer, source, sources)
+    problems = tree_problems(tree, sources)
+    return (None if problems else Config.model_validate(tree)), problems
+
+
+def tree_problems(tree: Mapping[str, Any], sources: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the settings of these sections, one line each, led by the source that `sources` has for `section.key`."""
     try:
-        return Config.model_validate(tree), []
+        Config.model_validate(tree)
     except ValidationError as error:
-        return None, _explain(error, sources)
+        return _explain(error, sources)
+    return []
 
 
 def dump_config(config: Config) -> str:
     """Return the config as YAML that `load_config` reads back unchanged."""
-    return yaml.dump(config.model_dump(mode="json"), Dumper=StrictDumper, sort_keys=False, allow_unicode=True)
+    return to_yaml(config.model_dump(mode="json"))
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def to_yaml(tree: Mapping[str, Any]) -> str:
+    """Return sections of settings as YAML that `load_config` reads back unchanged."""
+    return yaml.dump(dict(tree), Dumper=StrictDumper, sort_keys=False, allow_unicode=True)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return what a YAML file says, section by section, not validated. Raises ConfigError if it is no YAML of sections."""
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise ConfigError(f"{path}: {path.stat().st_size} bytes, expected settings of at most {MAX_CONFIG_BYTES}; is this a config?")

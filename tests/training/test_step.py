@@ -51,6 +51,16 @@ def test_one_batch_overfits_in_one_trace(train_step: TrainStep, batch: Batch) ->
     assert int(train_step.step) == SETTINGS.steps
 
 
+def test_without_compilation_the_step_does_the_same(train_step: TrainStep, batch: Batch) -> None:
+    signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
+    eager = TrainStep(*networks(), SETTINGS.model_copy(update={"debug_eager": True}), [signature])
+    for _ in range(2):
+        assert numbers(eager, batch) == pytest.approx(numbers(train_step, batch), rel=1e-3, abs=1e-5)
+    assert tracing_counts(eager) == []
+    with pytest.raises(RetraceError, match=r"a batch of 2 rows instead of 3"):
+        eager(random_batch(SPEC, (9, 4), (20, 7)))
+
+
 def test_a_batch_of_another_shape_is_refused(train_step: TrainStep) -> None:
     with pytest.raises(RetraceError, match=r"a batch of 2 rows instead of 3"):
         train_step(random_batch(SPEC, (9, 4), (20, 7)))

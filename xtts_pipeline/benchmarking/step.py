@@ -188,7 +188,7 @@ def _variants(
     largest = record_spec(source.manifest)
 
     def step_of(specs: Sequence[RecordSpec], *, is_compiled: bool, is_strict: bool) -> TrainStep:
-        settings = training.model_copy(update={"jit_compile": is_compiled, "strict_shapes": is_strict})
+        settings = training.model_copy(update={"jit_compile": is_compiled, "strict_shapes": is_strict, "debug_eager": False})
         network, average = (build_network(identity, config, tf.dtypes.as_dtype(training.precision)) for _ in range(2))
         return TrainStep(network, average, settings, bucket_signatures(identity, specs, training))
 

@@ -137,7 +137,7 @@ def stats(data: Path | None, cache: Path | None, config: Config, plot: Path | No
             raise ConfigError(f"stats: --layout {layout} is for a corpus, --cache {cache} has none; leave it out, or give --data DIR")
         manifest = load_manifest(cache)
         limits = _overlaid_limits(cache, manifest, config)
-        lengths = _lengths_of_cache(cache, manifest)
+        lengths = lengths_of_cache(cache, manifest)
         buckets = manifest.buckets if config.data.buckets is None else config.data.buckets
     spreads = {name: spread(values.tolist()) for name, values in lengths.measures.items()}
     if plot is not None:
@@ -188,7 +188,8 @@ def _overlaid_limits(cache: Path, manifest: Manifest, config: Config) -> LimitsC
     return LimitsConfig.model_validate({**manifest.limits.model_dump(), **config.limits.model_dump(exclude_unset=True)})
 
 
-def _lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
+def lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
+    """Return how long every clip of a cache is, by its list of utterances. Raises CacheError if it cannot be read or has no clip."""
     entries = []
     path = cache / UTTERANCES_NAME
     try:

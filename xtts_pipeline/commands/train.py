@@ -20,6 +20,7 @@ from xtts_pipeline.cache.manifest import (
     load_manifest,
 )
 from xtts_pipeline.cache.verify import verify_cache
+from xtts_pipeline.commands.autotuning import REPORT_NAME, tuned_config, tuned_overrides
 from xtts_pipeline.commands.native_training import CorpusOptions, native_source, survey_data, write_rejections
 from xtts_pipeline.config import Config, TrainingConfig, dump_config, load_config
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
@@ -49,6 +50,7 @@ _RUN_NAMES = frozenset(
         LAST_FOLDER,
         BEST_FOLDER,
         REJECTED_NAME,
+        REPORT_NAME,
         "metrics.jsonl",
         "skipped.jsonl",
         "profile",
@@ -91,12 +93,19 @@ def train(
     else:
         cache, manifest = corpus.data, survey.manifest
     config = training_config(manifest, configs, overrides, steps, previous, allowed)
+    if config.training.autotune and survey is not None:
+        raise ConfigError("training.autotune: found true with --data, expected a cache to measure; preprocess first, or leave it out")
     check_enough_records(cache, manifest, config)
     finished = None if previous is None else _finished_summary(run, previous, config, allowed)
     if finished is not None:
         return run, finished
-    click.echo(shapes_text(manifest, config), err=True)
     _make_folder(run, is_resumed=resume)
+    if config.training.autotune and previous is None:
+        with _full_disk_is_an_error(run):
+            config = tuned_config(run, cache, manifest, config)
+    click.echo(shapes_text(manifest, config), err=True)
+    if config.training.debug_eager:
+        click.echo("training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger", err=True)
     with locked_run(run), NativeLog(run / "tensorflow.log", echo=echo_native_log) as log, _Progress(config.training.steps) as progress:
         # Late: TensorFlow must not be imported before its log is redirected.
         from xtts_pipeline.training.loop import train as run_loop
@@ -129,7 +138,8 @@ def training_config(
         settings = previous.model_dump(mode="json")
         base = {**settings, **({"cache": base["cache"]} if RECORDS_KEY in allowed else {})}
     steps_override = [] if steps is None else [f"training.steps={steps}"]
-    config = load_config(configs, [*overrides, *steps_override], base)
+    tuned = [] if previous is None else [text for key, text in tuned_overrides(previous).items() if key not in allowed]
+    config = load_config(configs, [*overrides, *steps_override, *tuned], base)
     differences = config_differences(manifest, config, CACHE_SECTIONS)
     if differences:
         listed = "; ".join(differences)
@@ -266,7 +276,8 @@ def _device_text(summary: Mapping[str, Any]) -> str:
 
 
 def _by_function(summary: Mapping[str, Any], key: str) -> str:
-    return ", ".join(f"{name} {count[key]}" for name, count in summary["by_function"].items())
+    found = ", ".join(f"{name} {count[key]}" for name, count in summary["by_function"].items())
+    return found or "nothing is compiled: training.debug_eager"
 
 
 @contextmanager

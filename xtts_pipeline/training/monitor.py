@@ -69,8 +69,11 @@ class CompilationMonitor:
     def watch(self, *functions: Any, calls: ShapedFunction | None = None) -> None:
         """Count these tf.functions of one Python function under its name; of each, one trace and one compilation are expected.
 
-        calls knows with what they were called, and so which argument is behind a trace too many.
+        calls knows with what they were called, and so which argument is behind a trace too many. Without functions, as with
+        `training.debug_eager`, there is nothing to count.
         """
+        if not functions:
+            return
         name = functions[0].python_function.__name__
         if name in self._functions:
             raise ValueError(f"a function named {name} is watched already; XLA's log tells functions apart by name only")

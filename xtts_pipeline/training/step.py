@@ -60,7 +60,7 @@ class ShapedFunction:
     """A function of a batch's tensors, compiled once for each signature; all of them share whatever variables it uses.
 
     functions are the tf.functions, one a signature. With `strict_shapes` off there is one without a signature, which is traced anew for
-    any shape; changes are the calls that fitted no signature.
+    any shape; with `debug_eager` there is none, and the Python function itself runs. changes are the calls that fitted no signature.
     """
 
     def __init__(self, function: Callable[..., Any], signatures: Sequence[Batch], config: TrainingConfig) -> None:
@@ -71,9 +71,11 @@ class ShapedFunction:
         self._name = function.__name__.lstrip("_")
         self._signatures = [arguments_of(signature) for signature in signatures]
         self._is_strict = config.strict_shapes
-        self.functions = [compiled(signature) for signature in signatures] if config.strict_shapes else [compiled(None)]
+        asked = [] if config.debug_eager else signatures if config.strict_shapes else [None]
+        self.functions = [compiled(signature) for signature in asked]
         # Without a signature the one function takes every shape.
-        self._by_key = dict(zip(map(key_of, signatures), cycle(self.functions), strict=False))
+        self._runs = self.functions or [function]
+        self._by_key = dict(zip(map(key_of, signatures), cycle(self._runs), strict=False))
         self._met: set[Hashable] = set()
         self.changes: list[Change] = []
         self.is_first_of_shape = False
@@ -98,7 +100,7 @@ class ShapedFunction:
                 if self._is_strict:
                     raise RetraceError(self._name, change)
                 self.changes.append(change)
-            self._by_key[key] = self.functions[0]
+            self._by_key[key] = self._runs[0]
         self._met.add(key)
 
 

@@ -1,0 +1,39 @@
+"""`training.autotune`: settings measured before a run's first step, and why they were chosen, written beside it."""
+
+import json
+from pathlib import Path
+
+import click
+
+from xtts_pipeline.cache.manifest import Manifest
+from xtts_pipeline.cache.shards import atomic_write
+from xtts_pipeline.commands.stats import lengths_of_cache
+from xtts_pipeline.config import Config
+from xtts_pipeline.diagnosis.tuning import tune
+
+REPORT_NAME = "autotune.json"
+# What a run keeps of its tuning when it goes on, whatever the command says: measuring again would be another run.
+TUNED_KEYS = ("training.batch_size", "training.accumulation_steps", "data.num_workers", "data.prefetch_buffer_size")
+
+
+def tuned_config(run: Path, cache: Path, manifest: Manifest, config: Config) -> Config:
+    """Measure, say on stderr what was chosen, write the figures to RUN/autotune.json, and return the chosen settings.
+
+    Raises TrainingError if the step cannot be run at all, OSError if the disk refuses the report.
+    """
+    click.echo(f"autotune: measuring for about {config.training.autotune_seconds:g} s", err=True)
+    lengths = lengths_of_cache(cache, manifest)
+    tuning = tune(cache, manifest, config, (lengths.tokens, lengths.frames), lambda line: click.echo(line, err=True))
+    for line in tuning.lines or ["nothing is better than what is set"]:
+        click.echo(f"autotune: {line}", err=True)
+    with atomic_write(run / REPORT_NAME) as file:
+        file.write(json.dumps(tuning.report, indent=1).encode() + b"\n")
+    return tuning.config
+
+
+def tuned_overrides(previous: Config) -> dict[str, str]:
+    """Return the settings that a tuned run goes on with, each as `section.key=value` by its key; none for a run that was not tuned."""
+    if not previous.training.autotune:
+        return {}
+    settings = previous.model_dump(mode="json")
+    return {key: f"{key}={json.dumps(settings[key.split('.')[0]][key.split('.')[1]])}" for key in TUNED_KEYS}
