@@ -305,7 +305,7 @@ def diagnose_gpu(debug: bool, /, as_json: bool, **options: Any) -> None:
 
 @cli.group()
 def config() -> None:
-    """Show or check settings."""
+    """Show, check or migrate settings."""
 
 
 @config.command("show")
@@ -333,6 +333,28 @@ def config_check(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     if problems:
         sys.exit(EXIT_UNUSABLE)
     click.echo("valid")
+
+
+@config.command("migrate")
+@click.argument("file", type=FOLDER, required=False, metavar="[OLD.YAML]")
+@click.option("--train-data", metavar="DIR", help="As the earlier train_main.py took it.")
+@click.option("--val-data", metavar="DIR", help="Likewise.")
+@click.option("--batch-size", type=int, help="Likewise.")
+@click.option("--num-workers", type=int, help="Likewise.")
+@click.option("--optimization-level", metavar="LEVEL", help="Likewise.")
+@json_option
+def config_migrate(file: Path | None, as_json: bool, **flags: str | int | None) -> None:
+    """Print settings of the earlier system (MyXTTS) as settings of this one, and on stderr what became of each key."""
+    from xtts_pipeline.commands.migrate import migrate
+
+    given = {f"--{name.replace('_', '-')}": value for name, value in flags.items() if value is not None}
+    if file is None and not given:
+        raise click.UsageError("nothing to migrate; name a YAML file of the earlier system, or one of its flags")
+    report = migrate(file, given)
+    if not as_json:
+        for line in report.notes():
+            click.echo(line, err=True)
+    _print(report, as_json)
 
 
 def _print(report: Any, as_json: bool) -> None:

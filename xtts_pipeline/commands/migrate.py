@@ -1,0 +1,117 @@
+"""`xtts config migrate`: settings of the earlier system in, settings of this one out, and what became of each key."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xtts_pipeline.config import MAX_SHOWN, Config, read_yaml, to_yaml, tree_problems
+from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.migration import RULES, NotCarriedError
+
+# Where two sections ask for the same, the later wins: the loader read `data` where `model` said otherwise, the trainer `training`.
+_SECTIONS = ("model", "data", "training")
+
+
+@dataclass(frozen=True)
+class Line:
+    """What became of one key of the earlier system: settings, or, with none, the reason; not known are keys that have no rule."""
+
+    key: str
+    value: Any
+    settings: Mapping[str, Any]
+    why: str
+    is_known: bool = True
+
+    def __str__(self) -> str:
+        found = f"{self.value!r}"
+        found = found if len(found) <= MAX_SHOWN else f"{found[:MAX_SHOWN]}..."
+        if self.settings:
+            became = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
+            return f"{self.key}={found} -> {became}" + (f" ({self.why})" if self.why else "")
+        return f"{self.key}={found}: {'dropped' if self.is_known else 'unknown, left out'}; {self.why}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        return {"key": self.key, "value": self.value, "settings": dict(self.settings), "why": self.why, "known": self.is_known}
+
+
+@dataclass(frozen=True)
+class Migration:
+    """The new settings by section, and the way of each earlier key."""
+
+    settings: dict[str, dict[str, Any]]
+    lines: tuple[Line, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        return {"settings": self.settings, "keys": [line.to_json() for line in self.lines]}
+
+    def to_text(self) -> str:
+        """Return the new settings as YAML."""
+        return to_yaml(self.settings).rstrip("\n")
+
+    def notes(self) -> list[str]:
+        """Return what became of each key, one line each, and a last line that counts them."""
+        kept = sum(bool(line.settings) for line in self.lines)
+        unknown = sum(not line.is_known for line in self.lines)
+        counts = f"{len(self.lines)} keys: {kept} carried over, {len(self.lines) - kept - unknown} dropped, {unknown} unknown"
+        return [*map(str, self.lines), f"{counts}; docs/migration.md says more"]
+
+
+def migrate(file: Path | None, flags: Mapping[str, str | int]) -> Migration:
+    """Return what becomes of a YAML file of the earlier system and of its command line's flags, such as `--batch-size`.
+
+    Flags win over the file. Raises ConfigError if the file is no YAML of sections, or if a value of it is none that a setting can take.
+    """
+    found = [*_found_in({} if file is None else read_yaml(file)), *((flag, flag, value) for flag, value in flags.items())]
+    old = {name.removeprefix("--").replace("-", "_"): value for _, name, value in found}
+    ways = [_way_of(key, name, value, old) for key, name, value in found]
+    origin = {setting: way.key for way in ways for setting in way.settings}
+    lines = tuple(_unless_overruled(way, origin) for way in ways)
+    chosen = {setting: value for line in lines for setting, value in line.settings.items()}
+    sections = {name: _section(name, chosen) for name in Config.model_fields}
+    settings = {name: section for name, section in sections.items() if section}
+    problems = tree_problems(settings, {setting: f"{file or 'flags'}: {key}" for setting, key in origin.items()})
+    if problems:
+        raise ConfigError("; ".join(problems))
+    return Migration(settings, lines)
+
+
+def _section(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    return {setting.removeprefix(f"{name}."): value for setting, value in chosen.items() if setting.startswith(f"{name}.")}
+
+
+def _way_of(key: str, name: str, value: Any, old: Mapping[str, Any]) -> Line:
+    rule = RULES.get(name)
+    if rule is None:
+        return Line(key, value, {}, "nothing here bears that name; xtts config show lists all settings", is_known=False)
+    try:
+        settings = rule.make(value, old)
+    except NotCarriedError as reason:
+        return Line(key, value, {}, str(reason))
+    return Line(key, value, settings, rule.why if settings or rule.becomes is None else f"the default of {rule.becomes} does the same")
+
+
+def _unless_overruled(line: Line, origin: Mapping[str, str]) -> Line:
+    """Return the line with the settings that no later key sets."""
+    settings = {setting: value for setting, value in line.settings.items() if origin[setting] == line.key}
+    if settings or not line.settings:
+        return replace(line, settings=settings)
+    overruling = origin[next(iter(line.settings))]
+    return replace(line, settings={}, why=f"{overruling} says what it is to be")
+
+
+def _found_in(tree: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield each key with its section, its bare name, and its value, those that win last."""
+    order = {name: place for place, name in enumerate(_SECTIONS, start=1)}
+    for section in sorted(tree, key=lambda name: order.get(name, 0)):
+        yield from _leaves(str(section), str(section), tree[section])
+
+
+def _leaves(path: str, name: str, value: Any) -> Iterator[tuple[str, str, Any]]:
+    if name not in RULES and isinstance(value, Mapping):
+        for inner, inside in value.items():
+            yield from _leaves(f"{path}.{inner}", str(inner), inside)
+    else:
+        yield path, name, value
