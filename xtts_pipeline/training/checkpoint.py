@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from pydantic import TypeAdapter
-from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from xtts_pipeline import __version__
@@ -24,15 +23,19 @@ from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.schema import RecordSpec
 from xtts_pipeline.text.tokens import Tokenizer
-from xtts_pipeline.training.run_folder import BEST_FOLDER, LAST_FOLDER, checkpoint_folders, place, step_name, steps_in
+from xtts_pipeline.training.run_folder import BEST_FOLDER, LAST_FOLDER, place, step_name
+from xtts_pipeline.training.saved_state import (
+    CHECKPOINT_VERSION,
+    MAX_STATE_BYTES,
+    STATE_NAME,
+    damage_explained,
+    find_checkpoint,
+    read_state,
+)
 from xtts_pipeline.training.state import RunState, state_from_json, state_to_json
 from xtts_pipeline.training.variables import named_variables
 
-CHECKPOINT_VERSION = 3
-# Version 2 has no state of the run: it speaks as ever, and cannot be resumed.
-READABLE_VERSIONS = (2, CHECKPOINT_VERSION)
-STATE_NAME, WEIGHTS_NAME = "state.json", "weights.safetensors"
-MAX_STATE_BYTES = 64 << 20
+WEIGHTS_NAME = "weights.safetensors"
 
 # What a run has on its device, or a copy of it on the host.
 Values = Mapping[str, tf.Variable] | Mapping[str, np.ndarray]
@@ -140,18 +143,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
     Raises CheckpointError if there is none or it is of another version, DamagedCheckpointError if any byte of it changed.
     """
-    folder = path
-    if not (folder / STATE_NAME).is_file():
-        folders = checkpoint_folders(path) or steps_in(path)
-        if not folders:
-            raise CheckpointError(
-                f"{path}: no checkpoint here; expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, or RUN/best"
-            )
-        folder = folders[-1]
-    try:
-        state = open_sealed(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
-        if state["checkpoint_version"] not in READABLE_VERSIONS:
-            raise CheckpointError(f"{folder}: checkpoint version {state['checkpoint_version']}, expected {CHECKPOINT_VERSION}; train again")
+    folder = find_checkpoint(path)
+    with damage_explained(folder):
+        state = read_state(folder)
         weights_path = folder / WEIGHTS_NAME
         found, expected = weights_path.stat().st_size, state["weights"]["bytes"]
         if found != expected:
@@ -165,12 +159,6 @@ def load_checkpoint(path: Path) -> Checkpoint:
         _check_identity(identity, config)
         run_state = None if state.get("run") is None else state_from_json(json.dumps(state["run"]))
         return Checkpoint(folder, int(state["step"]), config, identity, load(weights), checksum, run_state)
-    except FileNotFoundError as error:
-        raise DamagedCheckpointError(f"{error.filename}: no such file; the checkpoint is not whole, use an earlier step") from None
-    except OSError as error:
-        raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise DamagedCheckpointError(f"{folder}: not a sound checkpoint ({str(error).splitlines()[0]}); use an earlier step") from None
 
 
 def saved_weights_sha256(folder: Path) -> str:

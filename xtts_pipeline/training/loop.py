@@ -19,6 +19,7 @@ from xtts_pipeline.errors import CheckpointError, InterruptedRunError, TrainingE
 from xtts_pipeline.training.alignment import AlignmentWatch
 from xtts_pipeline.training.checkpoint import Checkpoint, build_network, link_best, restore_variables, saved_weights_sha256
 from xtts_pipeline.training.data_wait import DataWaitWatch
+from xtts_pipeline.training.fine_tuning import inherit, origin_lines
 from xtts_pipeline.training.health import SkipCount, SpikeWatch, skipped_line
 from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.media import MediaWriter
@@ -30,7 +31,7 @@ from xtts_pipeline.training.retracing import RetraceError
 from xtts_pipeline.training.run_folder import checkpoint_folders, remove_after, write_summary
 from xtts_pipeline.training.saving import CheckpointSaver, SaveClock, Snapshot
 from xtts_pipeline.training.source import Source, bucket_signatures
-from xtts_pipeline.training.state import RunState
+from xtts_pipeline.training.state import RunState, origin_to_json
 from xtts_pipeline.training.step import TrainStep
 from xtts_pipeline.training.validation import BestLoss, Validation
 from xtts_pipeline.training.variables import named_variables
@@ -61,11 +62,13 @@ def train(
     resumption: Resumption | None = None,
     interruption: Interruption | None = None,
     profile_steps: int | None = None,
+    ancestor: Checkpoint | None = None,
 ) -> dict[str, Any]:
     """Train up to `config.training.steps` in all, or until patience is over; return the summary, also written to summary.json.
 
-    Begins at step 0, or where `resumption` left off. Raises TrainingError if numbers are not finite any more, or if a strict run traces
-    or compiles a function twice; InterruptedRunError, with a checkpoint saved, if the run is asked to stop.
+    Begins at step 0, with what fits of another run's `ancestor` if there is one, or where `resumption` left off.
+    Raises TrainingError if numbers are not finite any more, or if a strict run traces or compiles a function twice; InterruptedRunError,
+    with a checkpoint saved, if the run is asked to stop; CheckpointError if nothing of the ancestor fits.
     """
     begun = 0 if resumption is None else resumption.checkpoint.step
     state = RunState(source.records_digest()) if resumption is None else resumption.state
@@ -78,6 +81,8 @@ def train(
         running = _Run(source, config, _Surroundings(run, monitor, progress, metrics, media, saver, interruption, profiling), state)
         if resumption is not None:
             running.restore(resumption.checkpoint)
+        elif ancestor is not None:
+            running.begin_with(ancestor)
         try:
             running.go()
         except RetraceError as error:
@@ -150,6 +155,14 @@ class _Run:
         missing = self.around.metrics.lines.missing_bytes
         if missing:
             self.warn(f"{METRICS_NAME}: {missing} bytes fewer than at step {checkpoint.step}; reports before it are lost")
+
+    def begin_with(self, ancestor: Checkpoint) -> None:
+        """Take over what fits of another run's weights, and say what does not; steps, moments and schedule begin at nothing."""
+        step = self.train_step
+        origin = inherit(step.network, step.average, ancestor, self.source.identity(), self.config)
+        self.state = replace(self.state, origin=origin)
+        for line in origin_lines(origin):
+            self.around.progress.say(0, line)
 
     def go(self) -> None:
         """Train, and see to what is due after each step."""
@@ -387,5 +400,6 @@ class _Run:
             "dropped_media": self.around.media.dropped,
             "skipped_updates": self.skips.total,
             "rolled_back_at_step": self.rolled_back_at_step,
+            "origin": self.state.origin and origin_to_json(self.state.origin),
             "warnings": self.warnings,
         }

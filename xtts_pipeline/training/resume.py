@@ -92,6 +92,21 @@ def resume(run: Path, source: Source, config: Config, allowed: Collection[str], 
     return Resumption(checkpoint, state.resumed(checkpoint.step))
 
 
+def find_ancestor(path: Path, resumption: Resumption | None, say: Callable[[str], None]) -> Checkpoint | None:
+    """Return the checkpoint with whose weights a new run begins, or None where a run goes on that was begun so already.
+
+    Raises CheckpointError if there is no sound one at `path`, or if the run that goes on began with nothing.
+    """
+    if resumption is None:
+        return load_checkpoint(path)
+    origin = resumption.state.origin
+    if origin is None:
+        run = resumption.checkpoint.folder
+        raise CheckpointError(f"{run}: its run was not begun with another one's weights; leave --init-from out, or choose another --output")
+    say(f"--init-from {path} is not read again: the run began with {origin.checkpoint}, and goes on")
+    return None
+
+
 def check_same_cache(checkpoint: Checkpoint, manifest: Manifest) -> None:
     """Raise CheckpointError, naming what differs, unless the network was made for caches like this one."""
     identity = checkpoint.cache

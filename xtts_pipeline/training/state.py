@@ -50,6 +50,38 @@ class SpikeState:
 
 
 @dataclass(frozen=True, config=_STRICT)
+class NamesKept:
+    """Rows of a table, one a symbol, speaker or language: how many were taken over, which are new, and which were left behind."""
+
+    kept: Natural = 0
+    new: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Origin:
+    """The checkpoint that a run began with, and what of its weights was not taken over.
+
+    kept_share: share of the network's numbers that came from there.
+    settings: those of audio, text and model that differ, one line each.
+    new, left_behind: variables that only this network has, and that only the other one has.
+    misfits: variables that both have and that begin anew, each with its two shapes.
+    """
+
+    checkpoint: str
+    step: Natural
+    weights_sha256: str
+    kept_share: float
+    symbols: NamesKept
+    speakers: NamesKept
+    languages: NamesKept
+    settings: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    misfits: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, config=_STRICT)
 class RunState:
     """A run between two steps.
 
@@ -57,6 +89,7 @@ class RunState:
     is_settled: whether what was due after the step (report, evaluation, speech) is done; an interruption does not wait for it.
     window: the metrics of the steps since the last report; None for what was not finite.
     skipped_steps, skipped_in_a_row: updates left out, up to the last report.
+    origin: what the run began with, where it was not nothing.
     file_bytes: how long the files of lines were, by name; what comes after belongs to steps that will be taken again.
     """
 
@@ -77,6 +110,7 @@ class RunState:
     rolled_back_at_step: Natural | None = None
     warnings: tuple[str, ...] = ()
     resumed_at_steps: tuple[Natural, ...] = ()
+    origin: Origin | None = None
 
     def resumed(self, step: int) -> "RunState":
         """Return the state of a run that goes on from here in another process."""
@@ -84,11 +118,17 @@ class RunState:
 
 
 _STATE = TypeAdapter(RunState)
+_ORIGIN = TypeAdapter(Origin)
 
 
 def state_to_json(state: RunState) -> Any:
     """Return what a checkpoint's state.json holds of it."""
     return _STATE.dump_python(state, mode="json")
+
+
+def origin_to_json(origin: Origin) -> Any:
+    """Return what a run's summary says of where it began."""
+    return _ORIGIN.dump_python(origin, mode="json")
 
 
 def state_from_json(content: str) -> RunState:
