@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 import xxhash
 
+from xtts_pipeline.storage import is_stored, open_to_read, size_of
+
 _CHECKSUM_LENGTH = 2 * 16  # xxh3-128 in hexadecimal
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
@@ -56,8 +58,8 @@ def open_sealed(data: bytes) -> dict[str, Any]:
 @contextmanager
 def open_regular_file(path: Path, most_bytes: int | None = None) -> Iterator[BinaryIO]:
     """Open a file for reading. Raises OSError, never waiting, unless it is a regular file of at most so many bytes."""
-    with open(path, "rb", opener=_open_without_waiting) as file:
-        status = os.fstat(file.fileno())
+    with open_to_read(path) if is_stored(path) else open(path, "rb", opener=_open_without_waiting) as file:
+        status = path.stat() if is_stored(path) else os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
         if most_bytes is not None and status.st_size > most_bytes:
@@ -68,7 +70,7 @@ def open_regular_file(path: Path, most_bytes: int | None = None) -> Iterator[Bin
 def read_regular_file(path: Path, most_bytes: int) -> bytes:
     """Return a file's bytes. Raises OSError, never waiting, unless it is a regular file of at most so many bytes."""
     with open_regular_file(path, most_bytes) as file:
-        return file.read(os.fstat(file.fileno()).st_size)
+        return file.read(size_of(file))
 
 
 def _open_without_waiting(path: str, flags: int) -> int:

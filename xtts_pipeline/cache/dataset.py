@@ -16,11 +16,14 @@ from xtts_pipeline.cache.manifest import Manifest, record_spec
 from xtts_pipeline.config import DataConfig
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.schema import Example, RecordSpec
+from xtts_pipeline.storage import is_stored
 
 # A fixed number: with AUTOTUNE the order of records would depend on the machine's cores.
 _SHARDS_AT_ONCE = 8
 # None: a record is large, so it is read straight to its place, and a copy through TensorFlow's buffer is saved. The kernel reads ahead.
 _READ_BUFFER_BYTES = 0
+# From a store each request is a round trip.
+_STORED_READ_BUFFER_BYTES = 8 << 20
 # Any number but 0; it takes the place of the program-wide seed.
 _GRAPH_SEED = 1
 
@@ -79,8 +82,10 @@ def cached_records(folder: Path, manifest: Manifest, bucket: int, place: EpochPl
     """Return the serialized training records of a bucket, as `training_records` orders them."""
     paths = [str(folder / name) for name in manifest.shard_names("train", bucket)]
 
+    buffer_bytes = read_buffer_bytes(folder)
+
     def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
-        return shard_records(tf.gather(paths, shard))
+        return shard_records(tf.gather(paths, shard), buffer_bytes)
 
     return training_records(folder, manifest, bucket, read_shard, place, data)
 
@@ -144,7 +149,8 @@ def validation_dataset(folder: Path, manifest: Manifest, split: str, batch_size:
         raise CacheError(f"{folder}: there are 0 clips in {where}the {split} split; raise the split's share and preprocess again")
     spec = record_spec(manifest, bucket)
     shards = tf.data.Dataset.from_tensor_slices([str(folder / name) for name in manifest.shard_names(split, bucket)])
-    serialized = shards.flat_map(shard_records).apply(tf.data.experimental.assert_cardinality(records))
+    buffer_bytes = read_buffer_bytes(folder)
+    serialized = shards.flat_map(lambda path: shard_records(path, buffer_bytes)).apply(tf.data.experimental.assert_cardinality(records))
     nothing = Example("", np.empty(0, np.int32), np.empty((0, spec.mel_bins), np.float16))
     filling = tf.data.Dataset.from_tensors(encode_example(nothing, spec)).repeat(-records % batch_size)
     return _batches(serialized.concatenate(filling), spec, batch_size, DataConfig())
@@ -157,9 +163,14 @@ def _batches(serialized: tf.data.Dataset, spec: RecordSpec, batch_size: int, dat
     return parsed.prefetch(auto_or(data.prefetch_buffer_size)).with_options(pipeline_options())
 
 
-def shard_records(path: tf.Tensor) -> tf.data.Dataset:
+def read_buffer_bytes(folder: Path) -> int:
+    """Return how much of a shard is read at a time."""
+    return _STORED_READ_BUFFER_BYTES if is_stored(folder) else _READ_BUFFER_BYTES
+
+
+def shard_records(path: tf.Tensor, buffer_bytes: int = _READ_BUFFER_BYTES) -> tf.data.Dataset:
     """Return the serialized records of a shard: the one place where training reads files."""
-    return tf.data.TFRecordDataset(path, buffer_size=_READ_BUFFER_BYTES)
+    return tf.data.TFRecordDataset(path, buffer_size=buffer_bytes)
 
 
 def _hash(name: Any, seed: int, epoch: tf.Tensor) -> tf.Tensor:

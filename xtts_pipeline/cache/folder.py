@@ -25,14 +25,15 @@ _LEFTOVER = re.compile(rf"{re.escape(_WORK_PREFIX)}[0-9a-f]{{8}}|\..+\.[0-9a-f]{
 
 
 @contextmanager
-def locked_folder(folder: Path) -> Iterator[Path]:
+def locked_folder(folder: Path, *, is_waiting: bool = False) -> Iterator[Path]:
     """Make the folder if need be, lock it, and yield an empty work folder inside it.
 
     What a dead process left is removed first; the work folder goes at the end, and so does a cache folder that is still empty then.
     A late worker of a dead process cannot rename anything into the cache, because its work folder is gone.
-    Raises CacheError if another process writes the cache, if the folder holds anything but a cache, or if it cannot be written.
+    Raises CacheError if another process writes the cache (with `is_waiting` it is waited for), if the folder holds anything but a cache,
+    or if it cannot be written.
     """
-    lock = FileLock(folder / LOCK_NAME, blocking=False)
+    lock = FileLock(folder / LOCK_NAME, blocking=is_waiting)
     with _explained(folder):
         was_there = folder.exists()
         folder.mkdir(parents=True, exist_ok=True)

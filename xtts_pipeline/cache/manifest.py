@@ -20,6 +20,7 @@ from xtts_pipeline.cache.shards import ShardName, parse_shard_file, parse_shard_
 from xtts_pipeline.config import AudioConfig, Bucket, CacheConfig, Config, LimitsConfig, TextConfig, check_bucket_order, check_last_bucket
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.schema import FORMAT_VERSION, RecordSpec
+from xtts_pipeline.storage import is_stored
 
 MANIFEST_NAME = "manifest.json"
 UTTERANCES_NAME = "utterances.jsonl"
@@ -321,8 +322,8 @@ _MANIFEST = TypeAdapter(Manifest)
 def file_checksum(path: Path) -> str:
     """Return the xxh3-128 hex digest of a regular file. Raises OSError if it is none or cannot be read."""
     with open_regular_file(path) as file:
-        if not file.seek(0, 2):
-            return xxhash.xxh3_128_hexdigest(b"")  # nothing cannot be mapped
+        if is_stored(path) or not file.seek(0, 2):  # what is stored or nothing cannot be mapped
+            return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()  # type: ignore[arg-type]  # xxhash has hashlib's interface
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
             return xxhash.xxh3_128_hexdigest(view)
 

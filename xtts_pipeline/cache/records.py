@@ -3,7 +3,6 @@
 Knows bytes alone, not what is in them. https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 """
 
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import xxhash
 
 from xtts_pipeline.cache.problems import REPAIR
 from xtts_pipeline.errors import CacheError
+from xtts_pipeline.storage import open_to_read, size_of
 
 _LENGTH = struct.Struct("<Q")
 _CHECK = struct.Struct("<I")
@@ -70,8 +70,8 @@ def read_records(path: Path, digest: xxhash.xxh3_128 | None = None) -> Iterator[
     Raises CacheError naming the file, the record's number from 0 and its byte offset if the file is cut, damaged or cannot be read.
     """
     try:
-        with path.open("rb", buffering=_READ_BUFFER_BYTES) as file:
-            remaining = os.fstat(file.fileno()).st_size
+        with open_to_read(path, _READ_BUFFER_BYTES) as file:
+            remaining = size_of(file)
             number, offset = 0, 0
             while remaining:
                 payload = _read_record(file, remaining, f"{path}: record {number} at byte {offset}", digest)

@@ -15,7 +15,7 @@ from xtts_pipeline.cache.problems import Kind, Problem
 from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, ClipReceipt, Receipt
 from xtts_pipeline.cache.records import keep_freed_memory
 from xtts_pipeline.cache.shards import ShardName
-from xtts_pipeline.cache.verify_files import IGNORED_NAMES, check_files, check_receipts, is_regular
+from xtts_pipeline.cache.verify_files import IGNORED_NAMES, check_files, check_receipts, is_regular, regular_size
 from xtts_pipeline.cache.verify_listings import ListingCheck, RejectedCheck, check_rejected, check_utterances
 from xtts_pipeline.cache.verify_shards import ShardCheck, ShardVerifier
 from xtts_pipeline.errors import CacheError
@@ -97,13 +97,12 @@ def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: i
     problems = check_files(folder, manifest)
     receipts = check_receipts(folder, manifest)
     problems += [receipt for receipt in receipts.values() if isinstance(receipt, Problem)]
-    present = [shard for shard in manifest.shards if is_regular(folder / shard.name)]
-    records = sum(shard.records for shard in present)
+    sizes = {shard: size for shard in manifest.shards if (size := regular_size(folder / shard.name)) is not None}
+    records = sum(shard.records for shard in sizes)
     if level == "full":
         content_problems, records = _check_contents(folder, manifest, receipts, jobs)
         problems += content_problems
-    shard_bytes = sum((folder / shard.name).stat().st_size for shard in present)
-    return VerifyReport(tuple(dict.fromkeys(problems)), records, len(present), shard_bytes, level)
+    return VerifyReport(tuple(dict.fromkeys(problems)), records, len(sizes), sum(sizes.values()), level)
 
 
 def _names(folder: Path) -> set[str]:

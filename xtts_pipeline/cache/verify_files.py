@@ -22,8 +22,10 @@ def check_files(folder: Path, manifest: Manifest) -> list[Problem]:
     """Return what is missing, extra, no regular file or of another size, in the order of the names."""
     sizes = {shard.name: shard.bytes for shard in manifest.shards}
     sizes |= {name: entry.bytes for name, entry in manifest.files.items()}
-    problems = [Problem(Kind.MISSING, name, "no such file") for name in sizes if not _exists(folder / name)]
-    for path in folder.iterdir():
+    found = list(folder.iterdir())
+    missing = sizes.keys() - {path.name for path in found}
+    problems = [Problem(Kind.MISSING, name, "no such file") for name in missing]
+    for path in found:
         if path.name in sizes:
             problems += _file_problems(path, path.name, sizes[path.name])
         elif path.name == LOCK_NAME:
@@ -40,6 +42,8 @@ def check_files(folder: Path, manifest: Manifest) -> list[Problem]:
 def check_receipts(folder: Path, manifest: Manifest) -> dict[ShardName, Receipt | Problem]:
     """Return, for each shard that has a receipt, the receipt or what is wrong with it."""
     checked: dict[ShardName, Receipt | Problem] = {}
+    if not (folder / RECEIPTS_FOLDER).is_dir():
+        return checked  # a copy has none; a store would be asked for each
     for name in shards_of(manifest):
         if not is_regular(receipt_path(folder, name)):
             continue  # may be deleted; what is no file is named by check_files
@@ -57,14 +61,16 @@ def check_receipts(folder: Path, manifest: Manifest) -> dict[ShardName, Receipt 
 
 def is_regular(path: Path) -> bool:
     """Return whether the path itself, not what it may link to, is a regular file."""
+    return regular_size(path) is not None
+
+
+def regular_size(path: Path) -> int | None:
+    """Return the size of a regular file, None for what is none."""
     try:
-        return stat.S_ISREG(path.lstat().st_mode)
+        status = path.lstat()
     except OSError:
-        return False
-
-
-def _exists(path: Path) -> bool:
-    return path.exists() or path.is_symlink()
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _file_problems(path: Path, where: str, expected_bytes: int) -> Iterator[Problem]:

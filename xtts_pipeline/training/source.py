@@ -23,7 +23,18 @@ from xtts_pipeline.training.state import Position
 from xtts_pipeline.training.step import batch_signature, to_batch
 
 FIRST = Position()
-_UNREADABLE = (tf.errors.DataLossError, tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError)
+_UNREADABLE = (
+    tf.errors.DataLossError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.NotFoundError,
+    # What a store says when it is not reached, or not allowed to be.
+    tf.errors.AbortedError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.UnauthenticatedError,
+    tf.errors.UnavailableError,
+)
 
 
 def bucket_signatures(identity: CacheIdentity, specs: Sequence[RecordSpec], settings: TrainingConfig) -> list[Batch]:

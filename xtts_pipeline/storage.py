@@ -1,0 +1,167 @@
+"""Where a cache lies: a folder of this machine, or a store that TensorFlow's file systems open, such as gs://bucket/cache.
+
+A StoredPath is read through tf.io.gfile; what reads a cache takes it for any other path. TensorFlow is imported with the first of them,
+and local paths are opened as ever.
+"""
+
+import errno
+import io
+import os
+import re
+import stat
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PosixPath
+from types import ModuleType
+from typing import BinaryIO
+
+from xtts_pipeline.errors import CacheError
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:/")
+# Each request to a store costs a round trip: few large ones.
+STORED_BUFFER_BYTES = 8 << 20
+_ERRNOS = {"NotFoundError": errno.ENOENT, "PermissionDeniedError": errno.EACCES, "UnauthenticatedError": errno.EACCES}
+
+
+class StoredPath(PosixPath):
+    """A path with a scheme: what asks or reads goes to the store, with the errors of local files.
+
+    There are no links or devices in a store: what is no folder is a regular file.
+    """
+
+    def __str__(self) -> str:
+        # pathlib takes the second slash for a mistake.
+        return super().__str__().replace(":/", "://", 1)
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002 (there are no links)
+        """Return kind and size. Raises OSError as for a local file."""
+        with _errors_of(self) as tf:
+            found = tf.io.gfile.stat(str(self))
+        mode = stat.S_IFDIR if found.is_directory else stat.S_IFREG
+        return os.stat_result((mode, 0, 0, 1, 0, 0, found.length, 0, 0, 0))
+
+    def lstat(self) -> os.stat_result:
+        """Return what `stat` does."""
+        return self.stat()
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002 (there are no links)
+        """Return whether there is a file or folder."""
+        with _errors_of(self) as tf:
+            return bool(tf.io.gfile.exists(str(self)))
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002 (there are no links)
+        """Return whether anything lies under this name."""
+        with _errors_of(self) as tf:
+            return bool(tf.io.gfile.isdir(str(self)))
+
+    def is_symlink(self) -> bool:
+        """Return False."""
+        return False
+
+    def iterdir(self) -> Generator["StoredPath", None, None]:
+        """Yield what lies under this name, in no order."""
+        with _errors_of(self) as tf:
+            names = [name.rstrip("/") for name in tf.io.gfile.listdir(str(self))]
+        # A store may list the folder's own marker, which has no name.
+        return (self / name for name in names if name)
+
+    def read_bytes(self) -> bytes:
+        """Return the whole file."""
+        with open_to_read(self) as file:
+            return file.read()
+
+    @contextmanager
+    def write(self) -> Iterator[BinaryIO]:
+        """Open a file for writing, folders above it included. In an object store it appears when the block ends, elsewhere at once."""
+        with _errors_of(self) as tf:
+            tf.io.gfile.makedirs(str(self.parent))
+            with tf.io.gfile.GFile(str(self), "wb") as file:
+                yield file
+
+    def remove(self) -> None:
+        """Remove the file. Raises OSError as for a local one."""
+        with _errors_of(self) as tf:
+            tf.io.gfile.remove(str(self))
+
+
+class _StoredFile(io.RawIOBase):
+    """A stored file as Python's own buffers read one."""
+
+    def __init__(self, path: StoredPath) -> None:
+        self._path, self._size = path, path.stat().st_size
+        with _errors_of(path) as tf:
+            self._file = tf.io.gfile.GFile(str(path), "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # any writable buffer; this is what BufferedReader gives
+        with _errors_of(self._path):
+            data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        with _errors_of(self._path):
+            start = {io.SEEK_SET: 0, io.SEEK_CUR: self._file.tell(), io.SEEK_END: self._size}[whence]
+            self._file.seek(start + offset)
+        return int(start + offset)
+
+    def tell(self) -> int:
+        with _errors_of(self._path):
+            return int(self._file.tell())
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def folder_path(text: str) -> Path:
+    """Return the path of a folder, a StoredPath where the text has a scheme."""
+    return StoredPath(text) if _SCHEME.match(text) else Path(text)
+
+
+def is_stored(path: Path) -> bool:
+    """Return whether a path lies in a store."""
+    return isinstance(path, StoredPath)
+
+
+def check_local(folder: Path, remedy: str) -> None:
+    """Raise CacheError, with what to do, unless the folder is one of this machine."""
+    if isinstance(folder, StoredPath):
+        raise CacheError(f"{folder}: lies in a store, expected a folder of this machine; {remedy}")
+
+
+def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
+    """Open a file for reading; `buffering` is a local file's. Raises OSError."""
+    if isinstance(path, StoredPath):
+        return io.BufferedReader(_StoredFile(path), STORED_BUFFER_BYTES)
+    return path.open("rb", buffering=buffering)
+
+
+def size_of(file: BinaryIO) -> int:
+    """Return the size of a file that has just been opened."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    return size
+
+
+@contextmanager
+def _errors_of(path: StoredPath) -> Iterator[ModuleType]:
+    """Yield TensorFlow; turn its errors into those that Python's own files raise."""
+    import tensorflow as tf
+
+    try:
+        yield tf
+    except tf.errors.UnimplementedError:
+        schemes = ", ".join(sorted(scheme for scheme in tf.io.gfile.get_registered_schemes() if scheme))
+        raise CacheError(
+            f"{path}: this TensorFlow opens no such store, it knows {schemes}; install its file system, or copy the cache"
+        ) from None
+    except tf.errors.OpError as error:
+        message = error.message.splitlines()[0] if error.message else "no such file"
+        raise OSError(_ERRNOS.get(type(error).__name__, errno.EIO), message, str(path)) from None
