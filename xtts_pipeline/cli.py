@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from xtts_pipeline import __version__
 from xtts_pipeline.errors import XttsError
-from xtts_pipeline.options import FOLDER, Share, cache_option, config_options, json_option, layout_option
+from xtts_pipeline.options import FOLDER, CacheFolder, Share, cache_option, config_options, json_option, layout_option, stored_cache_option
 
 EXIT_UNTRUE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -66,7 +66,7 @@ def preprocess(configs: tuple[str, ...], overrides: tuple[str, ...], max_rejecte
 
 
 @cli.command()
-@cache_option
+@stored_cache_option
 @click.option("--level", type=click.Choice(["quick", "full", "deep"]), default="full", show_default=True, help="How much is proved.")
 @click.option("--data", type=FOLDER, help="The corpus, for --level deep and --repair.")
 @click.option("--sample", type=click.IntRange(min=1), help="Clips that --level deep recomputes.  [default: 20]")
@@ -87,7 +87,7 @@ def verify_cache(cache: Path, as_json: bool, **options: Any) -> None:
 
 @cli.command()
 @click.option("--data", type=FOLDER, help="Folder of a corpus; its headers and texts are read.")
-@click.option("--cache", type=FOLDER, help="Folder of a cache; its utterances.jsonl is read.")
+@click.option("--cache", type=CacheFolder(may_be_stored=True), help="Folder or store of a cache; its utterances.jsonl is read.")
 @config_options
 @layout_option
 @click.option("--plot", type=FOLDER, help="Write histograms as PNG.")
@@ -101,7 +101,7 @@ def stats(configs: tuple[str, ...], overrides: tuple[str, ...], as_json: bool, *
 
 
 @cli.command()
-@cache_option
+@stored_cache_option
 @click.option("--id", required=True, help="Id of the utterance.")
 @click.option("--output", type=FOLDER, default=Path("inspect"), show_default=True, help="Folder for mel.png and sound.wav.")
 @json_option
@@ -113,7 +113,7 @@ def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
 
 
 @cli.command()
-@cache_option
+@stored_cache_option
 @click.option("--data", type=FOLDER, help="Train without a cache, on this corpus: 16-bit PCM WAV alone.")
 @layout_option
 @click.option("--val-data", type=FOLDER, help="With --data: a second corpus that becomes the validation split.")
@@ -122,6 +122,8 @@ def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
 @click.option("--steps", type=click.IntRange(min=1), help="Steps in all; short for --set training.steps=N.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --output from its last checkpoint; begin if it has none.")
 @click.option("--allow-change", multiple=True, metavar="SECTION.KEY", help="With --resume: a setting that may differ; repeatable.")
+@click.option("--stage", type=FOLDER, metavar="DIR", help="Copy the cache under DIR first, proved by its checksums, and read it there.")
+@click.option("--init-from", type=FOLDER, metavar="RUN", help="Begin with the weights of another run or checkpoint: fine-tune it.")
 @click.option("--profile", "profile_steps", type=click.IntRange(min=1), help="Trace so many steps; say which operations cost most.")
 @json_option
 @click.pass_obj
@@ -134,11 +136,30 @@ def train(debug: bool, /, cache: Path, data: Path | None, layout: str, val_data:
     is_cache_named = click.get_current_context().get_parameter_source("cache") is not ParameterSource.DEFAULT
     if data is not None and is_cache_named:
         raise click.UsageError("--data and --cache: found both, expected one of them; leave one out")
+    if data is not None and options["stage"] is not None:
+        raise click.UsageError("--stage and --data: a corpus is not staged, expected a cache; leave one out")
     if data is None and (val_data is not None or layout != "auto"):
         raise click.UsageError("--val-data and --layout belong to --data: a cache has its own; leave them out, or add --data")
     corpus = None if data is None else CorpusOptions(data, layout, val_data)
     folder, summary = run(cache, corpus=corpus, echo_native_log=debug, **options)
     click.echo(json.dumps(summary) if as_json else summary_text(folder, summary))
+
+
+@cli.group()
+def cache() -> None:
+    """Bring caches where they are needed."""
+
+
+@cache.command()
+@click.argument("source", type=CacheFolder(may_be_stored=True), metavar="SRC")
+@click.argument("target", type=CacheFolder(may_be_stored=True), metavar="DST")
+@click.option("--jobs", type=click.IntRange(min=1), default=8, show_default=True, help="Files on their way at once.")
+@json_option
+def push(as_json: bool, **options: Any) -> None:
+    """Copy the cache SRC to DST, such as gs://bucket/cache: the manifest last, so that half a copy is never a cache."""
+    from xtts_pipeline.commands.copying import push as run
+
+    _print(run(**options), as_json)
 
 
 @cli.command()

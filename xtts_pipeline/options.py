@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from xtts_pipeline.storage import folder_path, is_stored
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -37,9 +39,35 @@ LAYOUTS = ("vctk", "libritts", "common_voice", "ljspeech", "coqui", "manifest")
 FOLDER = click.Path(path_type=Path)
 
 
+class CacheFolder(click.Path):
+    """The folder of a cache, on this machine or, where the command only reads it, in a store such as gs://bucket/cache."""
+
+    def __init__(self, *, may_be_stored: bool) -> None:
+        super().__init__(path_type=Path)
+        self._may_be_stored = may_be_stored
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; an error of usage where a store is named and none can be used."""
+        path = folder_path(str(value))
+        if not is_stored(path):
+            return super().convert(value, param, ctx)
+        if not self._may_be_stored:
+            self.fail(f"{path} lies in a store; expected a folder of this machine: use a copy there, and xtts cache push", param, ctx)
+        return path
+
+
 def cache_option(function: F) -> F:
-    """Add `--cache`, which defaults to `cache/` everywhere."""
-    return click.option("--cache", type=FOLDER, default=Path("cache"), show_default=True, help="Folder of the cache.")(function)
+    """Add `--cache`, which defaults to `cache/` everywhere: a folder of this machine."""
+    return _cache_option(function, CacheFolder(may_be_stored=False), "Folder of the cache.")
+
+
+def stored_cache_option(function: F) -> F:
+    """Add `--cache` to a command that only reads it, from wherever TensorFlow does."""
+    return _cache_option(function, CacheFolder(may_be_stored=True), "Folder of the cache, or a store: gs://bucket/cache.")
+
+
+def _cache_option(function: F, folder: CacheFolder, described: str) -> F:
+    return click.option("--cache", type=folder, default=Path("cache"), show_default=True, help=described)(function)
 
 
 def _complete_preset(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -24,6 +24,7 @@ SUMMARY: dict[str, Any] = {
     "best": {"step": 5, "val_loss": 1.25},
     "weights_sha256": "5e" * 32,
     "resumed_at_steps": [3, 4],
+    "origin": None,
     "traces": 1,
     "compilations": 1,
     "by_function": {"train_step": {"traces": 1, "compilations": 1}},

@@ -81,7 +81,6 @@ class EpochPlace:
 def cached_records(folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig) -> tf.data.Dataset:
     """Return the serialized training records of a bucket, as `training_records` orders them."""
     paths = [str(folder / name) for name in manifest.shard_names("train", bucket)]
-
     buffer_bytes = read_buffer_bytes(folder)
 
     def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:

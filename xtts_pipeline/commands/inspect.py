@@ -14,6 +14,7 @@ from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.listings import UTTERANCES, UtteranceEntry
 from xtts_pipeline.cache.manifest import UTTERANCES_NAME, load_manifest, record_spec
 from xtts_pipeline.cache.records import read_records
+from xtts_pipeline.commands.copying import reaching_stores
 from xtts_pipeline.config import SynthesisConfig
 from xtts_pipeline.errors import CacheError, OutputError
 from xtts_pipeline.pictures import SPACE_MARK, save_speech_picture
@@ -85,6 +86,11 @@ def inspect(cache: Path, id: str, output: Path) -> InspectReport:
 
     Raises CacheError if the cache has no such id or its record is damaged, OutputError if the folder cannot be written.
     """
+    with reaching_stores(cache):
+        return _inspect(cache, id, output)
+
+
+def _inspect(cache: Path, id: str, output: Path) -> InspectReport:
     manifest = load_manifest(cache)
     entry = _find(cache, id)
     payload = next(islice(read_records(cache / entry.shard), entry.position, None), None)

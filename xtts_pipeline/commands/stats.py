@@ -10,6 +10,7 @@ from xtts_pipeline.cache.listings import UTTERANCES, UtteranceEntry
 from xtts_pipeline.cache.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest
 from xtts_pipeline.cache.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_for, smallest_shape
 from xtts_pipeline.cache.statistics import spread
+from xtts_pipeline.commands.copying import reaching_stores
 from xtts_pipeline.config import Bucket, Config, LimitsConfig
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 
@@ -135,9 +136,10 @@ def stats(data: Path | None, cache: Path | None, config: Config, plot: Path | No
         assert cache is not None  # noqa: S101 (for the type checker; the check is above)
         if layout != "auto":
             raise ConfigError(f"stats: --layout {layout} is for a corpus, --cache {cache} has none; leave it out, or give --data DIR")
-        manifest = load_manifest(cache)
-        limits = _overlaid_limits(cache, manifest, config)
-        lengths = lengths_of_cache(cache, manifest)
+        with reaching_stores(cache):
+            manifest = load_manifest(cache)
+            limits = _overlaid_limits(cache, manifest, config)
+            lengths = lengths_of_cache(cache, manifest)
         buckets = manifest.buckets if config.data.buckets is None else config.data.buckets
     spreads = {name: spread(values.tolist()) for name, values in lengths.measures.items()}
     if plot is not None:

@@ -21,11 +21,14 @@ from xtts_pipeline.cache.manifest import (
 )
 from xtts_pipeline.cache.verify import verify_cache
 from xtts_pipeline.commands.autotuning import REPORT_NAME, tuned_config, tuned_overrides
+from xtts_pipeline.commands.copying import reaching_stores
+from xtts_pipeline.commands.copying import stage as stage_cache
 from xtts_pipeline.commands.native_training import CorpusOptions, native_source, survey_data, write_rejections
-from xtts_pipeline.config import Config, TrainingConfig, dump_config, load_config
+from xtts_pipeline.config import Config, ModelConfig, TrainingConfig, dump_config, load_config
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 from xtts_pipeline.runtime import NativeLog
 from xtts_pipeline.schema import SPLITS
+from xtts_pipeline.storage import check_local
 from xtts_pipeline.training.buckets import batch_sizes
 from xtts_pipeline.training.changes import RECORDS_KEY, changed_settings, check_allowed_keys, check_changes
 from xtts_pipeline.training.interruption import Interruption
@@ -40,6 +43,7 @@ from xtts_pipeline.training.run_folder import (
     read_summary,
     write_config,
 )
+from xtts_pipeline.training.saved_state import saved_config
 
 # What a run's folder may hold; anything else in it says that it is no run.
 _RUN_NAMES = frozenset(
@@ -72,11 +76,15 @@ def train(
     allow_change: Sequence[str],
     echo_native_log: bool,
     profile_steps: int | None = None,
+    init_from: Path | None = None,
+    stage: Path | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     """Train on a cache, or on a corpus in its place, or go on with a run; return the run's folder and its summary.
 
     Audio, text and limits come from the cache; a config that contradicts them is a CacheError that names each difference. A run that goes
     on keeps its settings; a ConfigError names each that is asked to differ and is not in `allow_change`. `steps` may always differ.
+    A new run begins with the weights of `init_from`, another run or a checkpoint, and has that run's model unless the settings say else.
+    With `stage` the cache is copied under that folder first and read there.
     """
     if resume and output is None:
         raise OutputError("--resume: no run is named, expected its folder; add --output RUN")
@@ -88,13 +96,18 @@ def train(
     previous = _previous_config(run) if resume else None
     survey = None if corpus is None else survey_data(corpus, configs, overrides, previous)
     if corpus is None or survey is None:
-        manifest = load_manifest(cache)
-        check_files(cache)
+        with reaching_stores(cache):
+            cache = cache if stage is None else stage_cache(cache, stage)
+            manifest = load_manifest(cache)
+            check_files(cache)
     else:
         cache, manifest = corpus.data, survey.manifest
-    config = training_config(manifest, configs, overrides, steps, previous, allowed)
+    model = None if init_from is None or previous is not None else saved_config(init_from).model
+    config = training_config(manifest, configs, overrides, steps, previous, allowed, model)
     if config.training.autotune and survey is not None:
         raise ConfigError("training.autotune: found true with --data, expected a cache to measure; preprocess first, or leave it out")
+    if config.training.autotune:
+        check_local(cache, "leave training.autotune out, or add --stage DIR")
     check_enough_records(cache, manifest, config)
     finished = None if previous is None else _finished_summary(run, previous, config, allowed)
     if finished is not None:
@@ -110,6 +123,7 @@ def train(
         # Late: TensorFlow must not be imported before its log is redirected.
         from xtts_pipeline.training.loop import train as run_loop
         from xtts_pipeline.training.monitor import CompilationMonitor
+        from xtts_pipeline.training.resume import find_ancestor
         from xtts_pipeline.training.resume import resume as find_resumption
         from xtts_pipeline.training.source import Source
 
@@ -117,10 +131,11 @@ def train(
         monitor = CompilationMonitor(log, is_strict=config.training.strict_shapes, is_compiled=config.training.jit_compile)
         with _full_disk_is_an_error(run), Interruption(progress.note) as interruption:
             resumption = find_resumption(run, source, config, allowed, progress.note) if resume else None
+            ancestor = None if init_from is None else find_ancestor(init_from, resumption, progress.note)
             write_config(run, dump_config(config))
             if survey is not None:
                 write_rejections(run, survey)
-            summary = run_loop(source, config, run, monitor, progress, resumption, interruption, profile_steps)
+            summary = run_loop(source, config, run, monitor, progress, resumption, interruption, profile_steps, ancestor)
     return run, summary
 
 
@@ -131,9 +146,13 @@ def training_config(
     steps: int | None,
     previous: Config | None = None,
     allowed: Collection[str] = (),
+    model: ModelConfig | None = None,
 ) -> Config:
-    """Return the settings of the cache, or of the run that goes on, overlaid with the user's, or say which contradict the cache."""
-    base: dict[str, Any] = dict(cache_settings(manifest))
+    """Return the settings of the cache, or of the run that goes on, overlaid with the user's, or say which contradict the cache.
+
+    A new run has the settings of `model`, where it is to begin with the weights of one.
+    """
+    base: dict[str, Any] = {**cache_settings(manifest), **({} if model is None else {"model": model.model_dump(mode="json")})}
     if previous is not None:
         settings = previous.model_dump(mode="json")
         base = {**settings, **({"cache": base["cache"]} if RECORDS_KEY in allowed else {})}
@@ -235,6 +254,7 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
         f"loss           {loss['first']:.3f} -> {loss['last']:.3f}",
         f"weights        sha256 {summary['weights_sha256']}",
         f"best           {_best_text(summary)}",
+        *_origin_lines(summary),
         f"traces         {summary['traces']}  ({_by_function(summary, 'traces')})",
         f"compilations   {summary['compilations']}  ({_by_function(summary, 'compilations')})",
     ]
@@ -262,6 +282,12 @@ def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
 def _best_text(summary: Mapping[str, Any]) -> str:
     best = summary["best"]
     return f"step {best['step']}, validation loss {best['val_loss']:.3f}" if best else "none: the cache has no validation clips"
+
+
+def _origin_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return where a run that did not begin with nothing began."""
+    origin = summary["origin"]
+    return [f"begun with     {origin['checkpoint']}, {origin['kept_share']:.1%} of the network"] if origin else []
 
 
 def _resumed_text(summary: Mapping[str, Any]) -> str:

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Literal
 
 from xtts_pipeline.cache.verify import Level, VerifyReport, verify_cache
+from xtts_pipeline.commands.copying import reaching_stores
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.storage import check_local
 
 DEFAULT_SAMPLE = 20
 
@@ -17,6 +19,13 @@ def verify(cache: Path, *, level: Level, data: Path | None, sample: int | None, 
     ConfigError if `data` is needed and not given, or if an option is given that the level does not use.
     """
     _check_options(level, data, sample, repair=repair)
+    if repair:
+        check_local(cache, "repair the cache that was pushed there, and push it again")
+    with reaching_stores(cache):
+        return _verify(cache, level, data, sample, repair=repair, jobs=jobs)
+
+
+def _verify(cache: Path, level: Level, data: Path | None, sample: int | None, *, repair: bool, jobs: int) -> VerifyReport:
     proof: Literal["quick", "full"] = "quick" if level == "quick" else "full"
     report = verify_cache(cache, proof, jobs)
     if data is None:
