@@ -35,7 +35,8 @@ def store(tmp_path: Path) -> Iterator[StoredPath]:
     """A place of its own in memory."""
     place = StoredPath(f"ram://{tmp_path.name}/caches")
     yield place
-    tf.io.gfile.rmtree(f"ram://{tmp_path.name}")
+    if place.is_dir():
+        tf.io.gfile.rmtree(f"ram://{tmp_path.name}")
 
 
 def copy(source: Path, target: Path, jobs: int = 2) -> copies.CopyReport:

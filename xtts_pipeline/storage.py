@@ -72,9 +72,12 @@ class StoredPath(PosixPath):
 
     @contextmanager
     def write(self) -> Iterator[BinaryIO]:
-        """Open a file for writing, folders above it included. In an object store it appears when the block ends, elsewhere at once."""
+        """Open a new file for writing, folders above it included. In an object store it appears when the block ends, elsewhere at once."""
         with _errors_of(self) as tf:
             tf.io.gfile.makedirs(str(self.parent))
+            # Opened again, not every store empties a file.
+            if tf.io.gfile.exists(str(self)):
+                tf.io.gfile.remove(str(self))
             with tf.io.gfile.GFile(str(self), "wb") as file:
                 yield file
 
