@@ -286,7 +286,7 @@ def _best_text(summary: Mapping[str, Any]) -> str:
 
 def _origin_lines(summary: Mapping[str, Any]) -> list[str]:
     """Return where a run that did not begin with nothing began."""
-    origin = summary["origin"]
+    origin = summary.get("origin")
     return [f"begun with     {origin['checkpoint']}, {origin['kept_share']:.1%} of the network"] if origin else []
 
 
