@@ -15,13 +15,13 @@ from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training import checkpoint as module
 from xtts_pipeline.training.checkpoint import (
     CacheIdentity,
-    checkpoint_folders,
     load_checkpoint,
     load_network,
     restore_variables,
     save_best,
     save_checkpoint,
 )
+from xtts_pipeline.training.run_folder import checkpoint_folders
 from xtts_pipeline.training.step import TrainStep
 from xtts_pipeline.training.variables import named_variables
 
