@@ -126,10 +126,11 @@ def test_buckets_are_reckoned_and_left_to_preprocessing(manifest: Manifest, mach
 
 def test_a_run_goes_on_with_what_was_chosen() -> None:
     config = load_config(overrides=["training.autotune=true", "training.batch_size=24", "data.num_workers=3"])
-    kept = tuned_overrides(config)
-    assert load_config(overrides=["training.batch_size=8", *kept.values()]).training.batch_size == 24
-    assert load_config(overrides=list(kept.values())).data.num_workers == 3
-    assert tuned_overrides(Config()) == {}
+    kept = tuned_overrides(config, ())
+    assert load_config(overrides=["training.batch_size=8", *kept]).training.batch_size == 24
+    assert load_config(overrides=kept).data.num_workers == 3
+    assert load_config(overrides=["training.batch_size=8", *tuned_overrides(config, ["training"])]).training.batch_size == 8
+    assert tuned_overrides(Config(), ()) == []
 
 
 def test_the_real_pipeline_is_measured_in_a_process_of_its_own(cache: Path) -> None:

@@ -1,6 +1,7 @@
 """`training.autotune`: settings measured before a run's first step, and why they were chosen, written beside it."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 import click
@@ -31,9 +32,13 @@ def tuned_config(run: Path, cache: Path, manifest: Manifest, config: Config) -> 
     return tuning.config
 
 
-def tuned_overrides(previous: Config) -> dict[str, str]:
-    """Return the settings that a tuned run goes on with, each as `section.key=value` by its key; none for a run that was not tuned."""
+def tuned_overrides(previous: Config, allowed: Collection[str]) -> list[str]:
+    """Return the settings that a tuned run goes on with as `section.key=value`, but those that may change by key or section.
+
+    None for a run that was not tuned.
+    """
     if not previous.training.autotune:
-        return {}
+        return []
     settings = previous.model_dump(mode="json")
-    return {key: f"{key}={json.dumps(settings[key.split('.')[0]][key.split('.')[1]])}" for key in TUNED_KEYS}
+    kept = [key.split(".") for key in TUNED_KEYS if not {key, key.partition(".")[0]} & {*allowed}]
+    return [f"{section}.{key}={json.dumps(settings[section][key])}" for section, key in kept]

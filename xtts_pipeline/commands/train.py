@@ -157,7 +157,7 @@ def training_config(
         settings = previous.model_dump(mode="json")
         base = {**settings, **({"cache": base["cache"]} if RECORDS_KEY in allowed else {})}
     steps_override = [] if steps is None else [f"training.steps={steps}"]
-    tuned = [] if previous is None else [text for key, text in tuned_overrides(previous).items() if key not in allowed]
+    tuned = [] if previous is None else tuned_overrides(previous, allowed)
     config = load_config(configs, [*overrides, *steps_override, *tuned], base)
     differences = config_differences(manifest, config, CACHE_SECTIONS)
     if differences:
