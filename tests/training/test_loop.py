@@ -51,7 +51,7 @@ class MadeUpSource:
 
     manifest = SimpleNamespace(audio=CONFIG.audio, limits=CONFIG.limits, symbols=tuple("abcdefgh"))
     specs = (SPEC,)
-    folder = Path("cache")
+    wait_advice = "look why"
     validation_clips = 3
 
     def identity(self) -> CacheIdentity:
