@@ -43,7 +43,9 @@ class Constants:
     )
     preprocess_cores: float = constant(64, ASSUMED)
     read_cpu_ms_per_record: float = constant(0.28, "measured: docs/performance.md, `ours` on a busy machine (two cores)")
-    gflop_per_clip: float = constant(PRESETS["base"]["gflop_per_clip"], "counted: the matrix products of a train step at 200 x 880")
+    gflop_per_clip: float = constant(
+        PRESETS["base"]["gflop_per_clip"], "counted: the products of a step at 200 x 880, before `said_token`, reckoned to add under 1%"
+    )
     own_frames_factor: float = constant(1.2, "measured: a step that hears its own frames against one that does not, on two cores")
     parameters_m: float = constant(PRESETS["base"]["parameters_m"], "counted: the network of the preset")
     clips_per_gpu: float = constant(PRESETS["base"]["clips_per_gpu"], "the preset's batch, or a part of it, on each GPU")
