@@ -135,14 +135,15 @@ def check_last_bucket(buckets: Sequence[Bucket], limits: LimitsConfig) -> None:
 class DataConfig(Section):
     """How training reads the shards, and into how many shapes preprocessing parts them.
 
-    A record lies in the first of `buckets` that holds it; without them all have one shape, the limits. `cache_in_memory` keeps what
-    `xtts train --data` makes of a clip.
+    A record lies in the first of `buckets` that holds it; without them all have one shape, the limits. `in_memory` reads a cache's
+    training records once and keeps them (`auto`: if they are small); `cache_in_memory` keeps what `xtts train --data` makes of a clip.
     """
 
     buckets: Annotated[tuple[Bucket, ...] | Literal["auto"] | None, BeforeValidator(_read_buckets)] = None
     shuffle_records: Count = 2_048
     num_workers: Count | Literal["auto"] = "auto"
     prefetch_buffer_size: Count | Literal["auto"] = "auto"
+    in_memory: bool | Literal["auto"] = "auto"
     cache_in_memory: bool = False
 
 
@@ -400,7 +401,9 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
     """Return one line a problem, with its source, its key and, for an unknown key, the nearest known one or all there are."""
     problems = []
     for item in error.errors():
-        keys = [str(key) for key in item["loc"] if not str(key).startswith(("literal[", "constrained-", "int", "float", "str", "none"))]
+        keys = [
+            str(key) for key in item["loc"] if not str(key).startswith(("literal[", "constrained-", "int", "float", "str", "bool", "none"))
+        ]
         path = ".".join(keys)
         source = sources.get(path, sources.get(keys[0], "") if keys else "")
         if item["type"] == "extra_forbidden":

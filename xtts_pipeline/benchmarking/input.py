@@ -83,8 +83,9 @@ def measure_input(
 
 
 def our_batches(cache: Path, manifest: Manifest, config: Config) -> Batches:
-    """Yield the batches that training would get, endlessly, with their rows."""
+    """Yield the batches that training would get, endlessly, with their rows; read from the files, as a cache too large for memory is."""
     source = Source(cache, manifest)
+    config = config.model_copy(update={"data": config.data.model_copy(update={"in_memory": False})})
     signatures = bucket_signatures(source.identity(), source.specs, config.training)
     return ((batch.mel.shape[0], batch) for batch in source.training_batches(config, signatures))
 

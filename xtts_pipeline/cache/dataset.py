@@ -60,10 +60,12 @@ def training_dataset(
     """Return shuffled batches of one bucket of the train split, from `start_epoch` on, endless unless `epochs` says how many.
 
     An epoch has `records // batch_size` batches. Its order depends on (seed, bucket, epoch) alone, so each epoch leaves out another
-    remainder, and a run that stopped after `skip_batches` batches of `start_epoch` continues exactly there.
-    Raises CacheError if the bucket has fewer records than one batch.
+    remainder, and a run that stopped after `skip_batches` batches of `start_epoch` continues exactly there. The batches are the same
+    whether `data.in_memory` keeps the records or not. Raises CacheError if the bucket has fewer records than one batch.
     """
     place = EpochPlace(seed, batch_size, start_epoch, skip_batches, epochs)
+    if manifest.is_kept_in_memory(data):
+        return _batches_from_memory(folder, manifest, bucket, place, data)
     return _batches(cached_records(folder, manifest, bucket, place, data), record_spec(manifest, bucket), batch_size, data)
 
 
@@ -89,6 +91,36 @@ def cached_records(folder: Path, manifest: Manifest, bucket: int, place: EpochPl
     return training_records(folder, manifest, bucket, read_shard, place, data)
 
 
+def record_numbers(folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig) -> tf.data.Dataset:
+    """Return the numbers of a bucket's training records, int64, counted through its shards, in the order of `training_records`."""
+    sizes = [shard.records for shard in manifest.shards_of("train", bucket)]
+    ends = np.cumsum(sizes)
+
+    def number_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
+        return tf.data.Dataset.range(tf.gather(ends - sizes, shard), tf.gather(ends, shard))
+
+    return training_records(folder, manifest, bucket, number_shard, place, data)
+
+
+def _batches_from_memory(folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig) -> tf.data.Dataset:
+    """Return the batches of `training_dataset`; the files are read when the first batch is asked for, and what is shuffled is numbers."""
+    records, spec = manifest.split_records("train", bucket), record_spec(manifest, bucket)
+
+    def batches_of(stored: tf.Tensor) -> tf.data.Dataset:
+        numbers = record_numbers(folder, manifest, bucket, place, data)
+        return numbers.batch(place.batch_size, drop_remainder=True).map(
+            lambda chosen: parse_batch(tf.gather(stored, chosen), spec, place.batch_size),
+            num_parallel_calls=auto_or(data.num_workers),
+            deterministic=True,
+        )
+
+    # Here, and not in the pipeline's own function, which would change the error's words.
+    _check_a_batch_is_filled(folder, manifest, bucket, place.batch_size)
+    files = [str(folder / name) for name in manifest.shard_names("train", bucket)]
+    whole = shard_records(tf.constant(files)).apply(tf.data.experimental.assert_cardinality(records)).batch(records, drop_remainder=True)
+    return whole.flat_map(batches_of).prefetch(auto_or(data.prefetch_buffer_size)).with_options(pipeline_options())
+
+
 def training_records(
     folder: Path,
     manifest: Manifest,
@@ -103,9 +135,8 @@ def training_records(
     are, their order is the same. Raises CacheError if the bucket has fewer records than one batch.
     """
     records, batch_size = manifest.split_records("train", bucket), place.batch_size
+    _check_a_batch_is_filled(folder, manifest, bucket, batch_size)
     batches = records // batch_size
-    if not batches:
-        raise CacheError(f"{folder}: {_too_few(records, batch_size, bucket, manifest)}")
     names, workers = manifest.shard_names("train", bucket), auto_or(data.num_workers)
     order_name = f"order-{bucket}" if bucket else "order"
 
@@ -125,6 +156,12 @@ def training_records(
 
     last_epoch = tf.int64.max if place.epochs is None else place.start_epoch + place.epochs
     return tf.data.Dataset.range(place.start_epoch, last_epoch).flat_map(epoch_records)
+
+
+def _check_a_batch_is_filled(folder: Path, manifest: Manifest, bucket: int, batch_size: int) -> None:
+    records = manifest.split_records("train", bucket)
+    if records < batch_size:
+        raise CacheError(f"{folder}: {_too_few(records, batch_size, bucket, manifest)}")
 
 
 def _too_few(records: int, batch_size: int, bucket: int, manifest: Manifest) -> str:

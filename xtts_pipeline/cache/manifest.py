@@ -6,7 +6,7 @@ import math
 import mmap
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,17 @@ from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.canonical import canonical_json, open_regular_file, open_sealed, sealed_bytes
 from xtts_pipeline.cache.shards import ShardName, parse_shard_file, parse_shard_name
-from xtts_pipeline.config import AudioConfig, Bucket, CacheConfig, Config, LimitsConfig, TextConfig, check_bucket_order, check_last_bucket
+from xtts_pipeline.config import (
+    AudioConfig,
+    Bucket,
+    CacheConfig,
+    Config,
+    DataConfig,
+    LimitsConfig,
+    TextConfig,
+    check_bucket_order,
+    check_last_bucket,
+)
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.schema import FORMAT_VERSION, RecordSpec
 from xtts_pipeline.storage import is_stored
@@ -29,6 +39,8 @@ MEASURES = ("seconds", "frames", "tokens")
 RECORD_SECTIONS = ("audio", "text", "limits")  # the settings that change a record
 CACHE_SECTIONS = (*RECORD_SECTIONS, "cache")  # and those that lay records out
 _MAX_MANIFEST_BYTES = 64 << 20
+# Up to here `data.in_memory: auto` keeps training records: not much more than the buffer that shuffles them takes otherwise.
+SMALL_BYTES = 512 << 20
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -121,18 +133,27 @@ class Manifest:
 
     def split_records(self, split: str, bucket: int | None = None) -> int:
         """Return how many records a split holds, in all or in one bucket."""
-        return sum(shard.records for shard in self._shards_of(split, bucket))
+        return sum(shard.records for shard in self.shards_of(split, bucket))
+
+    def split_bytes(self, split: str) -> int:
+        """Return how many bytes the shard files of a split have, of all its buckets."""
+        return sum(shard.bytes for shard in self.shards_of(split))
+
+    def is_kept_in_memory(self, data: DataConfig) -> bool:
+        """Return whether the training records, as they lie in their files, are read once and kept."""
+        return self.split_bytes("train") <= SMALL_BYTES if data.in_memory == "auto" else data.in_memory
 
     def shard_names(self, split: str, bucket: int | None = None) -> list[str]:
         """Return the file names of a split's shards, in order, all of them or those of one bucket."""
-        return [shard.name for shard in self._shards_of(split, bucket)]
+        return [shard.name for shard in self.shards_of(split, bucket)]
 
     def bucket_of_shard(self, name: str) -> int:
         """Return the bucket of the records in a shard's file. Raises KeyError if the manifest lists no such file."""
         return {shard.name: shard.bucket or 0 for shard in self.shards}[name]
 
-    def _shards_of(self, split: str, bucket: int | None) -> Iterator[ShardEntry]:
-        return (shard for shard in self.shards if shard.split == split and bucket in (None, shard.bucket or 0))
+    def shards_of(self, split: str, bucket: int | None = None) -> list[ShardEntry]:
+        """Return the shards of a split, in order, all of them or those of one bucket."""
+        return [shard for shard in self.shards if shard.split == split and bucket in (None, shard.bucket or 0)]
 
     @model_validator(mode="after")
     def _consistent(self) -> "Manifest":

@@ -116,7 +116,9 @@ def diagnose_input(source: Source, config: Config, monitor: CompilationMonitor, 
     records = [source.manifest.split_records("train", bucket) for bucket in range(len(trial.signatures))]
     bucket = int(np.argmax(records))
     rows = trial.signatures[bucket].tokens.shape[0]
-    pipeline = Pipeline(source.folder, source.manifest, bucket, rows, config.training.seed, config.data)
+    # Records in memory are read once; what is slow about reading shows on the disk.
+    data = config.data.model_copy(update={"in_memory": False})
+    pipeline = Pipeline(source.folder, source.manifest, bucket, rows, config.training.seed, data)
     figures = _measure(trial, pipeline, batches)
     verdict, setting, gain = judge(figures, config)
     tried = _try(verdict, setting, pipeline, batches, figures) if is_trying else None
