@@ -187,6 +187,7 @@ class ModelConfig(Section):
     voice_latents: Annotated[int, Field(ge=0, le=1_024)] = 32
     voice_layers: Annotated[int, Field(ge=1, le=100)] = 1
     reference_frames: Annotated[int, Field(ge=8, le=100_000)] = 256
+    remat: bool = False
     dropout: Share = 0.1
     prenet_dropout: Share = 0.5
 

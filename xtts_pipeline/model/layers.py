@@ -9,8 +9,9 @@ Matrices are multiplied in the type of what comes in, which `training.precision`
 float32 always.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -206,12 +207,44 @@ class Attention(tf.Module):
         return tf.reshape(x, [x.shape[0], x.shape[1], self.heads, self.head_width])
 
 
+def recomputed(layer: Callable[..., Any], *inputs: tf.Tensor) -> Any:
+    """Return layer(*inputs), tensors of float types; what is made on the way is not kept for the backward pass, but made there again.
+
+    What else the layer uses, masks and dropout, gets no gradient and must come with it; its variables are found.
+    """
+
+    @tf.custom_gradient
+    def call(*inputs: tf.Tensor) -> tuple[Any, Callable[..., Any]]:
+        def gradient(*above: tf.Tensor, variables: Sequence[tf.Variable]) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+            again = _made_after(above[0], inputs)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch([*again, *variables])
+                outputs = tf.nest.flatten(layer(*again))
+            found = tape.gradient(outputs, [*again, *variables], above, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            return found[: len(again)], found[len(again) :]
+
+        return layer(*inputs), gradient
+
+    return call(*inputs)
+
+
+def _made_after(gradient: tf.Tensor, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Return the inputs, in such a way that they seem to depend on the gradient.
+
+    XLA would else see that what is made of them is there already, and keep it from the forward pass after all.
+    """
+    one = tf.reshape(gradient, [-1])[0]
+    # Only a number equals itself, so no compiler may take this for nothing.
+    nothing = tf.where(tf.equal(one, one), tf.zeros_like(one), one)
+    return [x + tf.cast(nothing, x.dtype) for x in inputs]
+
+
 class EncoderLayer(tf.Module):
     """Attention to itself and, where there is one, to a context; then a feed-forward layer. Each is normalised before and added after."""
 
     def __init__(self, initializer: Initializer, config: ModelConfig, name: str) -> None:
         super().__init__(name=name)
-        self.dropout_rate = config.dropout
+        self.dropout_rate, self.is_recomputed = config.dropout, config.remat
         self.attention_salt, self.feedforward_salt = initializer.salt(), initializer.salt()
         self.attention_norm = LayerNorm(config.width, "attention_norm")
         self.attention = Attention(initializer, config.width, config.heads, "attention")
@@ -220,6 +253,14 @@ class EncoderLayer(tf.Module):
 
     def __call__(self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout, context_BCD: tf.Tensor | None = None) -> tf.Tensor:
         """Return [B, S, D]; the mask is over the context first, then over x."""
+        inputs = [x_BSD] if context_BCD is None else [x_BSD, context_BCD]
+
+        def run(x_BSD: tf.Tensor, context_BCD: tf.Tensor | None = None) -> tf.Tensor:
+            return self._run(x_BSD, mask_B11S, dropout, context_BCD)
+
+        return recomputed(run, *inputs) if self.is_recomputed and dropout.is_training else run(*inputs)
+
+    def _run(self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout, context_BCD: tf.Tensor | None) -> tf.Tensor:
         normal_BSD = self.attention_norm(x_BSD)
         memory = normal_BSD if context_BCD is None else tf.concat([context_BCD, normal_BSD], axis=1)
         attended, _ = self.attention(normal_BSD, *self.attention.project_memory(memory), mask_B11S)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
-from xtts_pipeline.model.layers import Attention, Dense, Dropout, FeedForward, Initializer, LayerNorm, sinusoid_positions
+from xtts_pipeline.model.layers import Attention, Dense, Dropout, FeedForward, Initializer, LayerNorm, recomputed, sinusoid_positions
 
 # The heads that are asked to follow the text: the first two of the upper two layers. The others look where they like.
 GUIDED_LAYERS, GUIDED_HEADS = 2, 2
@@ -58,7 +58,7 @@ class DecoderLayer(tf.Module):
 
     def __init__(self, initializer: Initializer, config: ModelConfig, index: int) -> None:
         super().__init__(name=f"decoder_layer_{index}")
-        self.dropout_rate = config.dropout
+        self.dropout_rate, self.is_recomputed = config.dropout, config.remat
         self.self_salt, self.text_salt, self.feedforward_salt = initializer.salt(), initializer.salt(), initializer.salt()
         self.self_norm = LayerNorm(config.width, "self_norm")
         self.self_attention = Attention(initializer, config.width, config.heads, "self_attention")
@@ -79,6 +79,14 @@ class DecoderLayer(tf.Module):
 
     def decode_all(self, x_BFD: tf.Tensor, memory: Memory, causal_FF: tf.Tensor, dropout: Dropout) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ([B, F, D], text attention [B, H, F, S]) for all decoder steps at once."""
+        inputs = [x_BFD, memory.text] if memory.voice is None else [x_BFD, memory.text, memory.voice]
+
+        def run(x_BFD: tf.Tensor, text_BSD: tf.Tensor, voice_BVD: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+            return self._decode_all(x_BFD, Memory(text_BSD, memory.text_mask, voice_BVD), causal_FF, dropout)
+
+        return recomputed(run, *inputs) if self.is_recomputed and dropout.is_training else run(*inputs)
+
+    def _decode_all(self, x_BFD: tf.Tensor, memory: Memory, causal_FF: tf.Tensor, dropout: Dropout) -> tuple[tf.Tensor, tf.Tensor]:
         normal = self.self_norm(x_BFD)
         attended, _ = self.self_attention(normal, *self.self_attention.project_memory(normal), causal_FF)
         x_BFD += dropout.apply(attended, self.dropout_rate, self.self_salt)

@@ -1,0 +1,34 @@
+"""Activations that are made again in the backward pass: the same numbers, and less memory."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT
+from xtts_pipeline.model.layers import Dropout
+from xtts_pipeline.model.network import Batch, Crop, Network
+
+
+def gradients(*, is_recomputed: bool, batch: Batch, crop: Crop, is_compiled: bool) -> tuple[float, list[np.ndarray]]:
+    network = Network(MODEL.model_copy(update={"remat": is_recomputed, "dropout": 0.1}), SPEC, SYMBOL_COUNT, seed=1)
+    dropout = Dropout.for_step(0, tf.constant(3, tf.int64))
+
+    def step() -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            said = network(batch, crop, dropout)
+            loss = tf.reduce_mean(tf.square(said.fine)) + tf.reduce_mean(said.stop_logit) + tf.reduce_sum(tf.square(said.attention))
+        found = tape.gradient(loss, network.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return loss, [tf.convert_to_tensor(gradient) for gradient in found]
+
+    loss, found = tf.function(step, jit_compile=is_compiled, autograph=False)()
+    return float(loss), [gradient.numpy() for gradient in found]
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_loss_and_gradients_are_those_without(batch: Batch, crop: Crop, is_compiled: bool) -> None:
+    loss, kept = gradients(is_recomputed=False, batch=batch, crop=crop, is_compiled=is_compiled)
+    again_loss, again = gradients(is_recomputed=True, batch=batch, crop=crop, is_compiled=is_compiled)
+    assert again_loss == pytest.approx(loss, rel=1e-6)
+    for ours, theirs in zip(again, kept, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert sum(np.abs(gradient).sum() > 0 for gradient in again) > len(again) / 2
