@@ -1,0 +1,94 @@
+"""Write the compiled step as StableHLO with its inputs, so that a program without TensorFlow can time it on its accelerator.
+
+    python benchmarks/export_step.py --config base --batch 64 --set training.precision=bfloat16 --output step
+
+makes `step/step.bc`, StableHLO bytecode of one whole training step, and `step/arguments.npz`, the arrays `arg0`, `arg1`, ... in the
+order of the module's parameters: a batch as of speech, then every variable as it is before the first step. With JAX:
+
+    executable = client.compile_and_load(module_bytes, devices, CompileOptions()); executable.execute_sharded(arguments)
+
+Gradient accumulation and the network's own frames are left out, as side_by_side.py leaves them out. The same family of compilers then
+compiles the same program, but TensorFlow's runtime, its input pipeline and its launches are not in what is measured: say so beside every
+figure. The JSON that it prints has `operations`, the arithmetic of the step's matrix products, for a rate.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from side_by_side import OFF, SYMBOLS, write_batch
+
+from xtts_pipeline.config import Config, load_config
+from xtts_pipeline.runtime import NativeLog
+
+MODULE_NAME, ARGUMENTS_NAME, BATCH_NAME = "step.bc", "arguments.npz", "batch.npz"
+
+
+def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
+    """Write the module and its arguments; return what describes them. Raises ValueError if the module has other parameters."""
+    import tensorflow as tf
+
+    from xtts_pipeline.benchmarking.device import matrix_operations
+    from xtts_pipeline.cache.manifest import record_spec_of
+    from xtts_pipeline.model.network import Network
+    from xtts_pipeline.training.step import TrainStep, batch_signature, to_batch
+
+    write_batch(folder / BATCH_NAME, config, rows)
+    spec, dtype = record_spec_of(config.audio, config.limits), tf.dtypes.as_dtype(config.training.precision)
+    signature = batch_signature(spec, rows, with_speaker=False, with_language=False)
+    network, average = (Network(config.model, spec, SYMBOLS, dtype=dtype) for _ in range(2))
+    step = TrainStep(network, average, config.training, [signature])
+    with np.load(folder / BATCH_NAME) as batch:
+        tensors = [tf.constant(value) for value in to_batch(batch, signature) if value is not None]
+    (folder / BATCH_NAME).unlink()
+    function = step.compiled.functions[0]
+    traced = function.get_concrete_function(*tensors)
+    variables = {id(variable.handle): variable for variable in traced.variables}
+    captured = [variables[id(handle)] for handle in traced.captured_inputs]
+    arguments = {f"arg{number}": value.numpy() for number, value in enumerate([*tensors, *captured])}
+    stage = function.experimental_get_compiler_ir(*tensors)
+    _check_parameters(stage(stage="hlo"), arguments)
+    (folder / MODULE_NAME).write_bytes(stage(stage="stablehlo_serialized"))
+    np.savez(folder / ARGUMENTS_NAME, **{name: _storable(value) for name, value in arguments.items()})
+    return {
+        "parameters": network.parameter_count,
+        "arguments": len(arguments),
+        "precision": config.training.precision,
+        "batch": [rows, spec.max_text_length, spec.max_mel_frames],
+        "operations": matrix_operations(traced.graph),
+    }
+
+
+def _check_parameters(hlo: str, arguments: dict[str, np.ndarray]) -> None:
+    """Raise ValueError unless the module's parameters have the shapes of the arguments, in their order."""
+    layout = hlo.split("entry_computation_layout={(", 1)[1].split(")->", 1)[0]
+    found = [[int(size) for size in part.split("]")[0].split(",") if size] for part in layout.split("[")[1:]]
+    expected = [list(value.shape) for value in arguments.values()]
+    if found != expected:
+        raise ValueError(f"the module has {len(found)} parameters, expected {len(expected)} of the shapes of the batch and the variables")
+
+
+def _storable(value: np.ndarray) -> np.ndarray:
+    """Return the array in a type that .npz files know; whoever reads it casts to that of the module's parameter."""
+    return value.astype(np.float32) if value.dtype.name == "bfloat16" else value
+
+
+def main() -> None:
+    """Write the files and print what they hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", action="append", default=[])
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    settings = [*arguments.set, f"training.batch_size={arguments.batch}", *OFF]
+    config = load_config(arguments.config, settings)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    with NativeLog():
+        print(json.dumps(export_step(config, arguments.batch, arguments.output)))
+
+
+if __name__ == "__main__":
+    main()
