@@ -8,7 +8,6 @@ Memory is the process's peak, TensorFlow itself (measured beside it) included.
 
 import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -16,14 +15,13 @@ import time
 
 import numpy as np
 
+from xtts_pipeline.runtime import NativeLog
+
 PRESETS = ("tiny", "small", "base", "large")
 
 
 def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, float]:
     """Return the figures of one preset."""
-    from xtts_pipeline.runtime import prepare_environment
-
-    prepare_environment()
     import tensorflow as tf
 
     from xtts_pipeline.config import load_config
@@ -75,13 +73,14 @@ def main() -> None:
     parser.add_argument("--measure", choices=PRESETS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
-        print(json.dumps(measure(arguments.measure, arguments.shape, arguments.batch_size, arguments.steps)))
+        with NativeLog():
+            print(json.dumps(measure(arguments.measure, arguments.shape, arguments.batch_size, arguments.steps)))
         return
     print("| preset | parameters, M | first step, s | step, s | mel frames/s | peak memory, MiB |\n|---|---|---|---|---|---|")
     common = ["--shape", arguments.shape, "--batch-size", str(arguments.batch_size), "--steps", str(arguments.steps)]
     for preset in arguments.presets:
         command = [sys.executable, __file__, "--measure", preset, *common]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
         figures = json.loads(done.stdout.splitlines()[-1])
         print(
             f"| `{preset}` | {figures['parameters_m']:.1f} | {figures['first_step_s']:.0f} | {figures['step_s']:.2f} "

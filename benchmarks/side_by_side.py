@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from xtts_pipeline.config import Config, load_config
+from xtts_pipeline.runtime import NativeLog
 
 HERE = Path(__file__).parent
 SYMBOLS = 64
@@ -47,9 +48,12 @@ def write_batch(path: Path, config: Config, rows: int) -> None:
 
 def work(job: dict[str, Any]) -> None:
     """Answer as twin.main does, with the TensorFlow step."""
-    from xtts_pipeline.runtime import prepare_environment
+    with NativeLog():
+        run_step(job)
 
-    prepare_environment()
+
+def run_step(job: dict[str, Any]) -> None:
+    """Do the first step of what the job describes, then as many as each line of stdin says."""
     import tensorflow as tf
 
     if job["is_stock"]:
@@ -84,7 +88,7 @@ class Worker:
     """A process that runs steps when it is told to."""
 
     def __init__(self, command: list[str]) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self.greeting = self._answer()
         self.rounds: list[float] = []

@@ -130,13 +130,19 @@ def test_training_validation_and_speech_are_traced_and_compiled_once_each(job: J
     assert summary["loss"]["last"] < summary["loss"]["first"]
     assert set(summary["step_ms"]) == {"mean", "std", "p50", "p95"}
     assert 0.0 <= summary["data_wait_share"] < 1.0
+    assert all(seconds > 0.0 for seconds in summary["startup_seconds"].values())
+    assert summary["startup_seconds"]["trace"] + summary["startup_seconds"]["compile"] < summary["first_step_seconds"]
+    assert 0 < summary["memory"]["program_bytes"] < summary["memory"]["peak_bytes"]
     assert summary["examples_per_second"] > 0
     assert summary["mel_frames_per_second"] > 0
 
 
 def test_tensorflow_says_nothing_on_the_terminal(job: Job) -> None:
-    shapes, *reports = job.trained.stderr.splitlines()
+    shapes, memory, starting, *reports = job.trained.stderr.splitlines()
     assert shapes.startswith("batches of ")
+    assert memory.startswith("memory: about ")
+    assert starting == "starting: CPU, XLA_FLAGS='--xla_cpu_use_onednn=true', compiled programs not kept"
+    assert "first step done after " in reports[0]
     assert all(line.startswith("step ") for line in reports), job.trained.stderr
 
 

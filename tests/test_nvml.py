@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from xtts_pipeline.nvml import Sampler
+from xtts_pipeline.nvml import Sampler, free_memory_bytes
 
 
 def library(**changed: Any) -> ModuleType:
@@ -23,7 +23,7 @@ def library(**changed: Any) -> ModuleType:
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetName": lambda _: "Device 9",
         "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=87),
-        "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(used=2_000_000),
+        "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(used=2_000_000, free=7_000_000),
         "nvmlDeviceGetClockInfo": lambda *_: 1_410,
         "nvmlDeviceGetPowerUsage": lambda _: 250_000,
         "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _: 0x20,
@@ -56,3 +56,15 @@ def test_a_driver_that_is_missing_is_a_reason_not_an_error(monkeypatch: pytest.M
         pass
     assert sampler.samples == []
     assert "Driver Not Loaded" in (sampler.reason or "")
+
+
+def test_the_free_memory_is_that_of_the_device_and_nobody_s_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("no driver")
+
+    monkeypatch.setitem(sys.modules, "pynvml", library())
+    assert free_memory_bytes() == 7_000_000
+    monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=fail))
+    assert free_memory_bytes() is None
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert free_memory_bytes() is None

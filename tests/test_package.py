@@ -52,6 +52,7 @@ MAY_IMPORT = {
         "migration",
         "model",
         "native",
+        "nvml",
         "pictures",
         "runtime",
         "schema",

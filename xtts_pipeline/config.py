@@ -203,7 +203,7 @@ class ModelConfig(Section):
 class TrainingConfig(Section):
     """The optimizer, its schedule, and how often the run looks up."""
 
-    batch_size: Count = 16
+    batch_size: Count | Literal["auto"] = 16
     accumulation_steps: Count = 1
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     steps: Count = 20_000
@@ -236,9 +236,17 @@ class TrainingConfig(Section):
     spoken_sentences: Annotated[int, Field(ge=1, le=64)] = 4
     jit_compile: bool = True
     strict_shapes: bool = True
+    check_memory: bool = True
     debug_eager: bool = False
     autotune: bool = False
     autotune_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 60.0
+
+    @property
+    def clips_per_batch(self) -> int:
+        """The batch size as a number, which `xtts train` puts in the place of `auto` before anything is made of it."""
+        if self.batch_size == "auto":
+            raise ValueError("training.batch_size is still auto; the number depends on a cache and on the memory of the machine")
+        return self.batch_size
 
     @property
     def save_every_seconds(self) -> int | None:
@@ -247,7 +255,7 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _parts_divide_batch(self) -> "TrainingConfig":
-        if self.batch_size % self.accumulation_steps:
+        if self.batch_size != "auto" and self.batch_size % self.accumulation_steps:
             raise ValueError(f"batch_size={self.batch_size} is not a multiple of accumulation_steps={self.accumulation_steps}")
         return self
 

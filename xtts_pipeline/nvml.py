@@ -87,3 +87,21 @@ class Sampler:
             # NVML counts kB.
             pcie_mb_per_second=sum(library.nvmlDeviceGetPcieThroughput(handle, counter) for counter in counters) / 1e3,
         )
+
+
+def free_memory_bytes(index: int = 0) -> int | None:
+    """Return how much memory of a GPU nothing uses yet; None without the library, a driver or such a GPU."""
+    try:
+        import pynvml
+    except ModuleNotFoundError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    try:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(index)).free)
+    except pynvml.NVMLError:
+        return None
+    finally:
+        pynvml.nvmlShutdown()

@@ -1,41 +1,136 @@
 """The process around TensorFlow: what must be set before its import, and its native log.
 
+XLA's flags and the cache of what it has compiled are chosen here and nowhere else.
+
 TensorFlow's C++ side writes to file descriptor 2. There stand its start-up lines, which no user asked for, and the only
 record of each XLA compilation. So descriptor 2 goes to a file, Python's own stderr keeps the terminal, and `NativeLog` reads the file.
 """
 
 import fcntl
+import hashlib
 import os
 import re
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from xtts_pipeline.errors import OutputError
 
-# device_compilation_profiler logs one line for each XLA compilation, and nothing else, at level 1 (TensorFlow 2.21).
-_COMPILATION = re.compile(rb"device_compilation_profiler\.cc:\d+\] Compiled (?:__inference_)?(\S+?)(?:_\d+)? \d+ times")
-_COMPILATION_MODULE = "device_compilation_profiler=1"
+# device_compilation_profiler logs one line for each XLA compilation, or loading of one from the compile cache, and nothing else, at
+# level 1; buffer_assignment logs what memory each compiled program takes (TensorFlow 2.21).
+_COMPILATION = re.compile(
+    rb"device_compilation_profiler\.cc:\d+\] Compiled (?:__inference_)?(?P<name>\S+?)(?:_\d+)? \d+ times, compile time: (?P<us>\d+) us"
+)
+_PROGRAM = re.compile(rb"buffer_assignment\.cc:\d+\] Assigning buffers to module (?:a_inference_(?P<name>\S+?)_\d+__)?")
+_PROGRAM_MEMORY = re.compile(rb"buffer_assignment\.cc:\d+\] +total allocation: +(?P<size>[\d.]+)(?P<unit>B|KiB|MiB|GiB|TiB)")
+_UNIT_BYTES = {b"B": 1, b"KiB": 1 << 10, b"MiB": 1 << 20, b"GiB": 1 << 30, b"TiB": 1 << 40}
+_LOGGED_MODULES = ("device_compilation_profiler=1", "buffer_assignment=1")
 
-# oneDNN's matrix products took a fused step from 0.36 s to 0.31 s on a CPU; a GPU ignores the flag.
-XLA_FLAGS = ("--xla_cpu_use_onednn=true",)
+# By device. oneDNN's matrix products took a fused step from 0.36 s to 0.31 s on a CPU. On a GPU no flag has been measured to help.
+XLA_FLAGS: dict[str, tuple[str, ...]] = {"CPU": ("--xla_cpu_use_onednn=true",), "GPU": ()}
+
+_CACHE_FLAG = "--tf_xla_persistent_cache_directory"
+# Some hundred compiled steps: a network of 10 M parameters took 25 MB.
+MAX_COMPILE_CACHE_BYTES = 2 << 30
+_DEVICES = Path("/dev")
+_DRIVER = Path("/proc/driver/nvidia")
+_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
-def prepare_environment() -> None:
-    """Set what TensorFlow reads once, at import; a user's own XLA_FLAGS come last and win.
+def has_gpu() -> bool:
+    """Return whether an NVIDIA GPU is there for this process, as its device files say: TensorFlow need not be imported to know."""
+    if os.environ.get(_VISIBLE_GPUS, "all").strip() in {"", "-1", "none", "NoDevFiles"}:
+        return False
+    # Windows' subsystem for Linux has one device for all GPUs.
+    return any(_DEVICES.glob("nvidia[0-9]*")) or (_DEVICES / "dxg").exists()
 
+
+@dataclass(frozen=True)
+class Environment:
+    """What TensorFlow is started with: the device that is expected, XLA's flags, and where compiled programs are kept (None: nowhere)."""
+
+    device: str
+    xla_flags: str
+    compile_cache: Path | None
+
+    def __str__(self) -> str:
+        kept = f"compiled programs in {self.compile_cache}" if self.compile_cache else "compiled programs not kept"
+        return f"{self.device}, XLA_FLAGS={self.xla_flags!r}, {kept}"
+
+
+def prepare_environment() -> Environment:
+    """Set what TensorFlow reads once, at import, and return it; a user's own XLA_FLAGS come last and win.
+
+    On a GPU compiled programs are kept from one process to the next, unless the user's TF_XLA_FLAGS have a
+    `--tf_xla_persistent_cache_directory`, which wins (`=` and nothing after it: none are kept). On a CPU loading one saves little, and
+    logs alarming lines.
     TF_CPP_MIN_LOG_LEVEL is overridden: compilations are logged at INFO, and the log goes to a file anyway.
     """
+    device = "GPU" if has_gpu() else "CPU"
     modules = [module for module in os.environ.get("TF_CPP_VMODULE", "").split(",") if module]
-    if "tensorflow" in sys.modules or _COMPILATION_MODULE in modules:
+    if "tensorflow" not in sys.modules and not set(_LOGGED_MODULES) <= set(modules):
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
+        os.environ["TF_CPP_VMODULE"] = ",".join([*modules, *_LOGGED_MODULES])
+        os.environ["XLA_FLAGS"] = " ".join([*XLA_FLAGS[device], os.environ.get("XLA_FLAGS", "")]).strip()
+        if device == "GPU":
+            _keep_compiled_programs(os.environ["XLA_FLAGS"])
+    flags = dict(flag.partition("=")[::2] for flag in os.environ.get("TF_XLA_FLAGS", "").split())
+    kept = flags.get(_CACHE_FLAG)
+    return Environment(device, os.environ.get("XLA_FLAGS", ""), Path(kept) if kept else None)
+
+
+def _keep_compiled_programs(xla_flags: str) -> None:
+    flags = os.environ.get("TF_XLA_FLAGS", "")
+    if _CACHE_FLAG in flags:
         return
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
-    os.environ["TF_CPP_VMODULE"] = ",".join([*modules, _COMPILATION_MODULE])
-    os.environ["XLA_FLAGS"] = " ".join([*XLA_FLAGS, os.environ.get("XLA_FLAGS", "")]).strip()
+    try:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xtts" / "xla"
+        folder = root / _machine_digest(xla_flags)
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_oldest(root, MAX_COMPILE_CACHE_BYTES)
+    except (OSError, RuntimeError):
+        # No home, or one that cannot be written to, costs compilations, nothing else.
+        return
+    os.environ["TF_XLA_FLAGS"] = f"{flags} {_CACHE_FLAG}={folder}".strip()
+
+
+def _machine_digest(xla_flags: str) -> str:
+    """Return a name for what a compiled program depends on and TensorFlow's key for it leaves out: its version, GPU, driver and flags."""
+    found = []
+    for distribution in ("tensorflow", "tensorflow-cpu", "tf-nightly"):
+        try:
+            found.append(f"{distribution} {version(distribution)}")
+        except PackageNotFoundError:
+            continue
+    for file in (_DRIVER / "version", *sorted(_DRIVER.glob("gpus/*/information"))):
+        # Without the lines that tell one GPU from another of its kind.
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+        found += [line for line in lines if line.startswith(("NVRM", "Model"))]
+    return hashlib.sha256("\n".join([*found, xla_flags]).encode()).hexdigest()[:16]
+
+
+def remove_oldest(folder: Path, most_bytes: int) -> None:
+    """Remove files beneath a folder, the one longest unused first, until no more than `most_bytes` are left."""
+    files = []
+    for path in folder.rglob("*"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # another process is at it too
+            continue
+        if path.is_file():
+            files.append((max(status.st_atime, status.st_mtime), status.st_size, path))
+    left = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if left <= most_bytes:
+            break
+        path.unlink(missing_ok=True)
+        left -= size
 
 
 class NativeLog:
@@ -50,9 +145,13 @@ class NativeLog:
         self._path, self._echo = path, echo
         self._unread = b""
         self._compilations: Counter[str] = Counter()
+        self._compile_seconds: defaultdict[str, float] = defaultdict(float)
+        self._program_bytes: dict[str, int] = {}
+        self._assigned = ""
+        self.environment = Environment("CPU", "", None)
 
     def __enter__(self) -> Self:
-        prepare_environment()
+        self.environment = prepare_environment()
         with ExitStack() as undo:
             self._terminal = _open_terminal()
             undo.callback(os.close, self._terminal)
@@ -82,9 +181,30 @@ class NativeLog:
                 terminal.write(new)
         *lines, self._unread = (self._unread + new).split(b"\n")
         for line in lines:
-            found = _COMPILATION.search(line)
-            if found:
-                self._compilations[found.group(1).decode()] += 1
+            self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        if found := _COMPILATION.search(line):
+            self._compilations[found["name"].decode()] += 1
+            self._compile_seconds[found["name"].decode()] += int(found["us"]) / 1e6
+        elif found := _PROGRAM.search(line):
+            self._assigned = (found["name"] or b"").decode()
+        elif self._assigned and (found := _PROGRAM_MEMORY.search(line)):
+            size = round(float(found["size"]) * _UNIT_BYTES[found["unit"]])
+            self._program_bytes[self._assigned] = max(size, self._program_bytes.get(self._assigned, 0))
+
+    def compile_seconds(self, function: str) -> float:
+        """Return how long XLA has worked on a function, by its Python name."""
+        self.read()
+        return self._compile_seconds[function]
+
+    def program_bytes(self, function: str) -> int | None:
+        """Return the memory of the largest program that XLA has made of a function: arguments, results and what lies between.
+
+        None if none was compiled, as where it came from the compile cache.
+        """
+        self.read()
+        return self._program_bytes.get(function)
 
     def compilations(self) -> dict[str, int]:
         """Return how often XLA has compiled each function since this log began, by the function's Python name."""

@@ -125,6 +125,14 @@ def test_the_summary_says_that_a_run_ended_early_and_which_step_was_best() -> No
     text = summary_text(Path("run"), SUMMARY)
     assert "7 (stopped early), resumed 2 times, last after step 4, first after 1.5 s" in text
     assert "step 5, validation loss 1.250" in text
+    assert "start " not in text, "a run of before does not say where its time went"
     without = summary_text(Path("run"), {**SUMMARY, "stopped_early": False, "best": None})
     assert "stopped early" not in without
     assert "none: the cache has no validation clips" in without
+
+
+def test_the_summary_says_where_the_start_went_and_what_memory_was_used() -> None:
+    memory = {"estimated_bytes": 1_840_000_000, "program_bytes": None, "peak_bytes": 2_000_000_000}
+    text = summary_text(Path("run"), {**SUMMARY, "startup_seconds": {"import": 4.0, "compile": 15.5}, "memory": memory})
+    assert "start          19.5 s (import 4.0, compile 15.5)" in text
+    assert "memory         2.00 GB at most, estimated 1.84" in text.splitlines()

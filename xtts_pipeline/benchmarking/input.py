@@ -48,7 +48,7 @@ def measure_input(
     Ours and reading alone read the cache; the rivals read the clips' sound files, or .npy files made of their mels. The page cache is
     warm after the first round, for all alike.
     """
-    batch_size = config.training.batch_size
+    batch_size = config.training.clips_per_batch
     given = RivalClips(clips, record_spec(manifest), manifest.audio, batch_size)
     datasets = {
         "npy": npy_pipeline(given, work / "npy"),
@@ -92,7 +92,7 @@ def our_batches(cache: Path, manifest: Manifest, config: Config) -> Batches:
 
 def reading_alone(cache: Path, manifest: Manifest, config: Config) -> Batches:
     """Yield batches of the cache's serialized records, not parsed, not shuffled: what reading costs however it is done."""
-    sizes = batch_sizes(bucket_specs(manifest), config.training.batch_size, config.training.accumulation_steps)
+    sizes = batch_sizes(bucket_specs(manifest), config.training.clips_per_batch, config.training.accumulation_steps)
     batches = [manifest.split_records("train", bucket) // rows for bucket, rows in enumerate(sizes)]
 
     def stream(bucket: int, rows: int) -> Iterator[Any]:

@@ -149,7 +149,7 @@ def measure_step(
     """Run every variant five steps a round, in turns, on the same clips, and return the medians over all steps."""
     # It warns of every retrace of the one variant that is here to retrace.
     tf.get_logger().setLevel("ERROR")
-    largest, batch_size = record_spec(manifest), config.training.batch_size
+    largest, batch_size = record_spec(manifest), config.training.clips_per_batch
     buckets = list(bucket_specs(manifest)) if manifest.buckets else choose_buckets(examples, largest, batch_size)
     variants = _variants(Source(cache, manifest), buckets, examples, config, work, log, say)
     say("the peak of the matrix product")

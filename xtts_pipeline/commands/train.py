@@ -24,6 +24,7 @@ from xtts_pipeline.commands.autotuning import REPORT_NAME, tuned_config, tuned_o
 from xtts_pipeline.commands.copying import reaching_stores
 from xtts_pipeline.commands.copying import stage as stage_cache
 from xtts_pipeline.commands.native_training import CorpusOptions, native_source, survey_data, write_rejections
+from xtts_pipeline.commands.training_memory import available_memory, check_memory, choose_batch_size, filled_batch_size
 from xtts_pipeline.config import Config, ModelConfig, TrainingConfig, dump_config, load_config
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 from xtts_pipeline.runtime import NativeLog
@@ -44,6 +45,7 @@ from xtts_pipeline.training.run_folder import (
     write_config,
 )
 from xtts_pipeline.training.saved_state import saved_config
+from xtts_pipeline.training.startup import StartUp
 
 # What a run's folder may hold; anything else in it says that it is no run.
 _RUN_NAMES = frozenset(
@@ -62,6 +64,9 @@ _RUN_NAMES = frozenset(
         "tensorflow.log",
     }
 )
+
+
+_MEMORY_PARTS = (("estimated", "estimated_bytes"), ("compiled step", "program_bytes"))
 
 
 def train(
@@ -86,11 +91,8 @@ def train(
     A new run begins with the weights of `init_from`, another run or a checkpoint, and has that run's model unless the settings say else.
     With `stage` the cache is copied under that folder first and read there.
     """
-    if resume and output is None:
-        raise OutputError("--resume: no run is named, expected its folder; add --output RUN")
-    if allow_change and not resume:
-        raise ConfigError("--allow-change: a new run has nothing to change; leave it out, or add --resume")
-    check_allowed_keys(allow_change)
+    startup = StartUp()
+    _check_options(output, resume, allow_change)
     allowed = {*allow_change, *(["training.steps"] if steps is not None else [])}
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     previous = _previous_config(run) if resume else None
@@ -112,14 +114,16 @@ def train(
     finished = None if previous is None else _finished_summary(run, previous, config, allowed)
     if finished is not None:
         return run, finished
+    # Before anything is made, and once more of the batch that was found best.
+    check_memory(manifest, config, available_memory())
     _make_folder(run, is_resumed=resume)
     if config.training.autotune and previous is None:
         with _full_disk_is_an_error(run):
             config = tuned_config(run, cache, manifest, config)
-    click.echo(shapes_text(manifest, config), err=True)
-    if config.training.debug_eager:
-        click.echo("training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger", err=True)
+    startup.estimated_bytes = _tell_plan(manifest, config)
     with locked_run(run), NativeLog(run / "tensorflow.log", echo=echo_native_log) as log, _Progress(config.training.steps) as progress:
+        progress.note(f"starting: {log.environment}")
+        startup.note("check")
         # Late: TensorFlow must not be imported before its log is redirected.
         from xtts_pipeline.training.loop import train as run_loop
         from xtts_pipeline.training.monitor import CompilationMonitor
@@ -127,6 +131,7 @@ def train(
         from xtts_pipeline.training.resume import resume as find_resumption
         from xtts_pipeline.training.source import Source
 
+        startup.note("import")
         source = Source(cache, manifest) if survey is None else native_source(cache, survey, config)
         monitor = CompilationMonitor(log, is_strict=config.training.strict_shapes, is_compiled=config.training.jit_compile)
         with _full_disk_is_an_error(run), Interruption(progress.note) as interruption:
@@ -135,8 +140,27 @@ def train(
             write_config(run, dump_config(config))
             if survey is not None:
                 write_rejections(run, survey)
-            summary = run_loop(source, config, run, monitor, progress, resumption, interruption, profile_steps, ancestor)
+            summary = run_loop(source, config, run, monitor, progress, resumption, interruption, profile_steps, ancestor, startup)
     return run, summary
+
+
+def _check_options(output: Path | None, resume: bool, allow_change: Sequence[str]) -> None:
+    """Raise OutputError or ConfigError for options that make no sense together, or for a key that is none."""
+    if resume and output is None:
+        raise OutputError("--resume: no run is named, expected its folder; add --output RUN")
+    if allow_change and not resume:
+        raise ConfigError("--allow-change: a new run has nothing to change; leave it out, or add --resume")
+    check_allowed_keys(allow_change)
+
+
+def _tell_plan(manifest: Manifest, config: Config) -> int:
+    """Say what batches look like, what memory is needed, and what makes the run slow on purpose; return the bytes that are needed."""
+    needed, memory_text = check_memory(manifest, config, available_memory())
+    click.echo(shapes_text(manifest, config), err=True)
+    click.echo(f"memory: {memory_text}", err=True)
+    if config.training.debug_eager:
+        click.echo("training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger", err=True)
+    return needed
 
 
 def training_config(
@@ -150,7 +174,8 @@ def training_config(
 ) -> Config:
     """Return the settings of the cache, or of the run that goes on, overlaid with the user's, or say which contradict the cache.
 
-    A new run has the settings of `model`, where it is to begin with the weights of one.
+    A new run has the settings of `model`, where it is to begin with the weights of one. `training.batch_size: auto` is a number in them:
+    that of the run that goes on, or what fits into the memory.
     """
     base: dict[str, Any] = {**cache_settings(manifest), **({} if model is None else {"model": model.model_dump(mode="json")})}
     if previous is not None:
@@ -164,7 +189,10 @@ def training_config(
         listed = "; ".join(differences)
         remedy = "preprocess again, or leave these settings out" if previous is None else "use the cache of the run, or another --output"
         raise CacheError(f"the cache was made with other settings: {listed}; {remedy}")
-    return config
+    if config.training.batch_size == "auto" and previous is not None:
+        training = config.training.model_copy(update={"batch_size": previous.training.batch_size})
+        return config.model_copy(update={"training": training})
+    return choose_batch_size(manifest, config, available_memory())
 
 
 def _previous_config(run: Path) -> Config | None:
@@ -206,7 +234,7 @@ def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> Non
         raise CacheError(f"{cache}: 0 training records; preprocess a larger corpus")
     for bucket, found, needed in zip(buckets, records, _batch_sizes(manifest, training), strict=True):
         if 0 < found < needed:
-            smaller = _filled_batch_size(manifest, training, records)
+            smaller = filled_batch_size(manifest, training.clips_per_batch, training.accumulation_steps)
             remedy = "preprocess with other data.buckets" if smaller is None else f"set training.batch_size={smaller} or less"
             where = f"bucket {bucket} {list(manifest.buckets[bucket])}: " if manifest.buckets else ""
             rows = f", which is {needed} rows in this bucket" if manifest.buckets else ""
@@ -230,17 +258,7 @@ def shapes_text(manifest: Manifest, config: Config) -> str:
 
 
 def _batch_sizes(manifest: Manifest, training: TrainingConfig) -> list[int]:
-    return batch_sizes(bucket_specs(manifest), training.batch_size, training.accumulation_steps)
-
-
-def _filled_batch_size(manifest: Manifest, training: TrainingConfig, records: Sequence[int]) -> int | None:
-    """Return the largest training.batch_size, at most the present one, at which every bucket with records fills a batch; None for none."""
-    parts = training.accumulation_steps
-    for batch_size in range(training.batch_size, 0, -parts):
-        sizes = batch_sizes(bucket_specs(manifest), batch_size, parts)
-        if all(found >= size for found, size in zip(records, sizes, strict=True) if found):
-            return batch_size
-    return None
+    return batch_sizes(bucket_specs(manifest), training.clips_per_batch, training.accumulation_steps)
 
 
 def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
@@ -264,7 +282,17 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
             f"data wait      {summary['data_wait_share']:.2%}{_device_text(summary)}",
             f"throughput     {summary['examples_per_second']:.1f} examples/s, {summary['mel_frames_per_second']:.0f} mel frames/s",
         ]
-    return "\n".join([*lines, *_operation_lines(summary)])
+    return "\n".join([*lines, *_cost_lines(summary), *_operation_lines(summary)])
+
+
+def _cost_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return where the time to the first step went and what memory was in use, where the summary has them: older ones do not."""
+    if "startup_seconds" not in summary:
+        return []
+    parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in summary["startup_seconds"].items())
+    memory = [f"{summary['memory']['peak_bytes'] / 1e9:.2f} GB at most"]
+    memory += [f"{name} {summary['memory'][key] / 1e9:.2f}" for name, key in _MEMORY_PARTS if summary["memory"][key]]
+    return [f"start          {sum(summary['startup_seconds'].values()):.1f} s ({parts})", f"memory         {', '.join(memory)}"]
 
 
 def _operation_lines(summary: Mapping[str, Any]) -> list[str]:

@@ -12,6 +12,11 @@ from pathlib import Path
 from typing import Any
 
 _CGROUP = Path("/sys/fs/cgroup")
+# Of the second and the first version of control groups: the limit, what is used, and of what.
+_CGROUP_MEMORY = (
+    ("memory.max", "memory.current", "memory.stat"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
+)
 _READ_BYTES = 1 << 20
 _SAMPLED_PAGES = 256
 
@@ -68,10 +73,17 @@ def memory_limit_bytes() -> int:
     """Return the memory that this process can have: what is free, or what its control group leaves it, whichever is less."""
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
     limits = [1024 * int(lines["MemAvailable"].split()[0])]
-    limit, used = _read(_CGROUP / "memory.max"), _read(_CGROUP / "memory.current")
-    if limit is not None and limit.isdigit():
-        limits.append(int(limit) - int(used or 0))
+    for limit_name, used_name, statistics in _CGROUP_MEMORY:
+        limit, used = _read(_CGROUP / limit_name), _read(_CGROUP / used_name)
+        if limit is not None and limit.isdigit():
+            limits.append(int(limit) - max(int(used or 0) - _reclaimable_bytes(_read(_CGROUP / statistics)), 0))
     return max(min(limits), 0)
+
+
+def _reclaimable_bytes(statistics: str | None) -> int:
+    """Return what a control group counts as used and gives back when it is asked for: pages of files that nobody has looked at lately."""
+    values = dict(line.split() for line in (statistics or "").splitlines())
+    return int(values.get("total_inactive_file", values.get("inactive_file", 0)))
 
 
 def measure_disk(files: Sequence[Path], most_bytes: int) -> DiskSpeed:

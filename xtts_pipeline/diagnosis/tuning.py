@@ -20,7 +20,7 @@ from xtts_pipeline.config import Config
 from xtts_pipeline.diagnosis.machine import memory_limit_bytes, usable_cores
 from xtts_pipeline.diagnosis.measurement import Request
 from xtts_pipeline.errors import TrainingError
-from xtts_pipeline.training.buckets import batch_sizes
+from xtts_pipeline.training.buckets import is_filled
 
 # Another batch size is another training: it must be worth it. Another way to read is the same training.
 LEAST_BATCH_GAIN, LEAST_INPUT_GAIN = 1.10, 1.05
@@ -82,7 +82,7 @@ def _tune_batch(cache: Path, manifest: Manifest, tuning: Tuning, seconds: float,
         say(f"autotune: {_step_text(found)}")
         return found
 
-    size, parts = tuning.config.training.batch_size, tuning.config.training.accumulation_steps
+    size, parts = tuning.config.training.clips_per_batch, tuning.config.training.accumulation_steps
     best = measure(size, parts)
     for _ in range(_MOST_HALVINGS):
         if best["fits"] or size % (2 * parts):
@@ -98,7 +98,7 @@ def _tune_batch(cache: Path, manifest: Manifest, tuning: Tuning, seconds: float,
     for candidates in ([size * 2, size * 4, size * 8], smaller):
         for candidate in candidates:
             late = time.monotonic() + best["took_seconds"] > deadline
-            if late or not _is_filled(manifest, candidate, parts) or not _may_fit(best, candidate, tuning.report["memory_bytes"]):
+            if late or not is_filled(manifest, candidate, parts) or not _may_fit(best, candidate, tuning.report["memory_bytes"]):
                 break
             found = measure(candidate, parts)
             if not found["fits"] or found["examples_per_second"] < LEAST_BATCH_GAIN * best["examples_per_second"]:
@@ -164,12 +164,6 @@ def run_apart(request: Request) -> Any:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise TrainingError(f"training.autotune: measuring failed ({last}); set training.autotune=false to train without it")
     return json.loads(done.stdout)
-
-
-def _is_filled(manifest: Manifest, batch_size: int, parts: int) -> bool:
-    """Return whether every bucket that holds training clips fills a batch."""
-    sizes = batch_sizes(bucket_specs(manifest), batch_size, parts)
-    return all(not found or found >= rows for found, rows in zip(_records(manifest), sizes, strict=True))
 
 
 def _records(manifest: Manifest) -> Sequence[int]:

@@ -1,12 +1,13 @@
 """How the buckets of a cache are trained together: the rows in a batch of each, and the order in which their batches come.
 
-Knows NumPy only: `xtts train` asks before TensorFlow is imported.
+Knows no TensorFlow: `xtts train` asks before it is imported.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from xtts_pipeline.cache.manifest import Manifest, bucket_specs
 from xtts_pipeline.schema import RecordSpec
 
 
@@ -17,6 +18,13 @@ def batch_sizes(specs: Sequence[RecordSpec], batch_size: int, accumulation_steps
     """
     frames = batch_size * specs[-1].max_mel_frames
     return [frames // spec.max_mel_frames // accumulation_steps * accumulation_steps for spec in specs]
+
+
+def is_filled(manifest: Manifest, batch_size: int, accumulation_steps: int) -> bool:
+    """Return whether every bucket that holds training clips fills a batch."""
+    sizes = batch_sizes(bucket_specs(manifest), batch_size, accumulation_steps)
+    records = (manifest.split_records("train", bucket) for bucket in range(manifest.bucket_count))
+    return all(not found or found >= rows for found, rows in zip(records, sizes, strict=True))
 
 
 def bucket_order(batches: Sequence[int], seed: int, epoch: int) -> np.ndarray:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CheckpointError, InterruptedRunError, TrainingError
+from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.alignment import AlignmentWatch
 from xtts_pipeline.training.checkpoint import Checkpoint, build_network, link_best, restore_variables, saved_weights_sha256
 from xtts_pipeline.training.data_wait import DataWaitWatch
@@ -31,6 +32,7 @@ from xtts_pipeline.training.retracing import RetraceError
 from xtts_pipeline.training.run_folder import checkpoint_folders, remove_after, write_summary
 from xtts_pipeline.training.saving import CheckpointSaver, SaveClock, Snapshot
 from xtts_pipeline.training.source import Source, bucket_signatures
+from xtts_pipeline.training.startup import StartUp
 from xtts_pipeline.training.state import RunState, origin_to_json
 from xtts_pipeline.training.step import TrainStep
 from xtts_pipeline.training.validation import BestLoss, Validation
@@ -63,6 +65,7 @@ def train(
     interruption: Interruption | None = None,
     profile_steps: int | None = None,
     ancestor: Checkpoint | None = None,
+    startup: StartUp | None = None,
 ) -> dict[str, Any]:
     """Train up to `config.training.steps` in all, or until patience is over; return the summary, also written to summary.json.
 
@@ -78,7 +81,8 @@ def train(
         media = stack.enter_context(MediaWriter(run, config))
         saver = stack.enter_context(CheckpointSaver(run, config, source.identity(), metrics.sync, saved_step=begun))
         profiling = stack.enter_context(Profiling(run, profile_steps)) if profile_steps else None
-        running = _Run(source, config, _Surroundings(run, monitor, progress, metrics, media, saver, interruption, profiling), state)
+        around = _Surroundings(run, monitor, progress, metrics, media, saver, interruption, profiling, startup or StartUp())
+        running = _Run(source, config, around, state)
         if resumption is not None:
             running.restore(resumption.checkpoint)
         elif ancestor is not None:
@@ -108,6 +112,7 @@ class _Surroundings:
     saver: CheckpointSaver
     interruption: Interruption | None
     profiling: Profiling | None
+    startup: StartUp
 
 
 class _Run:
@@ -168,6 +173,7 @@ class _Run:
         """Train, and see to what is due after each step."""
         if not self.is_settled:
             self._settle(self.steps_done)
+        self.around.startup.note("build")
         while not self._is_over():
             self._train_on_next_batch(self.steps_done + 1)
             self._stop_if_asked(None)
@@ -264,7 +270,7 @@ class _Run:
         with self.timer.waiting():
             batch = next(self.batches)
         with self.timer.stepping(examples=batch.mel.shape[0]):
-            result = self.train_step(batch)
+            result = self.train_step(batch) if self.around.startup.is_over else self._take_first_step(batch)
         self.window.add(result)
         if self.train_step.compiled.is_first_of_shape:
             self.timer.leave_out_last()
@@ -274,6 +280,18 @@ class _Run:
         self._look_at_compilations(step)
         if not self.first_step_seconds:
             self.first_step_seconds = time.perf_counter() - started
+
+    def _take_first_step(self, batch: Batch) -> tf.Tensor:
+        """Take this process's first step, which traces and compiles, and say where the time until its end has gone."""
+        startup, compiled = self.around.startup, self.train_step.compiled
+        startup.note("input")
+        compiled.trace(batch)
+        startup.note("trace")
+        result = self.train_step(batch)
+        result.numpy()
+        startup.note_first_step(self.around.monitor.compile_seconds(compiled.python_name))
+        self.around.progress.say(self.steps_done + 1, str(startup))
+        return result
 
     def _profile(self, result: tf.Tensor) -> None:
         """Trace the steps that a run is asked to trace; the summary's times leave them out, for tracing slows them."""
@@ -394,6 +412,8 @@ class _Run:
             "best": {"step": best.step, "val_loss": best.loss} if best.step else None,
             "aligned_at_step": self.alignment.aligned_at_step,
             "first_step_seconds": self.first_step_seconds,
+            "startup_seconds": self.around.startup.seconds,
+            "memory": self.around.monitor.memory(self.train_step.compiled.python_name, self.around.startup.estimated_bytes),
             "parameters": self.network.parameter_count,
             "weights_sha256": saved_weights_sha256(checkpoint_folders(self.around.folder)[-1]),
             "resumed_at_steps": list(self.state.resumed_at_steps),

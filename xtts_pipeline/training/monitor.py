@@ -4,6 +4,7 @@ Counting costs a clock read and a file read now and then; nothing is synchronise
 """
 
 import math
+import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.runtime import NativeLog
@@ -86,6 +88,18 @@ class CompilationMonitor:
             name.lstrip("_"): {"traces": sum(watched.traces_of_each()), "compilations": compiled.get(name, 0)}
             for name, watched in self._functions.items()
         }
+
+    def compile_seconds(self, function: str) -> float:
+        """Return how long XLA has worked on the tf.functions of a Python function, by its name."""
+        return self._log.compile_seconds(function)
+
+    def memory(self, function: str, estimated_bytes: int | None) -> dict[str, int | None]:
+        """Return an estimate made before the run, what XLA gave the largest program of a Python function, and the most in use, in bytes.
+
+        The program's are None if XLA compiled none, as where it came from the compile cache.
+        """
+        program_bytes = self._log.program_bytes(function)
+        return {"estimated_bytes": estimated_bytes, "program_bytes": program_bytes, "peak_bytes": peak_bytes()}
 
     @property
     def unexpected_shapes(self) -> int:
@@ -240,6 +254,14 @@ class StepTimer:
             "examples_per_second": sum(self.examples[index] for index in kept) / seconds,
             "mel_frames_per_second": frames_per_step * len(step) / seconds,
         }
+
+
+def peak_bytes() -> int:
+    """Return the most memory that has been in use at once: of the first GPU by TensorFlow, without one of the machine by this process."""
+    if tf.config.list_physical_devices("GPU"):
+        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+    # Linux counts in KiB.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def total_counts(by_function: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ _UNREADABLE = (
 def bucket_signatures(identity: CacheIdentity, specs: Sequence[RecordSpec], settings: TrainingConfig) -> list[Batch]:
     """Return what a step is compiled for: the signature of each bucket's batches; ids are in them where the cache has several."""
     ids = {"with_speaker": len(identity.speakers) > 1, "with_language": len(identity.languages) > 1}
-    sizes = batch_sizes(specs, settings.batch_size, settings.accumulation_steps)
+    sizes = batch_sizes(specs, settings.clips_per_batch, settings.accumulation_steps)
     return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]
 
 

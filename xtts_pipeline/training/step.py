@@ -68,7 +68,8 @@ class ShapedFunction:
             specs = None if signature is None else [spec for spec in signature if spec is not None]
             return tf.function(function, input_signature=specs, jit_compile=config.jit_compile, autograph=False)
 
-        self._name = function.__name__.lstrip("_")
+        self.python_name = function.__name__
+        self._name = self.python_name.lstrip("_")
         self._signatures = [arguments_of(signature) for signature in signatures]
         self._is_strict = config.strict_shapes
         asked = [] if config.debug_eager else signatures if config.strict_shapes else [None]
@@ -92,6 +93,12 @@ class ShapedFunction:
         if self.is_first_of_shape:
             self._meet(key, batch)
         return self._by_key[key](*(tensor for tensor in batch if tensor is not None))
+
+    def trace(self, batch: Batch) -> None:
+        """Trace the function of the batch's shape without running it, as a call would; nothing with `debug_eager`, or if none fits."""
+        function = self._by_key.get(key_of(batch))
+        if self.functions and function is not None:
+            function.get_concrete_function(*(tensor for tensor in batch if tensor is not None))
 
     def _meet(self, key: Hashable, batch: Batch) -> None:
         if key not in self._by_key:

@@ -1,0 +1,69 @@
+"""Hold the estimate of a training's memory against what XLA and the machine say, by batch size.
+
+    python benchmarks/memory.py --cache cache --config small --batches 4 8 16 32
+
+Each batch size is a real `xtts train` of a few steps in a process of its own, with validation, speaking and a checkpoint at its end.
+`program` is what XLA gave the compiled step by its own log, which is in the run's summary: network, moments, batch and all that lies
+between. `peak` is the most that was in use at once: of the process's resident memory on a CPU, of TensorFlow's allocator on a GPU. An
+estimate over the measured value is a ratio over 1. What comes from the compile cache has no figure of XLA; to compile anew, set
+TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from xtts_pipeline.cache.manifest import load_manifest
+from xtts_pipeline.commands.train import training_config
+from xtts_pipeline.commands.training_memory import memory_estimate
+
+
+def measure(cache: Path, configs: list[str], settings: list[str], steps: int) -> dict[str, Any]:
+    """Return the summary of a training in a process of its own; its words go to stderr. Raises CalledProcessError if it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "xtts_pipeline", "train", "--cache", str(cache), "--output", f"{folder}/run", "--json"]
+        command += ["--steps", str(steps), *(f"--config={name}" for name in configs), *(f"--set={setting}" for setting in settings)]
+        return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def row(cache: Path, configs: list[str], settings: list[str], batch_size: int, steps: int) -> str:
+    """Return the table's line of one batch size."""
+    settings = [*settings, f"training.batch_size={batch_size}"]
+    manifest = load_manifest(cache)
+    config = training_config(manifest, configs, settings, steps)
+    estimate = memory_estimate(manifest, config)
+    program = estimate.network_bytes + batch_size // config.training.accumulation_steps * estimate.row_bytes
+    measured = measure(cache, configs, settings, steps)["memory"]
+    pairs = ((program, measured["program_bytes"]), (measured["estimated_bytes"], measured["peak_bytes"]))
+    cells = [cell for estimated, found in pairs for cell in (_megabytes(estimated), _megabytes(found), _ratio(estimated, found))]
+    return f"| {batch_size} | {' | '.join(cells)} |"
+
+
+def _megabytes(size: int | None) -> str:
+    return "" if size is None else f"{size / 1e6:.0f}"
+
+
+def _ratio(estimated: int, found: int | None) -> str:
+    return "" if not found else f"{estimated / found:.2f}"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--config", action="append", default=[])
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--batches", type=int, nargs="+", default=[4, 8, 16, 32])
+    parser.add_argument("--steps", type=int, default=2)
+    arguments = parser.parse_args()
+    print("| clips | program, estimated MB | by XLA | ratio | all, estimated MB | peak | ratio |\n|---|---|---|---|---|---|---|")
+    for batch_size in arguments.batches:
+        print(row(arguments.cache, arguments.config, arguments.set, batch_size, arguments.steps), flush=True)
+
+
+if __name__ == "__main__":
+    main()
