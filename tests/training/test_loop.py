@@ -82,6 +82,12 @@ class NoCompilations:
     def compilations(self) -> dict[str, int]:
         return {}
 
+    def compile_seconds(self, _function: str) -> float:
+        return 0.0
+
+    def program_bytes(self, _function: str) -> int | None:
+        return None
+
 
 @dataclass
 class Watcher:
@@ -156,7 +162,8 @@ def test_training_validation_and_speech_are_traced_once_each(ended: Ended) -> No
 
 
 def test_attention_that_is_late_is_said_once_and_kept(ended: Ended) -> None:
-    ((step, line),) = ended.watcher.said
+    (_, first), (step, line) = ended.watcher.said
+    assert first.startswith("first step done after ")
     assert step == 4
     assert line.startswith("warning: attention has not aligned")
     assert ended.summary["warnings"] == [line.removeprefix("warning: ")]
@@ -196,5 +203,7 @@ def test_a_run_ends_early_when_validation_stops_getting_better(tmp_path: Path, m
     assert ended.summary["best"] == {"step": 2, "val_loss": 2.0}
     assert load_checkpoint(tmp_path).step == 4
     assert load_checkpoint(tmp_path / "best").step == 2
-    assert ended.watcher.said == [(4, "stopping early: 2 evaluations without a validation loss under 2.000 of step 2 (training.patience)")]
+    assert ended.watcher.said[1:] == [
+        (4, "stopping early: 2 evaluations without a validation loss under 2.000 of step 2 (training.patience)")
+    ]
     assert "speak_step" not in ended.summary["by_function"]
