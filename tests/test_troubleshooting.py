@@ -41,3 +41,10 @@ def test_what_a_row_names_is_there(row: str) -> None:
     (path, test) = re.findall(r"^`(tests/\S+\.py)::(test_\w+)`$", tried)[0]
     functions = {node.name for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
     assert test in functions
+
+
+def test_the_tests_that_are_said_to_judge_made_up_figures_are_those_of_rows() -> None:
+    introduction = PAGE.partition("\n## ")[0]
+    named = set(re.findall(r"`(test_\w+\.py)`", introduction))
+    assert named
+    assert named <= {Path(re.findall(r"tests/\S+\.py", row)[0]).name for row in ROWS}

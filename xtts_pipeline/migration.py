@@ -149,7 +149,7 @@ GROUPS: dict[str, dict[str, Rule]] = {
         "duration_loss_weight": _dropped("durations come from attention and the aligner: training.alignment_weight"),
         "attention_loss_weight": _dropped("another loss: training.guided_attention_weight and training.alignment_weight"),
         **_many("use_label_smoothing mel_label_smoothing stop_label_smoothing", "a mel is no label; the stop is weighed, not smoothed"),
-        **_many("use_huber_loss huber_delta use_simple_loss", "mels are judged by L1 before and after the postnet"),
+        **_many("use_huber_loss huber_delta use_simple_loss", "mels are judged by L1 plus L2, before and after the postnet"),
         **_many("use_adaptive_loss_weights loss_smoothing_factor max_loss_spike_threshold gradient_norm_threshold", _BALANCE),
         **_many("loss_alert_threshold adaptive_weight_max_change_percent adaptive_weight_cooling_period", _BALANCE),
         **_many("adaptive_weight_min_stable_steps adaptive_weight_min_warmup_steps adaptive_weight_variance_threshold", _BALANCE),
