@@ -3,6 +3,8 @@
 Knows no TensorFlow. docs/migration.md shows the same table; a test holds the two together.
 """
 
+import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,11 +51,27 @@ def _many(names: str, why: str) -> dict[str, Rule]:
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise NotCarriedError(f"{value!r} is no number")
-    return value
+    # A whole number may be too large for a float.
+    if not abs(value) <= sys.float_info.max:
+        raise NotCarriedError(f"{value!r} is not finite")
+    return float(value)
+
+
+def _divisor(old: Old, key: str, default: float) -> float:
+    number = _number(old.get(key, default))
+    if number <= 0.0:
+        raise NotCarriedError(f"{key} is {number:g}, expected a number over 0 to reckon with")
+    return number
+
+
+def _whole(number: float) -> int:
+    if not math.isfinite(number):
+        raise NotCarriedError("it comes to more than can be counted")
+    return round(number)
 
 
 def _sample_rate(value: Any, _old: Old) -> Settings:
-    is_low = isinstance(value, int) and value < 16_000
+    is_low = type(value) is int and 0 < value < 16_000
     return {"audio.sample_rate": value, **({"audio.max_hz": value / 2} if is_low else {})}
 
 
@@ -66,16 +84,16 @@ def _schedule(value: Any, old: Old) -> Settings:
 
 
 def _shuffle(value: Any, old: Old) -> Settings:
-    return {"data.shuffle_records": int(_number(value) * _number(old.get("batch_size", 16)))}
+    return {"data.shuffle_records": _whole(_number(value) * _number(old.get("batch_size", 16)))}
 
 
 def _final_rate(value: Any, old: Old) -> Settings:
-    return {"training.final_rate_share": round(min(_number(value) / _number(old.get("learning_rate", 1e-4)), 1.0), 6)}
+    return {"training.final_rate_share": round(min(_number(value) / _divisor(old, "learning_rate", 1e-4), 1.0), 6)}
 
 
 def _reference(value: Any, old: Old) -> Settings:
-    frames = _number(value) * _number(old.get("sample_rate", 22_050)) / _number(old.get("hop_length", 256))
-    return {"model.reference_frames": max(round(frames), 8)}
+    frames = _number(value) * _number(old.get("sample_rate", 22_050)) / _divisor(old, "hop_length", 256)
+    return {"model.reference_frames": max(_whole(frames), 8)}
 
 
 _PIPELINE = "batches are read ahead and copied while the step runs, always; data.prefetch_buffer_size says how many"

@@ -126,6 +126,48 @@ def test_a_value_that_cannot_be_is_an_error_that_names_the_earlier_key(tmp_path:
         migrated(tmp_path, "data: {num_workers: 8-16}")
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("training: {learning_rate: 0, min_learning_rate: 1e-6}", "training.learning_rate=0"),
+        ("training: {learning_rate: .nan, min_learning_rate: 1e-6}", "training.learning_rate=nan"),
+        ("data: {hop_length: 0, reference_audio_length: 3.0}", "audio.hop_samples=0"),
+        (f"data: {{sample_rate: -1{'0' * 400}}}", "audio.sample_rate=-1000"),
+        (f"data: {{sample_rate: 1{'0' * 400}, reference_audio_length: 3.0}}", "audio.sample_rate=1000"),
+        ("data: {sample_rate: true}", "audio.sample_rate=True"),
+        ("data: {reference_audio_length: 1e300}", "model.reference_frames=8"),
+        ("data: {batch_size: 2001-01-01}", "training.batch_size=datetime.date"),
+    ],
+)
+def test_what_cannot_be_reckoned_with_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        migrated(tmp_path, text)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "why"),
+    [
+        ("data: {reference_audio_length: .inf}", "data.reference_audio_length", "inf is not finite"),
+        ("data: {shuffle_buffer_multiplier: .nan}", "data.shuffle_buffer_multiplier", "nan is not finite"),
+        ("data: {shuffle_buffer_multiplier: 1e308}", "data.shuffle_buffer_multiplier", "it comes to more than can be counted"),
+        ("training: {min_learning_rate: low}", "training.min_learning_rate", "'low' is no number"),
+    ],
+)
+def test_a_number_that_is_none_is_left_out_with_its_reason(tmp_path: Path, text: str, key: str, why: str) -> None:
+    migration = migrated(tmp_path, text)
+    assert (migration.settings, why_of(migration)) == ({}, {key: why})
+
+
+def test_what_json_has_no_form_for_is_text(tmp_path: Path) -> None:
+    migration = migrated(tmp_path, "training: {scheduler_params: {2001-01-01: [.inf, 1, {a: .nan}]}, epochs: 2001-01-02, beta1: true}")
+    report = json.loads(json.dumps(migration.to_json(), allow_nan=False))
+    values = {line["key"]: line["value"] for line in report["keys"]}
+    assert values["training.scheduler_params"] == {"2001-01-01": ["inf", 1, {"a": "nan"}]}
+    assert (values["training.epochs"], values["training.beta1"]) == ("2001-01-02", True)
+
+
 def test_every_rule_leads_to_settings_that_there_are() -> None:
     known = {f"{section}.{key}" for section, keys in Config().model_dump().items() for key in keys}
     assert {rule.becomes for rule in RULES.values() if rule.becomes} <= known

@@ -1,5 +1,6 @@
 """`xtts config migrate`: settings of the earlier system in, settings of this one out, and what became of each key."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +34,7 @@ class Line:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
-        return {"key": self.key, "value": self.value, "settings": dict(self.settings), "why": self.why, "known": self.is_known}
+        return {"key": self.key, "value": _plain(self.value), "settings": dict(self.settings), "why": self.why, "known": self.is_known}
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,16 @@ def migrate(file: Path | None, flags: Mapping[str, str | int]) -> Migration:
     if problems:
         raise ConfigError("; ".join(problems))
     return Migration(settings, lines)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of YAML as JSON has it: what JSON has no form for, such as a date or `.inf`, becomes text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inside) for key, inside in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inside) for inside in value]
+    is_plain = value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+    return value if is_plain else str(value)
 
 
 def _section(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
