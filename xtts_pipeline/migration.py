@@ -83,6 +83,21 @@ def _schedule(value: Any, old: Old) -> Settings:
     return {"training.schedule": value}
 
 
+def _peak(value: Any, old: Old) -> Settings:
+    if not value:
+        return {}
+    if old.get("enable_loudness_normalization"):
+        raise NotCarriedError("enable_loudness_normalization takes its place")
+    # The default level is one of loudness, far too low for a peak.
+    return {"audio.normalize": "peak", "audio.normalize_to_db": 0.0}
+
+
+def _loudness(value: Any, old: Old) -> Settings:
+    if not old.get("enable_loudness_normalization"):
+        raise NotCarriedError("it is the level of enable_loudness_normalization, which is not on")
+    return {"audio.normalize_to_db": value}
+
+
 def _shuffle(value: Any, old: Old) -> Settings:
     return {"data.shuffle_records": _whole(_number(value) * _number(old.get("batch_size", 16)))}
 
@@ -184,9 +199,11 @@ GROUPS: dict[str, dict[str, Rule]] = {
         "hop_length": _kept("audio.hop_samples"),
         "win_length": _kept("audio.window_samples"),
         "trim_silence": _switch("audio.trim_db", _TRIM_DB, "where true: 20 dB, as librosa was asked for"),
-        "normalize_audio": _switch("audio.normalize", "peak", "where true"),
-        "enable_loudness_normalization": _switch("audio.normalize", "lufs", "where true; not with xtts train --data"),
-        "target_loudness_lufs": _kept("audio.normalize_to_db", "the level of audio.normalize"),
+        "normalize_audio": Rule("audio.normalize", _peak, "where true, with audio.normalize_to_db at 0: the peak is full scale"),
+        "enable_loudness_normalization": _switch(
+            "audio.normalize", "lufs", "where true, whatever normalize_audio says; not with xtts train --data"
+        ),
+        "target_loudness_lufs": Rule("audio.normalize_to_db", _loudness, "where enable_loudness_normalization is true"),
         "enable_vad": _dropped("audio.trim_db cuts silence off both ends"),
         **_many("enable_pitch_shift pitch_shift_range", "augmentation.speed_change changes speed, and with --data pitch"),
         **_many("enable_noise_mixing noise_mixing_probability noise_mixing_snr_range", "augmentation.noise_min_snr_db adds white noise"),

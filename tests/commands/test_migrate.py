@@ -107,10 +107,36 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ("data: {reference_audio_length: 3.0}", {"model": {"reference_frames": 258}}),
         ("data: {enable_xla: true}\ntraining: {enable_xla_compilation: false}", {"training": {"jit_compile": False}}),
         ("batch_size: 4", {"training": {"batch_size": 4}}),
+        ("model: {sample_rate: 8000}\ntraining: {sample_rate: 22050}", {"audio": {"sample_rate": 22_050}}),
+        ("data: {trim_silence: true}\ntraining: {trim_silence: false}", {}),
     ],
 )
 def test_values_are_carried_over_in_the_units_of_this_system(tmp_path: Path, text: str, settings: dict[str, Any]) -> None:
     assert migrated(tmp_path, text).settings == settings
+
+
+PEAK = {"audio": {"normalize": "peak", "normalize_to_db": 0.0}}
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("normalize_audio: true", PEAK),
+        ("normalize_audio: true, target_loudness_lufs: -20.0", PEAK),
+        ("normalize_audio: true, enable_loudness_normalization: false", PEAK),
+        ("enable_loudness_normalization: true", {"audio": {"normalize": "lufs"}}),
+        ("normalize_audio: true, enable_loudness_normalization: true", {"audio": {"normalize": "lufs"}}),
+        (
+            "enable_loudness_normalization: true, target_loudness_lufs: -20.0, normalize_audio: true",
+            {"audio": {"normalize": "lufs", "normalize_to_db": -20.0}},
+        ),
+        ("target_loudness_lufs: -20.0", {}),
+    ],
+)
+def test_loudness_wins_over_the_peak_in_any_order_and_brings_its_level(tmp_path: Path, text: str, settings: dict[str, Any]) -> None:
+    migration = migrated(tmp_path, f"data: {{{text}}}")
+    assert migration.settings == settings
+    assert all(why_of(migration).values())
 
 
 def test_an_unknown_key_is_reported_and_left_out(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`xtts config migrate`: settings of the earlier system in, settings of this one out, and what became of each key."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -68,15 +68,15 @@ def migrate(file: Path | None, flags: Mapping[str, str | int]) -> Migration:
     found = [*_found_in({} if file is None else read_yaml(file)), *((flag, flag, value) for flag, value in flags.items())]
     old = {name.removeprefix("--").replace("-", "_"): value for _, name, value in found}
     ways = [_way_of(key, name, value, old) for key, name, value in found]
-    origin = {setting: way.key for way in ways for setting in way.settings}
-    lines = tuple(_unless_overruled(way, origin) for way in ways)
+    lines = _without_overruled(ways, [name for _, name, _ in found])
+    origin = {setting: line.key for line in lines for setting in line.settings}
     chosen = {setting: value for line in lines for setting, value in line.settings.items()}
     sections = {name: _section(name, chosen) for name in Config.model_fields}
     settings = {name: section for name, section in sections.items() if section}
     problems = tree_problems(settings, {setting: f"{file or 'flags'}: {key}" for setting, key in origin.items()})
     if problems:
         raise ConfigError("; ".join(problems))
-    return Migration(settings, lines)
+    return Migration(settings, tuple(lines))
 
 
 def _plain(value: Any) -> Any:
@@ -104,13 +104,19 @@ def _way_of(key: str, name: str, value: Any, old: Mapping[str, Any]) -> Line:
     return Line(key, value, settings, rule.why if settings or rule.becomes is None else f"the default of {rule.becomes} does the same")
 
 
-def _unless_overruled(line: Line, origin: Mapping[str, str]) -> Line:
-    """Return the line with the settings that no later key sets."""
-    settings = {setting: value for setting, value in line.settings.items() if origin[setting] == line.key}
-    if settings or not line.settings:
-        return replace(line, settings=settings)
-    overruling = origin[next(iter(line.settings))]
-    return replace(line, settings={}, why=f"{overruling} says what it is to be")
+def _without_overruled(ways: Sequence[Line], names: Sequence[str]) -> list[Line]:
+    """Return the lines, without settings where a later key has the same name or sets the same: that one wins, and wins whole."""
+    last = dict(zip(names, [way.key for way in ways], strict=True))
+    origin: dict[str, str] = {}
+    lines = []
+    for way, name in zip(reversed(ways), reversed(names), strict=True):
+        overruling = next((origin[setting] for setting in way.settings if setting in origin), last[name])
+        if way.settings and overruling != way.key:
+            lines.append(replace(way, settings={}, why=f"{overruling} says what it is to be"))
+        else:
+            origin |= dict.fromkeys(way.settings, way.key)
+            lines.append(way)
+    return lines[::-1]
 
 
 def _found_in(tree: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
