@@ -121,6 +121,11 @@ def test_a_missing_preset_lists_those_there_are() -> None:
     assert {"ljspeech", "ljspeech-800", "smoke", "tiny", "small", "base", "large", "demo"} <= set(preset_names())
 
 
+def test_a_step_that_is_not_compiled_is_not_tuned() -> None:
+    with pytest.raises(ConfigError, match="debug_eager=true with autotune=true"):
+        load_config(overrides=["training.debug_eager=true", "training.autotune=true"])
+
+
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Config().training.steps = 3  # type: ignore[misc]

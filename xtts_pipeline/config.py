@@ -254,9 +254,11 @@ class TrainingConfig(Section):
         return None if isinstance(self.save_every, int) else 60 * int(self.save_every.partition("min")[0])
 
     @model_validator(mode="after")
-    def _parts_divide_batch(self) -> "TrainingConfig":
+    def _consistent(self) -> "TrainingConfig":
         if self.batch_size != "auto" and self.batch_size % self.accumulation_steps:
             raise ValueError(f"batch_size={self.batch_size} is not a multiple of accumulation_steps={self.accumulation_steps}")
+        if self.debug_eager and self.autotune:
+            raise ValueError("debug_eager=true with autotune=true: the compiled step's best settings show in no other step; leave one out")
         return self
 
 

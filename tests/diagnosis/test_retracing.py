@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.diagnosis.commands import run_command
+from xtts_pipeline.cli import cli
 from xtts_pipeline.diagnosis import retracing
+from xtts_pipeline.errors import ConfigError
 
 WITHOUT_XLA = ("training.jit_compile=false",)
 FAULTS = [
@@ -34,6 +37,13 @@ def test_a_planted_fault_is_named_with_its_remedy(cache: Path, fault: str, verdi
     assert done.result["change"]["arguments"][0]["name"] == argument
     assert "3 of 5 batches" in done.result["finding"]
     assert [check["name"] for check in done.result["checks"] if not check["good"]] == ["batches"]
+
+
+@pytest.mark.parametrize("command", ["retracing", "input", "gpu"])
+def test_a_step_that_is_not_compiled_is_refused_rather_than_found_healthy(cache: Path, command: str) -> None:
+    done = CliRunner().invoke(cli, ["diagnose", command, "--cache", str(cache), "--set=training.debug_eager=true"])
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith("training.debug_eager: found true, expected the compiled step")
 
 
 def test_a_strict_run_ends_with_the_argument_its_shapes_and_the_cause(cache: Path, tmp_path: Path) -> None:

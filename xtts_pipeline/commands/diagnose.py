@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xtts_pipeline.cache.manifest import load_manifest
 from xtts_pipeline.commands.train import check_enough_records, check_files, training_config
 from xtts_pipeline.config import Config
+from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.runtime import NativeLog
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def _subject(cache: Path, configs: Sequence[str], overrides: Sequence[str], *, e
     manifest = load_manifest(cache)
     check_files(cache)
     config = training_config(manifest, configs, overrides, steps=None)
+    if config.training.debug_eager:
+        raise ConfigError("training.debug_eager: found true, expected the compiled step, which is what is looked at; leave it out")
     check_enough_records(cache, manifest, config)
     with NativeLog(echo=echo_native_log) as log:
         from xtts_pipeline.training.monitor import CompilationMonitor
