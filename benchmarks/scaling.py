@@ -1,14 +1,14 @@
 """Print how a corpus of many hours trains on many GPUs, on paper: sizes, times a step, and which part holds the rest up.
 
     python benchmarks/scaling.py --hours 1000 100000 --gpus 1 8 64 256
-    python benchmarks/scaling.py --device-tflops 400 --store-gb-per-s 2 --preset large
+    python benchmarks/scaling.py --device-tflops 400 --store-gb-per-s 2 --preset small
 
 Arithmetic alone: nothing is run and nothing is imported but Python's own library. Each constant is an option; those that were measured
 have their source in the table that is printed, the others are assumptions. docs/scaling.md holds what is printed by default.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 SECONDS_PER_HOUR = 3600.0
@@ -161,9 +161,8 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def constants_table(constants: Constants) -> str:
-    """Return every constant with its value and source."""
-    defaults = Constants()
+def constants_table(constants: Constants, given: Collection[str]) -> str:
+    """Return every constant with its value and source; `given` names those that came by an option."""
     rows = []
     for each in fields(Constants):
         value = getattr(constants, each.name)
@@ -171,7 +170,7 @@ def constants_table(constants: Constants) -> str:
             (
                 f"`--{each.name.replace('_', '-')}`",
                 f"{value:,g}",
-                each.metadata["source"] if value == getattr(defaults, each.name) else "given",
+                "given" if each.name in given else each.metadata["source"],
             )
         )
     return table(("constant", "value", "source"), rows)
@@ -270,7 +269,7 @@ def main() -> None:
     arguments = vars(parser.parse_args())
     given = {each.name: arguments[each.name] for each in fields(Constants) if arguments[each.name] is not None}
     constants = replace(Constants(), **{**PRESETS[arguments["preset"]], **given})
-    print(constants_table(constants))
+    print(constants_table(constants, given))
     print(f"\n{corpus_table(constants, arguments['hours'])}")
     print(f"\n{steps_table(constants, arguments['hours'], arguments['gpus'])}")
     print(f"\n{limits_table(constants, arguments['gpus'])}")

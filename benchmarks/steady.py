@@ -84,6 +84,16 @@ def watch(process: subprocess.Popen[bytes], metrics: Path) -> Iterator[Sample]:
         yield sample
 
 
+def watch_run(arguments: list[str], metrics: Path, words: Path) -> Iterator[Sample]:
+    """Yield samples of a run, whose stderr goes to a file. Raises SystemExit with its last line if it fails."""
+    with words.open("wb") as stderr, subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=stderr) as process:
+        yield from watch(process, metrics)
+    # Left by then, so the process has been waited for: one that has just ended has no return code yet.
+    if process.returncode:
+        last = words.read_text(errors="replace").splitlines()[-1:]
+        raise SystemExit(f"the run ended with {process.returncode}: {''.join(last)}")
+
+
 def compare(samples: list[Sample], steps: int) -> dict[str, dict[str, float]]:
     """Return, for each thing that is held, its median after the warm-up and at the end, and how much it has grown.
 
@@ -111,10 +121,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        process = subprocess.Popen(command(arguments, run), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        samples = list(watch(process, run / "metrics.jsonl"))
-    if process.returncode:
-        raise SystemExit(f"the run ended with {process.returncode}: {' '.join(process.args)}")  # type: ignore[arg-type]
+        words = Path(folder) / "stderr"
+        samples = list(watch_run(command(arguments, run), run / "metrics.jsonl", words))
     figures = compare(samples, arguments.steps)
     print("| held | after the warm-up | at the end | growth |\n|---|---|---|---|")
     for name, figure in figures.items():

@@ -1,8 +1,11 @@
 """What benchmarks/steady.py makes of its samples; the run itself takes long and is made by hand."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from benchmarks.steady import Sample, compare
+from benchmarks.steady import Sample, compare, watch_run
 
 
 def samples(grown: float, threads_at_the_end: int) -> list[Sample]:
@@ -30,3 +33,9 @@ def test_growth_is_from_after_the_warm_up_to_the_end() -> None:
 def test_a_run_that_is_too_short_to_judge_says_so() -> None:
     with pytest.raises(SystemExit, match="0 samples after the warm-up"):
         compare([Sample(10, 1, 1, 1)], 1_000)
+
+
+def test_a_run_that_fails_is_not_steady(tmp_path: Path) -> None:
+    failing = [sys.executable, "-c", "import sys; sys.exit('no room')"]
+    with pytest.raises(SystemExit, match="the run ended with 1: no room"):
+        list(watch_run(failing, tmp_path / "metrics.jsonl", tmp_path / "stderr"))

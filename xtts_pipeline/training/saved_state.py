@@ -12,9 +12,7 @@ from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.training.run_folder import checkpoint_folders, steps_in
 
-CHECKPOINT_VERSION = 3
-# Version 2 has no state of the run: it speaks as ever, and cannot be resumed.
-READABLE_VERSIONS = (2, CHECKPOINT_VERSION)
+CHECKPOINT_VERSION = 4
 STATE_NAME = "state.json"
 MAX_STATE_BYTES = 64 << 20
 
@@ -40,7 +38,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     Raises CheckpointError if it is of another version, and what `damage_explained` explains if it is not as it was written.
     """
     state = open_sealed(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
-    if state["checkpoint_version"] not in READABLE_VERSIONS:
+    if state["checkpoint_version"] != CHECKPOINT_VERSION:
         raise CheckpointError(f"{folder}: checkpoint version {state['checkpoint_version']}, expected {CHECKPOINT_VERSION}; train again")
     return state
 
