@@ -72,7 +72,7 @@ def slow_disk() -> None:
     Trial.take_step = lambda _: StepTime(0.0, 0.0, 0.0, 1e-3, 4, is_compiling=False)  # type: ignore[method-assign]
     bytes_per_second = 20e6
     record_bytes = int(os.environ["FAULT_RECORD_BYTES"])
-    dataset.shard_records = lambda path: read(path).apply(sleep(int(1e6 * record_bytes / bytes_per_second)))
+    dataset.shard_records = lambda *given: read(*given).apply(sleep(int(1e6 * record_bytes / bytes_per_second)))
 
 
 def little_memory() -> None:
