@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 
+from tests.cache.corpora import build, cache_bytes, write_corpus, write_metadata
 from tests.model.conftest import MODEL
 from xtts_pipeline.cache import copies
 from xtts_pipeline.cache.copies import copy_cache, stage_cache
@@ -231,11 +232,32 @@ def test_another_cache_is_staged_beside_the_first(tmp_path: Path, write_cache: W
     assert all(verify_cache(place).valid for place in places)
 
 
-def test_a_full_disk_is_known_before_anything_is_copied(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_known_before_anything_changes(tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = write_cache(tmp_path / "before", shards=3)
+    write_cache(tmp_path / "after", shards=2)
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
     with pytest.raises(CacheError, match="the disk has 10 B free"):
-        copy(cache, tmp_path / "copy")
+        copy(tmp_path / "after", tmp_path / "before")
+    assert load_manifest(tmp_path / "before") == before
+    assert verify_cache(tmp_path / "before").valid
+
+
+def test_a_copy_over_a_cache_that_was_made_there_leaves_no_receipts(tmp_path: Path) -> None:
+    data, made = write_corpus(tmp_path / "data", count=12), tmp_path / "made"
+    for folder, texts in ((tmp_path / "cache", {3: "other words"}), (made, {})):
+        write_metadata(data, 12, changed=texts)
+        build(data, folder)
+    assert list((made / "receipts").iterdir())
+    report = copy(tmp_path / "cache", made)
+    assert report.copied_files
+    assert load_manifest(made) == load_manifest(tmp_path / "cache")
+    assert not list((made / "receipts").iterdir())
+    assert verify_cache(made).valid
+    write_metadata(data, 12, changed={3: "other words"})
+    build(data, made)  # and preprocess goes on from there
+    assert verify_cache(made).valid
+    assert cache_bytes(made) == cache_bytes(tmp_path / "cache")
 
 
 def test_checksums_of_stored_and_local_files_are_the_same(cache: Path, store: StoredPath) -> None:

@@ -14,7 +14,15 @@ from typing import Any, BinaryIO
 import xxhash
 
 from xtts_pipeline.cache.canonical import open_regular_file
-from xtts_pipeline.cache.folder import check_free_space, existing_shard_files, invalidate, is_cache_name, locked_folder, readable_bytes
+from xtts_pipeline.cache.folder import (
+    check_free_space,
+    existing_shard_files,
+    invalidate,
+    is_cache_name,
+    locked_folder,
+    readable_bytes,
+    remove_receipts_but,
+)
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, FileEntry, Manifest, file_checksum, load_manifest, manifest_bytes
 from xtts_pipeline.cache.shards import atomic_write
 from xtts_pipeline.cache.verify_files import check_files
@@ -70,8 +78,9 @@ def copy_cache(source: Path, target: Path, jobs: int, on_bytes: Callable[[int], 
         missing = _missing_files(target, entries, before, jobs)
         if before == manifest and not missing:
             return nothing  # another process has just made it
-        place.invalidate()
+        # First: where there is no room for another cache, the old one stays one.
         place.make_room(sum(entries[name].bytes for name in missing))
+        place.invalidate()
         _for_each(missing, jobs, lambda name: _copy(source / name, place, name, entries[name], on_bytes))
         removed = place.remove_others(entries)
         with place.write(MANIFEST_NAME) as file:
@@ -100,6 +109,8 @@ class _LocalTarget:
 
     def invalidate(self) -> None:
         invalidate(self.folder)
+        # Those of a cache that was made here know nothing of the shards to come.
+        remove_receipts_but(self.folder, ())
 
     def make_room(self, needed_bytes: int) -> None:
         check_free_space(self.folder, needed_bytes)

@@ -101,11 +101,15 @@ def invalidate(folder: Path) -> None:
 
 def remove_shards_but(folder: Path, wanted: Collection[ShardName], bucket_count: int) -> None:
     """Remove every shard's file and every receipt that is not of the plan. The manifest must be gone before."""
-    stems = {str(name) for name in wanted}
     for file in set(existing_shard_files(folder)) - {file for name in wanted for file in name.files(bucket_count)}:
         (folder / file).unlink()
+    remove_receipts_but(folder, {str(name) for name in wanted})
+
+
+def remove_receipts_but(folder: Path, wanted_stems: Collection[str]) -> None:
+    """Remove every receipt that is not of a shard with one of these stems. The manifest must be gone before."""
     for path in (folder / RECEIPTS_FOLDER).iterdir():
-        if _is_receipt_name(path.name) and path.stem not in stems:
+        if _is_receipt_name(path.name) and path.stem not in wanted_stems:
             path.unlink()
 
 
