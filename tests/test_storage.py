@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.model.conftest import MODEL
 from xtts_pipeline.cache import copies
 from xtts_pipeline.cache.copies import copy_cache, stage_cache
 from xtts_pipeline.cache.dataset import training_dataset
+from xtts_pipeline.cache.folder import locked_folder
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, Manifest, file_checksum, load_manifest
 from xtts_pipeline.cache.verify import verify_cache
 from xtts_pipeline.config import DataConfig
@@ -41,7 +43,11 @@ def store(tmp_path: Path) -> Iterator[StoredPath]:
 
 
 def copy(source: Path, target: Path, jobs: int = 2) -> copies.CopyReport:
-    return copy_cache(source, target, jobs, lambda _: None)
+    return copy_cache(source, target, jobs, lambda _: None, nobody_waits)
+
+
+def nobody_waits(line: str) -> None:
+    pytest.fail(line)
 
 
 def test_a_path_with_a_scheme_keeps_both_slashes_and_others_stay_as_they_were() -> None:
@@ -205,12 +211,12 @@ def test_a_place_that_holds_something_else_is_refused(cache: Path, store: Stored
 def test_staging_makes_a_local_cache_once_and_finishes_what_was_begun(cache: Path, store: StoredPath, tmp_path: Path) -> None:
     copy(cache, store)
     copied: list[int] = []
-    staged = stage_cache(store, tmp_path / "staging", 2, copied.append)
+    staged = stage_cache(store, tmp_path / "staging", 2, copied.append, nobody_waits)
     assert staged.parent == tmp_path / "staging"
     assert verify_cache(staged).valid
     shards = load_manifest(cache).shards
     assert sum(copied) >= sum(shard.bytes for shard in shards)
-    assert stage_cache(store, tmp_path / "staging", 2, lambda _: pytest.fail("copied again")) == staged
+    assert stage_cache(store, tmp_path / "staging", 2, lambda _: pytest.fail("copied again"), nobody_waits) == staged
 
     # As a killed copy leaves it: no manifest, a file under way, and one of the right size with other bytes.
     (staged / MANIFEST_NAME).unlink()
@@ -218,7 +224,7 @@ def test_staging_makes_a_local_cache_once_and_finishes_what_was_begun(cache: Pat
     (staged / shards[0].name).unlink()
     (staged / shards[1].name).write_bytes(b"\0" * shards[1].bytes)
     copied.clear()
-    assert stage_cache(store, tmp_path / "staging", 2, copied.append) == staged
+    assert stage_cache(store, tmp_path / "staging", 2, copied.append, nobody_waits) == staged
     assert sum(copied) == shards[0].bytes + shards[1].bytes
     assert verify_cache(staged).valid
 
@@ -227,7 +233,7 @@ def test_another_cache_is_staged_beside_the_first(tmp_path: Path, write_cache: W
     places = set()
     for shards in (2, 3):
         write_cache(tmp_path / f"cache-{shards}", shards=shards)
-        places.add(stage_cache(tmp_path / f"cache-{shards}", tmp_path / "staging", 2, lambda _: None))
+        places.add(stage_cache(tmp_path / f"cache-{shards}", tmp_path / "staging", 2, lambda _: None, nobody_waits))
     assert len(places) == 2
     assert all(verify_cache(place).valid for place in places)
 
@@ -241,6 +247,42 @@ def test_a_full_disk_is_known_before_anything_changes(tmp_path: Path, write_cach
         copy(tmp_path / "after", tmp_path / "before")
     assert load_manifest(tmp_path / "before") == before
     assert verify_cache(tmp_path / "before").valid
+
+
+def test_errors_advise_what_the_command_takes(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CacheError, match="is a file or lies under one, expected a folder; choose another DST"):
+        copy(cache, tmp_path / "file")
+    with pytest.raises(CacheError, match="is a file or lies under one, expected a folder; choose another --stage"):
+        stage_cache(cache, tmp_path / "file", 2, lambda _: None, nobody_waits)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+    with pytest.raises(CacheError, match="make room or choose another DST"):
+        copy(cache, tmp_path / "copy")
+    with pytest.raises(CacheError, match="make room or choose another --stage"):
+        stage_cache(cache, tmp_path / "staging", 2, lambda _: None, nobody_waits)
+
+
+def test_a_copy_says_that_it_waits_for_another_process(cache: Path, tmp_path: Path) -> None:
+    is_held, is_waited_for, lines = threading.Event(), threading.Event(), []
+
+    def hold() -> None:
+        with locked_folder(tmp_path / "copy"):
+            is_held.set()
+            is_waited_for.wait(30)
+
+    def on_wait(line: str) -> None:
+        lines.append(line)
+        is_waited_for.set()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert is_held.wait(30)
+    (tmp_path / "copy" / ".gitignore").touch()  # the folder is in use, so it stays when the other process has gone
+    report = copy_cache(cache, tmp_path / "copy", 2, lambda _: None, on_wait)
+    holder.join()
+    assert lines == [f"{tmp_path / 'copy'}: waiting for another process that writes this cache"]
+    assert report.copied_files == report.files
 
 
 def test_a_copy_over_a_cache_that_was_made_there_leaves_no_receipts(tmp_path: Path) -> None:

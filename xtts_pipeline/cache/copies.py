@@ -56,8 +56,18 @@ class CopyReport:
         return f"{self.target}: whole, {self.files} files, {readable_bytes(self.bytes)}; {copied}{removed}"
 
 
-def copy_cache(source: Path, target: Path, jobs: int, on_bytes: Callable[[int], object]) -> CopyReport:
+def copy_cache(
+    source: Path,
+    target: Path,
+    jobs: int,
+    on_bytes: Callable[[int], object],
+    on_wait: Callable[[str], object],
+    other_place: str = "choose another DST",
+) -> CopyReport:
     """Make the target a copy of the source, with `jobs` files at a time; what lies there already and is right stays.
+
+    Another process that writes the target is waited for, and `on_wait` given a line that says so. `other_place` is what errors advise
+    where the target cannot be used.
 
     Files that the target's own manifest vouches for are known by it, others, of a copy that was interrupted, are read and compared.
     Raises CacheError if the source is no whole cache, if the target holds anything else, or if either fails; the target then has no
@@ -73,7 +83,7 @@ def copy_cache(source: Path, target: Path, jobs: int, on_bytes: Callable[[int], 
     # Looked at before it is locked: a whole copy needs no more, whoever else reads it.
     if _manifest_at(target) == manifest and not _missing_files(target, entries, manifest, jobs):
         return nothing
-    with _opened_target(target) as place:
+    with _opened_target(target, on_wait, other_place) as place:
         before = _manifest_at(target)
         missing = _missing_files(target, entries, before, jobs)
         if before == manifest and not missing:
@@ -90,22 +100,22 @@ def copy_cache(source: Path, target: Path, jobs: int, on_bytes: Callable[[int], 
     )
 
 
-def stage_cache(source: Path, folder: Path, jobs: int, on_bytes: Callable[[int], object]) -> Path:
+def stage_cache(source: Path, folder: Path, jobs: int, on_bytes: Callable[[int], object], on_wait: Callable[[str], object]) -> Path:
     """Return a whole copy of a cache in a subfolder of a local folder, made or finished now unless it is there.
 
     The subfolder's name is of the manifest's content, so another cache, or a changed one, gets its own. Raises CacheError as `copy_cache`.
     """
     digest = xxhash.xxh3_128_hexdigest(manifest_bytes(load_manifest(source)))
     target = folder / digest[:_STAGED_NAME_LENGTH]
-    copy_cache(source, target, jobs, on_bytes)
+    copy_cache(source, target, jobs, on_bytes, on_wait, "choose another --stage")
     return target
 
 
 class _LocalTarget:
     """A folder of this machine, locked, whose files take their names when they are whole."""
 
-    def __init__(self, folder: Path, work_folder: Path) -> None:
-        self.folder, self._work_folder = folder, work_folder
+    def __init__(self, folder: Path, work_folder: Path, other_place: str) -> None:
+        self.folder, self._work_folder, self._other_place = folder, work_folder, other_place
 
     def invalidate(self) -> None:
         invalidate(self.folder)
@@ -113,7 +123,7 @@ class _LocalTarget:
         remove_receipts_but(self.folder, ())
 
     def make_room(self, needed_bytes: int) -> None:
-        check_free_space(self.folder, needed_bytes)
+        check_free_space(self.folder, needed_bytes, self._other_place)
 
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
@@ -159,7 +169,7 @@ class _StoredTarget:
 
 
 @contextmanager
-def _opened_target(folder: Path) -> Iterator[_LocalTarget | _StoredTarget]:
+def _opened_target(folder: Path, on_wait: Callable[[str], object], other_place: str) -> Iterator[_LocalTarget | _StoredTarget]:
     """Yield the target, ready to be written. Raises CacheError if it holds anything but a cache, or cannot be written."""
     try:
         if isinstance(folder, StoredPath):
@@ -168,8 +178,8 @@ def _opened_target(folder: Path) -> Iterator[_LocalTarget | _StoredTarget]:
                 raise CacheError(f"{folder}: holds {foreign[0]}, which is no part of a cache; choose an empty place or another cache")
             yield _StoredTarget(folder)
         else:
-            with locked_folder(folder, is_waiting=True) as work_folder:
-                yield _LocalTarget(folder, work_folder)
+            with locked_folder(folder, on_wait=on_wait, other_place=other_place) as work_folder:
+                yield _LocalTarget(folder, work_folder, other_place)
     except OSError as error:
         raise CacheError(f"{error.filename or folder}: cannot be read or written ({error.strerror}); mend that and copy again") from None
 

@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,27 +21,28 @@ from xtts_pipeline.errors import CacheError
 LOCK_NAME = ".lock"
 _OWN_NAMES = frozenset({MANIFEST_NAME, UTTERANCES_NAME, REJECTED_NAME, RECEIPTS_FOLDER, LOCK_NAME, ".gitignore"})
 _WORK_PREFIX = ".work-"
+_OTHER_CACHE = "choose another --cache"
 _LEFTOVER = re.compile(rf"{re.escape(_WORK_PREFIX)}[0-9a-f]{{8}}|\..+\.[0-9a-f]{{8}}\.tmp")
 
 
 @contextmanager
-def locked_folder(folder: Path, *, is_waiting: bool = False) -> Iterator[Path]:
+def locked_folder(folder: Path, *, on_wait: Callable[[str], object] | None = None, other_place: str = _OTHER_CACHE) -> Iterator[Path]:
     """Make the folder if need be, lock it, and yield an empty work folder inside it.
 
     What a dead process left is removed first; the work folder goes at the end, and so does a cache folder that is still empty then.
     A late worker of a dead process cannot rename anything into the cache, because its work folder is gone.
-    Raises CacheError if another process writes the cache (with `is_waiting` it is waited for), if the folder holds anything but a cache,
-    or if it cannot be written.
+    Raises CacheError if another process writes the cache (with `on_wait` it is waited for, once that has been given a line that says so),
+    if the folder holds anything but a cache, or if it cannot be written; `other_place` is what to do then, other than mending it.
     """
-    lock = FileLock(folder / LOCK_NAME, blocking=is_waiting)
-    with _explained(folder):
+    lock = FileLock(folder / LOCK_NAME)
+    with _explained(folder, other_place):
         was_there = folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        _refuse_foreign(folder)
-        lock.acquire()
+        _refuse_foreign(folder, other_place)
+        _acquire(lock, folder, on_wait)
     work_folder = folder / f"{_WORK_PREFIX}{secrets.token_hex(4)}"
     try:
-        with _explained(folder):
+        with _explained(folder, other_place):
             _remove_leftovers(folder)
             work_folder.mkdir()
             (folder / RECEIPTS_FOLDER).mkdir(exist_ok=True)
@@ -52,18 +53,27 @@ def locked_folder(folder: Path, *, is_waiting: bool = False) -> Iterator[Path]:
         lock.release()
 
 
+def _acquire(lock: FileLock, folder: Path, on_wait: Callable[[str], object] | None) -> None:
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        if on_wait is None:
+            raise
+        on_wait(f"{folder}: waiting for another process that writes this cache")
+        lock.acquire()
+
+
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def _explained(folder: Path, other_place: str) -> Iterator[None]:
     """Turn what the system says of a folder that cannot be used into one line."""
-    remedy = "choose another --cache"
     try:
         yield
     except Timeout:
-        raise CacheError(f"{folder}: another process writes this cache; wait for it, or {remedy}") from None
+        raise CacheError(f"{folder}: another process writes this cache; wait for it, or {other_place}") from None
     except (NotADirectoryError, FileExistsError):
-        raise CacheError(f"{folder}: is a file or lies under one, expected a folder; {remedy}") from None
+        raise CacheError(f"{folder}: is a file or lies under one, expected a folder; {other_place}") from None
     except OSError as error:
-        raise CacheError(f"{folder}: cannot be written ({error.strerror}); mend that or {remedy}") from None
+        raise CacheError(f"{folder}: cannot be written ({error.strerror}); mend that or {other_place}") from None
 
 
 def is_cache_name(name: str) -> bool:
@@ -113,12 +123,12 @@ def remove_receipts_but(folder: Path, wanted_stems: Collection[str]) -> None:
             path.unlink()
 
 
-def check_free_space(folder: Path, needed_bytes: int) -> None:
+def check_free_space(folder: Path, needed_bytes: int, other_place: str = _OTHER_CACHE) -> None:
     """Raise CacheError if the disk has less room than will be needed."""
     free_bytes = shutil.disk_usage(folder).free
     if needed_bytes > free_bytes:
         found, expected = readable_bytes(free_bytes), readable_bytes(needed_bytes)
-        raise CacheError(f"{folder}: the disk has {found} free, the cache needs {expected}; make room or choose another --cache")
+        raise CacheError(f"{folder}: the disk has {found} free, the cache needs {expected}; make room or {other_place}")
 
 
 def readable_bytes(count: int) -> str:
@@ -131,7 +141,7 @@ def readable_bytes(count: int) -> str:
     return f"{size:.3g} TB"
 
 
-def _refuse_foreign(folder: Path) -> None:
+def _refuse_foreign(folder: Path, other_place: str) -> None:
     """Raise CacheError if anything in the folder is no part of a cache: what a run removes and replaces must be its own."""
     foreign = sorted(entry.name for entry in folder.iterdir() if not is_cache_name(entry.name))
     receipts = folder / RECEIPTS_FOLDER
@@ -140,7 +150,7 @@ def _refuse_foreign(folder: Path) -> None:
         mode = entry.lstat().st_mode
         if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
             expected = "a folder" if is_folder else "a file"
-            raise CacheError(f"{entry}: a link, pipe or the like, expected {expected}; remove it, or choose another --cache")
+            raise CacheError(f"{entry}: a link, pipe or the like, expected {expected}; remove it, or {other_place}")
     if receipts.is_dir():
         foreign += sorted(f"{RECEIPTS_FOLDER}/{path.name}" for path in receipts.iterdir() if not _is_receipt_name(path.name))
     if foreign:

@@ -18,14 +18,14 @@ STAGING_JOBS = 8
 def push(source: Path, target: Path, jobs: int) -> CopyReport:
     """Copy a cache to a store or folder. Raises CacheError as `copy_cache` does."""
     with reaching_stores(source, target), _byte_bar("push") as bar:
-        return copy_cache(source, target, jobs, bar.update)
+        return copy_cache(source, target, jobs, bar.update, _note)
 
 
 def stage(source: Path, folder: Path) -> Path:
     """Return a whole local copy of the cache under `folder`. Raises CacheError as `stage_cache` does, or if the folder is in a store."""
     check_local(folder, "name a folder on a disk of this machine with --stage")
     with _byte_bar("stage") as bar:
-        return stage_cache(source, folder, STAGING_JOBS, bar.update)
+        return stage_cache(source, folder, STAGING_JOBS, bar.update, _note)
 
 
 @contextmanager
@@ -42,3 +42,8 @@ def reaching_stores(*paths: Path) -> Iterator[None]:
 def _byte_bar(what: str) -> Iterator["tqdm[Never]"]:
     with tqdm(unit="B", unit_scale=True, desc=what, disable=not sys.stderr.isatty(), file=sys.stderr, smoothing=0) as bar:
         yield bar
+
+
+def _note(line: str) -> None:
+    """Write a line for people, above any bar."""
+    tqdm.write(line, file=sys.stderr)
