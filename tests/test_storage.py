@@ -25,6 +25,7 @@ from xtts_pipeline.cache.dataset import training_dataset
 from xtts_pipeline.cache.folder import locked_folder
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, Manifest, file_checksum, load_manifest
 from xtts_pipeline.cache.verify import verify_cache
+from xtts_pipeline.cli import cli
 from xtts_pipeline.config import DataConfig
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.options import CacheFolder, cache_option, stored_cache_option
@@ -61,6 +62,34 @@ def test_a_path_with_a_scheme_keeps_both_slashes_and_others_stay_as_they_were() 
     for local in ("cache", "/a/b", "../c:/d", "C:x"):
         assert type(folder_path(local)) is type(Path())
         assert folder_path(local) == Path(local)
+
+
+@pytest.mark.parametrize("uri", ["file:///mnt/share/cache", "file:/mnt/share/cache", "file:////mnt/share//cache/"])
+def test_a_uri_of_a_local_file_is_its_path(uri: str) -> None:
+    path = folder_path(uri)
+    assert type(path) is type(Path())
+    assert str(path) == "/mnt/share/cache"
+
+
+@pytest.mark.parametrize("uri", ["hdfs:///a/b", "hdfs://", "hdfs:///", "hdfs:////a"])
+def test_a_store_without_a_name_is_an_error_of_usage(uri: str) -> None:
+    with pytest.raises(ValueError, match=f"{uri} names no store; expected hdfs://NAME/FOLDER"):
+        folder_path(uri)
+    refused = CliRunner().invoke(cli, ["verify-cache", "--cache", uri])
+    assert refused.exit_code == 2
+    assert f"Invalid value for '--cache': {uri} names no store" in refused.output
+
+
+@pytest.mark.parametrize("option", ["--stage", "--output", "--data"])
+def test_what_is_used_on_this_machine_alone_is_never_taken_for_a_folder_with_the_store_s_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(cli, ["train", option, "gs://bucket/x"])
+    assert refused.exit_code == 2
+    expected = f"Invalid value for '{option}': gs://bucket/x lies in a store; expected a file or folder of this machine"
+    assert expected in refused.output
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_stored_file_reads_as_a_local_one(store: StoredPath) -> None:

@@ -36,24 +36,36 @@ class Share(click.ParamType[float]):
 # As corpus.read.LAYOUTS, which must not be imported for --help; a test holds the two together.
 LAYOUTS = ("vctk", "libritts", "common_voice", "ljspeech", "coqui", "manifest")
 
-FOLDER = click.Path(path_type=Path)
 
+class LocalPath(click.Path):
+    """A file or folder of this machine."""
 
-class CacheFolder(click.Path):
-    """The folder of a cache, on this machine or, where the command only reads it, in a store such as gs://bucket/cache."""
+    expected = "a file or folder of this machine"
 
-    def __init__(self, *, may_be_stored: bool) -> None:
+    def __init__(self, *, may_be_stored: bool = False) -> None:
         super().__init__(path_type=Path)
         self._may_be_stored = may_be_stored
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path; an error of usage where a store is named and none can be used."""
-        path = folder_path(str(value))
+        try:
+            path = folder_path(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
         if not is_stored(path):
-            return super().convert(value, param, ctx)
+            return super().convert(path, param, ctx)
         if not self._may_be_stored:
-            self.fail(f"{path} lies in a store; expected a folder of this machine: use a copy there, and xtts cache push", param, ctx)
+            self.fail(f"{path} lies in a store; expected {self.expected}", param, ctx)
         return path
+
+
+class CacheFolder(LocalPath):
+    """The folder of a cache, on this machine or, where the command only reads it, in a store such as gs://bucket/cache."""
+
+    expected = "a folder of this machine: use a copy there, and xtts cache push"
+
+
+FOLDER = LocalPath()
 
 
 def cache_option(function: F) -> F:

@@ -17,7 +17,8 @@ from typing import BinaryIO
 
 from xtts_pipeline.errors import CacheError
 
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:/")
+_URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):(?P<place>/.*)", re.DOTALL)
+_HOST = re.compile(r"//[^/]")
 # Each request to a store costs a round trip: few large ones.
 STORED_BUFFER_BYTES = 8 << 20
 _ERRNOS = {"NotFoundError": errno.ENOENT, "PermissionDeniedError": errno.EACCES, "UnauthenticatedError": errno.EACCES}
@@ -124,8 +125,19 @@ class _StoredFile(io.RawIOBase):
 
 
 def folder_path(text: str) -> Path:
-    """Return the path of a folder, a StoredPath where the text has a scheme."""
-    return StoredPath(text) if _SCHEME.match(text) else Path(text)
+    """Return the path of a folder, a StoredPath where the text has a scheme; file:///x is /x.
+
+    Raises ValueError if another store has no name, as in hdfs:///x.
+    """
+    uri = _URI.fullmatch(text)
+    if uri is None:
+        return Path(text)
+    # Not left to StoredPath, which would take x for the store's name.
+    if uri["scheme"] == "file" and not _HOST.match(uri["place"]):
+        return Path("/", uri["place"].lstrip("/"))
+    if uri["place"].startswith("///") or not uri["place"].strip("/"):
+        raise ValueError(f"{text} names no store; expected {uri['scheme']}://NAME/FOLDER")
+    return StoredPath(text)
 
 
 def is_stored(path: Path) -> bool:

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from xtts_pipeline.cache.copies import CopyReport, copy_cache, stage_cache
 from xtts_pipeline.runtime import NativeLog
-from xtts_pipeline.storage import check_local, is_stored
+from xtts_pipeline.storage import is_stored
 
 STAGING_JOBS = 8
 
@@ -22,8 +22,7 @@ def push(source: Path, target: Path, jobs: int) -> CopyReport:
 
 
 def stage(source: Path, folder: Path) -> Path:
-    """Return a whole local copy of the cache under `folder`. Raises CacheError as `stage_cache` does, or if the folder is in a store."""
-    check_local(folder, "name a folder on a disk of this machine with --stage")
+    """Return a whole local copy of the cache under `folder`. Raises CacheError as `stage_cache` does."""
     with _byte_bar("stage") as bar:
         return stage_cache(source, folder, STAGING_JOBS, bar.update, _note)
 
