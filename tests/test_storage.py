@@ -19,7 +19,9 @@ from click.testing import CliRunner
 
 from tests.cache.corpora import build, cache_bytes, write_corpus, write_metadata
 from tests.model.conftest import MODEL
+from xtts_pipeline import storage
 from xtts_pipeline.cache import copies
+from xtts_pipeline.cache.canonical import read_regular_file
 from xtts_pipeline.cache.copies import copy_cache, stage_cache
 from xtts_pipeline.cache.dataset import training_dataset
 from xtts_pipeline.cache.folder import locked_folder
@@ -108,6 +110,32 @@ def test_a_stored_file_reads_as_a_local_one(store: StoredPath) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         open_to_read(store / "none")
     assert caught.value.filename == str(store / "none")
+
+
+def test_a_stored_file_is_asked_for_its_size_once(store: StoredPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (store / "file").write() as file:
+        file.write(b"content")
+    asked, ask = [], tf.io.gfile.stat
+
+    def note_and_ask(path: str) -> Any:
+        asked.append(path)
+        return ask(path)
+
+    monkeypatch.setattr(tf.io.gfile, "stat", note_and_ask)
+    assert read_regular_file(store / "file", 7) == b"content"
+    assert asked == [str(store / "file")]
+    with pytest.raises(OSError, match="found 7 bytes, expected at most 6"):
+        read_regular_file(store / "file", 6)
+    with pytest.raises(OSError, match="no regular file"):
+        read_regular_file(store, 6)
+
+
+def test_a_stored_file_that_cannot_be_opened_is_closed_without_another_error(store: StoredPath) -> None:
+    file = storage._StoredFile.__new__(storage._StoredFile)
+    with pytest.raises(FileNotFoundError):
+        storage._StoredFile.__init__(file, store / "none", None)
+    file.close()  # as Python does when it throws the object away
+    assert file.closed
 
 
 def test_a_store_that_nothing_opens_is_said() -> None:

@@ -89,12 +89,14 @@ class StoredPath(PosixPath):
 
 
 class _StoredFile(io.RawIOBase):
-    """A stored file as Python's own buffers read one."""
+    """A stored file as Python's own buffers read one. Asks for its size where that is not known."""
 
-    def __init__(self, path: StoredPath) -> None:
-        self._path, self._size = path, path.stat().st_size
+    def __init__(self, path: StoredPath, known_bytes: int | None) -> None:
+        self._path = path
+        # Before anything fails: Python closes what it throws away.
         with _errors_of(path) as tf:
             self._file = tf.io.gfile.GFile(str(path), "rb")
+        self._size = path.stat().st_size if known_bytes is None else known_bytes
 
     def readable(self) -> bool:
         return True
@@ -151,10 +153,10 @@ def check_local(folder: Path, remedy: str) -> None:
         raise CacheError(f"{folder}: lies in a store, expected a folder of this machine; {remedy}")
 
 
-def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
-    """Open a file for reading; `buffering` is a local file's. Raises OSError."""
+def open_to_read(path: Path, buffering: int = -1, known_bytes: int | None = None) -> BinaryIO:
+    """Open a file for reading; `buffering` is a local file's, `known_bytes` a stored one's size if it is known. Raises OSError."""
     if isinstance(path, StoredPath):
-        return io.BufferedReader(_StoredFile(path), STORED_BUFFER_BYTES)
+        return io.BufferedReader(_StoredFile(path, known_bytes), STORED_BUFFER_BYTES)
     return path.open("rb", buffering=buffering)
 
 

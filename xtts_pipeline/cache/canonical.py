@@ -58,13 +58,22 @@ def open_sealed(data: bytes) -> dict[str, Any]:
 @contextmanager
 def open_regular_file(path: Path, most_bytes: int | None = None) -> Iterator[BinaryIO]:
     """Open a file for reading. Raises OSError, never waiting, unless it is a regular file of at most so many bytes."""
-    with open_to_read(path) if is_stored(path) else open(path, "rb", opener=_open_without_waiting) as file:
-        status = path.stat() if is_stored(path) else os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "no regular file", str(path))
-        if most_bytes is not None and status.st_size > most_bytes:
-            raise OSError(errno.EFBIG, f"found {status.st_size} bytes, expected at most {most_bytes}", str(path))
-        yield file
+    if is_stored(path):
+        status = path.stat()
+        _check_regular(path, status, most_bytes)
+        with open_to_read(path, known_bytes=status.st_size) as file:
+            yield file
+    else:
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            _check_regular(path, os.fstat(file.fileno()), most_bytes)
+            yield file
+
+
+def _check_regular(path: Path, status: os.stat_result, most_bytes: int | None) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    if most_bytes is not None and status.st_size > most_bytes:
+        raise OSError(errno.EFBIG, f"found {status.st_size} bytes, expected at most {most_bytes}", str(path))
 
 
 def read_regular_file(path: Path, most_bytes: int) -> bytes:
