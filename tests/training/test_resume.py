@@ -46,7 +46,7 @@ class TinyStep(tf.Module):
         super().__init__()
         self.weight, self.step, self.rate_factor = tf.Variable(1.0), tf.Variable(0, dtype=tf.int64), tf.Variable(1.0)
         self.loss_scale = None
-        self.compiled = SimpleNamespace(functions=[self.count], is_first_of_shape=False)
+        self.compiled = SimpleNamespace(functions=[self.count], is_first_of_shape=False, trace=lambda _: None, python_name="count")
 
     def count(self) -> None:
         """Stand for the compiled function."""
@@ -86,6 +86,12 @@ class Unwatched:
         return []
 
     def counts(self) -> dict[str, dict[str, int]]:
+        return {}
+
+    def compile_seconds(self, _function: str) -> float:
+        return 0.0
+
+    def memory(self, _function: str, _estimated_bytes: int | None) -> dict[str, int | None]:
         return {}
 
     events: tuple[()] = ()
