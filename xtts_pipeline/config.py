@@ -429,7 +429,11 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
             found = found if len(found) <= MAX_SHOWN else f"{found[:MAX_SHOWN]}..."
             problem = f"{path}={found}: {item['msg'][0].lower()}{item['msg'][1:]}"
         problem = f"{source}: {problem}" if source else problem
-        if problem not in problems:
+        head, _, expected = problem.partition(": input should be ")
+        if expected and problems and problems[-1].startswith(f"{head}: "):
+            # What is left of a choice, such as a number or `auto`: one problem with the one before it.
+            problems[-1] += f", or {expected}"
+        elif problem not in problems:
             problems.append(problem)
     more = [f"{len(problems) - MAX_PROBLEMS} more problems"] if len(problems) > MAX_PROBLEMS else []
     return problems[:MAX_PROBLEMS] + more
