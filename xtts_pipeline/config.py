@@ -410,7 +410,7 @@ def _merge(tree: dict[str, Any], layer: Mapping[str, Any], source: str, sources:
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
     """Return one line a problem, with its source, its key and, for an unknown key, the nearest known one or all there are."""
-    problems = []
+    problems: list[str] = []
     for item in error.errors():
         keys = [
             str(key) for key in item["loc"] if not str(key).startswith(("literal[", "constrained-", "int", "float", "str", "bool", "none"))
