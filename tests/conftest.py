@@ -1,6 +1,7 @@
 """Fixtures of more than one test folder."""
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +40,10 @@ from xtts_pipeline.schema import Example, bucket_of
 from xtts_pipeline.text.tokens import Tokenizer
 
 SYMBOLS = tuple("abcdefgh")
+
+# What these tests compile runs for milliseconds and costs LLVM half a minute to make fast: it need not be. Commands that they start
+# inherit this; CI's main job, on real speech, compiles as a user's does.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 # No deadline: on a machine that others use too, one slow example is no failure.
 hypothesis.settings.register_profile("shared", deadline=None)

@@ -28,21 +28,29 @@ class AdamW(tf.Module):
 
     def apply(self, gradients: Sequence[tf.Tensor], rate: tf.Tensor, step: tf.Tensor, is_applied: tf.Tensor) -> None:
         """Update the variables; `step` counts from 0 and sets the bias correction; nothing changes where `is_applied` is False."""
-
-        def change(variable: tf.Variable, value: tf.Tensor) -> None:
-            variable.assign(tf.where(is_applied, value, variable))
-
         count = tf.cast(step + 1, tf.float32)
         correction_1 = 1.0 - tf.pow(BETA_1, count)
         correction_2 = 1.0 - tf.pow(BETA_2, count)
+        # Scalars are tensors made once, and what is left out is left out by them: a step has hundreds of variables, and each operation
+        # on each of them is traced.
+        rate, decayed = tf.where(is_applied, rate, 0.0), tf.constant(self.weight_decay)
+        kept_1, new_1, kept_2, new_2 = (
+            tf.where(is_applied, share, otherwise)
+            for share, otherwise in ((BETA_1, 1.0), (1.0 - BETA_1, 0.0), (BETA_2, 1.0), (1.0 - BETA_2, 0.0))
+        )
+        epsilon = tf.constant(EPSILON)
         for (name, variable), gradient in zip(self._trained.items(), gradients, strict=True):
-            first = BETA_1 * self.first_moment[name] + (1.0 - BETA_1) * gradient
-            second = BETA_2 * self.second_moment[name] + (1.0 - BETA_2) * tf.square(gradient)
-            update = (first / correction_1) / (tf.sqrt(second / correction_2) + EPSILON)
-            decay = self.weight_decay if variable.shape.rank >= 2 else 0.0
-            change(variable, variable - rate * (update + decay * variable))
-            change(self.first_moment[name], first)
-            change(self.second_moment[name], second)
+            # Not a number times 0 is not a number.
+            sound = tf.where(is_applied, gradient, 0.0)
+            weight = variable.read_value()
+            first = kept_1 * self.first_moment[name].read_value() + new_1 * sound
+            second = kept_2 * self.second_moment[name].read_value() + new_2 * tf.square(sound)
+            update = (first / correction_1) / (tf.sqrt(second / correction_2) + epsilon)
+            if variable.shape.rank >= 2:
+                update += decayed * weight
+            variable.assign_sub(rate * update)
+            self.first_moment[name].assign(first)
+            self.second_moment[name].assign(second)
 
 
 class LossScale(tf.Module):
@@ -69,6 +77,6 @@ class LossScale(tf.Module):
 
 def clip_by_global_norm(gradients: Sequence[tf.Tensor], limit: float) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Return the gradients scaled to a joint norm of at most `limit`, and the norm before."""
-    norm = tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(gradient)) for gradient in gradients]))
+    norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
     scale = limit / tf.maximum(norm, limit)
     return [gradient * scale for gradient in gradients], norm

@@ -194,13 +194,14 @@ class TrainStep(tf.Module):
         self, batch: Batch, crop: Crop, totals: Totals, dropout: Dropout, step: tf.Tensor, share: tf.Tensor
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
         config = self.config
-        scale = tf.ones([]) if self.loss_scale is None else self.loss_scale.scale.read_value()
         with tf.GradientTape() as tape:
             prediction = self.network(batch, crop, dropout, None if config.own_frames_start is None else share)
             metrics = total_loss(self.network, batch, crop, prediction, config, guidance(step, config), totals)
-            scaled = metrics["objective"] * scale
-        gradients = tape.gradient(scaled, list(self.optimizer.trained.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return [tf.convert_to_tensor(gradient) / scale for gradient in gradients], metrics
+            scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
+            scaled = metrics["objective"] if scale is None else metrics["objective"] * scale
+        found = tape.gradient(scaled, list(self.optimizer.trained.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in found]
+        return (gradients if scale is None else [gradient / scale for gradient in gradients]), metrics
 
     def _follow(self, step: tf.Tensor) -> None:
         """Move the average towards the trained weights; faster at first, when they have moved far from where they began."""
