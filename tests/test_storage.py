@@ -175,7 +175,7 @@ def test_damage_in_a_store_is_found(cache: Path, store: StoredPath) -> None:
     with path.write() as file:
         file.write(content)
     assert not verify_cache(store).valid
-    path.remove()
+    path.unlink()
     assert [problem.kind.value for problem in verify_cache(store, "quick").problems] == ["missing"]
 
 

@@ -338,17 +338,15 @@ def _load(files: Sequence[str], overrides: Sequence[str], base: Mapping[str, Any
     layers += [(f"--set {text}", _parse_override(text)) for text in overrides]
     for source, layer in layers:
         _merge(tree, layer, source, sources)
-    problems = tree_problems(tree, sources)
-    return (None if problems else Config.model_validate(tree)), problems
+    return validate_tree(tree, sources)
 
 
-def tree_problems(tree: Mapping[str, Any], sources: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the settings of these sections, one line each, led by the source that `sources` has for `section.key`."""
+def validate_tree(tree: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[Config | None, list[str]]:
+    """Return the config of these sections, or what is wrong with them, one line each, led by what `sources` has for `section.key`."""
     try:
-        Config.model_validate(tree)
+        return Config.model_validate(tree), []
     except ValidationError as error:
-        return _explain(error, sources)
-    return []
+        return None, _explain(error, sources)
 
 
 def dump_config(config: Config) -> str:

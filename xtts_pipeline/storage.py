@@ -82,10 +82,14 @@ class StoredPath(PosixPath):
             with tf.io.gfile.GFile(str(self), "wb") as file:
                 yield file
 
-    def remove(self) -> None:
+    def unlink(self, missing_ok: bool = False) -> None:
         """Remove the file. Raises OSError as for a local one."""
-        with _errors_of(self) as tf:
-            tf.io.gfile.remove(str(self))
+        try:
+            with _errors_of(self) as tf:
+                tf.io.gfile.remove(str(self))
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
 
 
 class _StoredFile(io.RawIOBase):

@@ -98,9 +98,9 @@ def test_tokens_are_found_in_sound_by_itself() -> None:
 def test_attention_where_the_aligner_looks_costs_what_the_aligner_doubts(network: Network, batch: Batch, crop: Crop) -> None:
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
     alignment = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel), batch.mel_length)
-    share = shares_of_steps(alignment.posterior, network.frames_per_step)
-    entropy = -tf.reduce_sum(tf.math.xlogy(share, share)) / totals.steps
-    _, surprise = alignment_losses(alignment, tf.repeat(share[:, None], 4, axis=1), network.frames_per_step, totals)
+    said = shares_of_steps(alignment.posterior, network.frames_per_step)
+    entropy = -tf.reduce_sum(tf.math.xlogy(said, said)) / totals.steps
+    _, surprise = alignment_losses(alignment, said, tf.repeat(said[:, None], 4, axis=1), totals)
     assert float(surprise) == pytest.approx(float(entropy), abs=1e-4)
-    _, elsewhere = alignment_losses(alignment, tf.repeat(tf.roll(share, 3, axis=2)[:, None], 4, axis=1), network.frames_per_step, totals)
+    _, elsewhere = alignment_losses(alignment, said, tf.repeat(tf.roll(said, 3, axis=2)[:, None], 4, axis=1), totals)
     assert float(elsewhere) > float(surprise)

@@ -102,7 +102,7 @@ def test_perfect_prediction_has_loss_near_zero(network: Network, batch: Batch, c
     attention = tf.zeros([3, 4, network.max_steps, SPEC.max_text_length])
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
     alignment = Alignment(*(tf.zeros([3, SPEC.max_mel_frames, SPEC.max_text_length]),) * 2)
-    perfect = Prediction(target, target, target, stop, attention, alignment)
+    perfect = Prediction(target, target, target, stop, attention, alignment, tf.zeros_like(attention[:, 0]))
     losses = total_loss(network, batch, crop, perfect, TrainingConfig(), GUIDANCE, totals)
     assert float(losses["loss"]) < 1e-6
     assert float(losses["stop_error"]) == 0.0

@@ -16,6 +16,11 @@ def librosa_log_mel(path: Path | str, audio: AudioConfig) -> np.ndarray:
         wave = wave.mean(axis=1)
     if rate != audio.sample_rate:
         wave = librosa.resample(wave, orig_sr=rate, target_sr=audio.sample_rate, res_type="soxr_hq")
+    return log_mel_of(wave, audio)
+
+
+def log_mel_of(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
+    """Return the same of a wave at the sample rate of `audio`, in the wave's precision."""
     mel = librosa.feature.melspectrogram(
         y=wave,
         sr=audio.sample_rate,

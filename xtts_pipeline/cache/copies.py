@@ -24,9 +24,10 @@ from xtts_pipeline.cache.folder import (
     remove_receipts_but,
 )
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, FileEntry, Manifest, file_checksum, load_manifest, manifest_bytes
+from xtts_pipeline.cache.problems import refuse
 from xtts_pipeline.cache.shards import atomic_write
 from xtts_pipeline.cache.verify_files import check_files
-from xtts_pipeline.errors import CacheError, XttsError
+from xtts_pipeline.errors import CacheError
 from xtts_pipeline.storage import StoredPath
 
 _CHUNK_BYTES = 8 << 20
@@ -74,10 +75,7 @@ def copy_cache(
     manifest, or the one of a whole cache.
     """
     manifest = load_manifest(source)
-    problems = check_files(source, manifest)
-    if problems:
-        first, more = problems[0], f" and {len(problems) - 1} more problems" if len(problems) > 1 else ""
-        raise CacheError(f"{source}: {first.where}: {first.detail}{more}; run xtts verify-cache --cache {source}")
+    refuse(source, check_files(source, manifest))
     entries = _entries(manifest)
     nothing = CopyReport(str(target), len(entries) + 1, sum(entry.bytes for entry in entries.values()), 0, 0)
     # Looked at before it is locked: a whole copy needs no more, whoever else reads it.
@@ -92,7 +90,7 @@ def copy_cache(
         place.make_room(sum(entries[name].bytes for name in missing))
         place.invalidate()
         _for_each(missing, jobs, lambda name: _copy(source / name, place, name, entries[name], on_bytes))
-        removed = place.remove_others(entries)
+        removed = _remove_others(target, entries)
         with place.write(MANIFEST_NAME) as file:
             file.write(manifest_bytes(manifest))
     return replace(
@@ -130,12 +128,6 @@ class _LocalTarget:
         with atomic_write(self.folder / name, self._work_folder) as file:
             yield file
 
-    def remove_others(self, wanted: Collection[str]) -> tuple[str, ...]:
-        others = tuple(name for name in existing_shard_files(self.folder) if name not in wanted)
-        for name in others:
-            (self.folder / name).unlink()
-        return others
-
 
 class _StoredTarget:
     """A place in a store, where a file that fails half-way is removed."""
@@ -144,8 +136,7 @@ class _StoredTarget:
         self.folder = folder
 
     def invalidate(self) -> None:
-        with suppress(FileNotFoundError):
-            (self.folder / MANIFEST_NAME).remove()
+        (self.folder / MANIFEST_NAME).unlink(missing_ok=True)
 
     def make_room(self, needed_bytes: int) -> None:
         """Do nothing: a store has room, or says itself that it has none."""
@@ -158,14 +149,8 @@ class _StoredTarget:
                 yield file
         except BaseException:
             with suppress(OSError):
-                path.remove()
+                path.unlink()
             raise
-
-    def remove_others(self, wanted: Collection[str]) -> tuple[str, ...]:
-        others = tuple(name for name in existing_shard_files(self.folder) if name not in wanted)
-        for name in others:
-            (self.folder / name).remove()
-        return others
 
 
 @contextmanager
@@ -196,6 +181,14 @@ def _manifest_at(folder: Path) -> Manifest | None:
         return load_manifest(folder)
     except CacheError:
         return None
+
+
+def _remove_others(target: Path, wanted: Collection[str]) -> tuple[str, ...]:
+    """Remove the shards of an earlier cache and return their names."""
+    others = tuple(name for name in existing_shard_files(target) if name not in wanted)
+    for name in others:
+        (target / name).unlink()
+    return others
 
 
 def _missing_files(target: Path, entries: dict[str, FileEntry], before: Manifest | None, jobs: int) -> list[str]:
@@ -232,11 +225,10 @@ def _copy(source: Path, place: _LocalTarget | _StoredTarget, name: str, entry: F
             out.write(chunk)
             on_bytes(len(chunk))
         if digest.hexdigest() != entry.checksum:
-            raise _damaged(source, digest.hexdigest(), entry.checksum)
+            found_checksum = digest.hexdigest()
+            raise CacheError(
+                f"{source}: found checksum {found_checksum}, expected {entry.checksum}; run xtts verify-cache --cache {source.parent}"
+            )
     found = (place.folder / name).stat().st_size
     if found != entry.bytes:
         raise CacheError(f"{place.folder / name}: found {found} bytes after writing, expected {entry.bytes}; copy again")
-
-
-def _damaged(path: Path, found: str, expected: str) -> XttsError:
-    return CacheError(f"{path}: found checksum {found}, expected {expected}; run xtts verify-cache --cache {path.parent}")

@@ -1,7 +1,11 @@
 """What can be wrong with a cache, and where."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+
+from xtts_pipeline.errors import CacheError
 
 REPAIR = "run xtts verify-cache --repair --data DIR"
 
@@ -34,3 +38,10 @@ class Problem:
     def to_json(self) -> dict[str, str]:
         """Return the problem as `xtts verify-cache --json` lists it."""
         return {"kind": str(self.kind), "where": self.where, "detail": self.detail}
+
+
+def refuse(folder: Path, problems: Sequence[Problem]) -> None:
+    """Raise CacheError that names the first of a cache's problems and how many more there are, if there are any."""
+    if problems:
+        first, more = problems[0], f" and {len(problems) - 1} more problems" if len(problems) > 1 else ""
+        raise CacheError(f"{folder / first.where}: {first.detail}{more}; run xtts verify-cache --cache {folder}")

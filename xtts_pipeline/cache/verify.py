@@ -11,7 +11,7 @@ from typing import Literal
 from xtts_pipeline.cache.forked import map_forked
 from xtts_pipeline.cache.listings import UtteranceEntry
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, bucket_specs, load_manifest
-from xtts_pipeline.cache.problems import Kind, Problem
+from xtts_pipeline.cache.problems import Kind, Problem, refuse
 from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER, ClipReceipt, Receipt
 from xtts_pipeline.cache.records import keep_freed_memory
 from xtts_pipeline.cache.shards import ShardName
@@ -103,6 +103,11 @@ def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: i
         content_problems, records = _check_contents(folder, manifest, receipts, jobs)
         problems += content_problems
     return VerifyReport(tuple(dict.fromkeys(problems)), records, len(sizes), sum(sizes.values()), level)
+
+
+def require_whole(folder: Path) -> None:
+    """Raise CacheError if a file of the cache is missing, extra or of another size: found in a second, not hours into a run."""
+    refuse(folder, verify_cache(folder, level="quick").problems)
 
 
 def _names(folder: Path) -> set[str]:

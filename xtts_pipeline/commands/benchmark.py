@@ -12,7 +12,8 @@ from xtts_pipeline.benchmarking.clips import Clip, copy_corpus, read_examples, w
 from xtts_pipeline.benchmarking.preprocess import measure_preprocess
 from xtts_pipeline.benchmarking.results import Benchmark, BenchmarkReport, save_benchmark
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, Manifest, load_manifest
-from xtts_pipeline.commands.train import check_enough_records, check_files, training_config
+from xtts_pipeline.cache.verify import require_whole
+from xtts_pipeline.commands.train import check_enough_records, training_config
 from xtts_pipeline.config import Config, load_config
 from xtts_pipeline.errors import ConfigError, OutputError
 from xtts_pipeline.runtime import NativeLog
@@ -89,7 +90,7 @@ class _Benchmarks:
     def _manifest(self) -> tuple[Manifest, Config]:
         """Return the cache's manifest and the settings that would train on it."""
         manifest = load_manifest(self.cache)
-        check_files(self.cache)
+        require_whole(self.cache)
         return manifest, training_config(manifest, self._configs, self._overrides, None)
 
     def _write_clips(self, work: Path, manifest: Manifest, count: int) -> tuple[list[Clip], list[Example]]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from xtts_pipeline.cache.manifest import load_manifest
-from xtts_pipeline.commands.train import check_enough_records, check_files, training_config
+from xtts_pipeline.cache.verify import require_whole
+from xtts_pipeline.commands.train import check_enough_records, training_config
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.runtime import NativeLog
@@ -32,7 +33,7 @@ class _Subject(NamedTuple):
 def _subject(cache: Path, configs: Sequence[str], overrides: Sequence[str], *, echo_native_log: bool) -> Iterator[_Subject]:
     """Check cache and settings as `xtts train` does, and import TensorFlow with its log in a file."""
     manifest = load_manifest(cache)
-    check_files(cache)
+    require_whole(cache)
     config = training_config(manifest, configs, overrides, steps=None)
     if config.training.debug_eager:
         raise ConfigError("training.debug_eager: found true, expected the compiled step, which is what is looked at; leave it out")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xtts_pipeline.config import MAX_SHOWN, Config, read_yaml, to_yaml, tree_problems
+from xtts_pipeline.config import MAX_SHOWN, Config, read_yaml, to_yaml, validate_tree
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.migration import RULES, NotCarriedError
 
@@ -73,7 +73,7 @@ def migrate(file: Path | None, flags: Mapping[str, str | int]) -> Migration:
     chosen = {setting: value for line in lines for setting, value in line.settings.items()}
     sections = {name: _section(name, chosen) for name in Config.model_fields}
     settings = {name: section for name, section in sections.items() if section}
-    problems = tree_problems(settings, {setting: f"{file or 'flags'}: {key}" for setting, key in origin.items()})
+    _, problems = validate_tree(settings, {setting: f"{file or 'flags'}: {key}" for setting, key in origin.items()})
     if problems:
         raise ConfigError("; ".join(problems))
     return Migration(settings, tuple(lines))

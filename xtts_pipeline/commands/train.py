@@ -19,7 +19,7 @@ from xtts_pipeline.cache.manifest import (
     config_differences,
     load_manifest,
 )
-from xtts_pipeline.cache.verify import verify_cache
+from xtts_pipeline.cache.verify import require_whole
 from xtts_pipeline.commands.autotuning import REPORT_NAME, tuned_config, tuned_overrides
 from xtts_pipeline.commands.copying import reaching_stores
 from xtts_pipeline.commands.copying import stage as stage_cache
@@ -101,7 +101,7 @@ def train(
         with reaching_stores(cache):
             cache = cache if stage is None else stage_cache(cache, stage)
             manifest = load_manifest(cache)
-            check_files(cache)
+            require_whole(cache)
     else:
         cache, manifest = corpus.data, survey.manifest
     model = None if init_from is None or previous is not None else saved_config(init_from).model
@@ -213,14 +213,6 @@ def _finished_summary(run: Path, previous: Config, config: Config, allowed: Coll
     check_changes(run, changes, allowed)
     is_enough = config.training.steps <= summary["steps"] or (summary["stopped_early"] and not changes)
     return summary if is_enough else None
-
-
-def check_files(cache: Path) -> None:
-    """Raise CacheError if a file of the cache is missing, extra or of another size: found in a second, not hours into a run."""
-    problems = verify_cache(cache, level="quick").problems
-    if problems:
-        first, more = problems[0], f" and {len(problems) - 1} more problems" if len(problems) > 1 else ""
-        raise CacheError(f"{first.where}: {first.detail}{more}; run xtts verify-cache --cache {cache}")
 
 
 def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> None:

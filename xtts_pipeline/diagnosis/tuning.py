@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -164,10 +164,6 @@ def run_apart(request: Request) -> Any:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise TrainingError(f"training.autotune: measuring failed ({last}); set training.autotune=false to train without it")
     return json.loads(done.stdout)
-
-
-def _records(manifest: Manifest) -> Sequence[int]:
-    return [manifest.split_records("train", bucket) for bucket in range(manifest.bucket_count)]
 
 
 def _may_fit(found: dict[str, Any], batch_size: int, memory_bytes: int) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xtts_pipeline.config import TrainingConfig
-from xtts_pipeline.model.aligner import Alignment, shares_of_steps
+from xtts_pipeline.model.aligner import Alignment
 from xtts_pipeline.model.alignment import attention_coverage, attention_focus, diagonal_share, off_diagonal, stop_error
 from xtts_pipeline.model.layers import length_mask
 from xtts_pipeline.model.network import MEL_SCALE, Batch, Crop, Network, Prediction
@@ -87,14 +87,13 @@ def guided_attention_loss(
     return tf.reduce_sum(tf.where(length_mask(steps_B, steps), off_diagonal_BF, 0.0)) / total_steps
 
 
-def alignment_losses(alignment: Alignment, attention_BGFS: tf.Tensor, frames_per_step: int, totals: Totals) -> tuple[tf.Tensor, tf.Tensor]:
+def alignment_losses(alignment: Alignment, said_BFS: tf.Tensor, attention_BGFS: tf.Tensor, totals: Totals) -> tuple[tf.Tensor, tf.Tensor]:
     """Return how far frames are from the average frames of the tokens that say them, and how surprised attention is by these tokens.
 
     The first, a mean squared error in the network's scale, teaches the aligner; the second, a cross-entropy in nats, mean over guided
     heads and real decoder steps, teaches attention what the aligner has found.
     """
-    share_BFS = shares_of_steps(alignment.posterior, frames_per_step)
-    surprise_BGF = -tf.reduce_sum(share_BFS[:, None] * tf.math.log(attention_BGFS + LEAST_ATTENTION), axis=-1)
+    surprise_BGF = -tf.reduce_sum(said_BFS[:, None] * tf.math.log(attention_BGFS + LEAST_ATTENTION), axis=-1)
     surprise = tf.reduce_sum(tf.reduce_mean(surprise_BGF, axis=1)) / totals.steps
     return tf.reduce_sum(alignment.posterior * alignment.error) / totals.all_frames, surprise
 
@@ -116,7 +115,7 @@ def total_loss(
     text_l1, text_l2 = mel_losses(prediction.text_frames, target_BTM, mask_BT, totals.frames)
     looked = prediction.attention
     attention = guided_attention_loss(looked, batch.text_length, steps_B, config.guided_attention_width, totals.steps)
-    token_error, alignment = alignment_losses(prediction.alignment, looked, network.frames_per_step, totals)
+    token_error, alignment = alignment_losses(prediction.alignment, prediction.said, looked, totals)
     loss = coarse_l1 + coarse_l2 + fine_l1 + fine_l2 + text_l1 + text_l2 + config.stop_weight * stop
     guided = config.guided_attention_weight * guidance * attention + config.alignment_weight * alignment
     return {

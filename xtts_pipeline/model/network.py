@@ -46,7 +46,7 @@ class Prediction(NamedTuple):
 
     coarse and fine [B, T, M], before and after the postnet, T rounded up to whole decoder steps; text_frames [B, T, M], the part of the
     coarse ones that comes by the text alone; stop_logit [B, F]; attention of the guided heads to the text [B, G, F, S]; alignment is
-    that of the true frames.
+    that of the true frames, and said [B, F, S] is how much of each token it hears in each decoder step.
     """
 
     coarse: tf.Tensor
@@ -55,6 +55,7 @@ class Prediction(NamedTuple):
     stop_logit: tf.Tensor
     attention: tf.Tensor
     alignment: Alignment
+    said: tf.Tensor
 
 
 class Heard(NamedTuple):
@@ -122,11 +123,13 @@ class Network(tf.Module):
         memory = self.encode(batch, self.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
         mel_BTM = self.to_network_scale(batch.mel)
         alignment = self.aligner(batch.tokens, batch.text_length, mel_BTM, batch.mel_length)
-        heard = Heard(self._previous_frames(mel_BTM), _one_later(shares_of_steps(alignment.posterior, self.frames_per_step)))
+        said_BFS = shares_of_steps(alignment.posterior, self.frames_per_step)
+        heard = Heard(self._previous_frames(mel_BTM), _one_later(said_BFS))
         if own_frames_share is not None:
             heard = self._mix_own_frames(heard, memory, own_frames_share, dropout)
-        said = self._decode(heard, memory, dropout)
-        return Prediction(said.frames, self.refine(said.frames, dropout), said.text_frames, said.stop_logit, said.attention, alignment)
+        decoded = self._decode(heard, memory, dropout)
+        fine_BTM = self.refine(decoded.frames, dropout)
+        return Prediction(decoded.frames, fine_BTM, decoded.text_frames, decoded.stop_logit, decoded.attention, alignment, said_BFS)
 
     def crop_voice(self, mel_BTM: tf.Tensor, crop: Crop, dropout: Dropout) -> tf.Tensor | None:
         """Return the voice latents [B, V, D] of each clip's own reference."""
