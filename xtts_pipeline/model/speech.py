@@ -11,6 +11,7 @@ from xtts_pipeline.config import SynthesisConfig
 from xtts_pipeline.model.layers import Dropout, length_mask
 from xtts_pipeline.model.mel_decoder import DecoderCache, KeysAndValues, Memory, ProjectedMemory, write_position
 from xtts_pipeline.model.network import Network
+from xtts_pipeline.model.sharpening import sharpening_matrix
 
 # Decoder steps that `speak` says between two times that it moves what is recent to what is past.
 CHUNK_STEPS = 8
@@ -20,17 +21,19 @@ class Manner(NamedTuple):
     """How to speak.
 
     A row ends with the first decoder step whose stop probability is over the threshold. The heads that follow the text look at most
-    `window_back` tokens behind and `window_ahead` tokens ahead of the furthest that they have looked at mostly.
+    `window_back` tokens behind and `window_ahead` tokens ahead of the furthest that they have looked at mostly. What is said, not what the
+    network hears of itself, is sharpened by `sharpness`, see `sharpening_matrix`.
     """
 
     stop_threshold: float
     window_back: int
     window_ahead: int
+    sharpness: float = 1.0
 
     @classmethod
     def of(cls, settings: SynthesisConfig) -> "Manner":
         """Return the manner that the settings ask for."""
-        return cls(settings.stop_threshold, settings.attention_back, settings.attention_ahead)
+        return cls(settings.stop_threshold, settings.attention_back, settings.attention_ahead, settings.sharpness)
 
 
 class Speech(NamedTuple):
@@ -148,7 +151,8 @@ def continue_speech(
     coarse_BTM = tf.reshape(tf.transpose(said.frames, [1, 0, 2, 3]), [rows, steps * network.frames_per_step, network.mel_bins])
     fine_BTM, recent_frames = _refine_next(network, utterance, coarse_BTM, dropout)
     cache = network.mel_decoder.settle_cache(utterance.cache._replace(recent=said.recent))
-    chunk = Chunk(network.from_network_scale(fine_BTM), tf.transpose(said.attention, [1, 0, 2]))
+    sharp_BTM = tf.matmul(network.from_network_scale(fine_BTM), sharpening_matrix(network.mel_bins, manner.sharpness))
+    chunk = Chunk(sharp_BTM, tf.transpose(said.attention, [1, 0, 2]))
     return Utterance(said.progress, cache, recent_frames), chunk
 
 
