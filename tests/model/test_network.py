@@ -181,6 +181,18 @@ def test_speakers_and_languages_change_the_voice(batch: Batch, crop: Crop, dropo
     assert difference(first._replace(language=tf.constant([1, 1, 1]))).tolist() == [True, True, True]
 
 
+def test_a_language_changes_each_token_in_its_own_way(batch: Batch, dropout: Dropout) -> None:
+    network = Network(MODEL, SPEC, SYMBOL_COUNT, languages=2, seed=1)
+    crop = no_reference(batch)
+    texts = [
+        network.encode(batch._replace(language=tf.fill([3], language)), network.null_voice[None], crop.length > 0, dropout).text
+        for language in (0, 1)
+    ]
+    # The same difference at every token would be one that attention does not see.
+    difference = (texts[1] - texts[0])[0]
+    assert float(tf.reduce_min(tf.reduce_max(tf.abs(difference - tf.reduce_mean(difference, axis=0)), axis=-1))) > 0.05
+
+
 @pytest.mark.parametrize(("preset", "millions"), [("tiny", 2), ("small", 9), ("base", 30), ("large", 120)])
 def test_presets_have_about_the_parameters_that_they_name(preset: str, millions: int) -> None:
     config = load_config(["ljspeech", preset])

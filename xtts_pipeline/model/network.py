@@ -91,7 +91,7 @@ class Network(tf.Module):
         self.reference_frames = min(config.reference_frames, spec.max_mel_frames)
         self.text_encoder = TextEncoder(initializer, config, symbol_count, spec.max_text_length)
         self.speaker_embedding = initializer.normal((speakers, config.width), 0.1, "speaker_embedding") if speakers > 1 else None
-        self.language_embedding = initializer.normal((languages, config.width), 0.1, "language_embedding") if languages > 1 else None
+        self.language_embedding = initializer.normal((languages, config.width), 0.5, "language_embedding") if languages > 1 else None
         self.mel_decoder = MelDecoder(initializer, config, spec.mel_bins, self.max_steps)
         self.postnet = Postnet(initializer, config, spec.mel_bins)
         self.voice_encoder = VoiceEncoder(initializer, config, spec.mel_bins) if config.voice_latents else None
@@ -149,13 +149,12 @@ class Network(tf.Module):
 
         The speaker's vector is added where there is no reference: a reference says more than a name.
         """
-        text_BSD = self.text_encoder(batch.tokens, batch.text_length, dropout, self.dtype)
+        language_BD = None if self.language_embedding is None else tf.gather(self.language_embedding, batch.language)
+        text_BSD = self.text_encoder(batch.tokens, batch.text_length, dropout, self.dtype, language_BD)
         has_reference_B11 = has_reference_B[:, None, None]
         if self.speaker_embedding is not None:
             speaker_B1D = tf.gather(self.speaker_embedding, batch.speaker)[:, None, :]
             text_BSD += tf.cast(tf.where(has_reference_B11, 0.0, speaker_B1D), self.dtype)
-        if self.language_embedding is not None:
-            text_BSD += tf.cast(tf.gather(self.language_embedding, batch.language)[:, None, :], self.dtype)
         if voice_BVD is not None:
             voice_BVD = tf.where(has_reference_B11, voice_BVD, tf.cast(self.null_voice, self.dtype)[None])
         return Memory(text_BSD, length_mask(batch.text_length, batch.tokens.shape[1]), voice_BVD)

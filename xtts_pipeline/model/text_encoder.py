@@ -9,7 +9,11 @@ CONVOLUTION_TAPS = 5
 
 
 class TextEncoder(tf.Module):
-    """Embedding, one convolution for neighbouring letters, positions, then self-attention layers."""
+    """Embedding, one convolution for neighbouring letters, positions, then self-attention layers.
+
+    The language is heard with the tokens, before any layer, since it decides how they sound together: behind the layers it would be one
+    constant for the whole text, which attention does not even see.
+    """
 
     def __init__(self, initializer: Initializer, config: ModelConfig, symbol_count: int, max_text_length: int) -> None:
         super().__init__(name="text_encoder")
@@ -21,11 +25,21 @@ class TextEncoder(tf.Module):
         self.layers = [EncoderLayer(initializer, config, f"encoder_layer_{index}") for index in range(config.encoder_layers)]
         self.norm = LayerNorm(config.width, "norm")
 
-    def __call__(self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor, dropout: Dropout, dtype: tf.DType = tf.float32) -> tf.Tensor:
+    def __call__(
+        self,
+        tokens_BS: tf.Tensor,
+        text_length_B: tf.Tensor,
+        dropout: Dropout,
+        dtype: tf.DType = tf.float32,
+        language_BD: tf.Tensor | None = None,
+    ) -> tf.Tensor:
         """Return [B, S, D] of `dtype`; what stands at padded positions has no influence on real ones."""
         mask_BS = length_mask(text_length_B, tokens_BS.shape[1])
         # Zeroed first: the convolution would carry the pad symbol's vector into the last letters.
-        x_BSD = tf.cast(tf.where(mask_BS[..., None], tf.gather(self.embedding, tokens_BS), 0.0), dtype)
+        embedded_BSD = tf.gather(self.embedding, tokens_BS)
+        if language_BD is not None:
+            embedded_BSD += language_BD[:, None, :]
+        x_BSD = tf.cast(tf.where(mask_BS[..., None], embedded_BSD, 0.0), dtype)
         x_BSD += tf.nn.relu(self.convolution(x_BSD))
         x_BSD += tf.cast(self.position_scale * self.positions_SD[: tokens_BS.shape[1]], dtype)
         x_BSD = dropout.apply(x_BSD, self.dropout_rate, self.salt)

@@ -12,7 +12,7 @@ from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.training.run_folder import checkpoint_folders, steps_in
 
-CHECKPOINT_VERSION = 4
+CHECKPOINT_VERSION = 5
 STATE_NAME = "state.json"
 MAX_STATE_BYTES = 64 << 20
 
