@@ -125,12 +125,13 @@ def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
 @click.option("--stage", type=FOLDER, metavar="DIR", help="Copy the cache under DIR first, proved by its checksums, and read it there.")
 @click.option("--init-from", type=FOLDER, metavar="RUN", help="Begin with the weights of another run or checkpoint: fine-tune it.")
 @click.option("--profile", "profile_steps", type=click.IntRange(min=1), help="Trace so many steps; say which operations cost most.")
+@click.option("--devices", type=click.IntRange(min=1), help="GPUs to train on; without a GPU, parts of the CPU.  [default: all GPUs]")
 @json_option
 @click.pass_obj
 def train(debug: bool, /, cache: Path, data: Path | None, layout: str, val_data: Path | None, as_json: bool, **options: Any) -> None:
     """Train on a cache, streamed into one XLA-compiled step; with --data on the corpus itself, without a cache."""
     from xtts_pipeline.commands.native_training import CorpusOptions
-    from xtts_pipeline.commands.train import summary_text
+    from xtts_pipeline.commands.run_summary import summary_text
     from xtts_pipeline.commands.train import train as run
 
     is_cache_named = click.get_current_context().get_parameter_source("cache") is not ParameterSource.DEFAULT

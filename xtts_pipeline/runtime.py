@@ -51,6 +51,14 @@ def has_gpu() -> bool:
     return any(_DEVICES.glob("nvidia[0-9]*")) or (_DEVICES / "dxg").exists()
 
 
+def gpu_count() -> int:
+    """Return how many NVIDIA GPUs there are for this process, by the same signs."""
+    if not has_gpu():
+        return 0
+    visible = os.environ.get(_VISIBLE_GPUS, "all").strip()
+    return max(1, len(list(_DEVICES.glob("nvidia[0-9]*")))) if visible == "all" else len(visible.split(","))
+
+
 @dataclass(frozen=True)
 class Environment:
     """What TensorFlow is started with: the device that is expected, XLA's flags, and where compiled programs are kept (None: nowhere)."""

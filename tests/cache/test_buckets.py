@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache.corpora import build, cache_bytes, disk_full_after, make_config, modification_times, write_clip, write_corpus, write_metadata
+from tests.cache.corpora import (
+    build,
+    cache_bytes,
+    disk_full_after,
+    make_config,
+    modification_times,
+    write_clip,
+    write_corpus,
+    write_metadata,
+)
 from xtts_pipeline.cache import shapes
 from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.manifest import Manifest, load_manifest, record_spec

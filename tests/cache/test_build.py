@@ -8,7 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cache.corpora import SAMPLE_RATE, build, cache_bytes, disk_full_after, make_config, modification_times, write_clip, write_corpus, write_metadata
+from tests.cache.corpora import (
+    SAMPLE_RATE,
+    build,
+    cache_bytes,
+    disk_full_after,
+    make_config,
+    modification_times,
+    write_clip,
+    write_corpus,
+    write_metadata,
+)
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.mel import wave_to_mel
 from xtts_pipeline.cache.example import decode_example

@@ -3,16 +3,23 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from xtts_pipeline.cache.manifest import Manifest
-from xtts_pipeline.commands.train import _Progress, check_enough_records, shapes_text, summary_text
+from xtts_pipeline.commands import train as train_module
+from xtts_pipeline.commands import training_run
+from xtts_pipeline.commands.progress import RunProgress
+from xtts_pipeline.commands.run_summary import summary_text
+from xtts_pipeline.commands.train import check_enough_records, shapes_text
 from xtts_pipeline.config import Config, TrainingConfig
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, OutputError
+from xtts_pipeline.training import resume as resume_module
+from xtts_pipeline.training.run_folder import locked_run
 
 WriteCache = Callable[..., Manifest]
 SUMMARY: dict[str, Any] = {
@@ -106,7 +113,7 @@ def test_two_buckets_are_two_traces_and_two_compilations(tmp_path: Path, write_c
 
 
 def test_the_progress_line_keeps_what_was_last_known_of_each_split(capsys: pytest.CaptureFixture[str]) -> None:
-    with _Progress(40) as progress:
+    with RunProgress(40) as progress:
         progress.show(10, "val", {"loss": 1.5})
         progress.show(10, "speech", {"stop_rate": 0.75})
         times = {"step_ms": 30.0, "data_wait_share": 0.01, "device_share": 0.97, "examples_per_second": 132.25}
@@ -136,3 +143,74 @@ def test_the_summary_says_where_the_start_went_and_what_memory_was_used() -> Non
     text = summary_text(Path("run"), {**SUMMARY, "startup_seconds": {"import": 4.0, "compile": 15.5}, "memory": memory})
     assert "start          19.5 s (import 4.0, compile 15.5)" in text
     assert "memory         2.00 GB at most, estimated 1.84" in text.splitlines()
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of the run's own code sees it."""
+
+
+def begin(cache: Path, run: Path, *, settings: Sequence[str] = (), **options: Any) -> None:
+    rest = {"configs": (), "steps": 2, "allow_change": (), "echo_native_log": False, "resume": False}
+    train_module.train(cache, output=run, overrides=("training.batch_size=2", *settings), **{**rest, **options})
+
+
+@pytest.fixture
+def begun_with(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Stands for training: the weights that each run began with; none comes to a checkpoint."""
+    found: list[Any] = []
+
+    def killed_at_once(*arguments: Any) -> None:
+        found.append(arguments[8])
+        raise Killed
+
+    monkeypatch.setattr(training_run, "train", killed_at_once)
+    monkeypatch.setattr(train_module, "saved_config", lambda _: Config())
+    monkeypatch.setattr(resume_module, "load_checkpoint", lambda path: SimpleNamespace(folder=path))
+    return found
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_with_the_same_weights_again(
+    tmp_path: Path, write_cache: WriteCache, begun_with: list[Any]
+) -> None:
+    cache, run = tmp_path / "cache", tmp_path / "run"
+    write_cache(cache)
+    for options in (
+        {"init_from": tmp_path / "base"},
+        {"resume": True},
+        {"resume": True, "init_from": tmp_path / "other"},
+        {"resume": True},
+    ):
+        with pytest.raises(Killed):
+            begin(cache, run, **options)
+    assert [checkpoint.folder.name for checkpoint in begun_with] == ["base", "base", "other", "other"]
+
+
+def test_a_run_that_began_with_nothing_begins_with_nothing_again(tmp_path: Path, write_cache: WriteCache, begun_with: list[Any]) -> None:
+    write_cache(tmp_path / "cache")
+    for is_resumed in (False, True):
+        with pytest.raises(Killed):
+            begin(tmp_path / "cache", tmp_path / "run", resume=is_resumed)
+    assert begun_with == [None, None]
+
+
+def test_what_is_wrong_with_the_settings_is_said_before_a_cache_is_copied_or_a_folder_made(
+    tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_cache(tmp_path / "cache")
+    monkeypatch.setattr(train_module, "stage_cache", lambda *_: pytest.fail("copied"))
+    refused = {
+        "training.batch_size=100": "training records, but training.batch_size=100",
+        "audio.hop_samples=111": "the cache was made with other settings: audio.hop_samples",
+    }
+    for setting, expected in refused.items():
+        with pytest.raises(CacheError, match=expected):
+            begin(tmp_path / "cache", tmp_path / "run", settings=[setting], stage=tmp_path / "staging")
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+
+
+def test_a_run_is_held_before_anything_is_measured_for_it(tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cache(tmp_path / "cache")
+    monkeypatch.setattr(train_module, "tuned_config", lambda *_: pytest.fail("measured"))
+    (tmp_path / "run").mkdir()
+    with locked_run(tmp_path / "run"), pytest.raises(OutputError, match="another process trains this run"):
+        begin(tmp_path / "cache", tmp_path / "run", settings=["training.autotune=true"], resume=True)

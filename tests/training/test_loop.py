@@ -63,7 +63,7 @@ class MadeUpSource:
     def batches_per_epoch(self, _: object) -> int:
         return 3
 
-    def training_batches(self, _config: object, _signatures: object, position: Position) -> Iterator[Batch]:
+    def training_batches(self, _config: object, _signatures: object, position: Position, *_: object) -> Iterator[Batch]:
         while True:
             yield random_batch(SPEC, (9, 4), (20, 7), seed=10 * position.epoch + position.batch)
             position = position.after(3)

@@ -109,7 +109,7 @@ class Source(MadeUpSource):
         self.kill_after, self.bad = kill_after, bad
         self.begun: list[Position] = []
 
-    def training_batches(self, config: object, signatures: object, position: Position) -> Iterator[Batch]:
+    def training_batches(self, config: object, signatures: object, position: Position, *_: object) -> Iterator[Batch]:
         self.begun.append(position)
         for read, batch in enumerate(super().training_batches(config, signatures, position)):
             if read == self.kill_after:

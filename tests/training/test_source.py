@@ -35,7 +35,7 @@ def source(tmp_path_factory: pytest.TempPathFactory, write_cache: WriteCache) ->
 
 
 def signatures_of(source: Source) -> list[Batch]:
-    sizes = batch_sizes(source.specs, CONFIG.training.batch_size, accumulation_steps=1)
+    sizes = batch_sizes(source.specs, CONFIG.training.batch_size, parts=1)
     return [batch_signature(spec, rows, with_speaker=True, with_language=False) for spec, rows in zip(source.specs, sizes, strict=True)]
 
 

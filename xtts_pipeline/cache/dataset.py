@@ -3,8 +3,9 @@
 The only module of the cache that imports TensorFlow. It trusts the manifest; verify.py proves it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import tensorflow as tf
 
 from xtts_pipeline.cache.example import encode_example
 from xtts_pipeline.cache.manifest import Manifest, record_spec
+from xtts_pipeline.cache.records import record_starts
 from xtts_pipeline.config import DataConfig
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.schema import Example, RecordSpec
@@ -56,50 +58,72 @@ def training_dataset(
     start_epoch: int = 0,
     skip_batches: int = 0,
     epochs: int | None = None,
+    rows: range | None = None,
 ) -> tf.data.Dataset:
     """Return shuffled batches of one bucket of the train split, from `start_epoch` on, endless unless `epochs` says how many.
 
     An epoch has `records // batch_size` batches. Its order depends on (seed, bucket, epoch) alone, so each epoch leaves out another
     remainder, and a run that stopped after `skip_batches` batches of `start_epoch` continues exactly there. The batches are the same
-    whether `data.in_memory` keeps the records or not. Raises CacheError if the bucket has fewer records than one batch.
+    whether `data.in_memory` keeps the records or not. With `rows` each batch holds those rows of it alone, and the others are not read.
+    Raises CacheError if the bucket has fewer records than one batch.
     """
-    place = EpochPlace(seed, batch_size, start_epoch, skip_batches, epochs)
+    place = EpochPlace(seed, batch_size, start_epoch, skip_batches, epochs, rows)
     if manifest.is_kept_in_memory(data):
         return _batches_from_memory(folder, manifest, bucket, place, data)
-    return _batches(cached_records(folder, manifest, bucket, place, data), record_spec(manifest, bucket), batch_size, data)
+    return _batches(cached_records(folder, manifest, bucket, place, data), record_spec(manifest, bucket), place.rows_read, data)
 
 
 @dataclass(frozen=True)
 class EpochPlace:
-    """Where in the endless stream of training records a dataset begins, and after how many epochs it ends (None for never)."""
+    """Where in the endless stream of training records a dataset begins, and after how many epochs it ends (None for never).
+
+    rows are those of each batch that this process trains on; None for all of them.
+    """
 
     seed: int
     batch_size: int
     start_epoch: int = 0
     skip_batches: int = 0
     epochs: int | None = None
+    rows: range | None = None
+
+    @property
+    def rows_read(self) -> int:
+        """How many rows of each batch are read here."""
+        return self.batch_size if self.rows is None else len(self.rows)
 
 
 def cached_records(folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig) -> tf.data.Dataset:
-    """Return the serialized training records of a bucket, as `training_records` orders them."""
-    paths = [str(folder / name) for name in manifest.shard_names("train", bucket)]
-    buffer_bytes = read_buffer_bytes(folder)
+    """Return the serialized training records of a bucket, as `training_records` orders them.
+
+    Those of some rows alone are read one by one: their order is that of their numbers, which costs no reading.
+    """
+    paths = [folder / name for name in manifest.shard_names("train", bucket)]
+    if place.rows is not None:
+        files, numbers = _NumberedRecords(paths), record_numbers(folder, manifest, bucket, place, data)
+        return numbers.map(files.read, num_parallel_calls=auto_or(data.num_workers), deterministic=True)
+    names, buffer_bytes = [str(path) for path in paths], read_buffer_bytes(folder)
 
     def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
-        return shard_records(tf.gather(paths, shard), buffer_bytes)
+        return shard_records(tf.gather(names, shard), buffer_bytes)
 
     return training_records(folder, manifest, bucket, read_shard, place, data)
 
 
 def record_numbers(folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig) -> tf.data.Dataset:
     """Return the numbers of a bucket's training records, int64, counted through its shards, in the order of `training_records`."""
+    return training_records(folder, manifest, bucket, _number_reader(manifest, bucket), place, data)
+
+
+def _number_reader(manifest: Manifest, bucket: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
+    """Return a function that has the numbers of a training shard's records."""
     sizes = [shard.records for shard in manifest.shards_of("train", bucket)]
     ends = np.cumsum(sizes)
 
     def number_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
         return tf.data.Dataset.range(tf.gather(ends - sizes, shard), tf.gather(ends, shard))
 
-    return training_records(folder, manifest, bucket, number_shard, place, data)
+    return number_shard
 
 
 def _batches_from_memory(folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig) -> tf.data.Dataset:
@@ -108,8 +132,8 @@ def _batches_from_memory(folder: Path, manifest: Manifest, bucket: int, place: E
 
     def batches_of(stored: tf.Tensor) -> tf.data.Dataset:
         numbers = record_numbers(folder, manifest, bucket, place, data)
-        return numbers.batch(place.batch_size, drop_remainder=True).map(
-            lambda chosen: parse_batch(tf.gather(stored, chosen), spec, place.batch_size),
+        return numbers.batch(place.rows_read, drop_remainder=True).map(
+            lambda chosen: parse_batch(tf.gather(stored, chosen), spec, place.rows_read),
             num_parallel_calls=auto_or(data.num_workers),
             deterministic=True,
         )
@@ -119,6 +143,32 @@ def _batches_from_memory(folder: Path, manifest: Manifest, bucket: int, place: E
     files = [str(folder / name) for name in manifest.shard_names("train", bucket)]
     whole = shard_records(tf.constant(files)).apply(tf.data.experimental.assert_cardinality(records)).batch(records, drop_remainder=True)
     return whole.flat_map(batches_of).prefetch(auto_or(data.prefetch_buffer_size)).with_options(pipeline_options())
+
+
+def cached_left_out(folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig) -> tf.data.Dataset:
+    """Return the serialized training records of a bucket that no batch of the epoch of a place holds: fewer than one batch."""
+    files = _NumberedRecords([folder / name for name in manifest.shard_names("train", bucket)])
+    return left_out(manifest, bucket, _number_reader(manifest, bucket), place, data).map(files.read)
+
+
+class _NumberedRecords:
+    """The records of some files numbered from 0, the first of each file after the last of the one before; each can be read by itself."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        starts = [record_starts(path) for path in paths]
+        self._paths = tf.constant([str(path) for path in paths], tf.string)
+        self._starts = tf.constant(list(chain.from_iterable(starts)), tf.int64)
+        self._first = tf.constant([0, *accumulate(map(len, starts))], tf.int64)
+
+    def read(self, number: tf.Tensor) -> tf.Tensor:
+        """Return the serialized record of a number, string []."""
+        path = self._paths[tf.searchsorted(self._first, number[None], side="right")[0] - 1]
+        # TFRecordDataset without its Python class, which does not know where to begin.
+        from_there = tf.raw_ops.TFRecordDatasetV2(
+            filenames=path[None], compression_type="", buffer_size=_READ_BUFFER_BYTES, byte_offsets=self._starts[number][None]
+        )
+        records = tf.data.experimental.from_variant(from_there, tf.TensorSpec([], tf.string))
+        return records.take(1).get_single_element()
 
 
 def training_records(
@@ -137,25 +187,65 @@ def training_records(
     records, batch_size = manifest.split_records("train", bucket), place.batch_size
     _check_a_batch_is_filled(folder, manifest, bucket, batch_size)
     batches = records // batch_size
-    names, workers = manifest.shard_names("train", bucket), auto_or(data.num_workers)
-    order_name = f"order-{bucket}" if bucket else "order"
 
     def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
-        # A seed that is set inside a graph stays there: the order must not depend on the program's tf.random.set_seed.
-        tf.random.set_seed(_GRAPH_SEED)
-        shards = tf.data.Dataset.from_tensor_slices(tf.argsort(_hash(names, place.seed, epoch)))
-        read = shards.interleave(
-            lambda shard: read_shard(shard, epoch), cycle_length=_SHARDS_AT_ONCE, num_parallel_calls=workers, deterministic=True
-        )
-        shuffled = read.apply(tf.data.experimental.assert_cardinality(records)).shuffle(
-            min(data.shuffle_records, records), seed=_hash(order_name, place.seed, epoch), reshuffle_each_iteration=False
-        )
+        shuffled = _in_order_of_epoch(manifest, bucket, read_shard, place.seed, epoch, data)
         # Skipped before anything is made of them: what is not parsed costs a tenth of a step at most.
         skipped = tf.where(epoch == place.start_epoch, place.skip_batches * batch_size, 0)
         return shuffled.take(batches * batch_size).skip(tf.cast(skipped, tf.int64))
 
     last_epoch = tf.int64.max if place.epochs is None else place.start_epoch + place.epochs
-    return tf.data.Dataset.range(place.start_epoch, last_epoch).flat_map(epoch_records)
+    chosen = tf.data.Dataset.range(place.start_epoch, last_epoch).flat_map(epoch_records)
+    return chosen if place.rows is None else _rows_of_batches(chosen, batch_size, place.rows)
+
+
+def left_out(
+    manifest: Manifest, bucket: int, read_shard: Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset], place: EpochPlace, data: DataConfig
+) -> tf.data.Dataset:
+    """Return what of `training_records` no batch of the epoch of a place holds."""
+    batches = manifest.split_records("train", bucket) // place.batch_size
+
+    def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
+        return _in_order_of_epoch(manifest, bucket, read_shard, place.seed, epoch, data).skip(batches * place.batch_size)
+
+    return tf.data.Dataset.range(place.start_epoch, place.start_epoch + 1).flat_map(epoch_records)
+
+
+def _in_order_of_epoch(
+    manifest: Manifest,
+    bucket: int,
+    read_shard: Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset],
+    seed: int,
+    epoch: tf.Tensor,
+    data: DataConfig,
+) -> tf.data.Dataset:
+    """Return all training records of a bucket in the order of one epoch, which is a tensor of a graph."""
+    # A seed that is set inside a graph stays there: the order must not depend on the program's tf.random.set_seed.
+    tf.random.set_seed(_GRAPH_SEED)
+    records, order_name = manifest.split_records("train", bucket), f"order-{bucket}" if bucket else "order"
+    shards = tf.data.Dataset.from_tensor_slices(tf.argsort(_hash(manifest.shard_names("train", bucket), seed, epoch)))
+
+    def shard_of_epoch(shard: tf.Tensor) -> tf.data.Dataset:
+        return read_shard(shard, epoch)
+
+    read = shards.interleave(
+        shard_of_epoch,
+        cycle_length=_SHARDS_AT_ONCE,
+        num_parallel_calls=auto_or(data.num_workers),
+        deterministic=True,
+    )
+    return read.apply(tf.data.experimental.assert_cardinality(records)).shuffle(
+        min(data.shuffle_records, records), seed=_hash(order_name, seed, epoch), reshuffle_each_iteration=False
+    )
+
+
+def _rows_of_batches(elements: tf.data.Dataset, batch_size: int, rows: range) -> tf.data.Dataset:
+    """Return of every `batch_size` elements those at `rows`, one by one as before."""
+
+    def cut(*parts: Any) -> Any:
+        return tf.nest.map_structure(lambda tensor: tensor[rows.start : rows.stop], parts[0] if len(parts) == 1 else parts)
+
+    return elements.batch(batch_size, drop_remainder=True).map(cut).unbatch()
 
 
 def _check_a_batch_is_filled(folder: Path, manifest: Manifest, bucket: int, batch_size: int) -> None:

@@ -64,6 +64,27 @@ class RecordWriter:
         return self._digest.hexdigest()
 
 
+def record_starts(path: Path) -> list[int]:
+    """Return the byte at which each record of a file begins, by reading their lengths alone.
+
+    Raises CacheError if the file is cut or cannot be read.
+    """
+    starts, offset = [], 0
+    try:
+        with open_to_read(path, buffering=0) as file:
+            size = size_of(file)
+            while offset < size:
+                file.seek(offset)
+                header = file.read(_LENGTH.size)
+                starts.append(offset)
+                offset += FRAME_BYTES + (_LENGTH.unpack(header)[0] if len(header) == _LENGTH.size else size)
+    except OSError as error:
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); {REPAIR}") from None
+    if offset != size:
+        raise CacheError(f"{path}: record {len(starts) - 1} at byte {starts[-1]} is cut; {REPAIR}")
+    return starts
+
+
 def read_records(path: Path, digest: xxhash.xxh3_128 | None = None) -> Iterator[bytes]:
     """Yield each record's payload, both of its checksums verified; `digest` is given every byte on the way.
 

@@ -1,14 +1,14 @@
 """`xtts train`: a cache in, a run out."""
 
-import sys
+import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import click
-import tqdm
 
 from xtts_pipeline.cache.manifest import (
     CACHE_SECTIONS,
@@ -23,17 +23,20 @@ from xtts_pipeline.cache.verify import require_whole
 from xtts_pipeline.commands.autotuning import REPORT_NAME, tuned_config, tuned_overrides
 from xtts_pipeline.commands.copying import reaching_stores
 from xtts_pipeline.commands.copying import stage as stage_cache
-from xtts_pipeline.commands.native_training import CorpusOptions, native_source, survey_data, write_rejections
+from xtts_pipeline.commands.native_training import CorpusOptions, survey_data
+from xtts_pipeline.commands.progress import RunProgress, Silence
+from xtts_pipeline.commands.training_job import TrainingJob
 from xtts_pipeline.commands.training_memory import available_memory, check_memory, choose_batch_size, filled_batch_size
-from xtts_pipeline.config import Config, ModelConfig, TrainingConfig, dump_config, load_config
+from xtts_pipeline.config import Config, ModelConfig, TrainingConfig, load_config
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 from xtts_pipeline.runtime import NativeLog
 from xtts_pipeline.schema import SPLITS
 from xtts_pipeline.storage import check_local
 from xtts_pipeline.training.buckets import batch_sizes
 from xtts_pipeline.training.changes import RECORDS_KEY, changed_settings, check_allowed_keys, check_changes
-from xtts_pipeline.training.interruption import Interruption
+from xtts_pipeline.training.cluster import Cluster, find_cluster
 from xtts_pipeline.training.run_folder import (
+    ANCESTOR_NAME,
     BEST_FOLDER,
     CONFIG_NAME,
     LAST_FOLDER,
@@ -41,8 +44,8 @@ from xtts_pipeline.training.run_folder import (
     SUMMARY_NAME,
     checkpoint_folders,
     locked_run,
+    read_ancestor,
     read_summary,
-    write_config,
 )
 from xtts_pipeline.training.saved_state import saved_config
 from xtts_pipeline.training.startup import StartUp
@@ -51,6 +54,7 @@ from xtts_pipeline.training.startup import StartUp
 _RUN_NAMES = frozenset(
     {
         CONFIG_NAME,
+        ANCESTOR_NAME,
         SUMMARY_NAME,
         LOCK_NAME,
         LAST_FOLDER,
@@ -59,14 +63,12 @@ _RUN_NAMES = frozenset(
         REPORT_NAME,
         "metrics.jsonl",
         "skipped.jsonl",
+        "left_out.jsonl",
         "profile",
         "tensorboard",
         "tensorflow.log",
     }
 )
-
-
-_MEMORY_PARTS = (("estimated", "estimated_bytes"), ("compiled step", "program_bytes"))
 
 
 def train(
@@ -83,6 +85,7 @@ def train(
     profile_steps: int | None = None,
     init_from: Path | None = None,
     stage: Path | None = None,
+    devices: int | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     """Train on a cache, or on a corpus in its place, or go on with a run; return the run's folder and its summary.
 
@@ -90,77 +93,121 @@ def train(
     on keeps its settings; a ConfigError names each that is asked to differ and is not in `allow_change`. `steps` may always differ.
     A new run begins with the weights of `init_from`, another run or a checkpoint, and has that run's model unless the settings say else.
     With `stage` the cache is copied under that folder first and read there.
+
+    Where the environment describes several workers (`training.cluster`), this is one of them; all but the chief write nothing, say errors
+    alone, and return a summary of their own.
     """
-    startup = StartUp()
-    _check_options(output, resume, allow_change)
-    allowed = {*allow_change, *(["training.steps"] if steps is not None else [])}
+    startup, cluster = StartUp(), find_cluster(os.environ)
+    _check_options(output, allow_change, cluster, is_resumed=resume)
+    allowed = frozenset([*allow_change, *(["training.steps"] if steps is not None else [])])
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     previous = _previous_config(run) if resume else None
+    if resume and previous is None and init_from is None:
+        # It was killed before its first checkpoint: the weights it began with are part of it.
+        init_from = read_ancestor(run)
     survey = None if corpus is None else survey_data(corpus, configs, overrides, previous)
-    if corpus is None or survey is None:
-        with reaching_stores(cache):
-            cache = cache if stage is None else stage_cache(cache, stage)
-            manifest = load_manifest(cache)
-            require_whole(cache)
-    else:
-        cache, manifest = corpus.data, survey.manifest
+    cache, manifest = (cache, _read_manifest(cache)) if corpus is None or survey is None else (corpus.data, survey.manifest)
     model = None if init_from is None or previous is not None else saved_config(init_from).model
     config = training_config(manifest, configs, overrides, steps, previous, allowed, model)
-    if config.training.autotune and survey is not None:
-        raise ConfigError("training.autotune: found true with --data, expected a cache to measure; preprocess first, or leave it out")
-    if config.training.autotune:
-        check_local(cache, "leave training.autotune out, or add --stage DIR")
     check_enough_records(cache, manifest, config)
     finished = None if previous is None else _finished_summary(run, previous, config, allowed)
     if finished is not None:
         return run, finished
-    # Before anything is made, and once more of the batch that was found best.
-    check_memory(manifest, config, available_memory())
-    _make_folder(run, is_resumed=resume)
-    if config.training.autotune and previous is None:
-        with _full_disk_is_an_error(run):
-            config = tuned_config(run, cache, manifest, config)
-    startup.estimated_bytes = _tell_plan(manifest, config)
-    with locked_run(run), NativeLog(run / "tensorflow.log", echo=echo_native_log) as log, _Progress(config.training.steps) as progress:
-        progress.note(f"starting: {log.environment}")
-        startup.note("check")
-        # Late: TensorFlow must not be imported before its log is redirected.
-        from xtts_pipeline.training.loop import train as run_loop
-        from xtts_pipeline.training.monitor import CompilationMonitor
-        from xtts_pipeline.training.resume import find_ancestor
-        from xtts_pipeline.training.resume import resume as find_resumption
-        from xtts_pipeline.training.source import Source
-
-        startup.note("import")
-        source = Source(cache, manifest) if survey is None else native_source(cache, survey, config)
-        monitor = CompilationMonitor(log, is_strict=config.training.strict_shapes, is_compiled=config.training.jit_compile)
-        with _full_disk_is_an_error(run), Interruption(progress.note) as interruption:
-            resumption = find_resumption(run, source, config, allowed, progress.note) if resume else None
-            ancestor = None if init_from is None else find_ancestor(init_from, resumption, progress.note)
-            write_config(run, dump_config(config))
-            if survey is not None:
-                write_rejections(run, survey)
-            summary = run_loop(source, config, run, monitor, progress, resumption, interruption, profile_steps, ancestor, startup)
-    return run, summary
+    job = TrainingJob(cache, manifest, survey, config, run, allowed, resume, previous is None, profile_steps, init_from, cluster, devices)
+    return run, _carry_out(job, stage, startup, echo_native_log=echo_native_log)
 
 
-def _check_options(output: Path | None, resume: bool, allow_change: Sequence[str]) -> None:
+def _check_options(output: Path | None, allow_change: Sequence[str], cluster: Cluster | None, *, is_resumed: bool) -> None:
     """Raise OutputError or ConfigError for options that make no sense together, or for a key that is none."""
-    if resume and output is None:
+    if cluster is not None and output is None:
+        raise OutputError("several workers: no run is named, expected one folder for all of them; add --output RUN")
+    if is_resumed and output is None:
         raise OutputError("--resume: no run is named, expected its folder; add --output RUN")
-    if allow_change and not resume:
+    if allow_change and not is_resumed:
         raise ConfigError("--allow-change: a new run has nothing to change; leave it out, or add --resume")
     check_allowed_keys(allow_change)
 
 
-def _tell_plan(manifest: Manifest, config: Config) -> int:
-    """Say what batches look like, what memory is needed, and what makes the run slow on purpose; return the bytes that are needed."""
-    needed, memory_text = check_memory(manifest, config, available_memory())
-    click.echo(shapes_text(manifest, config), err=True)
+def _read_manifest(cache: Path) -> Manifest:
+    with reaching_stores(cache):
+        return load_manifest(cache)
+
+
+def _carry_out(job: TrainingJob, stage: Path | None, startup: StartUp, *, echo_native_log: bool) -> dict[str, Any]:
+    """Make a checked job happen, the cheapest refusals first; return the summary."""
+    _check_tuning(job, is_staged=stage is not None)
+    startup.estimated_bytes = _tell_plan(job)
+    job = _with_proved_cache(job, stage)
+    with _held_folder(job), _full_disk_is_an_error(job.run):
+        job = _tuned(job, startup)
+        with (
+            NativeLog(job.run / "tensorflow.log" if job.is_chief else None, echo=echo_native_log) as log,
+            (RunProgress if job.is_chief else Silence)(job.config.training.steps) as progress,
+        ):
+            if job.is_chief:
+                progress.note(f"starting: {log.environment}")
+            startup.note("check")
+            # Late: TensorFlow must not be imported before its log is redirected.
+            from xtts_pipeline.commands.training_run import run_job
+
+            return run_job(job, log, progress, startup)
+
+
+def _check_tuning(job: TrainingJob, *, is_staged: bool) -> None:
+    """Raise ConfigError or CacheError if settings are to be measured where they cannot be."""
+    if not job.is_tuned_first:
+        return
+    if job.survey is not None:
+        raise ConfigError("training.autotune: found true with --data, expected a cache to measure; preprocess first, or leave it out")
+    if job.cluster is not None:
+        raise ConfigError("training.autotune: found true with several workers, expected one to measure; tune on one first")
+    if not is_staged:
+        check_local(job.cache, "leave training.autotune out, or add --stage DIR")
+
+
+def _tell_plan(job: TrainingJob) -> int:
+    """Say what batches look like, what memory is needed, and what makes the run slow on purpose; return the bytes that are needed.
+
+    Raises ConfigError if there is not as much memory. Of several workers the chief says it.
+    """
+    needed, memory_text = check_memory(job.manifest, job.config, available_memory(), job.shares)
+    if not job.is_chief:
+        return needed
+    click.echo(shapes_text(job.manifest, job.config), err=True)
     click.echo(f"memory: {memory_text}", err=True)
-    if config.training.debug_eager:
+    if job.config.training.debug_eager:
         click.echo("training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger", err=True)
     return needed
+
+
+def _with_proved_cache(job: TrainingJob, stage: Path | None) -> TrainingJob:
+    """Return the job with the cache that it reads: the one that was named, or its whole copy under `stage`; its files are all there."""
+    if job.survey is not None:
+        return job
+    with reaching_stores(job.cache):
+        cache = job.cache if stage is None else stage_cache(job.cache, stage)
+        require_whole(cache)
+    return replace(job, cache=cache)
+
+
+@contextmanager
+def _held_folder(job: TrainingJob) -> Iterator[None]:
+    """Make the run's folder and hold its lock, where this process writes it. Raises OutputError if it may not."""
+    if not job.is_chief:
+        yield
+        return
+    _make_folder(job.run, is_resumed=job.is_resumed)
+    with locked_run(job.run):
+        yield
+
+
+def _tuned(job: TrainingJob, startup: StartUp) -> TrainingJob:
+    """Return the job with the settings that `training.autotune` measures, where it is asked to, and say what the run is with them."""
+    if not job.is_tuned_first:
+        return job
+    tuned = replace(job, config=tuned_config(job.run, job.cache, job.manifest, job.config))
+    startup.estimated_bytes = _tell_plan(tuned)
+    return tuned
 
 
 def training_config(
@@ -253,79 +300,6 @@ def _batch_sizes(manifest: Manifest, training: TrainingConfig) -> list[int]:
     return batch_sizes(bucket_specs(manifest), training.clips_per_batch, training.accumulation_steps)
 
 
-def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
-    """Return a run's summary for people."""
-    step, loss = summary["step_ms"] or {}, summary["loss"]
-    stopped = " (stopped early)" if summary["stopped_early"] else ""
-    lines = [
-        f"run            {run}",
-        f"steps          {summary['steps']}{stopped}{_resumed_text(summary)}, first after {summary['first_step_seconds']:.1f} s",
-        f"parameters     {summary['parameters'] / 1e6:.1f} M",
-        f"loss           {loss['first']:.3f} -> {loss['last']:.3f}",
-        f"weights        sha256 {summary['weights_sha256']}",
-        f"best           {_best_text(summary)}",
-        *_origin_lines(summary),
-        f"traces         {summary['traces']}  ({_by_function(summary, 'traces')})",
-        f"compilations   {summary['compilations']}  ({_by_function(summary, 'compilations')})",
-    ]
-    if step:
-        lines += [
-            f"step time      {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
-            f"data wait      {summary['data_wait_share']:.2%}{_device_text(summary)}",
-            f"throughput     {summary['examples_per_second']:.1f} examples/s, {summary['mel_frames_per_second']:.0f} mel frames/s",
-        ]
-    return "\n".join([*lines, *_cost_lines(summary), *_operation_lines(summary)])
-
-
-def _cost_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return where the time to the first step went and what memory was in use, where the summary has them: older ones do not."""
-    if "startup_seconds" not in summary:
-        return []
-    parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in summary["startup_seconds"].items())
-    memory = [f"{summary['memory']['peak_bytes'] / 1e9:.2f} GB at most"]
-    memory += [f"{name} {summary['memory'][key] / 1e9:.2f}" for name, key in _MEMORY_PARTS if summary["memory"][key]]
-    return [f"start          {sum(summary['startup_seconds'].values()):.1f} s ({parts})", f"memory         {', '.join(memory)}"]
-
-
-def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return the table of the costliest operations, where steps were traced."""
-    profile = summary.get("profile")
-    if not profile:
-        return []
-    lines = [f"profile        {profile['steps']} steps in {profile['folder']}", f"{'ms/step':>9}  {'share':>6}  {'calls':>6}  operation"]
-    return lines + [
-        f"{operation['ms_per_step']:>9.2f}  {operation['share']:>6.1%}  {operation['calls']:>6}  {operation['name']}"
-        for operation in profile["operations"]
-    ]
-
-
-def _best_text(summary: Mapping[str, Any]) -> str:
-    best = summary["best"]
-    return f"step {best['step']}, validation loss {best['val_loss']:.3f}" if best else "none: the cache has no validation clips"
-
-
-def _origin_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return where a run that did not begin with nothing began."""
-    origin = summary.get("origin")
-    return [f"begun with     {origin['checkpoint']}, {origin['kept_share']:.1%} of the network"] if origin else []
-
-
-def _resumed_text(summary: Mapping[str, Any]) -> str:
-    resumed = summary["resumed_at_steps"]
-    return f", resumed {len(resumed)} times, last after step {resumed[-1]}" if resumed else ""
-
-
-def _device_text(summary: Mapping[str, Any]) -> str:
-    """Return how busy the device was; nothing of a run too short for a report without a compilation."""
-    share = summary["device_share"]
-    return "" if share is None else f", device {share:.0%}"
-
-
-def _by_function(summary: Mapping[str, Any], key: str) -> str:
-    found = ", ".join(f"{name} {count[key]}" for name, count in summary["by_function"].items())
-    return found or "nothing is compiled: training.debug_eager"
-
-
 @contextmanager
 def _full_disk_is_an_error(run: Path) -> Iterator[None]:
     try:
@@ -345,65 +319,3 @@ def _make_folder(run: Path, *, is_resumed: bool) -> None:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{run}: cannot be written ({error.strerror}); choose another --output") from None
-
-
-class _Progress:
-    """What a run says as it goes, on stderr: a bar on a terminal, one line a report in a log file."""
-
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._first: tuple[int, float] | None = None
-        self._bar = tqdm.tqdm(total=steps, unit="step", desc="train", file=sys.stderr, dynamic_ncols=True) if sys.stderr.isatty() else None
-        self._last: dict[str, str] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
-        """Show the numbers just read: loss, attention focus, step time, data wait, how validation went, time left."""
-        match split:
-            case "val":
-                self._last["val"] = f"{numbers['loss']:.3f}"
-            case "speech":
-                self._last["stops"] = f"{numbers['stop_rate']:.0%}"
-            case _:
-                self._last |= {
-                    "loss": f"{numbers['loss']:.3f}",
-                    "focus": f"{numbers['attention_focus']:.2f}",
-                    "step": f"{numbers['step_ms']:.0f} ms",
-                    "wait": f"{numbers['data_wait_share']:.1%}",
-                    "device": f"{numbers['device_share']:.0%}",
-                    "examples/s": f"{numbers['examples_per_second']:.1f}",
-                }
-        if self._bar is not None:
-            self._bar.set_postfix(self._last, refresh=False)
-            self._bar.update(step - self._bar.n)
-        else:
-            shown = ", ".join(f"{name} {value}" for name, value in self._last.items())
-            click.echo(f"step {step}/{self._steps}: {shown}{self._remaining(step)}", err=True)
-
-    def say(self, step: int, line: str) -> None:
-        """Show a line that must be seen, above the bar where there is one."""
-        self.note(f"step {step}/{self._steps}: {line}")
-
-    def note(self, line: str) -> None:
-        """Show a line that belongs to no step; any thread may call it."""
-        if self._bar is not None:
-            self._bar.write(line, file=sys.stderr)
-        else:
-            click.echo(line, err=True)
-
-    def _remaining(self, step: int) -> str:
-        """Return the time left, reckoned without the first step, which traces and compiles."""
-        now = time.monotonic()
-        if self._first is None:
-            self._first = (step, now)
-            return ""
-        first_step, first_time = self._first
-        if step == first_step:
-            return ""
-        return f", {(now - first_time) / (step - first_step) * (self._steps - step):.0f} s left"

@@ -46,22 +46,23 @@ def memory_estimate(manifest: Manifest, config: Config) -> MemoryEstimate:
     return estimate_memory(config, sizes, bucket_specs(manifest), is_gpu=has_gpu(), data_bytes=_data_bytes(manifest, config))
 
 
-def check_memory(manifest: Manifest, config: Config, available: Available | None) -> tuple[int, str]:
+def check_memory(manifest: Manifest, config: Config, available: Available | None, shares: int = 1) -> tuple[int, str]:
     """Return the bytes that the training takes by the estimate, and a line that says so beside what there is.
 
+    Where a batch is shared by several devices with a memory of their own, it is one of their `shares` that must fit.
     Raises ConfigError, with the batch size that would fit, if there is less. With `training.check_memory` off it passes, and with
     `training.autotune`, which measures.
     """
     training = config.training
     estimate = memory_estimate(manifest, config)
-    rows = training.clips_per_batch // training.accumulation_steps
+    rows = -(-training.clips_per_batch // (training.accumulation_steps * shares))
     needed = estimate.total_bytes(rows)
     batch, rest = rows * estimate.row_bytes, needed - rows * estimate.row_bytes
     text = f"about {_gigabytes(needed)} are needed ({_gigabytes(batch)} for the batch, {_gigabytes(rest)} for the rest)"
     if available is None:
         return needed, f"{text}; how much the GPU has cannot be asked"
     if needed > available.bytes and training.check_memory and not training.autotune:
-        fitting = _filled(manifest, config, estimate.most_rows(available.bytes) * training.accumulation_steps)
+        fitting = _filled(manifest, config, estimate.most_rows(available.bytes) * training.accumulation_steps * shares)
         remedy = _remedy(fitting, config)
         found = f"training.batch_size={training.batch_size}: {text}, but {_gigabytes(available.bytes)} of {available.where} are available"
         raise ConfigError(f"{found}; {remedy} (training.check_memory=false goes on)")

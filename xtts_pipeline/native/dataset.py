@@ -1,13 +1,13 @@
 """A surveyed corpus as static-shape batches, in the order in which its cache would be read, with TensorFlow operations alone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.dataset import EpochPlace, auto_or, pipeline_options, training_records
+from xtts_pipeline.cache.dataset import EpochPlace, auto_or, left_out, pipeline_options, training_records
 from xtts_pipeline.cache.manifest import bucket_specs
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CacheError
@@ -52,13 +52,13 @@ class NativeDatasets:
         if config.data.cache_in_memory:
             shards = self._kept_shards("train", bucket)
             made = training_records(self._root, self.manifest, bucket, lambda shard, _: _choose(shards, shard, spec), place, config.data)
-            return self._batches(made, place.batch_size)
+            return self._batches(made, place.rows_read)
         made = self._places(bucket, place).map(
             lambda epoch, clip: self._training_fields(clip, epoch, place.seed, spec),
             num_parallel_calls=auto_or(config.data.num_workers),
             deterministic=True,
         )
-        return self._batches(made, place.batch_size)
+        return self._batches(made, place.rows_read)
 
     def training_ids(self, bucket: int, place: EpochPlace) -> list[str]:
         """Return the ids of the clips in the batch of `training` at a place."""
@@ -85,13 +85,22 @@ class NativeDatasets:
 
     def _places(self, bucket: int, place: EpochPlace) -> tf.data.Dataset:
         """Return the epoch and the number of each training clip, in the order of the epochs."""
+        return training_records(self._root, self.manifest, bucket, self._shard_reader(bucket), place, self._config.data)
+
+    def left_out_ids(self, bucket: int, place: EpochPlace) -> list[str]:
+        """Return the ids of the clips that no batch of the epoch of a place holds."""
+        clips = left_out(self.manifest, bucket, self._shard_reader(bucket), place, self._config.data)
+        return [self._ids[int(clip)].numpy().decode() for _, clip in clips]
+
+    def _shard_reader(self, bucket: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
+        """Return a function that has the epoch and the number of each clip of a training shard."""
         ranges = tf.constant([self._ranges[name] for name in self.manifest.shard_names("train", bucket)] or [(0, 0)], tf.int64)
 
         def read_shard(shard: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
             start, stop = tf.unstack(tf.gather(ranges, shard))
             return tf.data.Dataset.range(start, stop).map(lambda clip: (epoch, clip))
 
-        return training_records(self._root, self.manifest, bucket, read_shard, place, self._config.data)
+        return read_shard
 
     def _kept_shards(self, split: str, bucket: int) -> list[tf.data.Dataset]:
         """Return a dataset a shard, each of which computes its clips in the first epoch and has them from then on."""
@@ -131,17 +140,21 @@ class NativeDatasets:
         return batches.prefetch(auto_or(self._config.data.prefetch_buffer_size)).with_options(pipeline_options())
 
 
-def augmented_batches(batches: tf.data.Dataset, config: Config, spec: RecordSpec, bucket: int, first: int) -> tf.data.Dataset:
+def augmented_batches(
+    batches: tf.data.Dataset, config: Config, spec: RecordSpec, bucket: int, first: int, rows: range | None = None
+) -> tf.data.Dataset:
     """Return a cache's training batches of a bucket, changed by `config.augmentation`; as they are where that is off.
 
-    `first` is the first batch's place in the bucket's endless stream: what is drawn for a batch depends on the seed and its place alone.
+    `first` is the first batch's place in the bucket's endless stream: what is drawn for a batch depends on the seed and its place alone,
+    and on the first of its `rows` where these are not all.
     """
     if not config.augmentation.is_on:
         return batches
     augmentation, seed = MelAugmentation(config.augmentation, config.audio, spec), config.training.seed
+    stream = f"bucket {bucket}" if rows is None else f"bucket {bucket} from row {rows.start}"
 
     def change(place: tf.Tensor, fields: Mapping[str, tf.Tensor]) -> Fields:
-        return augmentation(dict(fields), seed_of([f"bucket {bucket}", place], seed))
+        return augmentation(dict(fields), seed_of([stream, place], seed))
 
     changed = batches.enumerate(first).map(change, num_parallel_calls=auto_or(config.data.num_workers), deterministic=True)
     return changed.prefetch(auto_or(config.data.prefetch_buffer_size))

@@ -11,13 +11,14 @@ from xtts_pipeline.cache.manifest import Manifest, bucket_specs
 from xtts_pipeline.schema import RecordSpec
 
 
-def batch_sizes(specs: Sequence[RecordSpec], batch_size: int, accumulation_steps: int) -> list[int]:
+def batch_sizes(specs: Sequence[RecordSpec], batch_size: int, parts: int) -> list[int]:
     """Return the rows in a batch of each bucket, the largest last, so that all batches cost about the same.
 
-    The largest has `batch_size`; a smaller one as many as fit into as many frames, padding included, in whole parts of accumulation.
+    The largest has `batch_size`; a smaller one as many as fit into as many frames, padding included, in as many `parts` of equal size:
+    of accumulation, times the devices.
     """
     frames = batch_size * specs[-1].max_mel_frames
-    return [frames // spec.max_mel_frames // accumulation_steps * accumulation_steps for spec in specs]
+    return [frames // spec.max_mel_frames // parts * parts for spec in specs]
 
 
 def is_filled(manifest: Manifest, batch_size: int, accumulation_steps: int) -> bool:

@@ -5,36 +5,36 @@ Batches come in, scalars stay on the device until a report is due, and what the 
 
 import math
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CheckpointError, InterruptedRunError, TrainingError
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.training.alignment import AlignmentWatch
 from xtts_pipeline.training.checkpoint import Checkpoint, build_network, link_best, restore_variables, saved_weights_sha256
 from xtts_pipeline.training.data_wait import DataWaitWatch
+from xtts_pipeline.training.distributed_step import DistributedTrainStep, spread_text
+from xtts_pipeline.training.distribution import ALONE, Distribution
 from xtts_pipeline.training.fine_tuning import inherit, origin_lines
 from xtts_pipeline.training.health import SkipCount, SpikeWatch, skipped_line
 from xtts_pipeline.training.interruption import Interruption
-from xtts_pipeline.training.media import MediaWriter
-from xtts_pipeline.training.metrics import METRICS_NAME, SKIPPED_NAME, MetricsWriter, forget_after
+from xtts_pipeline.training.metrics import METRICS_NAME, SKIPPED_NAME
 from xtts_pipeline.training.monitor import WARMUP_STEPS, CompilationMonitor, StepTimer, total_counts
-from xtts_pipeline.training.profiling import Profiling
 from xtts_pipeline.training.resume import Resumption, newest_good
 from xtts_pipeline.training.retracing import RetraceError
 from xtts_pipeline.training.run_folder import checkpoint_folders, remove_after, write_summary
-from xtts_pipeline.training.saving import CheckpointSaver, SaveClock, Snapshot
+from xtts_pipeline.training.saving import SaveClock, Snapshot
 from xtts_pipeline.training.source import Source, bucket_signatures
 from xtts_pipeline.training.startup import StartUp
 from xtts_pipeline.training.state import RunState, origin_to_json
 from xtts_pipeline.training.step import TrainStep
+from xtts_pipeline.training.surroundings import Progress, Surroundings, Told, surround
 from xtts_pipeline.training.validation import BestLoss, Validation
 from xtts_pipeline.training.variables import named_variables
 from xtts_pipeline.training.window import MetricsWindow
@@ -43,16 +43,6 @@ from xtts_pipeline.training.window import MetricsWindow
 ROLL_BACK_RATE = 0.5
 # Of how many skipped steps a report looks up the clips.
 MOST_NAMED = 3
-
-
-class Progress(Protocol):
-    """Whoever watches a run."""
-
-    def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
-        """Take in numbers of a split (`train`, `val` or `speech`) that have just been read back."""
-
-    def say(self, step: int, line: str) -> None:
-        """Take in something that must be seen, such as a warning."""
 
 
 def train(
@@ -66,8 +56,11 @@ def train(
     profile_steps: int | None = None,
     ancestor: Checkpoint | None = None,
     startup: StartUp | None = None,
+    distribution: Distribution = ALONE,
 ) -> dict[str, Any]:
     """Train up to `config.training.steps` in all, or until patience is over; return the summary, also written to summary.json.
+
+    Of several workers each calls it alike; the chief alone writes, and the others' summary says how many steps were taken, and no more.
 
     Begins at step 0, with what fits of another run's `ancestor` if there is one, or where `resumption` left off.
     Raises TrainingError if numbers are not finite any more, or if a strict run traces or compiles a function twice; InterruptedRunError,
@@ -75,13 +68,8 @@ def train(
     """
     begun = 0 if resumption is None else resumption.checkpoint.step
     state = RunState(source.records_digest()) if resumption is None else resumption.state
-    forget_after(run, begun)
-    with ExitStack() as stack:
-        metrics = stack.enter_context(MetricsWriter(run, state.file_bytes))
-        media = stack.enter_context(MediaWriter(run, config))
-        saver = stack.enter_context(CheckpointSaver(run, config, source.identity(), metrics.sync, saved_step=begun))
-        profiling = stack.enter_context(Profiling(run, profile_steps)) if profile_steps else None
-        around = _Surroundings(run, monitor, progress, metrics, media, saver, interruption, profiling, startup or StartUp())
+    told = Told(monitor, progress, interruption, profile_steps, startup or StartUp(), distribution)
+    with distribution.losing_workers(), surround(run, config, source.identity(), told, state, begun) as around:
         running = _Run(source, config, around, state)
         if resumption is not None:
             running.restore(resumption.checkpoint)
@@ -91,45 +79,41 @@ def train(
             running.go()
         except RetraceError as error:
             raise TrainingError(f"step {running.steps_done + 1}: {error}") from None
-        saver.finish()
-        media.close()
-        for warning in media.warnings():
+        around.saver.finish()
+        around.media.close()
+        for warning in around.media.warnings():
             running.warn(warning)
-    summary = running.summary()
-    write_summary(run, summary)
+        summary = running.summary() if distribution.is_chief else {"steps": running.steps_done}
+        if distribution.is_chief:
+            write_summary(run, summary)
+        # Together: who leaves first looks like one that was lost.
+        distribution.wait()
     return summary
-
-
-@dataclass(frozen=True)
-class _Surroundings:
-    """What a run writes to, tells and hears."""
-
-    folder: Path
-    monitor: CompilationMonitor
-    progress: Progress
-    metrics: MetricsWriter
-    media: MediaWriter
-    saver: CheckpointSaver
-    interruption: Interruption | None
-    profiling: Profiling | None
-    startup: StartUp
 
 
 class _Run:
     """One training from its first step to its last: `go` is its course, the methods below it are its stations."""
 
-    def __init__(self, source: Source, config: Config, around: _Surroundings, state: RunState) -> None:
+    def __init__(self, source: Source, config: Config, around: Surroundings, state: RunState) -> None:
         self.config, self.settings, self.around = config, config.training, around
         identity, precision = source.identity(), tf.dtypes.as_dtype(self.settings.precision)
-        self.network, average = (build_network(identity, config, precision) for _ in range(2))
-        signatures = bucket_signatures(identity, source.specs, self.settings)
-        self.train_step = TrainStep(self.network, average, self.settings, signatures)
-        around.monitor.watch(*self.train_step.compiled.functions, calls=self.train_step.compiled)
+        distribution = around.distribution
+        with distribution.scope():
+            self.network, average = (build_network(identity, config, precision) for _ in range(2))
+        signatures = bucket_signatures(identity, source.specs, self.settings, distribution.replicas)
+        self.train_step = self._make_step(average, signatures)
         self.variables = named_variables(self.train_step)
         self.source, self.signatures = source, signatures
+        saved, state = state, state.with_batches(tuple(signature.tokens.shape[0] for signature in signatures))
+        if state.position != saved.position:
+            around.progress.say(
+                around.saver.saved_step,
+                f"batches have other rows than before: going on with epoch {state.position.epoch}, from its beginning",
+            )
         self.position, self.batches_per_epoch = state.position, source.batches_per_epoch(signatures)
-        self.batches = source.training_batches(config, signatures, self.position)
-        self.validation = Validation(source, config, average, signatures, around.monitor) if source.validation_clips else None
+        self.batches = source.training_batches(config, signatures, self.position, distribution)
+        validation = (source, config, average, signatures, around.monitor, distribution)
+        self.validation = Validation(*validation) if source.validation_clips else None
         self.data_wait = DataWaitWatch(source.wait_advice)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
         self.warnings = list(state.warnings)
@@ -138,6 +122,18 @@ class _Run:
         self._take_over(state)
         self.clock = SaveClock(self.settings)
         self.steps_done, self.first_step_seconds = 0, 0.0
+
+    def _make_step(self, average: Network, signatures: Sequence[Batch]) -> TrainStep:
+        """Return the step for one device, or for all there are, and have its traces watched."""
+        around, settings = self.around, self.settings
+        if around.distribution.strategy is not None:
+            around.progress.say(around.saver.saved_step, spread_text(around.distribution, signatures, settings))
+            spread = DistributedTrainStep(self.network, average, settings, signatures, around.distribution, around.interruption)
+            spread.have_watched(around.monitor)
+            return spread
+        step = TrainStep(self.network, average, settings, signatures)
+        around.monitor.watch(*step.compiled.functions, calls=step.compiled)
+        return step
 
     def _take_over(self, state: RunState) -> None:
         """Know of the steps taken so far what the state says, and no more."""
@@ -154,7 +150,7 @@ class _Run:
         """Take over the weights and the step of a checkpoint."""
         restore_variables(self.variables, checkpoint)
         self.steps_done = checkpoint.step
-        if self.best.step == checkpoint.step:
+        if self.best.step == checkpoint.step and self.around.distribution.is_chief:
             # The process before may have died between this checkpoint and its second name.
             link_best(self.around.folder, checkpoint.folder)
         missing = self.around.metrics.lines.missing_bytes
@@ -209,7 +205,7 @@ class _Run:
             self._say_not_saved(complaint)
         is_due = self.clock.is_due(step)
         if step == saver.saved_step:
-            if is_best:
+            if is_best and self.around.distribution.is_chief:
                 link_best(self.around.folder, checkpoint_folders(self.around.folder)[-1])
         elif is_over or is_best or (is_due and not saver.is_busy and not self.skips.in_a_row):
             self._save(self._snapshot(is_best=is_best))
@@ -256,26 +252,35 @@ class _Run:
     def _stop_if_asked(self, unsettled: Snapshot | None) -> None:
         """Save and raise InterruptedRunError if the run is asked to stop; `unsettled` is how it was before what is under way now."""
         interruption, saver = self.around.interruption, self.around.saver
-        if interruption is None or not interruption.is_asked:
+        if interruption is None or not self._is_stop_agreed(interruption):
             return
         if saver.saved_step != self.steps_done:
             self._save(unsettled or self._snapshot())
         saver.finish()
+        self.around.distribution.wait()
         raise InterruptedRunError(
             f"{self.around.folder}: interrupted after step {self.steps_done}, which is saved; the same command with --resume goes on"
         )
+
+    def _is_stop_agreed(self, interruption: Interruption) -> bool:
+        """Return whether to stop here: of several workers, whether one was asked to before the step that all have just taken."""
+        step = self.train_step
+        if isinstance(step, DistributedTrainStep) and self.around.distribution.workers > 1:
+            return step.is_agreed
+        return interruption.is_asked
 
     def _train_on_next_batch(self, step: int) -> None:
         started = time.perf_counter()
         with self.timer.waiting():
             batch = next(self.batches)
-        with self.timer.stepping(examples=batch.mel.shape[0]):
+        with self.timer.stepping(examples=batch.mel.shape[0] * self.around.distribution.workers):
             result = self.train_step(batch) if self.around.startup.is_over else self._take_first_step(batch)
         self.window.add(result)
         if self.train_step.compiled.is_first_of_shape:
             self.timer.leave_out_last()
         self.steps_done, self.is_settled = step, False
         self._profile(result)
+        self._note_left_out()
         self.position = self.position.after(self.batches_per_epoch)
         self._look_at_compilations(step)
         if not self.first_step_seconds:
@@ -285,13 +290,21 @@ class _Run:
         """Take this process's first step, which traces and compiles, and say where the time until its end has gone."""
         startup, compiled = self.around.startup, self.train_step.compiled
         startup.note("input")
-        compiled.trace(batch)
+        if not isinstance(self.train_step, DistributedTrainStep):
+            # Several devices trace inside the step, each its own.
+            compiled.trace(batch)
         startup.note("trace")
         result = self.train_step(batch)
         result.numpy()
         startup.note_first_step(self.around.monitor.compile_seconds(compiled.python_name))
         self.around.progress.say(self.steps_done + 1, str(startup))
         return result
+
+    def _note_left_out(self) -> None:
+        """Write down, once an epoch, which clips it leaves out of the batches that several workers share."""
+        distribution, epoch = self.around.distribution, self.position.epoch
+        if distribution.workers > 1 and distribution.is_chief and self.position.batch == 0:
+            self.around.metrics.left_out.write({"epoch": epoch, "ids": self.source.left_out(self.config, self.signatures, epoch)})
 
     def _profile(self, result: tf.Tensor) -> None:
         """Trace the steps that a run is asked to trace; the summary's times leave them out, for tracing slows them."""
@@ -352,12 +365,15 @@ class _Run:
         if self.rolled_back_at_step is not None:
             raise TrainingError(f"{found}, after it had been rolled back at step {self.rolled_back_at_step}; {remedy}")
         self.around.saver.finish()
+        self.around.distribution.wait()
         checkpoint = newest_good(self.around.folder)
         if checkpoint is None or checkpoint.state is None:
             raise TrainingError(f"{found}, and there is no checkpoint to go back to; {remedy}")
         restore_variables(self.variables, checkpoint)
         self.train_step.rate_factor.assign(ROLL_BACK_RATE)
-        remove_after(self.around.folder, checkpoint.step)
+        self.around.distribution.wait()
+        if self.around.distribution.is_chief:
+            remove_after(self.around.folder, checkpoint.step)
         self.around.metrics.rewind(checkpoint.step, checkpoint.state.file_bytes[METRICS_NAME])
         self.steps_done = self.around.saver.saved_step = checkpoint.step
         self._take_over(replace(checkpoint.state, resumed_at_steps=self.state.resumed_at_steps))

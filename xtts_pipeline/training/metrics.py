@@ -25,7 +25,7 @@ _IMAGE = _metadata("images", "DATA_CLASS_BLOB_SEQUENCE")
 # tensorboard.AudioPluginData of version 0: field 2, the encoding, is 11 (WAV).
 _AUDIO = _metadata("audio", "DATA_CLASS_BLOB_SEQUENCE", b"\x10\x0b")
 _PNG_SIZE = slice(16, 24)
-METRICS_NAME, SKIPPED_NAME = "metrics.jsonl", "skipped.jsonl"
+METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME = "metrics.jsonl", "skipped.jsonl", "left_out.jsonl"
 
 
 class LineFile:
@@ -69,10 +69,11 @@ class MetricsWriter:
     def __init__(self, run: Path, keep_bytes: Mapping[str, int] | None = None) -> None:
         """Go on with the run's files; of each its first `keep_bytes` are kept, or all.
 
-        lines are the reports, skipped the steps whose update was left out.
+        lines are the reports, skipped the steps whose update was left out, left_out the clips that an epoch of several workers left out.
         """
-        keep = {} if keep_bytes is None else {METRICS_NAME: 0, SKIPPED_NAME: 0, **keep_bytes}
-        self.lines, self.skipped = (LineFile(run / name, keep.get(name)) for name in (METRICS_NAME, SKIPPED_NAME))
+        names = (METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME)
+        keep = {} if keep_bytes is None else {**dict.fromkeys(names, 0), **keep_bytes}
+        self.lines, self.skipped, self.left_out = (LineFile(run / name, keep.get(name)) for name in names)
         self._run = run
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
 
@@ -80,14 +81,14 @@ class MetricsWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.lines.close()
-        self.skipped.close()
+        for file in (self.lines, self.skipped, self.left_out):
+            file.close()
         self._close_writers()
 
     @property
     def file_bytes(self) -> dict[str, int]:
         """How long the files of lines are now."""
-        return {METRICS_NAME: self.lines.size, SKIPPED_NAME: self.skipped.size}
+        return {METRICS_NAME: self.lines.size, SKIPPED_NAME: self.skipped.size, LEFT_OUT_NAME: self.left_out.size}
 
     def rewind(self, step: int, metrics_bytes: int) -> None:
         """Forget the reports of later steps, here and in TensorBoard: they come again. What was skipped stays written."""
@@ -102,8 +103,8 @@ class MetricsWriter:
 
     def sync(self) -> None:
         """Bring what was written to the disk; any thread may call it. Raises OSError if the disk refuses."""
-        self.lines.sync()
-        self.skipped.sync()
+        for file in (self.lines, self.skipped, self.left_out):
+            file.sync()
         for writer in list(self._writers.values()):
             writer.flush()
 

@@ -43,6 +43,7 @@ class _Watched:
 
     functions: tuple[Any, ...]
     calls: ShapedFunction | None
+    devices: int = 1
     traces: int = 0
     compilations: int = 0
     changes_told: int = 0
@@ -52,7 +53,8 @@ class _Watched:
 
     def expected(self) -> int:
         """Return how many traces what has run so far should have."""
-        return sum(traces > 0 for traces in self.traces_of_each()) if self.calls is None else self.calls.shapes_met
+        shapes = sum(traces > 0 for traces in self.traces_of_each()) if self.calls is None else self.calls.shapes_met
+        return shapes * self.devices
 
 
 class CompilationMonitor:
@@ -68,8 +70,8 @@ class CompilationMonitor:
         self._functions: dict[str, _Watched] = {}
         self.events: list[Event] = []
 
-    def watch(self, *functions: Any, calls: ShapedFunction | None = None) -> None:
-        """Count these tf.functions of one Python function under its name; of each, one trace and one compilation are expected.
+    def watch(self, *functions: Any, calls: ShapedFunction | None = None, devices: int = 1) -> None:
+        """Count these tf.functions of one Python function under its name; of each, one trace and one compilation a device are expected.
 
         calls knows with what they were called, and so which argument is behind a trace too many. Without functions, as with
         `training.debug_eager`, there is nothing to count.
@@ -79,7 +81,7 @@ class CompilationMonitor:
         name = functions[0].python_function.__name__
         if name in self._functions:
             raise ValueError(f"a function named {name} is watched already; XLA's log tells functions apart by name only")
-        self._functions[name] = _Watched(functions, calls)
+        self._functions[name] = _Watched(functions, calls, devices)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return `{function: {"traces": n, "compilations": n}}`, without the leading underscores of private names."""

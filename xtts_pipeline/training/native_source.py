@@ -29,6 +29,10 @@ class NativeSource(Source):
         """Return the ids of the batch at a place; a survey accepts finite sound alone."""
         return [(name, True) for name in self.datasets.training_ids(bucket, place)]
 
+    def bucket_left_out(self, config: Config, bucket: int, place: EpochPlace) -> list[str]:  # noqa: ARG002 (as above)
+        """Return the ids of the clips of a bucket that no batch of the epoch of a place holds."""
+        return self.datasets.left_out_ids(bucket, place)
+
     @property
     def wait_advice(self) -> str:
         """What to do where making the clips takes longer than the step."""

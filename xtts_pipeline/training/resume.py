@@ -9,7 +9,8 @@ from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CheckpointError, ConfigError, DamagedCheckpointError
 from xtts_pipeline.training.changes import RECORDS_KEY, changed_settings, check_changes
 from xtts_pipeline.training.checkpoint import Checkpoint, load_checkpoint
-from xtts_pipeline.training.run_folder import BEST_FOLDER, checkpoint_folders, remove_after, set_aside, steps_in
+from xtts_pipeline.training.distribution import Distribution
+from xtts_pipeline.training.run_folder import BEST_FOLDER, LAST_FOLDER, checkpoint_folders, remove_after, set_aside, step_name, steps_in
 from xtts_pipeline.training.source import Source
 from xtts_pipeline.training.state import Position, RunState
 from xtts_pipeline.training.step import TrainStep
@@ -74,6 +75,31 @@ def resume(run: Path, source: Source, config: Config, allowed: Collection[str], 
     newest = find_newest(run, say)
     if newest is None:
         return None
+    resumption = _under_settings(run, newest, source, config, allowed, say)
+    say(f"resuming after step {newest.checkpoint.step} of {newest.checkpoint.folder}")
+    remove_after(run, newest.checkpoint.step)
+    return resumption
+
+
+def resume_together(
+    run: Path, source: Source, config: Config, allowed: Collection[str], say: Callable[[str], None], distribution: Distribution
+) -> Resumption | None:
+    """Return what `resume` does, in each of several workers: the chief looks and removes, the others read what it has chosen."""
+    resumption = resume(run, source, config, allowed, say) if distribution.is_chief else None
+    # Steps are counted from 1 here, so that 0 is none.
+    step = int(distribution.from_chief([0 if resumption is None else resumption.checkpoint.step + 1])[0]) - 1
+    if distribution.is_chief or step < 0:
+        return resumption
+    checkpoint = load_checkpoint(run / LAST_FOLDER / step_name(step))
+    if checkpoint.state is None:
+        raise CheckpointError(f"{checkpoint.folder}: holds no state of its run, though the chief found one; is it the same file system?")
+    return _under_settings(run, Resumption(checkpoint, checkpoint.state), source, config, allowed, say)
+
+
+def _under_settings(
+    run: Path, newest: Resumption, source: Source, config: Config, allowed: Collection[str], say: Callable[[str], None]
+) -> Resumption:
+    """Return a checkpoint as the settings asked for go on from it; raise as `resume` does."""
     checkpoint, state = newest.checkpoint, newest.state
     check_same_cache(checkpoint, source.manifest)
     changes = changed_settings(checkpoint.config, config)
@@ -87,8 +113,6 @@ def resume(run: Path, source: Source, config: Config, allowed: Collection[str], 
         # The window's steps were of the old order, and which clips they had could not be told any more.
         state = replace(state, records=records, position=Position(state.position.epoch + 1, 0), window=())
         say(f"{', '.join(sorted(_ORDER_KEYS & changes.keys()))} changed: going on with epoch {state.position.epoch}, from its beginning")
-    say(f"resuming after step {checkpoint.step} of {checkpoint.folder}")
-    remove_after(run, checkpoint.step)
     return Resumption(checkpoint, state.resumed(checkpoint.step))
 
 

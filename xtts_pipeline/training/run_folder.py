@@ -18,6 +18,7 @@ from xtts_pipeline.errors import CheckpointError, OutputError
 
 LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
 CONFIG_NAME, SUMMARY_NAME, LOCK_NAME = "config.yaml", "summary.json", ".lock"
+ANCESTOR_NAME = "init-from.txt"
 DAMAGED_PREFIX = "damaged-"
 _NAME = re.compile(r"step-(\d{8})")
 
@@ -94,6 +95,23 @@ def write_config(run: Path, text: str) -> None:
     (run / SUMMARY_NAME).unlink(missing_ok=True)
     with atomic_write(run / CONFIG_NAME) as file:
         file.write(text.encode())
+
+
+def write_ancestor(run: Path, ancestor: Path) -> None:
+    """Write init-from.txt: whose weights the run begins with, for a run that is killed before its first checkpoint could say so."""
+    with atomic_write(run / ANCESTOR_NAME) as file:
+        file.write(f"{ancestor.absolute()}\n".encode())
+
+
+def read_ancestor(run: Path) -> Path | None:
+    """Return what `write_ancestor` wrote, or None. Raises OutputError if it cannot be read."""
+    path = run / ANCESTOR_NAME
+    try:
+        return Path(path.read_text(encoding="utf-8").removesuffix("\n"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path}: cannot be read ({error}); remove it, and name the run to begin with by --init-from") from None
 
 
 def write_summary(run: Path, summary: dict[str, Any]) -> None:

@@ -9,16 +9,17 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.dataset import EpochPlace, cached_records, training_dataset, validation_dataset
+from xtts_pipeline.cache.dataset import EpochPlace, cached_left_out, cached_records, training_dataset, validation_dataset
 from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.manifest import Manifest, bucket_specs, manifest_bytes, record_spec
 from xtts_pipeline.config import Config, TrainingConfig
-from xtts_pipeline.errors import CacheError, XttsError
+from xtts_pipeline.errors import CacheError, ConfigError, XttsError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.native.dataset import augmented_batches
 from xtts_pipeline.schema import PAD_ID, RecordSpec
 from xtts_pipeline.training.buckets import batch_sizes, bucket_order
 from xtts_pipeline.training.checkpoint import CacheIdentity
+from xtts_pipeline.training.distribution import ALONE, Distribution
 from xtts_pipeline.training.state import Position
 from xtts_pipeline.training.step import batch_signature, to_batch
 
@@ -37,10 +38,17 @@ _UNREADABLE = (
 )
 
 
-def bucket_signatures(identity: CacheIdentity, specs: Sequence[RecordSpec], settings: TrainingConfig) -> list[Batch]:
-    """Return what a step is compiled for: the signature of each bucket's batches; ids are in them where the cache has several."""
+def bucket_signatures(identity: CacheIdentity, specs: Sequence[RecordSpec], settings: TrainingConfig, replicas: int = 1) -> list[Batch]:
+    """Return what a step is compiled for: the signature of each bucket's batches; ids are in them where the cache has several.
+
+    Batches are whole ones, whose rows `replicas` devices share alike; ConfigError where they cannot.
+    """
     ids = {"with_speaker": len(identity.speakers) > 1, "with_language": len(identity.languages) > 1}
-    sizes = batch_sizes(specs, settings.clips_per_batch, settings.accumulation_steps)
+    parts = settings.accumulation_steps * replicas
+    if settings.clips_per_batch % parts:
+        by = f"{replicas} devices in {settings.accumulation_steps} parts each (training.accumulation_steps)"
+        raise ConfigError(f"training.batch_size={settings.batch_size} cannot be shared by {by}, expected a multiple of {parts}")
+    sizes = batch_sizes(specs, settings.clips_per_batch, parts)
     return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]
 
 
@@ -74,8 +82,10 @@ class Source:
         """Return how many training batches an epoch has, of all buckets together."""
         return sum(self._bucket_batches(signatures))
 
-    def training_batches(self, config: Config, signatures: Sequence[Batch], position: Position = FIRST) -> Iterator[Batch]:
-        """Yield shuffled batches without end, each of one bucket and its signature, from a position on.
+    def training_batches(
+        self, config: Config, signatures: Sequence[Batch], position: Position = FIRST, distribution: Distribution = ALONE
+    ) -> Iterator[Batch]:
+        """Yield shuffled batches without end, each of one bucket and its signature, from a position on; of several workers, its rows alone.
 
         In an epoch each bucket has as many batches as its records fill, in the order of `bucket_order`; a bucket without records has none.
         Raises CacheError if a bucket has records, but fewer than one batch, or if a shard is not what the manifest says.
@@ -88,7 +98,8 @@ class Source:
         skipped_of = np.bincount(bucket_order(batches, seed, epoch)[:skipped], minlength=len(batches)).tolist()
 
         def stream(bucket: int) -> Iterator[Batch]:
-            dataset = self.training_dataset(config, bucket, EpochPlace(seed, sizes[bucket], epoch, skipped_of[bucket]))
+            rows = distribution.rows_of_worker(sizes[bucket]) if distribution.workers > 1 else None
+            dataset = self.training_dataset(config, bucket, EpochPlace(seed, sizes[bucket], epoch, skipped_of[bucket], rows=rows))
             return self._read(iter(dataset.with_options(_read_ahead())), signatures[bucket])
 
         streams = [stream(bucket) if found or not any(records) else iter(()) for bucket, found in enumerate(records)]
@@ -108,6 +119,20 @@ class Source:
         records = cached_records(self.folder, self.manifest, bucket, place, config.data)
         clips = [decode_example(record.numpy(), self.specs[bucket]) for record in records.take(place.batch_size)]
         return [(str(clip["id"]), bool(np.isfinite(clip["mel"]).all())) for clip in clips]
+
+    def left_out(self, config: Config, signatures: Sequence[Batch], epoch: int) -> list[str]:
+        """Return the ids of the clips that no training batch of an epoch holds, of all buckets."""
+        ids: list[str] = []
+        for bucket, signature in enumerate(signatures):
+            place = EpochPlace(config.training.seed, signature.tokens.shape[0], epoch)
+            if self.manifest.split_records("train", bucket):
+                ids += self.bucket_left_out(config, bucket, place)
+        return ids
+
+    def bucket_left_out(self, config: Config, bucket: int, place: EpochPlace) -> list[str]:
+        """Return what `left_out` does of one bucket."""
+        records = cached_left_out(self.folder, self.manifest, bucket, place, config.data)
+        return [str(decode_example(record.numpy(), self.specs[bucket])["id"]) for record in records]
 
     def validation_batches(self, signatures: Sequence[Batch]) -> Iterator[Batch]:
         """Yield the validation split once, bucket after bucket, always in the same order. Raises CacheError as `training_batches` does."""
@@ -140,9 +165,10 @@ class Source:
             bucket=bucket,
             start_epoch=place.start_epoch,
             skip_batches=place.skip_batches,
+            rows=place.rows,
         )
         first = place.start_epoch * (self.manifest.split_records("train", bucket) // place.batch_size) + place.skip_batches
-        return augmented_batches(dataset, config, self.specs[bucket], bucket, first)
+        return augmented_batches(dataset, config, self.specs[bucket], bucket, first, place.rows)
 
     def validation_dataset(self, bucket: int, batch_size: int) -> tf.data.Dataset:
         """Return the validation records of a bucket once."""

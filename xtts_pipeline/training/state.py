@@ -90,11 +90,13 @@ class RunState:
     window: the metrics of the steps since the last report; None for what was not finite.
     skipped_steps, skipped_in_a_row: updates left out, up to the last report.
     origin: what the run began with, where it was not nothing.
+    batch_rows: the rows in a batch of each bucket, for which `position` counts; empty where an older version did not say.
     file_bytes: how long the files of lines were, by name; what comes after belongs to steps that will be taken again.
     """
 
     records: str
     position: Position = Position()
+    batch_rows: tuple[Natural, ...] = ()
     is_settled: bool = True
     window: tuple[tuple[float | None, ...], ...] = ()
     file_bytes: dict[str, Natural] = Field(default_factory=dict)
@@ -111,6 +113,14 @@ class RunState:
     warnings: tuple[str, ...] = ()
     resumed_at_steps: tuple[Natural, ...] = ()
     origin: Origin | None = None
+
+    def with_batches(self, batch_rows: tuple[int, ...]) -> "RunState":
+        """Return the state of a run that goes on with batches of so many rows: from the next epoch on, where they were others."""
+        if self.batch_rows in ((), batch_rows):
+            return replace(self, batch_rows=batch_rows)
+        position = Position(self.position.epoch + 1, 0) if self.position.batch else self.position
+        # The window's steps were of the old order, and which clips they had could not be told any more.
+        return replace(self, batch_rows=batch_rows, position=position, window=())
 
     def resumed(self, step: int) -> "RunState":
         """Return the state of a run that goes on from here in another process."""

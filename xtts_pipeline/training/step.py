@@ -5,7 +5,7 @@ Nothing dynamic is inside: no tf.shape, no Python side effect, no readback. Resu
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -56,6 +56,12 @@ def from_signature(tensors: Sequence[tf.Tensor], signature: Batch) -> Batch:
     return Batch(*(None if spec is None else next(given) for spec in signature))
 
 
+def with_rows(signature: Batch, rows: int) -> Batch:
+    """Return the signature of so many rows of what this one is of, or of a batch."""
+    named = signature._asdict().items()
+    return Batch(*(None if value is None else tf.TensorSpec([rows, *value.shape[1:]], value.dtype, name) for name, value in named))
+
+
 class ShapedFunction:
     """A function of a batch's tensors, compiled once for each signature; all of them share whatever variables it uses.
 
@@ -63,9 +69,17 @@ class ShapedFunction:
     any shape; with `debug_eager` there is none, and the Python function itself runs. changes are the calls that fitted no signature.
     """
 
-    def __init__(self, function: Callable[..., Any], signatures: Sequence[Batch], config: TrainingConfig) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        signatures: Sequence[Batch],
+        config: TrainingConfig,
+        more: Callable[[Batch], Sequence[tf.TensorSpec]] = lambda _: (),
+    ) -> None:
+        """Take what the function is given beside the batch of a signature as `more`."""
+
         def compiled(signature: Batch | None) -> Any:
-            specs = None if signature is None else [spec for spec in signature if spec is not None]
+            specs = None if signature is None else [*(spec for spec in signature if spec is not None), *more(signature)]
             return tf.function(function, input_signature=specs, jit_compile=config.jit_compile, autograph=False)
 
         self.python_name = function.__name__
@@ -88,11 +102,15 @@ class ShapedFunction:
 
     def __call__(self, batch: Batch) -> Any:
         """Call the function of the batch's shape; if strict, raise RetraceError where it fits no signature, before anything is traced."""
+        return self.function_of(batch)(*(tensor for tensor in batch if tensor is not None))
+
+    def function_of(self, batch: Batch) -> Any:
+        """Return the function of the batch's shape, or raise RetraceError as a call does."""
         key = key_of(batch)
         self.is_first_of_shape = key not in self._met
         if self.is_first_of_shape:
             self._meet(key, batch)
-        return self._by_key[key](*(tensor for tensor in batch if tensor is not None))
+        return self._by_key[key]
 
     def trace(self, batch: Batch) -> None:
         """Trace the function of the batch's shape without running it, as a call would; nothing with `debug_eager`, or if none fits."""
@@ -109,6 +127,17 @@ class ShapedFunction:
                 self.changes.append(change)
             self._by_key[key] = self._runs[0]
         self._met.add(key)
+
+
+class Part(NamedTuple):
+    """Where the rows of a batch stand in a whole one that several devices share.
+
+    first: the number of the first row, int32 []; text_length and mel_length int32 [rows of the whole].
+    """
+
+    first: tf.Tensor
+    text_length: tf.Tensor
+    mel_length: tf.Tensor
 
 
 class TrainStep(tf.Module):
@@ -143,10 +172,16 @@ class TrainStep(tf.Module):
         return self.compiled(batch)
 
     def _train_step(self, *tensors: tf.Tensor) -> tf.Tensor:
-        batch, config = from_signature(tensors, self._signature), self.config
+        batch = from_signature(tensors, self._signature)
         step = self.step.read_value()
-        share = own_frames_share(step, config)
+        share = own_frames_share(step, self.config)
         gradients, metrics = self._batch_gradients(batch, step, share)
+        frames = tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)
+        return self._update(gradients, {**metrics, "own_frames_share": share, "mel_frames": frames}, step)
+
+    def _update(self, gradients: Sequence[tf.Tensor], metrics: Mapping[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
+        """Change every variable as the gradients of a whole batch want it; return the METRICS."""
+        config = self.config
         gradients, norm = clip_by_global_norm(gradients, config.clip_norm)
         rate = learning_rate(step, config) * self.rate_factor
         # Nothing of an update that is not finite reaches a variable: no average, no moment and no checkpoint can hold it.
@@ -156,20 +191,26 @@ class TrainStep(tf.Module):
             self.loss_scale.update(is_finite)
         self._follow(step)
         self.step.assign_add(1)
-        extra = {"gradient_norm": norm, "learning_rate": rate, "own_frames_share": share}
-        extra |= {"is_skipped": tf.cast(tf.logical_not(is_finite), tf.float32)}
-        return _in_order({**metrics, **extra, "mel_frames": tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)}, self.METRICS)
+        extra = {"gradient_norm": norm, "learning_rate": rate, "is_skipped": tf.cast(tf.logical_not(is_finite), tf.float32)}
+        return in_order({**metrics, **extra}, self.METRICS)
 
-    def _batch_gradients(self, batch: Batch, step: tf.Tensor, share: tf.Tensor) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+    def _batch_gradients(
+        self, batch: Batch, step: tf.Tensor, share: tf.Tensor, within: Part | None = None
+    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
         """Return the gradients and metrics of the whole batch, gone through in `accumulation_steps` parts one after the other.
 
         Every average divides by what the whole batch holds, and each row is dropped out by its place in the whole, so the parts add up
-        to what one pass would give.
+        to what one pass would give. The batch is the whole, or lies `within` one.
         """
         config, network = self.config, self.network
-        dropout = Dropout.for_step(config.seed, step)
+        first = 0 if within is None else within.first
+        dropout = Dropout.for_step(config.seed, step, first)
         crop = network.choose_reference(batch.mel_length, dropout, config.null_voice_share)
-        totals = batch_totals(batch, crop, network.frames_per_step, config.stop_positive_weight)
+        whole, whole_crop = batch, crop
+        if within is not None:
+            whole = batch._replace(text_length=within.text_length, mel_length=within.mel_length)
+            whole_crop = network.choose_reference(whole.mel_length, Dropout.for_step(config.seed, step), config.null_voice_share)
+        totals = batch_totals(whole, whole_crop, network.frames_per_step, config.stop_positive_weight)
         if config.accumulation_steps == 1:
             return self._gradients(batch, crop, totals, dropout, step, share)
 
@@ -179,7 +220,9 @@ class TrainStep(tf.Module):
             def cut(tensor: tf.Tensor | None) -> tf.Tensor | None:
                 return None if tensor is None else tf.gather(tf.reshape(tensor, [-1, rows, *tensor.shape[1:]]), index)
 
-            own_dropout = Dropout.for_step(config.seed, step, first_example=index * rows)
+            # Nothing is added where a batch is whole: one device's program is the same operations as if there were no others.
+            first_example = index * rows if within is None else first + index * rows
+            own_dropout = Dropout.for_step(config.seed, step, first_example)
             return self._gradients(Batch(*map(cut, batch)), Crop(*map(cut, crop)), totals, own_dropout, step, share)
 
         def add_part(index: tf.Tensor, sums: Any) -> tuple[tf.Tensor, Any]:
@@ -231,9 +274,9 @@ class EvaluateStep:
         totals = batch_totals(batch, crop, network.frames_per_step, config.stop_positive_weight)
         metrics = total_loss(network, batch, crop, network(batch, crop, dropout), config, 0.0, totals)
         weight = tf.reduce_sum(decoder_steps(batch.mel_length, network.frames_per_step))
-        return _in_order({**metrics, "weight": tf.cast(weight, tf.float32)}, self.METRICS)
+        return in_order({**metrics, "weight": tf.cast(weight, tf.float32)}, self.METRICS)
 
 
-def _in_order(metrics: Mapping[str, tf.Tensor], names: Sequence[str]) -> tf.Tensor:
+def in_order(metrics: Mapping[str, tf.Tensor], names: Sequence[str]) -> tf.Tensor:
     """Return the named scalars as one vector: a report then costs one readback, not one a number."""
     return tf.stack([metrics[name] for name in names])

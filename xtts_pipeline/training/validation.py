@@ -6,6 +6,7 @@ Teacher forcing says how well frames are predicted from true ones; only speaking
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Self
 
 import numpy as np
@@ -18,10 +19,11 @@ from xtts_pipeline.model.losses import decoder_steps
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.model.speech import Manner, Speech, speak
 from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.training.distribution import ALONE, Distribution
 from xtts_pipeline.training.monitor import CompilationMonitor
 from xtts_pipeline.training.source import Source
 from xtts_pipeline.training.state import BestSoFar
-from xtts_pipeline.training.step import EvaluateStep, ShapedFunction, from_signature
+from xtts_pipeline.training.step import EvaluateStep, ShapedFunction, from_signature, with_rows
 
 
 @dataclass(frozen=True)
@@ -109,15 +111,26 @@ class SpeakStep:
 class Validation:
     """What a run validates with: the split, and the sentences that are spoken again and again so that a listener can compare."""
 
-    def __init__(self, source: Source, config: Config, network: Network, signatures: Sequence[Batch], monitor: CompilationMonitor) -> None:
-        """Take the signatures of the buckets, the largest last. Raise CacheError if the cache has no validation clips."""
-        self._source, self._settings, self._signatures = source, config.training, signatures
+    def __init__(
+        self,
+        source: Source,
+        config: Config,
+        network: Network,
+        signatures: Sequence[Batch],
+        monitor: CompilationMonitor,
+        distribution: Distribution = ALONE,
+    ) -> None:
+        """Take the signatures of the buckets, the largest last. Raise CacheError if the cache has no validation clips.
+
+        Of several workers each evaluates every so manieth batch on its first device, and the chief alone speaks.
+        """
+        self._source, self._settings, self._distribution = source, config.training, distribution
+        # A device has room for its share of a training batch, so for no more rows here.
+        replicas = distribution.replicas
+        signatures = self._signatures = [with_rows(signature, signature.tokens.shape[0] // replicas) for signature in signatures]
         self._evaluate_step = EvaluateStep(network, config.training, signatures)
         monitor.watch(*self._evaluate_step.compiled.functions, calls=self._evaluate_step.compiled)
-        count = min(config.training.spoken_sentences, source.validation_clips)
-        speech_signature = Batch(
-            *(None if spec is None else tf.TensorSpec([count, *spec.shape[1:]], spec.dtype, spec.name) for spec in signatures[-1])
-        )
+        speech_signature = with_rows(signatures[-1], min(config.training.spoken_sentences, source.validation_clips))
         self._sentences = source.validation_sentences(speech_signature)
         self._speak_step = SpeakStep(network, config, speech_signature)
         if config.training.speak_every_evaluations is not None:
@@ -129,18 +142,19 @@ class Validation:
         """Return the losses over the whole split, teacher-forced; what `before_batch` raises ends the evaluation."""
 
         def batches() -> Iterator[Batch]:
-            for batch in self._source.validation_batches(self._signatures):
+            workers = self._distribution
+            for batch in islice(self._source.validation_batches(self._signatures), workers.worker, None, workers.workers):
                 before_batch()
                 yield batch
 
-        numbers = mean_losses(self._evaluate_step, batches())
+        numbers = mean_losses(self._evaluate_step, batches(), self._distribution)
         self.evaluations += 1
         return numbers
 
     def is_speaking_due(self, *, is_last: bool) -> bool:
         """Return whether the sentences should be spoken after this evaluation: every few of them, and after the last."""
         every = self._settings.speak_every_evaluations
-        return every is not None and (is_last or self.evaluations % every == 0)
+        return every is not None and self._distribution.is_chief and (is_last or self.evaluations % every == 0)
 
     def speak(self) -> tuple[dict[str, float], list[SpokenSentence]]:
         """Return figures of the sentences spoken by the network itself, and the sentences."""
@@ -166,14 +180,19 @@ class Validation:
         )
 
 
-def mean_losses(step: EvaluateStep, batches: Iterable[Batch]) -> dict[str, float]:
-    """Return the losses over all batches, each weighing as many decoder steps as it holds, and how many were left out (`skipped_batches`).
+def mean_losses(step: EvaluateStep, batches: Iterable[Batch], distribution: Distribution = ALONE) -> dict[str, float]:
+    """Return the losses over all batches of all workers, each weighing as many decoder steps as it holds.
 
+    `skipped_batches` is how many were left out.
     What is not finite is left out, so that one bad clip does not hide all others; NaN where nothing is left.
     """
-    results = tf.stack([step(batch) for batch in batches]).numpy().astype(np.float64)
     *names, _ = EvaluateStep.METRICS
+    vectors = [step(batch) for batch in batches]
+    # One readback for all; a worker may have had no batch.
+    results = tf.stack(vectors).numpy().astype(np.float64) if vectors else np.empty([0, len(names) + 1])
     finite = results[np.isfinite(results).all(axis=1)]
     weights = finite[:, -1]
-    means = (finite[:, :-1] * weights[:, None]).sum(axis=0) / max(weights.sum(), 1.0) if len(finite) else np.full(len(names), np.nan)
-    return {**dict(zip(names, means.tolist(), strict=True)), "skipped_batches": float(len(results) - len(finite))}
+    counts = [weights.sum(), len(finite), len(results) - len(finite)]
+    *sums, weight, found, skipped = distribution.sum([*(finite[:, :-1] * weights[:, None]).sum(axis=0), *counts]).tolist()
+    means = [value / max(weight, 1.0) if found else math.nan for value in sums]
+    return {**dict(zip(names, means, strict=True)), "skipped_batches": skipped}

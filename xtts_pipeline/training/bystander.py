@@ -1,0 +1,36 @@
+"""What a worker that is not the chief has in the place of a run's files: it trains with the others and writes nothing."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from xtts_pipeline.training.metrics import LineFile, MetricsWriter
+from xtts_pipeline.training.saving import CheckpointSaver, Snapshot
+
+
+class UnwrittenMetrics(MetricsWriter):
+    """Takes in what a MetricsWriter does, and keeps none of it."""
+
+    def __init__(self) -> None:
+        self.lines = self.skipped = self.left_out = LineFile(Path(os.devnull))
+        self._writers = {}
+
+    def rewind(self, step: int, metrics_bytes: int) -> None:
+        """Do nothing: there is nothing to forget."""
+
+    def write(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
+        """Do nothing: the chief writes the same numbers."""
+
+
+class UnwrittenCheckpoints(CheckpointSaver):
+    """Takes in what a CheckpointSaver does, and saves none of it."""
+
+    def __init__(self, saved_step: int) -> None:
+        self._saving, self._is_best, self.saved_step = None, False, saved_step
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Note that this step needs no saving any more."""
+        self.saved_step = snapshot.step
