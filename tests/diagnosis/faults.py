@@ -63,6 +63,7 @@ def numpy_function() -> None:
 
 def slow_disk() -> None:
     """Let each record come as late as a disk of 20 MB/s would bring it, to a device that would take far more."""
+    import tensorflow as tf
     from tensorflow.python.data.experimental.ops.testing import sleep
 
     from xtts_pipeline.cache import dataset
@@ -72,7 +73,17 @@ def slow_disk() -> None:
     Trial.take_step = lambda _: StepTime(0.0, 0.0, 0.0, 1e-3, 4, is_compiling=False)  # type: ignore[method-assign]
     bytes_per_second = 20e6
     record_bytes = int(os.environ["FAULT_RECORD_BYTES"])
-    dataset.shard_records = lambda *given: read(*given).apply(sleep(int(1e6 * record_bytes / bytes_per_second)))
+    microseconds = int(1e6 * record_bytes / bytes_per_second)
+
+    def slowly(*given: Any) -> tf.data.Dataset:
+        # Beside the records, not around them: cancelled while it waits for another dataset, TensorFlow's own sleep never wakes.
+        ticks = tf.data.Dataset.counter().apply(sleep(microseconds))
+        return tf.data.Dataset.zip(read(*given), ticks).map(first)
+
+    def first(record: tf.Tensor, _tick: tf.Tensor) -> tf.Tensor:
+        return record
+
+    dataset.shard_records = slowly
 
 
 def little_memory() -> None:
