@@ -270,7 +270,7 @@ class SynthesisConfig(Section):
     attention_back: Annotated[int, Field(ge=0, le=10_000)] = 2
     attention_ahead: Annotated[int, Field(ge=1, le=10_000)] = 6
     batch_size: Annotated[int, Field(ge=2, le=1_024)] = 8
-    sharpness: Annotated[float, Field(ge=1.0, le=5.0)] = 1.5
+    sharpness: Annotated[float, Field(ge=1.0, le=5.0)] = 1.0
     chunk_frames: Annotated[int, Field(ge=1, le=100_000)] = 32
     griffin_lim_iterations: Count = 20
     griffin_lim_momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99

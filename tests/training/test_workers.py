@@ -3,18 +3,17 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pytest
 
+from benchmarks.scaling_processes import free_ports
 from tests.training.test_kills import MODEL, metrics
 from xtts_pipeline.cache.manifest import Manifest
 from xtts_pipeline.training.cluster import Cluster
@@ -34,14 +33,6 @@ TRAINING = {
 }
 # "Within a minute".
 DETECTION_SECONDS = 60.0
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for opened in sockets:
-            opened.bind(("127.0.0.1", 0))
-        return [opened.getsockname()[1] for opened in sockets]
 
 
 class Workers:
