@@ -184,7 +184,7 @@ def test_a_damaged_state_is_named(step: TrainStep, tmp_path: Path, content: byte
 def test_another_version_is_refused(step: TrainStep, tmp_path: Path) -> None:
     state = save(tmp_path, step, 1) / "state.json"
     state.write_bytes(sealed_bytes({**open_sealed(state.read_bytes()), "checkpoint_version": 99}))
-    with pytest.raises(CheckpointError, match="version 99, expected 4"):
+    with pytest.raises(CheckpointError, match="version 99, expected 5"):
         load_checkpoint(tmp_path)
 
 
