@@ -151,8 +151,10 @@ def continue_speech(
     coarse_BTM = tf.reshape(tf.transpose(said.frames, [1, 0, 2, 3]), [rows, steps * network.frames_per_step, network.mel_bins])
     fine_BTM, recent_frames = _refine_next(network, utterance, coarse_BTM, dropout)
     cache = network.mel_decoder.settle_cache(utterance.cache._replace(recent=said.recent))
-    sharp_BTM = tf.matmul(network.from_network_scale(fine_BTM), sharpening_matrix(network.mel_bins, manner.sharpness))
-    chunk = Chunk(sharp_BTM, tf.transpose(said.attention, [1, 0, 2]))
+    mel_BTM = network.from_network_scale(fine_BTM)
+    if manner.sharpness != 1.0:
+        mel_BTM = tf.matmul(mel_BTM, sharpening_matrix(network.mel_bins, manner.sharpness))
+    chunk = Chunk(mel_BTM, tf.transpose(said.attention, [1, 0, 2]))
     return Utterance(said.progress, cache, recent_frames), chunk
 
 
