@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -23,12 +23,12 @@ import soundfile
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.benchmarking.clips import Clip, write_corpus
 from xtts_pipeline.benchmarking.rivals import RivalClips, librosa_pipeline
-from xtts_pipeline.cache.dataset import EpochPlace, training_dataset
+from xtts_pipeline.cache.dataset import EpochPlace, training_dataset, validation_dataset
 from xtts_pipeline.cache.manifest import load_manifest, record_spec
 from xtts_pipeline.cache.plan import take_in
 from xtts_pipeline.config import AudioConfig, Config, load_config
 from xtts_pipeline.corpus.read import read_corpus
-from xtts_pipeline.native.dataset import NativeDatasets
+from xtts_pipeline.native.dataset import Fields, NativeDatasets
 from xtts_pipeline.native.survey import Survey, survey_corpus
 from xtts_pipeline.schema import Example
 
@@ -71,23 +71,27 @@ def hold_against(data: Path, cache: Path, config: Config, options: argparse.Name
 
 
 def compare(cache: Path, native: NativeDatasets, config: Config) -> dict[str, object]:
-    """Return how far the mels of one epoch are from the cache's; every other field must be the same."""
-    manifest = load_manifest(cache)
+    """Return how far the mels of each clip of both splits are from the cache's; every other field must be the same."""
     errors: list[np.ndarray] = []
-    clips = 0
-    for bucket in range(manifest.bucket_count):
-        if not manifest.split_records("train", bucket):
-            continue
-        cached = training_dataset(cache, manifest, batch_size=1, seed=0, data=config.data, bucket=bucket, epochs=1)
-        for expected, found in zip(cached, native.training(bucket, EpochPlace(0, 1, epochs=1)), strict=True):
-            for name in set(expected) - {"mel"}:
-                np.testing.assert_array_equal(found[name], expected[name])
-            frames = int(expected["mel_length"][0])
-            pair = (batch["mel"][0, :frames].numpy().astype(np.float32) for batch in (expected, found))
-            errors.append(np.abs(np.subtract(*pair)).ravel())
-            clips += 1
+    for expected, found in both_ways(cache, native, config):
+        for name in set(expected) - {"mel"}:
+            np.testing.assert_array_equal(found[name], expected[name])
+        frames = int(expected["mel_length"][0])
+        pair = (batch["mel"][0, :frames].numpy().astype(np.float32) for batch in (expected, found))
+        errors.append(np.abs(np.subtract(*pair)).ravel())
     every = np.concatenate(errors)
-    return {"clips": clips, "bins": every.size, "within_0.01": round(float(np.mean(every <= 0.01)), 6), "largest": float(every.max())}
+    return {"clips": len(errors), "bins": every.size, "within_0.01": round(float(np.mean(every <= 0.01)), 6), "largest": float(every.max())}
+
+
+def both_ways(cache: Path, native: NativeDatasets, config: Config) -> Iterator[tuple[Fields, Fields]]:
+    """Yield every clip as a batch of one, from the cache and from its wave."""
+    manifest = load_manifest(cache)
+    for bucket in range(manifest.bucket_count):
+        if manifest.split_records("train", bucket):
+            cached = training_dataset(cache, manifest, batch_size=1, seed=0, data=config.data, bucket=bucket, epochs=1)
+            yield from zip(cached, native.training(bucket, EpochPlace(0, 1, epochs=1)), strict=True)
+        if manifest.split_records("val", bucket):
+            yield from zip(validation_dataset(cache, manifest, "val", 1, bucket), native.validation(bucket, 1), strict=True)
 
 
 def measure(

@@ -44,6 +44,8 @@ SYMBOLS = tuple("abcdefgh")
 # What these tests compile runs for milliseconds and costs LLVM half a minute to make fast: it need not be. Commands that they start
 # inherit this; CI's main job, on real speech, compiles as a user's does.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# As many tests run at once as there are cores: threads that wait in a busy loop for each other would take them from the tests.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # No deadline: on a machine that others use too, one slow example is no failure.
 hypothesis.settings.register_profile("shared", deadline=None)
