@@ -1,6 +1,6 @@
 """AdamW inside the compiled step.
 
-Hand-written so that XLA fuses the whole update and the state is plain named variables that a checkpoint can hold without pickle.
+Not Keras's: here XLA fuses the whole update, and the state is plain named variables that a checkpoint can hold without pickle.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,28 +29,30 @@ class AdamW(tf.Module):
     def apply(self, gradients: Sequence[tf.Tensor], rate: tf.Tensor, step: tf.Tensor, is_applied: tf.Tensor) -> None:
         """Update the variables; `step` counts from 0 and sets the bias correction; nothing changes where `is_applied` is False."""
         count = tf.cast(step + 1, tf.float32)
-        correction_1 = 1.0 - tf.pow(BETA_1, count)
-        correction_2 = 1.0 - tf.pow(BETA_2, count)
-        # Scalars are tensors made once, and what is left out is left out by them: a step has hundreds of variables, and each operation
-        # on each of them is traced.
-        rate, decayed = tf.where(is_applied, rate, 0.0), tf.constant(self.weight_decay)
-        kept_1, new_1, kept_2, new_2 = (
-            tf.where(is_applied, share, otherwise)
-            for share, otherwise in ((BETA_1, 1.0), (1.0 - BETA_1, 0.0), (BETA_2, 1.0), (1.0 - BETA_2, 0.0))
-        )
-        epsilon = tf.constant(EPSILON)
+        power_1, power_2 = tf.pow(BETA_1, count), tf.pow(BETA_2, count)
+        # The fused operation has the other epsilon of Kingma and Ba (2015), the one beside the uncorrected moment.
+        epsilon = EPSILON * tf.sqrt(1.0 - power_2)
+        # What is left out is left out by these scalars. A step has hundreds of variables, and each operation on each of them is traced,
+        # hence the fused one too, which XLA takes apart and fuses again.
+        rate = tf.where(is_applied, rate, 0.0)
+        beta_1, beta_2 = (tf.where(is_applied, beta, 1.0) for beta in (BETA_1, BETA_2))
+        decay, nothing = rate * self.weight_decay, tf.constant(0.0)
         for (name, variable), gradient in zip(self._trained.items(), gradients, strict=True):
-            # Not a number times 0 is not a number.
-            sound = tf.where(is_applied, gradient, 0.0)
-            weight = variable.read_value()
-            first = kept_1 * self.first_moment[name].read_value() + new_1 * sound
-            second = kept_2 * self.second_moment[name].read_value() + new_2 * tf.square(sound)
-            update = (first / correction_1) / (tf.sqrt(second / correction_2) + epsilon)
             if variable.shape.rank >= 2:
-                update += decayed * weight
-            variable.assign_sub(rate * update)
-            self.first_moment[name].assign(first)
-            self.second_moment[name].assign(second)
+                variable.assign_sub(decay * variable.read_value())
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=self.first_moment[name].handle,
+                v=self.second_moment[name].handle,
+                beta1_power=power_1,
+                beta2_power=power_2,
+                lr=rate,
+                beta1=beta_1,
+                beta2=beta_2,
+                epsilon=epsilon,
+                # Not a number times 0 is not a number.
+                grad=tf.where(is_applied, gradient, nothing),
+            )
 
 
 class LossScale(tf.Module):
