@@ -1,0 +1,176 @@
+"""Plant a clip whose mel is not finite in a copy of a cache, and ask whether training goes on as if it were not there.
+
+    python benchmarks/planted_nan.py --cache cache --config tiny --steps 400
+
+One record of the training split becomes NaN, with sound checksums, so that nothing but the numbers gives it away. `xtts train` then runs on
+that copy, and on the sound cache once for each of three seeds, as many steps each. The planted run has the first of those seeds, so that
+what differs is the clip. Three figures are compared: the mean training loss of the last fifth of the steps, the last validation loss and
+the best. It is in order (exit code 0) if the run ended by itself, if every update that was left out names the clip, and no other, in
+skipped.jsonl, and if each figure lies within two standard deviations of the three seeds' mean. Of three values that deviation is a rough
+one: more steps, or more --seeds, make it better.
+"""
+
+import argparse
+import json
+import math
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xtts_pipeline.cache.example import decode_example, encode_example
+from xtts_pipeline.cache.manifest import MANIFEST_NAME, ShardEntry, bucket_specs, load_manifest, manifest_bytes
+from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER
+from xtts_pipeline.cache.records import RecordWriter, read_records
+from xtts_pipeline.schema import Example, RecordSpec
+
+MOST_DEVIATIONS = 2.0
+LAST_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a run left behind: its reports, its updates that were left out, and its summary."""
+
+    reports: list[dict[str, Any]]
+    skipped: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+
+def plant(cache: Path, clip: str | None = None) -> str:
+    """Make the mel of one training clip NaN, the first of the first shard unless it is named, and seal the cache again; return its id.
+
+    Raises SystemExit if the training split has no such clip.
+    """
+    manifest = load_manifest(cache)
+    for number, shard in enumerate(manifest.shards):
+        path, spec = cache / shard.name, bucket_specs(manifest)[shard.bucket or 0]
+        payloads = list(read_records(path)) if shard.split == "train" else []
+        ids = [str(decode_example(payload, spec)["id"]) for payload in payloads]
+        if not ids or clip not in (None, *ids):
+            continue
+        chosen = 0 if clip is None else ids.index(clip)
+        payloads[chosen] = _not_finite(payloads[chosen], spec)
+        shards = list(manifest.shards)
+        shards[number] = _rewrite(path, payloads, shard)
+        (cache / MANIFEST_NAME).write_bytes(manifest_bytes(replace(manifest, shards=tuple(shards))))
+        # They would bear witness to the shard as it was; a cache without any is as good to train on.
+        shutil.rmtree(cache / RECEIPTS_FOLDER, ignore_errors=True)
+        return ids[chosen]
+    raise SystemExit(f"{cache}: the training split has no clip {'at all' if clip is None else clip}")
+
+
+def _not_finite(payload: bytes, spec: RecordSpec) -> bytes:
+    """Return the record with NaN in the place of every true frame."""
+    values: dict[str, Any] = decode_example(payload, spec)
+    tokens, frames = values["tokens"][: values["text_length"]], values["mel_length"]
+    mel = np.full((frames, spec.mel_bins), np.nan, np.float16)
+    return encode_example(Example(values["id"], tokens, mel, values["speaker"], values["language"]), spec)
+
+
+def _rewrite(path: Path, payloads: Sequence[bytes], shard: ShardEntry) -> ShardEntry:
+    with path.open("wb") as file:
+        writer = RecordWriter(file)
+        for payload in payloads:
+            writer.write(payload)
+    return replace(shard, bytes=writer.bytes, checksum=writer.checksum)
+
+
+def run(cache: Path, folder: Path, arguments: argparse.Namespace, seed: int) -> Ended:
+    """Train. Raises SystemExit if the run fails; its own words are on stderr."""
+    often = max(1, arguments.steps // 50)
+    training = {
+        "seed": seed,
+        "log_every": often,
+        "evaluate_every": 10 * often,
+        "save_every": arguments.steps,
+        "speak_every_evaluations": "null",
+    }
+    # What is given comes last, but for the seed, which is what the runs differ in.
+    overrides = [*(f"training.{name}={value}" for name, value in training.items()), *arguments.set, f"training.seed={seed}"]
+    options = ["--cache", str(cache), "--output", str(folder), "--steps", str(arguments.steps), "--json"]
+    options += [*(f"--config={config}" for config in arguments.config), *(f"--set={override}" for override in overrides)]
+    done = subprocess.run([sys.executable, "-m", "xtts_pipeline", "train", *options], stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise SystemExit(f"the run of seed {seed} on {cache} ended with {done.returncode}; its own message stands above")
+    return Ended(lines(folder / "metrics.jsonl"), lines(folder / "skipped.jsonl"), json.loads(done.stdout))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """Return what a file of JSON lines holds; nothing where there is none."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def figures(reports: Sequence[Mapping[str, Any]], steps: int) -> dict[str, float]:
+    """Return the losses that a run ends with; those of validation where there were evaluations."""
+
+    def losses(split: str, after: float) -> list[float]:
+        return [report["loss"] for report in reports if report["split"] == split and report["step"] > after and report["loss"] is not None]
+
+    last, validated = losses("train", LAST_SHARE * steps), losses("val", 0)
+    found = {"train_loss": statistics.mean(last) if last else math.nan}
+    return {**found, "last_val_loss": validated[-1], "best_val_loss": min(validated)} if validated else found
+
+
+def compare(clean: Sequence[Mapping[str, float]], planted: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """Return, for each figure, those of the sound runs, their mean and sample deviation, and how many deviations off the planted run is."""
+    compared = {}
+    for name, value in planted.items():
+        values = [ended[name] for ended in clean]
+        mean, deviation = statistics.mean(values), statistics.stdev(values)
+        off = 0.0 if value == mean else (value - mean) / deviation if deviation else math.inf
+        compared[name] = {"clean": values, "mean": mean, "deviation": deviation, "planted": value, "deviations_off": off}
+    return compared
+
+
+def judge(clip: str, planted: Ended, clean: Sequence[Ended], steps: int) -> dict[str, Any]:
+    """Return the figures, what the planted run says of the clip, and whether it is in order."""
+    compared = compare([figures(ended.reports, steps) for ended in clean], figures(planted.reports, steps))
+    named = sum(line["not_finite"] == [clip] for line in planted.skipped)
+    is_within = all(abs(figure["deviations_off"]) <= MOST_DEVIATIONS for figure in compared.values())
+    skipped = planted.summary["skipped_updates"]
+    return {
+        "clip": clip,
+        "steps": planted.summary["steps"],
+        "skipped_updates": skipped,
+        "lines_in_skipped": len(planted.skipped),
+        "lines_that_name_the_clip_alone": named,
+        "warnings": planted.summary["warnings"],
+        "rolled_back_at_step": planted.summary["rolled_back_at_step"],
+        "skipped_updates_without_it": [ended.summary["skipped_updates"] for ended in clean],
+        "figures": compared,
+        "ok": planted.summary["steps"] == steps and 0 < skipped == len(planted.skipped) == named and is_within,
+    }
+
+
+def main() -> None:
+    """Plant, train and judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=400, help="a few epochs, or the clip may never come")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--clip", metavar="ID", help="the training clip that becomes NaN; the first of the first shard by default")
+    parser.add_argument("--config", action="append", default=[], help="a preset or YAML file, as xtts train takes it")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the runs")
+    arguments = parser.parse_args()
+    if len(arguments.seeds) < 2:
+        parser.error("--seeds: a deviation needs two or more")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copytree(arguments.cache, Path(folder) / "cache"))
+        clip = plant(copy, arguments.clip)
+        planted = run(copy, Path(folder) / "planted", arguments, arguments.seeds[0])
+        clean = [run(arguments.cache, Path(folder) / f"seed-{seed}", arguments, seed) for seed in arguments.seeds]
+    judged = judge(clip, planted, clean, arguments.steps)
+    print(json.dumps(judged, indent=1))
+    sys.exit(not judged["ok"])
+
+
+if __name__ == "__main__":
+    main()
