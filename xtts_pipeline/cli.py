@@ -321,7 +321,7 @@ def diagnose_gpu(debug: bool, /, as_json: bool, **options: Any) -> None:
 
     report = run(echo_native_log=debug, **options)
     _print(report, as_json)
-    if report.device is not None and not report.verdict.is_healthy:
+    if report.is_bad:
         sys.exit(EXIT_UNTRUE)
 
 

@@ -1,10 +1,14 @@
 """What NVIDIA's management library says of the GPU while something else runs: sampled in a thread of its own.
 
-The library comes with the extra `gpu`; without it, without a driver or without a GPU there is nothing to sample.
+The library comes with the extra `gpu`; without it, without a driver or without a GPU there is nothing to sample. Which GPU is looked at is
+what CUDA_VISIBLE_DEVICES names first. A number in it counts as NVML does, by PCI address: CUDA_DEVICE_ORDER=PCI_BUS_ID makes TensorFlow
+count so too.
 """
 
+import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -16,15 +20,15 @@ _THROTTLE = {"power": 0x4 | 0x80, "heat": 0x20 | 0x40, "hardware": 0x8}
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at the device; seconds since the sampling began."""
+    """One look at the device; seconds since the sampling began. None stands for a counter that this device or driver does not have."""
 
     seconds: float
-    utilisation: float
-    memory_mb: float
-    sm_mhz: int
-    watts: float
-    throttled: tuple[str, ...]
-    pcie_mb_per_second: float
+    utilisation: float | None
+    memory_mb: float | None
+    sm_mhz: int | None
+    watts: float | None
+    throttled: tuple[str, ...] | None
+    pcie_mb_per_second: float | None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
@@ -32,13 +36,13 @@ class Sample:
 
 
 class Sampler:
-    """A context manager that looks at the first GPU ten times a second; without one `samples` stays empty, and `reason` says why."""
+    """A context manager that looks at the first visible GPU ten times a second; without one `samples` stays empty, `reason` says why."""
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self) -> None:
         self.samples: list[Sample] = []
         self.reason: str | None = None
         self.device: str | None = None
-        self._index, self._is_over = index, threading.Event()
+        self._is_over, self._last_error = threading.Event(), ""
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -50,10 +54,17 @@ class Sampler:
         self._library = pynvml
         try:
             pynvml.nvmlInit()
-            self._handle = pynvml.nvmlDeviceGetHandleByIndex(self._index)
-            self.device = str(pynvml.nvmlDeviceGetName(self._handle))
         except pynvml.NVMLError as error:
             self.reason = f"NVML finds no GPU ({error})"
+            return self
+        try:
+            self._handle = _first_visible(pynvml)
+            self.device = None if self._handle is None else str(pynvml.nvmlDeviceGetName(self._handle))
+        except pynvml.NVMLError as error:
+            self.reason = f"NVML finds no GPU ({error}; CUDA_VISIBLE_DEVICES is {os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')})"
+        if self.device is None:
+            self.reason = self.reason or "CUDA_VISIBLE_DEVICES hides every GPU"
+            pynvml.nvmlShutdown()
             return self
         self._started = time.perf_counter()
         self._thread = threading.Thread(target=self._sample, name="nvml", daemon=True)
@@ -67,30 +78,46 @@ class Sampler:
             self._library.nvmlShutdown()
 
     def _sample(self) -> None:
-        try:
-            while not self._is_over.wait(1 / SAMPLES_PER_SECOND):
-                self.samples.append(self._look())
-        except self._library.NVMLError as error:
-            self.reason = f"NVML stopped answering ({error})"
+        # By the clock: pauses of a tenth between looks would add the time that NVML takes to answer.
+        tick = 1
+        while not self._is_over.wait(max(self._started + tick / SAMPLES_PER_SECOND - time.perf_counter(), 0.0)):
+            sample = self._look()
+            if all(value is None for name, value in asdict(sample).items() if name != "seconds"):
+                self.reason = f"NVML does not answer ({self._last_error})"
+                return
+            self.samples.append(sample)
+            tick = max(tick, int((time.perf_counter() - self._started) * SAMPLES_PER_SECOND)) + 1
 
     def _look(self) -> Sample:
         library, handle = self._library, self._handle
-        throttled = library.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+        use = self._ask(library.nvmlDeviceGetUtilizationRates, handle)
+        memory = self._ask(library.nvmlDeviceGetMemoryInfo, handle)
+        milliwatts = self._ask(library.nvmlDeviceGetPowerUsage, handle)
+        throttled = self._ask(library.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
         counters = (library.NVML_PCIE_UTIL_TX_BYTES, library.NVML_PCIE_UTIL_RX_BYTES)
+        moved = [self._ask(library.nvmlDeviceGetPcieThroughput, handle, counter) for counter in counters]
         return Sample(
             seconds=time.perf_counter() - self._started,
-            utilisation=library.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
-            memory_mb=library.nvmlDeviceGetMemoryInfo(handle).used / 1e6,
-            sm_mhz=library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM),
-            watts=library.nvmlDeviceGetPowerUsage(handle) / 1e3,
-            throttled=tuple(name for name, bits in _THROTTLE.items() if throttled & bits),
+            utilisation=None if use is None else use.gpu / 100,
+            memory_mb=None if memory is None else memory.used / 1e6,
+            sm_mhz=self._ask(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_SM),
+            watts=None if milliwatts is None else milliwatts / 1e3,
+            throttled=None if throttled is None else tuple(name for name, bits in _THROTTLE.items() if throttled & bits),
             # NVML counts kB.
-            pcie_mb_per_second=sum(library.nvmlDeviceGetPcieThroughput(handle, counter) for counter in counters) / 1e3,
+            pcie_mb_per_second=None if None in moved else sum(moved) / 1e3,
         )
 
+    def _ask(self, counter: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a counter says, or None where this device or driver does not have it."""
+        try:
+            return counter(*arguments)
+        except self._library.NVMLError as error:
+            self._last_error = str(error)
+            return None
 
-def free_memory_bytes(index: int = 0) -> int | None:
-    """Return how much memory of a GPU nothing uses yet; None without the library, a driver or such a GPU."""
+
+def free_memory_bytes() -> int | None:
+    """Return how much memory of the first visible GPU nothing uses yet; None without the library, a driver or such a GPU."""
     try:
         import pynvml
     except ModuleNotFoundError:
@@ -100,8 +127,21 @@ def free_memory_bytes(index: int = 0) -> int | None:
     except pynvml.NVMLError:
         return None
     try:
-        return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(index)).free)
+        handle = _first_visible(pynvml)
+        return None if handle is None else int(pynvml.nvmlDeviceGetMemoryInfo(handle).free)
     except pynvml.NVMLError:
         return None
     finally:
         pynvml.nvmlShutdown()
+
+
+def _first_visible(library: Any) -> Any | None:
+    """Return NVML's handle of the GPU that CUDA counts first, None where all are hidden. Raises NVMLError if there is no such GPU."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return library.nvmlDeviceGetHandleByIndex(0)
+    first = visible.split(",")[0].strip()
+    if first.isdigit():
+        return library.nvmlDeviceGetHandleByIndex(int(first))
+    # CUDA ends the list at a number below 0, and sees nothing in an empty one.
+    return library.nvmlDeviceGetHandleByUUID(first) if first.startswith(("GPU-", "MIG-")) else None

@@ -83,7 +83,7 @@ class Variant:
                 measured.step_seconds.append(ended - waited)
                 seconds += ended - started
                 frames += self._note(batch)
-        measured.utilisation += [sample.utilisation for sample in sampler.samples]
+        measured.utilisation += [sample.utilisation for sample in sampler.samples if sample.utilisation is not None]
         return frames / seconds
 
     def _note(self, batch: Batch) -> int:

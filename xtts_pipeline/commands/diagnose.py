@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -84,4 +85,4 @@ def diagnose_gpu(
 
         report = diagnose(subject.source, subject.config, subject.monitor, seconds)
         save_timeline(plot, report.steps, report.samples, str(report.verdict))
-        return report
+        return replace(report, picture=plot)

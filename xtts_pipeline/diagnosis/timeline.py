@@ -1,5 +1,6 @@
 """A diagnosis as a picture: the steps and what the device did, on one axis of seconds."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,8 +29,11 @@ def save_timeline(path: Path, steps: Sequence[StepTime], samples: Sequence[Sampl
     panels[0].legend(loc="upper right")
     if samples:
         times = [sample.seconds for sample in samples]
-        panels[1].plot(times, [100 * sample.utilisation for sample in samples], color="tab:blue", label="GPU utilisation, %")
-        panels[1].plot(times, [sample.watts for sample in samples], color="tab:gray", label="power, W")
+        # What the device does not tell leaves a gap.
+        utilisation = [math.nan if sample.utilisation is None else 100 * sample.utilisation for sample in samples]
+        watts = [math.nan if sample.watts is None else sample.watts for sample in samples]
+        panels[1].plot(times, utilisation, color="tab:blue", label="GPU utilisation, %")
+        panels[1].plot(times, watts, color="tab:gray", label="power, W")
         panels[1].set_ylim(bottom=0.0)
         panels[1].legend(loc="upper right")
     panels[-1].set_xlabel("seconds")
