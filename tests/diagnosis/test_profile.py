@@ -7,7 +7,9 @@ from tests.diagnosis.commands import run_command
 from xtts_pipeline.cache.manifest import Manifest
 
 
-def test_a_profiled_run_has_a_table_of_its_costliest_operations(tmp_path: Path, write_cache: Callable[..., Manifest]) -> None:
+def test_a_profiled_run_has_a_table_of_its_costliest_operations_and_is_healthy(
+    tmp_path: Path, write_cache: Callable[..., Manifest]
+) -> None:
     write_cache(tmp_path / "cache", val=0)
     options = ["--cache", tmp_path / "cache", "--output", tmp_path / "run", "--steps", 12, "--profile", 3]
     done = run_command("none", "train", *options, settings=("training.jit_compile=false",))
@@ -21,3 +23,7 @@ def test_a_profiled_run_has_a_table_of_its_costliest_operations(tmp_path: Path, 
     assert f"3 steps traced; tensorboard --logdir {tmp_path / 'run' / 'profile'}" in done.stderr
     assert list((tmp_path / "run" / "profile").rglob("*.xplane.pb"))
     assert done.result["device_share"] is None or 0.0 < done.result["device_share"] <= 1.0
+    # A healthy run: nothing to warn of, and no shape but the one that the step was compiled for.
+    assert (done.result["warnings"], done.result["unexpected_shapes"], done.result["traces"]) == ([], 0, 1)
+    assert all(event["is_expected"] for event in done.result["compilation_events"])
+    assert "warning" not in done.stderr

@@ -93,6 +93,21 @@ def test_a_run_that_ends_before_still_ends_its_trace(tmp_path: Path, monkeypatch
     with Profiling(tmp_path, 5) as profiling:
         profiling.after_step(Result(), is_warm=True)  # type: ignore[arg-type]
     assert done == ["start", "stop"]
-    with Profiling(tmp_path, 5) as never:
-        pass
-    assert never.to_json() is None
+    assert profiling.to_json() is None
+
+
+@pytest.mark.parametrize(("steps", "traced"), [(2, 0), (3, 0), (5, 2), (6, 3)])
+def test_a_trace_that_is_cut_short_is_a_warning_that_says_by_how_much(
+    steps: int, traced: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tensorflow.profiler.experimental.start", lambda _: None)
+    monkeypatch.setattr("tensorflow.profiler.experimental.stop", lambda: None)
+    with Profiling(tmp_path, 3) as profiling:
+        for step in range(1, steps + 1):
+            profiling.after_step(Result(), is_warm=step >= 3)  # type: ignore[arg-type]
+        warnings = profiling.finish()
+    assert [warning.partition(";")[0] for warning in warnings] == (
+        [f"--profile 3: the run ended with {traced} of 3 steps traced"] if traced < 3 else []
+    )
+    found = profiling.to_json()
+    assert (found and found["steps"]) == (traced or None)

@@ -81,7 +81,7 @@ def train(
             raise TrainingError(f"step {running.steps_done + 1}: {error}") from None
         around.saver.finish()
         around.media.close()
-        for warning in around.media.warnings():
+        for warning in (*around.media.warnings(), *(around.profiling.finish() if around.profiling else [])):
             running.warn(warning)
         summary = running.summary() if distribution.is_chief else {"steps": running.steps_done}
         if distribution.is_chief:

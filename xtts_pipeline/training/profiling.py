@@ -66,9 +66,18 @@ class Profiling:
             self.is_tracing = True
         return None
 
+    def finish(self) -> list[str]:
+        """End the trace with the run; return the warning that it has fewer steps than were asked for, or nothing."""
+        if self.is_tracing:
+            self._end()
+        if self._traced == self._steps:
+            return []
+        found = f"the run ended with {self._traced} of {self._steps} steps traced"
+        return [f"--profile {self._steps}: {found}; the first steps, which compile, are left out: give the run more steps, or trace fewer"]
+
     def to_json(self) -> dict[str, Any] | None:
         """Return what summary.json has of it, or None if no step was traced."""
-        if self.operations is None:
+        if self.operations is None or not self._traced:
             return None
         return {"folder": str(self.folder), "steps": self._traced, "operations": [asdict(operation) for operation in self.operations]}
 
