@@ -1,0 +1,90 @@
+"""Measure what watching for retraces costs a step: on a cache and a config, what `xtts train` does for it around each step.
+
+    python benchmarks/monitor.py --cache cache --config two-cores
+
+That is: a batch's shapes are looked up among those the step was compiled for, and tracing counts and XLA's log are read. Both are timed
+on real batches over --calls calls, in rounds of 100, between two halves of --steps real compiled steps; the share is of their median.
+The step must have compiled something: with `training.jit_compile=false` XLA has nothing to log.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from xtts_pipeline.cache.manifest import load_manifest
+from xtts_pipeline.commands.train import training_config
+from xtts_pipeline.config import Config
+from xtts_pipeline.runtime import NativeLog, prepare_environment
+
+CALLS_A_ROUND = 100
+
+
+def seconds_a_call(function: Callable[[], object], calls: int, clock: Callable[[], float] = time.perf_counter) -> np.ndarray:
+    """Return the mean seconds of a call in each round of 100, float64 [rounds], at least one; the clock is read twice a round."""
+    means = np.empty(max(calls // CALLS_A_ROUND, 1))
+    for number in range(len(means)):
+        started = clock()
+        for _ in range(CALLS_A_ROUND):
+            function()
+        means[number] = (clock() - started) / CALLS_A_ROUND
+    return means
+
+
+def cost(look_seconds: np.ndarray, step_seconds: np.ndarray) -> dict[str, float]:
+    """Return us a step of the monitor, ms of the step, and the share that the one is of the other: medians, and of the looks the p95."""
+    look, step = float(np.median(look_seconds)), float(np.median(step_seconds))
+    return {
+        "monitor_us": 1e6 * look,
+        "monitor_p95_us": 1e6 * float(np.percentile(look_seconds, 95)),
+        "step_ms": 1e3 * step,
+        "share": look / step,
+        # Of shorter steps the monitor takes over a thousandth.
+        "least_step_ms_for_a_thousandth": 1e6 * look,
+    }
+
+
+def measure(cache: Path, config: Config, steps: int, calls: int) -> dict[str, float]:
+    """Return the cost on a cache, with the figures of `cost`."""
+    with NativeLog() as log:
+        from xtts_pipeline.diagnosis.trial import Trial
+        from xtts_pipeline.training.monitor import CompilationMonitor
+        from xtts_pipeline.training.source import Source
+
+        monitor = CompilationMonitor(log, is_strict=True, is_compiled=config.training.jit_compile)
+        trial = Trial(Source(cache, load_manifest(cache)), config, monitor)
+        batch = next(trial.batches)
+        trial.run(batch)
+
+        def look() -> None:
+            trial.step.compiled.function_of(batch)
+            monitor.look(1)
+
+        def half() -> list[float]:
+            taken = [trial.take_step() for _ in range(max(steps // 2, 1))]
+            return [step.host + step.compute for step in taken if not step.is_compiling]
+
+        before = half()
+        looks = seconds_a_call(look, calls)
+        return cost(looks, np.array([*before, *half()]))
+
+
+def main() -> None:
+    """Print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--config", dest="configs", action="append", default=[])
+    parser.add_argument("--set", dest="overrides", action="append", default=[])
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--calls", type=int, default=5_000)
+    arguments = parser.parse_args()
+    prepare_environment()
+    config = training_config(load_manifest(arguments.cache), arguments.configs, arguments.overrides, steps=None)
+    print(json.dumps(measure(arguments.cache, config, arguments.steps, arguments.calls), indent=1))
+
+
+if __name__ == "__main__":
+    main()
