@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from click.testing import CliRunner
 
 from xtts_pipeline import options
+from xtts_pipeline.cli import cli
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import CheckpointError, Reason, TextError
 from xtts_pipeline.synthesis import Synthesizer
@@ -281,6 +283,14 @@ def test_config_check_lists_every_error_on_a_line_of_its_own() -> None:
     first, second = sorted(ended.stderr.splitlines())
     assert "training.batch_size='x'" in first
     assert "unknown key training.lr; known are batch_size," in second
+
+
+def test_config_check_tells_a_program_what_it_tells_a_person() -> None:
+    good, bad = (CliRunner().invoke(cli, ["config", "check", f"--set=training.steps={steps}", "--json"]) for steps in ("7", "x"))
+    assert (good.exit_code, json.loads(good.stdout)) == (0, {"valid": True, "problems": []})
+    found = json.loads(bad.stdout)
+    assert (bad.exit_code, found["valid"]) == (2, False)
+    assert [f"xtts: {problem}" for problem in found["problems"]] == bad.stderr.splitlines()
 
 
 def test_a_full_disk_behind_stdout_is_one_line() -> None:

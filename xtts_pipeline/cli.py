@@ -242,7 +242,7 @@ def diagnose() -> None:
 @cache_option
 @config_options
 @click.option("--steps", type=click.IntRange(min=2), default=10, show_default=True, help="Batches to compare and steps to run.")
-@click.option("--demonstrate", is_flag=True, help="Show what varying shapes cost, on a small network; needs no cache.")
+@click.option("--demonstrate", is_flag=True, help="Show what varying shapes cost, on a small network; takes no cache and no settings.")
 @json_option
 @click.pass_obj
 def diagnose_retracing(debug: bool, /, as_json: bool, demonstrate: bool, **options: Any) -> None:
@@ -251,6 +251,10 @@ def diagnose_retracing(debug: bool, /, as_json: bool, demonstrate: bool, **optio
     from xtts_pipeline.commands.diagnose import diagnose_retracing as run
 
     if demonstrate:
+        context = click.get_current_context()
+        given = [name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+        if given:
+            raise click.UsageError("--demonstrate: found other options beside it, expected none but --json; leave them out")
         _print(demonstrate_retracing(echo_native_log=debug), as_json)
         return
     report = run(echo_native_log=debug, **options)
@@ -345,16 +349,18 @@ def config_show(files: tuple[str, ...], overrides: tuple[str, ...], as_json: boo
 @config.command("check")
 @click.argument("files", nargs=-1, metavar="[FILE|PRESET]...")
 @click.option("--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Override one setting; repeatable.")
-def config_check(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
+@json_option
+def config_check(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> None:
     """Say whether settings are valid: exit 0, or 2 and every error on a line of its own."""
     from xtts_pipeline.config import config_problems
 
     problems = config_problems(files, overrides)
     for problem in problems:
         click.echo(f"xtts: {problem}", err=True)
+    if as_json or not problems:
+        click.echo(json.dumps({"valid": not problems, "problems": problems}, ensure_ascii=False) if as_json else "valid")
     if problems:
         sys.exit(EXIT_UNUSABLE)
-    click.echo("valid")
 
 
 @config.command("migrate")

@@ -32,9 +32,9 @@ class Ended(NamedTuple):
     stderr: str
 
 
-def run_command(fault: str, *arguments: object, settings: Sequence[str] = ()) -> Ended:
-    """Run `xtts ARGUMENTS --json` with the fault planted, on the tiny network."""
-    options = [f"--set={setting}" for setting in (*TINY, *settings)]
+def run_command(fault: str, *arguments: object, settings: Sequence[str] = (), network: Sequence[str] = TINY) -> Ended:
+    """Run `xtts ARGUMENTS --json` with the fault planted, on the tiny network or the one that these settings make."""
+    options = [f"--set={setting}" for setting in (*network, *settings)]
     command = [sys.executable, "-m", "tests.diagnosis.faults", fault, *map(str, arguments), *options, "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return Ended(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)

@@ -3,12 +3,17 @@
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 from click.testing import CliRunner
 
 from tests.diagnosis.commands import run_command
+from xtts_pipeline.cache.dataset import EpochPlace
+from xtts_pipeline.cache.manifest import load_manifest
 from xtts_pipeline.cli import cli
+from xtts_pipeline.config import Config, load_config
 from xtts_pipeline.diagnosis import retracing
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.training.source import Source, bucket_signatures
 
 WITHOUT_XLA = ("training.jit_compile=false",)
 FAULTS = [
@@ -24,7 +29,8 @@ def test_the_healthy_step_has_one_trace_and_one_compilation_and_no_alarm(cache: 
     assert (done.exit_code, done.result["verdict"], done.result["remedy"]) == (0, "healthy", "")
     assert (done.result["traces"], done.result["compilations"], done.result["change"]) == (1, 1, None)
     assert done.result["events"] == [{"step": 1, "function": "train_step", "traces": 1, "compilations": 1, "is_expected": True}]
-    assert all(check["good"] for check in done.result["checks"])
+    assert [check["name"] for check in done.result["checks"] if check["good"]] == ["lengths", "rows", "batches", "source", "step"]
+    assert done.result["strict_shapes"] is True
     assert done.result["step_ms"]["mean"] > 0
     assert done.stderr == ""
 
@@ -69,11 +75,41 @@ def test_a_run_that_is_not_strict_counts_new_shapes_warns_and_goes_on(cache: Pat
 
 @pytest.mark.slow
 def test_the_demonstration_shows_what_varying_shapes_cost() -> None:
-    done = run_command("none", "diagnose", "retracing", "--demonstrate")
+    done = run_command("none", "diagnose", "retracing", "--demonstrate", network=())
     fixed, varying = done.result["fixed"], done.result["varying"]
     assert (done.exit_code, fixed["traces"], fixed["compilations"]) == (0, 1, 1)
     assert (varying["traces"], varying["compilations"]) == (5, 5)
     assert varying["seconds"] > 2 * fixed["seconds"]
+
+
+class Unfixed(Source):
+    """A cache whose pipeline leaves open what its batches look like."""
+
+    def training_dataset(self, config: Config, bucket: int, place: EpochPlace) -> tf.data.Dataset:
+        whole = super().training_dataset(config, bucket, place)
+        if config.training.seed == 1:
+            return whole.unbatch().batch(place.batch_size)
+        return whole.map(lambda fields: {**fields, "mel": tf.ragged.boolean_mask(fields["mel"], fields["mel"][:, :, 0] > 0.0).to_tensor()})
+
+
+@pytest.mark.parametrize(("seed", "bad", "found"), [(0, "lengths", "mel (4, None, 4)"), (1, "rows", "mel (None, 24, 4)")])
+def test_a_pipeline_that_fixes_no_shape_is_found_before_a_batch_is_read(cache: Path, seed: int, bad: str, found: str) -> None:
+    config = load_config(overrides=["training.batch_size=4", f"training.seed={seed}"])
+    source = Source(cache, load_manifest(cache))
+    signatures = bucket_signatures(source.identity(), source.specs, config.training)
+    checks = retracing.check_pipeline(Unfixed(cache, source.manifest), config, signatures)
+    assert [check.name for check in checks if not check.is_good] == [bad]
+    assert found in next(check.found for check in checks if not check.is_good)
+    healthy = retracing.check_pipeline(source, config, signatures)
+    assert all(check.is_good for check in healthy)
+    assert healthy[1].found == "29 clips are 7 batches of 4, 1 left out, others in each epoch"
+
+
+@pytest.mark.parametrize("option", ["--cache=cache", "--config=tiny", "--set=training.batch_size=4", "--steps=10"])
+def test_a_demonstration_of_settings_that_it_does_not_take_is_refused(option: str) -> None:
+    done = CliRunner().invoke(cli, ["diagnose", "retracing", "--demonstrate", option])
+    assert done.exit_code == 2
+    assert "expected none but --json" in done.output
 
 
 def test_a_shape_that_is_read_at_run_time_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from xtts_pipeline import model
+from xtts_pipeline.cache.dataset import EpochPlace
 from xtts_pipeline.config import Config
 from xtts_pipeline.diagnosis.trial import StepTime, Trial, Verdict
 from xtts_pipeline.errors import TrainingError
@@ -30,6 +31,8 @@ _VERDICTS = {
     "type": "wrong type",
 }
 
+_WARNING = "false: another shape is traced and compiled, and a run warns of it"
+
 
 @dataclass(frozen=True)
 class Check:
@@ -45,6 +48,7 @@ class RetracingReport:
     """What was looked at, counted and timed, and the verdict."""
 
     verdict: Verdict
+    is_strict: bool
     checks: tuple[Check, ...]
     change: Change | None
     counts: dict[str, Any]
@@ -56,6 +60,7 @@ class RetracingReport:
         return {
             **self.verdict.to_json(),
             "change": self.change and self.change.to_json(),
+            "strict_shapes": self.is_strict,
             "checks": [{"name": check.name, "good": check.is_good, "found": check.found} for check in self.checks],
             **self.counts,
             "events": list(self.events),
@@ -65,6 +70,7 @@ class RetracingReport:
     def to_text(self) -> str:
         """Return it for people."""
         lines = [f"{check.name:<14} {'ok  ' if check.is_good else 'BAD '} {check.found}" for check in self.checks]
+        lines.append(f"{'strict_shapes':<14} {'true: another shape ends a run' if self.is_strict else _WARNING}")
         lines += [f"{'traces':<14} {self.counts['traces']}", f"{'compilations':<14} {self.counts['compilations']}"]
         if self.step_ms is not None:
             lines.append(f"{'step time':<14} {self.step_ms['mean']:.1f} ms +/- {self.step_ms['std']:.1f}, the first of each shape left out")
@@ -79,15 +85,17 @@ def diagnose_retracing(source: Source, config: Config, monitor: CompilationMonit
     changes = [find_change(arguments_of(batch), signatures) for batch in batches]
     change = next((found for found in changes if found is not None), None)
     dynamic = dynamic_shape_reads()
+    pipeline = check_pipeline(source, config, trial.signatures)
     times, problem = _run(trial, [batch for batch, found in zip(batches, changes, strict=True) if found is None])
     checks = [
-        *_config_checks(source, config, trial.signatures),
+        *pipeline,
         Check("batches", change is None, _shapes_text(batches, changes)),
         Check("source", not dynamic, f"tf.shape at {', '.join(dynamic)}" if dynamic else "no tf.shape in the step"),
         Check("step", problem is None, problem or f"{len(times)} steps run"),
     ]
     return RetracingReport(
-        verdict=_verdict(change, steps - changes.count(None), dynamic, problem, steps),
+        verdict=_verdict(change, steps - changes.count(None), pipeline, dynamic, problem, steps),
+        is_strict=config.training.strict_shapes,
         checks=tuple(checks),
         change=change,
         counts=total_counts(monitor.counts()),
@@ -123,16 +131,25 @@ def _run(trial: Trial, batches: Sequence[Batch]) -> tuple[list[StepTime], str | 
     return times, None
 
 
-def _config_checks(source: Source, config: Config, signatures: Sequence[Batch]) -> list[Check]:
-    shapes = ", ".join(f"{spec.max_text_length} tokens x {spec.max_mel_frames} frames" for spec in source.specs)
-    rows = [signature.tokens.shape[0] for signature in signatures]
-    records = [source.manifest.split_records("train", bucket) for bucket in range(len(rows))]
-    epochs = ", ".join(f"{found} clips are {found // size} batches of {size}" for found, size in zip(records, rows, strict=True))
-    strict = "true: another shape ends a run" if config.training.strict_shapes else "false: another shape is compiled and warned of"
+def check_pipeline(source: Source, config: Config, signatures: Sequence[Batch]) -> list[Check]:
+    """Return whether the training pipeline, as it is built from cache and settings, fixes the lengths and the rows of every batch.
+
+    Nothing is read: it is what tf.data knows of each bucket's batches beforehand.
+    """
+    lengths, rows, open_lengths, open_rows = [], [], [], []
+    for bucket, signature in enumerate(signatures):
+        records, size = source.manifest.split_records("train", bucket), signature.tokens.shape[0]
+        if not records:
+            continue
+        fields = source.training_dataset(config, bucket, EpochPlace(config.training.seed, size)).element_spec
+        lengths.append(f"{signature.tokens.shape[1]} tokens x {signature.mel.shape[1]} frames")
+        left_out = f", {records % size} left out, others in each epoch" if records % size else ""
+        rows.append(f"{records} clips are {records // size} batches of {size}{left_out}")
+        open_lengths += [f"{name} {field.shape}" for name, field in fields.items() if None in field.shape[1:]]
+        open_rows += [f"{name} {field.shape}" for name, field in fields.items() if field.shape[0] != size]
     return [
-        Check("lengths", is_good=True, found=f"fixed: {shapes}"),
-        Check("remainder", is_good=True, found=f"{epochs} an epoch; what fills none waits for the next"),
-        Check("strict_shapes", is_good=True, found=strict),
+        Check("lengths", not open_lengths, f"not fixed: {', '.join(open_lengths)}" if open_lengths else f"fixed: {', '.join(lengths)}"),
+        Check("rows", not open_rows, f"not always a whole batch: {', '.join(open_rows)}" if open_rows else "; ".join(rows)),
     ]
 
 
@@ -144,11 +161,18 @@ def _shapes_text(batches: Sequence[Batch], changes: Sequence[Change | None]) -> 
     return "; ".join(f"{count} of {shape}" for shape, count in shown.most_common())
 
 
-def _verdict(change: Change | None, changed: int, dynamic: Sequence[str], problem: str | None, steps: int) -> Verdict:
+def _verdict(
+    change: Change | None, changed: int, pipeline: Sequence[Check], dynamic: Sequence[str], problem: str | None, steps: int
+) -> Verdict:
     if change is not None:
         pairs = ", ".join(f"{static.name} (static {static}, dynamic {dynamic})" for static, dynamic in change.arguments)
         found = f"{changed} of {steps} batches are not what the step is compiled for: {pairs}; likely cause: {change.cause}"
         return Verdict(_VERDICTS[change.kind], is_healthy=False, finding=found, remedy=change.remedy)
+    if bad := [check for check in pipeline if not check.is_good]:
+        name = "varying shape" if bad[0].name == "lengths" else "incomplete batch"
+        found = f"the pipeline may bring other batches than the step is compiled for; {bad[0].name} {bad[0].found}"
+        remedy = "pad to limits.max_text_length and limits.max_mel_frames, and batch with drop_remainder=True"
+        return Verdict(name, is_healthy=False, finding=found, remedy=remedy)
     if problem is not None:
         return Verdict("retraced", is_healthy=False, finding=problem, remedy="keep Python values and new variables out of the step")
     if dynamic:
