@@ -166,7 +166,7 @@ def test_without_augmentation_a_cache_is_read_as_it_is(cache: tuple[Path, Manife
 def test_the_clips_of_a_batch_are_named(data: Path) -> None:
     datasets = native(data)
     place = EpochPlace(3, 4, start_epoch=1, skip_batches=2)
-    named = datasets.training_ids(1, place)
+    named = datasets.training_ids(1, place, 1)
     texts = {clip.row.id: clip.tokens for clip in survey(data, make_config(BUCKETS)).clips}
     batch = next(iter(datasets.training(1, place)))
     for id, tokens, length in zip(named, batch["tokens"], batch["text_length"], strict=True):

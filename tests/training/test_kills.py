@@ -1,16 +1,21 @@
 """`xtts train` in processes of its own, killed at random steps: what it ends with is what an undisturbed run ends with, bit for bit."""
 
 import json
+import math
+import resource
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks.planted_nan import plant
 from xtts_pipeline.cache.manifest import Manifest
 from xtts_pipeline.training.checkpoint import load_checkpoint
 
@@ -80,21 +85,74 @@ def assert_same_end(undisturbed: Path, killed: Path, summaries: tuple[dict[str, 
     assert metrics(killed) == metrics(undisturbed)
 
 
-def test_two_kills_and_a_sigterm_leave_no_trace(tmp_path: Path, write_cache: Callable[..., Manifest]) -> None:
-    cache = tmp_path / "cache"
+def skipped(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "skipped.jsonl").read_text().splitlines()]
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A run of four epochs that nothing interrupted, on a cache of which one clip is not finite."""
+
+    cache: Path
+    run: Path
+    summary: dict[str, Any]
+    clip: str
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, write_cache: Callable[..., Manifest]) -> Undisturbed:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    cache, run = folder / "cache", folder / "run"
     write_cache(cache, train=29, val=3)
-    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
-    expected = finish(command(cache, undisturbed, is_compiled=False))
-    arguments = command(cache, killed, is_compiled=False)
+    clip = plant(cache)
+    return Undisturbed(cache, run, finish(command(cache, run, is_compiled=False)), clip)
+
+
+def test_a_clip_that_is_not_finite_is_named_by_each_step_that_it_spoils(undisturbed: Undisturbed) -> None:
+    spoilt = skipped(undisturbed.run)
+    # Batches of 4 leave one of 29 clips out, so it may be missing in an epoch.
+    assert 3 <= len(spoilt) == undisturbed.summary["skipped_updates"] <= 5
+    assert all(line["not_finite"] == [undisturbed.clip] and undisturbed.clip in line["ids"] for line in spoilt)
+    assert len({line["epoch"] for line in spoilt}) == len(spoilt)
+    (warning,) = [line for line in undisturbed.summary["warnings"] if "not finite" in line]
+    assert f"(not finite in the cache: {undisturbed.clip})" in warning
+    assert math.isfinite(undisturbed.summary["loss"]["last"])
+
+
+def test_two_kills_and_a_sigterm_leave_no_trace(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    killed, expected = tmp_path / "killed", undisturbed.summary
+    arguments = command(undisturbed.cache, killed, is_compiled=False)
     assert stop_at(arguments, 6, signal.SIGKILL)[0] == -signal.SIGKILL
     code, said = stop_at(arguments, 12, signal.SIGTERM)
     assert (code, "resuming after step " in said, "the same command with --resume goes on" in said) == (130, True, True)
     assert stop_at(arguments, 20, signal.SIGKILL)[0] == -signal.SIGKILL
     found = finish(arguments)
-    assert_same_end(undisturbed, killed, (expected, found))
+    assert_same_end(undisturbed.run, killed, (expected, found))
+    assert skipped(killed) == skipped(undisturbed.run)
     assert len(found["resumed_at_steps"]) == 3
     # Over: its summary again, and nothing trained, so nothing imported for it.
     assert finish(arguments) == found
+
+
+def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on_when_there_is_room(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    run = Path(shutil.copytree(undisturbed.run, tmp_path / "run"))
+    (run / "summary.json").unlink()
+    for later in ("step-00000028", "step-00000030"):
+        shutil.rmtree(run / "checkpoints" / later)
+    arguments = command(undisturbed.cache, run, is_compiled=False)
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        # Room for each line that a run writes, and not for its weights.
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (256 << 10, resource.RLIM_INFINITY))
+        printed, said = process.communicate()
+    assert (process.returncode, printed) == (2, "")
+    tried = [line for line in said.splitlines() if "cannot be written" in line]
+    expected = "checkpoints/step-000000{}: cannot be written (File too large); earlier checkpoints are untouched, free space and go on"
+    assert [line.rpartition(f"{run}/")[2] for line in tried] == [expected.format(step) for step in (28, 30)]
+    assert "warning: checkpoint not saved: " in tried[0]
+    assert tried[1].startswith("xtts: ")
+    assert said.splitlines()[-1] == tried[1]
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000024"]
+    assert_same_end(undisturbed.run, run, (undisturbed.summary, finish(arguments)))
 
 
 @pytest.mark.slow

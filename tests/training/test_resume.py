@@ -5,7 +5,8 @@ The step is one number here, so that what is asked is the run around it; test_ki
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,14 +19,14 @@ from tests.model.conftest import SPEC, random_batch
 from xtts_pipeline.config import Config
 from xtts_pipeline.errors import CheckpointError, ConfigError, InterruptedRunError, TrainingError
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.training import loop
+from xtts_pipeline.training import loop, saving
 from xtts_pipeline.training import resume as module
 from xtts_pipeline.training.checkpoint import load_checkpoint
 from xtts_pipeline.training.loop import train
 from xtts_pipeline.training.metrics import METRICS_NAME, SKIPPED_NAME
 from xtts_pipeline.training.resume import check_same_cache, resume
 from xtts_pipeline.training.run_folder import checkpoint_folders
-from xtts_pipeline.training.state import Position
+from xtts_pipeline.training.state import BestSoFar, Position
 from xtts_pipeline.training.step import TrainStep
 
 from .test_loop import CONFIG, TRAINING, MadeUpSource
@@ -117,8 +118,8 @@ class Source(MadeUpSource):
             yield batch._replace(mel=batch.mel * np.float16(np.nan)) if position in self.bad else batch
             position = position.after(3)
 
-    def batch_clips(self, _config: object, _signatures: object, position: Position) -> list[tuple[str, bool]]:
-        return [(f"sound-{position.epoch}", True), (f"bad-{position.batch}", position not in self.bad)]
+    def batch_clips(self, _config: object, _signatures: object, positions: Sequence[Position]) -> list[list[tuple[str, bool]]]:
+        return [[(f"sound-{at.epoch}", True), (f"bad-{at.batch}", at not in self.bad)] for at in positions]
 
 
 class Silent:
@@ -266,6 +267,36 @@ def test_fewer_steps_than_are_done_are_refused_and_more_go_on(whole: tuple[Path,
     assert [line["step"] for line in metrics(run) if line["split"] == "train"] == [1, 3, 5, 6, 9, 10, 12, 14]
 
 
+def test_patience_does_not_ask_whether_the_best_could_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Losses(TinyValidation):
+        def evaluate(self, _: Callable[[], None]) -> dict[str, float]:
+            self.evaluations += 1
+            return {"loss": (3.0, 2.0, 2.5, 2.2)[self.evaluations - 1]}
+
+    save_checkpoint, begin = saving.save_checkpoint, saving.CheckpointSaver.begin_when_free
+
+    def refuse_step_6(run: Path, step: int, *rest: Any) -> Path:
+        if step == 6:
+            raise CheckpointError("no space")
+        return save_checkpoint(run, step, *rest)
+
+    def begin_and_wait(saver: saving.CheckpointSaver, snapshot: saving.Snapshot) -> None:
+        begin(saver, snapshot)
+        while saver.is_busy:
+            time.sleep(0.001)
+
+    monkeypatch.setattr(saving, "save_checkpoint", refuse_step_6)
+    monkeypatch.setattr(saving.CheckpointSaver, "begin_when_free", begin_and_wait)
+    monkeypatch.setattr(loop, "Validation", lambda *_: Losses())
+    summary = go(tmp_path, Source(), changed(evaluate_every=3, save_every=50, patience=2, steps=50))
+    assert (summary["steps"], summary["warnings"]) == (12, ["checkpoint not saved: no space"])
+    # Better than what lies on the disk, though not than what was lost.
+    assert summary["best"] == {"step": 12, "val_loss": 2.2}
+    state = load_checkpoint(tmp_path / "best").state
+    assert state is not None
+    assert (state.best, state.best_on_disk) == (BestSoFar(6, 2.0, 2), BestSoFar(12, 2.2))
+
+
 def test_lost_metrics_are_a_warning(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     run = copy(whole, tmp_path / "run")
     (run / METRICS_NAME).write_bytes(b"")
@@ -346,9 +377,24 @@ def test_a_lost_run_goes_back_once_with_half_the_rate_and_on_with_the_data(tmp_p
     assert checkpoint.arrays["rate_factor"] == 0.5
     assert checkpoint.state is not None
     assert checkpoint.state.position == Position(5, 1)  # 9 batches, and 7 more from step 5 to 12
+    assert [line["not_finite"] for line in skipped(tmp_path)] == [[f"bad-{(step - 1) % 3}"] for step in (6, 7, 8, 9)]
     # The lines of steps 6 to 9 were taken back, and came again.
     assert [line["step"] for line in metrics(tmp_path) if line["split"] == "train"] == [1, 3, 5, 6, 9, 10, 12]
     assert [len(line["ids"]) for line in skipped(tmp_path)] == [2, 2, 2, 2]
+
+
+def test_a_damaged_checkpoint_on_the_way_back_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest_good, damaged = loop.newest_good, tmp_path / "checkpoints" / "step-00000005"
+
+    def damage_and_look(run: Path, say: Callable[[str], None]) -> Any:
+        (damaged / "state.json").write_bytes(b"{}")
+        return newest_good(run, say)
+
+    monkeypatch.setattr(loop, "newest_good", damage_and_look)
+    summary = go(tmp_path, lost(6, 7, 8, 9), changed(skipped_in_a_row=3))
+    assert str(damaged) in summary["warnings"][1]
+    assert summary["warnings"][1].endswith("one before it will do")
+    assert "rolled back to step 4" in summary["warnings"][2]
 
 
 def test_a_run_that_is_lost_again_ends(tmp_path: Path) -> None:

@@ -8,16 +8,18 @@ import pytest
 from xtts_pipeline.config import ConfigError, TrainingConfig, load_config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.training import checkpoint
+from xtts_pipeline.training.bystander import UnwrittenCheckpoints
 from xtts_pipeline.training.checkpoint import load_checkpoint
 from xtts_pipeline.training.run_folder import LAST_FOLDER, steps_in
 from xtts_pipeline.training.saving import CheckpointSaver, SaveClock, Snapshot
-from xtts_pipeline.training.state import RunState
+from xtts_pipeline.training.state import BestSoFar, RunState
 
 from .test_checkpoint import CACHE, CONFIG
 
 
-def snapshot(step: int, *, is_best: bool = False) -> Snapshot:
-    return Snapshot(step, {"weight": np.full(3, float(step), np.float32)}, RunState("records"), is_best)
+def snapshot(step: int, *, loss: float | None = None) -> Snapshot:
+    best = None if loss is None else BestSoFar(step, loss)
+    return Snapshot(step, {"weight": np.full(3, float(step), np.float32)}, RunState("records"), best)
 
 
 def saver(run: Path) -> CheckpointSaver:
@@ -25,15 +27,44 @@ def saver(run: Path) -> CheckpointSaver:
 
 
 def test_a_snapshot_is_written_while_the_run_goes_on(tmp_path: Path) -> None:
-    may_go_on, saved = threading.Event(), snapshot(3, is_best=True)
+    may_go_on, saved = threading.Event(), snapshot(3, loss=1.0)
     with CheckpointSaver(tmp_path, CONFIG, CACHE, sync=may_go_on.wait) as writing:  # type: ignore[arg-type]
         writing.begin(saved)
         assert writing.is_busy
         assert not (tmp_path / LAST_FOLDER).exists()
+        assert (writing.best, writing.on_disk) == (BestSoFar(3, 1.0), BestSoFar())
         may_go_on.set()
         writing.finish()
+        assert writing.on_disk == BestSoFar(3, 1.0)
     assert load_checkpoint(tmp_path).arrays["weight"].tolist() == [3.0, 3.0, 3.0]
     assert load_checkpoint(tmp_path / "best").state == saved.state
+
+
+def test_a_best_one_waits_for_the_writer_and_the_run_does_not(tmp_path: Path) -> None:
+    may_go_on = threading.Event()
+    with CheckpointSaver(tmp_path, CONFIG, CACHE, sync=may_go_on.wait) as writing:  # type: ignore[arg-type]
+        writing.begin(snapshot(1))
+        # None of these waits; the last is better than the one before it, which nobody will ask for.
+        writing.begin_when_free(snapshot(2, loss=3.0))
+        writing.begin_when_free(snapshot(3, loss=2.0))
+        assert (writing.saved_step, writing.best.step, writing.is_busy) == (3, 3, True)
+        assert writing.complaint() is None
+        may_go_on.set()
+        assert writing.settle() == [None, None]
+        assert (writing.on_disk, writing.is_busy) == (BestSoFar(3, 2.0), False)
+        writing.begin_when_free(snapshot(4, loss=1.0))
+        assert writing.settle() == [None]
+    assert [path.name for path in steps_in(tmp_path / LAST_FOLDER)] == ["step-00000001", "step-00000003", "step-00000004"]
+    assert load_checkpoint(tmp_path / "best").step == 4
+
+
+def test_a_worker_that_writes_nothing_knows_what_the_chief_has_saved() -> None:
+    with UnwrittenCheckpoints(saved_step=2) as unwritten:
+        unwritten.begin_when_free(snapshot(3, loss=1.0))
+        unwritten.begin(snapshot(4))
+        assert (unwritten.saved_step, unwritten.best, unwritten.is_busy) == (4, BestSoFar(3, 1.0), False)
+        assert (unwritten.complaint(), unwritten.settle()) == (None, [])
+        unwritten.finish()
 
 
 def test_a_full_disk_costs_a_complaint_and_the_next_one_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,14 +77,13 @@ def test_a_full_disk_costs_a_complaint_and_the_next_one_is_written(tmp_path: Pat
         writing.finish()
         with monkeypatch.context() as patch:
             patch.setattr(checkpoint, "_write_durably", refuse)
-            writing.begin(snapshot(2, is_best=True))
+            writing.begin(snapshot(2, loss=1.0))
             while writing.is_busy:
                 pass
             complaint = writing.complaint()
         assert complaint is not None
         assert "step-00000002: cannot be written (No space left on device); earlier checkpoints are untouched" in complaint
-        assert writing.is_failed_best
-        assert writing.complaint() is None
+        assert (writing.complaint(), writing.best) == (None, BestSoFar())
         assert [path.name for path in (tmp_path / LAST_FOLDER).iterdir()] == ["step-00000001"]
         writing.begin(snapshot(3))
         writing.finish()

@@ -132,6 +132,10 @@ def test_the_clips_of_a_batch_can_be_looked_up(source: Source) -> None:
             features[record["mel"][: record["mel_length"]].tobytes()] = record["id"]
     per_epoch = source.batches_per_epoch(signatures)
     assert per_epoch == sum(BATCHES)
-    for steps_done, batch in enumerate(islice(training_batches(source), per_epoch + 2)):
-        names = source.batch_clips(CONFIG, signatures, Position(*divmod(steps_done, per_epoch)))
-        assert names == [(features[clip], True) for clip in clips([batch])]
+    batches = list(islice(training_batches(source), per_epoch + 2))
+    expected = [[(features[clip], True) for clip in clips([batch])] for batch in batches]
+    positions = [Position(*divmod(steps_done, per_epoch)) for steps_done in range(len(batches))]
+    assert source.batch_clips(CONFIG, signatures, positions) == expected
+    # A few of them, in any order.
+    assert source.batch_clips(CONFIG, signatures, [positions[-1], positions[3]]) == [expected[-1], expected[3]]
+    assert source.batch_clips(CONFIG, signatures, []) == []

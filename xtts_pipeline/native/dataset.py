@@ -60,9 +60,9 @@ class NativeDatasets:
         )
         return self._batches(made, place.rows_read)
 
-    def training_ids(self, bucket: int, place: EpochPlace) -> list[str]:
-        """Return the ids of the clips in the batch of `training` at a place."""
-        clips = self._places(bucket, place).take(place.batch_size)
+    def training_ids(self, bucket: int, place: EpochPlace, batches: int) -> list[str]:
+        """Return the ids of the clips in so many batches of `training` from a place on."""
+        clips = self._places(bucket, place).take(batches * place.batch_size)
         return [self._ids[int(clip)].numpy().decode() for _, clip in clips]
 
     def validation(self, bucket: int, batch_size: int) -> tf.data.Dataset:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from xtts_pipeline.training.metrics import LineFile, MetricsWriter
 from xtts_pipeline.training.saving import CheckpointSaver, Snapshot
+from xtts_pipeline.training.state import BestSoFar
 
 
 class UnwrittenMetrics(MetricsWriter):
@@ -26,11 +27,12 @@ class UnwrittenCheckpoints(CheckpointSaver):
     """Takes in what a CheckpointSaver does, and saves none of it."""
 
     def __init__(self, saved_step: int) -> None:
-        self._saving, self._is_best, self.saved_step = None, False, saved_step
+        self._saving = self._best_under_way = self._waiting = None
+        self.saved_step, self.on_disk = saved_step, BestSoFar()
 
     def __exit__(self, *_: object) -> None:
         pass
 
-    def begin(self, snapshot: Snapshot) -> None:
+    def _start(self, snapshot: Snapshot) -> None:
         """Note that this step needs no saving any more."""
-        self.saved_step = snapshot.step
+        self.saved_step, self.on_disk = snapshot.step, snapshot.best or self.on_disk

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config import Config
-from xtts_pipeline.errors import CheckpointError, InterruptedRunError, TrainingError
+from xtts_pipeline.errors import InterruptedRunError, TrainingError
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.training.alignment import AlignmentWatch
 from xtts_pipeline.training.checkpoint import Checkpoint, build_network, link_best, restore_variables, saved_weights_sha256
@@ -32,7 +32,7 @@ from xtts_pipeline.training.run_folder import checkpoint_folders, remove_after, 
 from xtts_pipeline.training.saving import SaveClock, Snapshot
 from xtts_pipeline.training.source import Source, bucket_signatures
 from xtts_pipeline.training.startup import StartUp
-from xtts_pipeline.training.state import RunState, origin_to_json
+from xtts_pipeline.training.state import BestSoFar, RunState, origin_to_json
 from xtts_pipeline.training.step import TrainStep
 from xtts_pipeline.training.surroundings import Progress, Surroundings, Told, surround
 from xtts_pipeline.training.validation import BestLoss, Validation
@@ -41,8 +41,6 @@ from xtts_pipeline.training.window import MetricsWindow
 
 # What is left of the learning rate after a run had to go back.
 ROLL_BACK_RATE = 0.5
-# Of how many skipped steps a report looks up the clips.
-MOST_NAMED = 3
 
 
 def train(
@@ -138,7 +136,7 @@ class _Run:
     def _take_over(self, state: RunState) -> None:
         """Know of the steps taken so far what the state says, and no more."""
         self.state, self.is_settled = state, state.is_settled
-        self.best, self.best_on_disk = BestLoss.from_state(self.settings.patience, state.best), state.best
+        self.best, self.around.saver.on_disk = BestLoss.from_state(self.settings.patience, state.best), state.best_on_disk or state.best
         if self.validation is not None:
             self.validation.evaluations = state.evaluations
         self.alignment = AlignmentWatch(self.settings, state.aligned_at_step, state.reported_step)
@@ -150,7 +148,7 @@ class _Run:
         """Take over the weights and the step of a checkpoint."""
         restore_variables(self.variables, checkpoint)
         self.steps_done = checkpoint.step
-        if self.best.step == checkpoint.step and self.around.distribution.is_chief:
+        if self.around.saver.on_disk.step == checkpoint.step and self.around.distribution.is_chief:
             # The process before may have died between this checkpoint and its second name.
             link_best(self.around.folder, checkpoint.folder)
         missing = self.around.metrics.lines.missing_bytes
@@ -184,48 +182,48 @@ class _Run:
         settings = self.settings
         is_last = step == settings.steps
         validation = self.validation if step % settings.evaluate_every == 0 or is_last else None
-        is_best = False
+        best = None
         # Whatever else is due, the window is closed first: its time is the steps' alone.
         if validation is not None:
             unsettled = self._snapshot()
             self._report(step)
-            is_best = self._evaluate(validation, step, unsettled)
+            best = self._evaluate(validation, step, unsettled)
             if validation.is_speaking_due(is_last=self._is_over()):
                 self._speak(validation, step)
         elif step == 1 or step % settings.log_every == 0 or is_last:
             self._report(step)
         self.is_settled = True
-        self._save_if_due(step, is_best=is_best)
+        self._save_if_due(step, best)
 
-    def _save_if_due(self, step: int, *, is_best: bool) -> None:
-        """Save at the end, with a new best, and when it is time; the last of these waits while a checkpoint is still being written."""
+    def _save_if_due(self, step: int, best: BestSoFar | None) -> None:
+        """Save at the end, with a new best, and when it is time; but for the end, no step waits for a checkpoint that is being written."""
         saver, is_over = self.around.saver, self._is_over()
-        complaint = saver.complaint()
-        if complaint is not None:
-            self._say_not_saved(complaint)
+        self._say_not_saved([saver.complaint()])
         is_due = self.clock.is_due(step)
         if step == saver.saved_step:
-            if is_best and self.around.distribution.is_chief:
+            if best is not None and self.around.distribution.is_chief:
                 link_best(self.around.folder, checkpoint_folders(self.around.folder)[-1])
-        elif is_over or is_best or (is_due and not saver.is_busy and not self.skips.in_a_row):
-            self._save(self._snapshot(is_best=is_best))
+                saver.on_disk = best
+        elif is_over or (is_due and not saver.is_busy and not self.skips.in_a_row):
+            self._save(self._snapshot(best))
+        elif best is not None:
+            saver.begin_when_free(self._snapshot(best))
+            self.clock.restart()
 
     def _save(self, snapshot: Snapshot) -> None:
-        try:
-            self.around.saver.begin(snapshot)
-        except CheckpointError as error:
-            self._say_not_saved(str(error))
-            self.around.saver.begin(snapshot)
+        self._say_not_saved(self.around.saver.settle())
+        self.around.saver.begin(snapshot)
         self.clock.restart()
 
-    def _say_not_saved(self, complaint: str) -> None:
-        """Say it, and go on; had it been the best one, the next that is better than the best on the disk takes its place."""
-        if self.around.saver.is_failed_best:
-            self.best = BestLoss.from_state(self.settings.patience, self.best_on_disk)
-        self.warn(f"checkpoint not saved: {complaint}")
+    def _say_not_saved(self, outcomes: Sequence[str | None]) -> None:
+        """Say what could not be saved, and go on; had it been the best one, the next that is better than the one on disk replaces it."""
+        for complaint in outcomes:
+            if complaint is not None:
+                self.warn(f"checkpoint not saved: {complaint}")
 
-    def _snapshot(self, *, is_best: bool = False) -> Snapshot:
+    def _snapshot(self, best: BestSoFar | None = None) -> Snapshot:
         """Return the run as it is now; the steps wait for this copy and for nothing else."""
+        kept = best or self.around.saver.best
         state = replace(
             self.state,
             position=self.position,
@@ -236,6 +234,7 @@ class _Run:
             first_loss=self.first_loss,
             last_loss=self.last_loss,
             best=self.best.to_state(),
+            best_on_disk=None if kept.step == self.best.step else kept,
             evaluations=self.validation.evaluations if self.validation is not None else 0,
             aligned_at_step=self.alignment.aligned_at_step,
             spikes=self.spikes.state,
@@ -247,7 +246,7 @@ class _Run:
         # Everything queued is done: the window has just been read.
         with self.timer.pausing():
             arrays = {name: variable.numpy() for name, variable in self.variables.items()}
-        return Snapshot(self.steps_done, arrays, state, is_best)
+        return Snapshot(self.steps_done, arrays, state, best)
 
     def _stop_if_asked(self, unsettled: Snapshot | None) -> None:
         """Save and raise InterruptedRunError if the run is asked to stop; `unsettled` is how it was before what is under way now."""
@@ -341,14 +340,13 @@ class _Run:
         losses, norms = self.window.column("loss"), self.window.column("gradient_norm")
         # In float16 a finite loss with endless gradients is the loss scale finding itself, and no clip's fault.
         is_bad = is_skipped & (~np.isfinite(losses) if self.train_step.loss_scale is not None else True)
-        for number, index in enumerate(np.flatnonzero(is_bad).tolist()):
-            back = len(is_skipped) - index
-            position = self.position.before(back, self.batches_per_epoch)
-            # To read a batch again is to read its epoch up to it: in a run that is lost, the first few will do.
-            clips = self.source.batch_clips(self.config, self.signatures, position) if number < MOST_NAMED else []
-            line = skipped_line(step - back + 1, position, (losses[index], norms[index]), clips)
+        bad = np.flatnonzero(is_bad).tolist()
+        positions = [self.position.before(len(is_skipped) - index, self.batches_per_epoch) for index in bad]
+        clips_of = self.source.batch_clips(self.config, self.signatures, positions)
+        for index, position, clips in zip(bad, positions, clips_of, strict=True):
+            line = skipped_line(step - len(is_skipped) + index + 1, position, (losses[index], norms[index]), clips)
             self.around.metrics.skipped.write(line)
-            if is_first and number == 0:
+            if is_first and index == bad[0]:
                 who = f"not finite in the cache: {', '.join(line['not_finite'])}" if line["not_finite"] else f"of {', '.join(line['ids'])}"
                 self.warn(f"step {line['step']}: the update was not finite and is left out ({who}); {SKIPPED_NAME} has each such step")
 
@@ -364,9 +362,9 @@ class _Run:
         remedy = f"lower training.learning_rate or training.clip_norm, and see {SKIPPED_NAME} for the clips"
         if self.rolled_back_at_step is not None:
             raise TrainingError(f"{found}, after it had been rolled back at step {self.rolled_back_at_step}; {remedy}")
-        self.around.saver.finish()
+        self._say_not_saved(self.around.saver.settle())
         self.around.distribution.wait()
-        checkpoint = newest_good(self.around.folder)
+        checkpoint = newest_good(self.around.folder, self.warn)
         if checkpoint is None or checkpoint.state is None:
             raise TrainingError(f"{found}, and there is no checkpoint to go back to; {remedy}")
         restore_variables(self.variables, checkpoint)
@@ -380,19 +378,20 @@ class _Run:
         self.rolled_back_at_step, self.skips.in_a_row = step, 0
         self.warn(f"{found}; rolled back to step {checkpoint.step}, and going on with {ROLL_BACK_RATE:g} of the learning rate")
 
-    def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> bool:
-        """Validate; return whether the average network has never been better."""
+    def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> BestSoFar | None:
+        """Validate; return the evaluation if the average network has never been better in any checkpoint, or None."""
         numbers = validation.evaluate(lambda: self._stop_if_asked(unsettled))
         self._record(step, "val", numbers)
-        self.best_on_disk = self.best.to_state()
-        is_best = self.best.update(step, numbers["loss"])
+        # Patience counts what was found: were it to ask what could be written, workers without a disk would end at other steps.
+        self.best.update(step, numbers["loss"])
         if self.best.is_patience_over and step < self.settings.steps:
             self.around.progress.say(
                 step,
                 f"stopping early: {self.best.evaluations_without} evaluations without a validation loss under "
                 f"{self.best.loss:.3f} of step {self.best.step} (training.patience)",
             )
-        return is_best
+        kept = self.around.saver.best.loss
+        return BestSoFar(step, numbers["loss"]) if numbers["loss"] < (math.inf if kept is None else kept) else None
 
     def _speak(self, validation: Validation, step: int) -> None:
         numbers, sentences = validation.speak()
@@ -415,7 +414,7 @@ class _Run:
 
     def summary(self) -> dict[str, Any]:
         """Return what a program may want to know of the run, once it is over."""
-        best = self.best
+        best = self.around.saver.best
         return {
             "steps": self.steps_done,
             "stopped_early": self.steps_done < self.settings.steps,

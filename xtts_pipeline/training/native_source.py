@@ -25,9 +25,9 @@ class NativeSource(Source):
         """Return the validation records of a bucket once."""
         return self.datasets.validation(bucket, batch_size)
 
-    def bucket_clips(self, config: Config, bucket: int, place: EpochPlace) -> list[tuple[str, bool]]:  # noqa: ARG002 (as above)
-        """Return the ids of the batch at a place; a survey accepts finite sound alone."""
-        return [(name, True) for name in self.datasets.training_ids(bucket, place)]
+    def bucket_clips(self, config: Config, bucket: int, place: EpochPlace, batches: int) -> list[tuple[str, bool]]:  # noqa: ARG002 (as above)
+        """Return the ids of so many batches from a place on; a survey accepts finite sound alone."""
+        return [(name, True) for name in self.datasets.training_ids(bucket, place, batches)]
 
     def bucket_left_out(self, config: Config, bucket: int, place: EpochPlace) -> list[str]:  # noqa: ARG002 (as above)
         """Return the ids of the clips of a bucket that no batch of the epoch of a place holds."""

@@ -49,13 +49,14 @@ def find_newest(run: Path, say: Callable[[str], None]) -> Resumption | None:
     return None
 
 
-def newest_good(run: Path) -> Checkpoint | None:
-    """Return the newest sound checkpoint of a run that was made while its updates were finite, or None."""
+def newest_good(run: Path, say: Callable[[str], None]) -> Checkpoint | None:
+    """Return the newest sound checkpoint of a run that was made while its updates were finite, or None; damaged ones are named."""
     for folder in reversed(checkpoint_folders(run)):
         try:
             checkpoint = load_checkpoint(folder)
-        except DamagedCheckpointError:
-            continue  # resume names it; here any one before it will do
+        except DamagedCheckpointError as error:
+            say(f"damaged checkpoint: {error}; one before it will do")
+            continue
         if checkpoint.state is not None and _is_calm(checkpoint.state):
             return checkpoint
     return None

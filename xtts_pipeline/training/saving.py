@@ -5,7 +5,7 @@ A disk that refuses costs a warning and another try; the checkpoint before it is
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -15,73 +15,105 @@ import numpy as np
 from xtts_pipeline.config import Config, TrainingConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.training.checkpoint import CacheIdentity, link_best, save_checkpoint
-from xtts_pipeline.training.state import RunState
+from xtts_pipeline.training.state import BestSoFar, RunState
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run as it was after a step, on the host: nothing that comes later changes it."""
+    """A run as it was after a step, on the host: nothing that comes later changes it.
+
+    best is the step's evaluation if none was better, so that the snapshot belongs in best/; None if not.
+    """
 
     step: int
     arrays: dict[str, np.ndarray]
     state: RunState
-    is_best: bool
+    best: BestSoFar | None = None
 
 
 class CheckpointSaver:
     """Saves snapshots one after the other in a thread; a context manager that ends when what was given to it is on the disk.
 
     `sync` is called in that thread before a checkpoint gets its name: what the checkpoint counts on must be on the disk first.
-    saved_step is the last step that has been given to it, and 0 before the first.
+    saved_step is the last step that has been given to it, and 0 before the first; on_disk the evaluation that lies in best/.
     """
 
     def __init__(self, run: Path, config: Config, cache: CacheIdentity, sync: Callable[[], None], saved_step: int = 0) -> None:
         self._run, self._config, self._cache, self._sync = run, config, cache, sync
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._saving: Future[Path] | None = None
-        self._is_best = False
-        self.saved_step = saved_step
+        self._best_under_way: BestSoFar | None = None
+        self._waiting: Snapshot | None = None
+        self.saved_step, self.on_disk = saved_step, BestSoFar()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=True)
+        self.settle()  # what waits would never begin otherwise
+        self._pool.shutdown()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a snapshot is still on its way to the disk."""
-        return self._saving is not None and not self._saving.done()
+        """Whether a snapshot is still on its way to the disk, or waits for its turn."""
+        return self._waiting is not None or (self._saving is not None and not self._saving.done())
 
     @property
-    def is_failed_best(self) -> bool:
-        """Whether the snapshot of which a complaint has just come was to be the best one."""
-        return self._is_best
+    def best(self) -> BestSoFar:
+        """The best evaluation whose weights are on the disk or, as far as is known, on their way there."""
+        waiting = None if self._waiting is None else self._waiting.best
+        return waiting or self._best_under_way or self.on_disk
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Have a snapshot written, once the one before it is; return at once if that is so.
+        """Have a snapshot written, once those before it are; return at once if that is so.
 
         Raises CheckpointError if the one before it could not be written.
         """
         self.finish()
-        self.saved_step, self._is_best = snapshot.step, snapshot.is_best
-        self._saving = self._pool.submit(self._write, snapshot)
+        self._start(snapshot)
+
+    def begin_when_free(self, snapshot: Snapshot) -> None:
+        """Have a best snapshot written after the one that is being written, and return at once; of those that wait the last is kept."""
+        if self._saving is None:
+            self._start(snapshot)
+        else:
+            self.saved_step, self._waiting = snapshot.step, snapshot
+
+    def settle(self) -> list[str | None]:
+        """Wait until all that was given is on the disk, or refused; return for each why it could not be written, or None."""
+        outcomes = []
+        while self._saving is not None:
+            wait([self._saving])
+            outcomes.append(self.complaint())
+        return outcomes
 
     def finish(self) -> None:
-        """Wait until what was begun is on the disk. Raises CheckpointError, once, if it could not be written."""
-        saving, self._saving = self._saving, None
-        if saving is not None:
-            saving.result()
+        """Wait until what was given is on the disk. Raises CheckpointError, once, if the last of it could not be written."""
+        outcomes = self.settle()
+        if outcomes and outcomes[-1] is not None:
+            raise CheckpointError(outcomes[-1])
 
     def complaint(self) -> str | None:
-        """Return why the last snapshot could not be written, once; None if it was, or is still being written."""
-        if self._saving is None or self.is_busy:
+        """Return why the snapshot before could not be written, once; None if it was, or is still being written.
+
+        What has waited for it is begun.
+        """
+        saving, best, waiting = self._saving, self._best_under_way, self._waiting
+        if saving is None or not saving.done():
             return None
+        self._saving = self._best_under_way = self._waiting = None
+        if waiting is not None:
+            self._start(waiting)
         try:
-            self.finish()
+            saving.result()
         except CheckpointError as error:
             return str(error)
+        self.on_disk = best or self.on_disk
         return None
+
+    def _start(self, snapshot: Snapshot) -> None:
+        self.saved_step, self._best_under_way = snapshot.step, snapshot.best
+        self._saving = self._pool.submit(self._write, snapshot)
 
     def _write(self, snapshot: Snapshot) -> Path:
         try:
@@ -90,7 +122,7 @@ class CheckpointSaver:
             raise CheckpointError(f"{self._run}: metrics cannot be written ({error.strerror}); earlier checkpoints are untouched") from None
         keep = self._config.training.keep_checkpoints
         folder = save_checkpoint(self._run, snapshot.step, self._config, self._cache, snapshot.arrays, keep, snapshot.state)
-        if snapshot.is_best:
+        if snapshot.best is not None:
             link_best(self._run, folder)
         return folder
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.dataset import EpochPlace, cached_left_out, cached_records, training_dataset, validation_dataset
+from xtts_pipeline.cache.dataset import EpochPlace, cached_left_out, looked_up_records, training_dataset, validation_dataset
 from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.manifest import Manifest, bucket_specs, manifest_bytes, record_spec
 from xtts_pipeline.config import Config, TrainingConfig
@@ -106,18 +106,29 @@ class Source:
         order = chain.from_iterable(bucket_order(batches, seed, later) for later in count(epoch))
         return (next(streams[bucket]) for bucket in islice(order, skipped, None))
 
-    def batch_clips(self, config: Config, signatures: Sequence[Batch], position: Position) -> list[tuple[str, bool]]:
-        """Return the ids of a training batch's clips, each with whether its mel is finite: read again, for the rare batch that asks."""
-        batches = self._bucket_batches(signatures)
-        order = bucket_order(batches, config.training.seed, position.epoch)
-        bucket = int(order[position.batch])
-        rows, before = signatures[bucket].tokens.shape[0], int((order[: position.batch] == bucket).sum())
-        return self.bucket_clips(config, bucket, EpochPlace(config.training.seed, rows, position.epoch, before))
+    def batch_clips(self, config: Config, signatures: Sequence[Batch], positions: Sequence[Position]) -> list[list[tuple[str, bool]]]:
+        """Return for each training batch the ids of its clips, each with whether its mel is finite: read again, for the rare ones that ask.
 
-    def bucket_clips(self, config: Config, bucket: int, place: EpochPlace) -> list[tuple[str, bool]]:
-        """Return what `batch_clips` does of the batch at a place of one bucket."""
-        records = cached_records(self.folder, self.manifest, bucket, place, config.data)
-        clips = [decode_example(record.numpy(), self.specs[bucket]) for record in records.take(place.batch_size)]
+        An epoch is walked through once, however many of its batches are asked for.
+        """
+        batches, seed = self._bucket_batches(signatures), config.training.seed
+        asked: list[tuple[int, int, int]] = []
+        for position in positions:
+            order = bucket_order(batches, seed, position.epoch)
+            bucket = int(order[position.batch])
+            asked.append((position.epoch, bucket, int((order[: position.batch] == bucket).sum())))
+        found: dict[tuple[int, int, int], list[tuple[str, bool]]] = {}
+        for epoch, bucket in {place[:2] for place in asked}:
+            numbers = [number for *where, number in asked if where == [epoch, bucket]]
+            first, rows = min(numbers), signatures[bucket].tokens.shape[0]
+            clips = self.bucket_clips(config, bucket, EpochPlace(seed, rows, epoch, first), max(numbers) + 1 - first)
+            found |= {(epoch, bucket, number): clips[rows * (number - first) : rows * (number - first + 1)] for number in numbers}
+        return [found[place] for place in asked]
+
+    def bucket_clips(self, config: Config, bucket: int, place: EpochPlace, batches: int) -> list[tuple[str, bool]]:
+        """Return what `batch_clips` does of so many batches of one bucket from a place on, clip after clip."""
+        records = looked_up_records(self.folder, self.manifest, bucket, place, config.data, batches)
+        clips = (decode_example(record.numpy(), self.specs[bucket]) for record in records)
         return [(str(clip["id"]), bool(np.isfinite(clip["mel"]).all())) for clip in clips]
 
     def left_out(self, config: Config, signatures: Sequence[Batch], epoch: int) -> list[str]:

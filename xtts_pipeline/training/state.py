@@ -88,6 +88,7 @@ class RunState:
     records: digest of the cache's manifest, that is of which records there are and in which files.
     is_settled: whether what was due after the step (report, evaluation, speech) is done; an interruption does not wait for it.
     window: the metrics of the steps since the last report; None for what was not finite.
+    best: for the sake of patience; best_on_disk: what lies in best/, where that is another one because the better could not be written.
     skipped_steps, skipped_in_a_row: updates left out, up to the last report.
     origin: what the run began with, where it was not nothing.
     batch_rows: the rows in a batch of each bucket, for which `position` counts; empty where an older version did not say.
@@ -104,6 +105,7 @@ class RunState:
     first_loss: float | None = None
     last_loss: float | None = None
     best: BestSoFar = BestSoFar()
+    best_on_disk: BestSoFar | None = None
     evaluations: Natural = 0
     aligned_at_step: Natural | None = None
     spikes: SpikeState = SpikeState()

@@ -1,0 +1,36 @@
+"""What benchmarks/stall.py makes of its times; the run itself takes long and is made by hand."""
+
+import pytest
+
+from benchmarks.stall import Step, Times, judge
+
+PLAIN = [Step(100.0), Step(110.0)]
+
+
+def test_steps_are_known_by_what_falls_into_them() -> None:
+    times = Times(asked=[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], handed_over=[(1.9, 1.91)], written=[(1.92, 2.5)])
+    assert times.steps(evaluate_every=5) == [
+        Step(1_000.0),
+        Step(1_000.0, is_saved=True),
+        Step(1_000.0, is_beside_writing=True),
+        Step(1_000.0),
+        Step(1_000.0, is_evaluated=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("saved_ms", "hand_over_ms", "is_ok"),
+    [(129.0, 0.2, True), (131.0, 0.2, False), (129.0, 111.0, False)],
+    ids=["the copy alone", "more than the copy", "waits for the writer"],
+)
+def test_a_checkpoint_may_cost_its_copy_and_no_more(saved_ms: float, hand_over_ms: float, *, is_ok: bool) -> None:
+    beside = [Step(500.0, is_beside_writing=True), Step(900.0, is_evaluated=True)]
+    judged = judge([*PLAIN, Step(saved_ms, is_saved=True), *beside], [15.0, 20.0], [hand_over_ms])
+    assert judged["ok"] is is_ok
+    assert judged["step_ms"] == {"count": 2, "median": 105.0, "longest": 110.0}
+    assert judged["copy_ms"]["longest"] == 20.0
+
+
+def test_a_run_without_a_checkpoint_is_nothing_to_judge() -> None:
+    with pytest.raises(SystemExit, match="no step with a checkpoint"):
+        judge(PLAIN, [], [])
