@@ -5,74 +5,81 @@ from pathlib import Path
 
 import pytest
 
-from xtts_pipeline.cache.dataset import EpochPlace, cached_left_out, cached_records, training_dataset
+from xtts_pipeline.cache.dataset import EpochPlace, cached_left_out, training_dataset
 from xtts_pipeline.cache.example import decode_example
 from xtts_pipeline.cache.manifest import Manifest, bucket_specs
-from xtts_pipeline.cache.records import record_starts
+from xtts_pipeline.cache.records import read_records, record_starts
 from xtts_pipeline.config import DataConfig
 from xtts_pipeline.errors import CacheError
 
-BATCH, EPOCHS = 6, 3
-DATA = DataConfig(shuffle_records=7)
+BATCH, EPOCHS, SEED = 12, 3, 3
 BUCKETS = ((9, 12), (16, 24))
 
 
-def place(epoch: int, rows: range | None = None, skip_batches: int = 0) -> EpochPlace:
-    return EpochPlace(3, BATCH, epoch, skip_batches, epochs=1, rows=rows)
-
-
 class Reader:
-    """Reads the ids of a cache's clips."""
+    """Reads the ids of a cache's clips as training does: in batches, from the files or from memory."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, *, in_memory: bool = False) -> None:
         self.folder, self.manifest = folder, manifest
+        self.data = DataConfig(shuffle_records=7, in_memory=in_memory)
+        self.names: list[dict[bytes, str]] = [{} for _ in bucket_specs(manifest)]
+        for shard in manifest.shards_of("train"):
+            for payload in read_records(folder / shard.name):
+                record = decode_example(payload, bucket_specs(manifest)[shard.bucket or 0])
+                self.names[shard.bucket or 0][record["mel"].tobytes()] = str(record["id"])  # type: ignore[union-attr]
 
-    def read(self, bucket: int, where: EpochPlace) -> list[str]:
-        return self._ids(bucket, cached_records(self.folder, self.manifest, bucket, where, DATA))
+    def read(self, bucket: int, rows: range | None = None, start_epoch: int = 0, skip_batches: int = 0) -> list[str]:
+        batches = training_dataset(
+            self.folder,
+            self.manifest,
+            batch_size=BATCH,
+            seed=SEED,
+            data=self.data,
+            bucket=bucket,
+            start_epoch=start_epoch,
+            skip_batches=skip_batches,
+            epochs=EPOCHS,
+            rows=rows,
+        )
+        return [self.names[bucket][mel.tobytes()] for batch in batches for mel in batch["mel"].numpy()]
 
-    def left_out(self, bucket: int, where: EpochPlace) -> list[str]:
-        return self._ids(bucket, cached_left_out(self.folder, self.manifest, bucket, where, DATA))
-
-    def _ids(self, bucket: int, records: object) -> list[str]:
-        return [str(decode_example(record.numpy(), bucket_specs(self.manifest)[bucket])["id"]) for record in records]  # type: ignore[attr-defined]
-
-    def split(self, bucket: int) -> set[str]:
-        return set(self._ids(bucket, cached_records(self.folder, self.manifest, bucket, EpochPlace(0, 1, epochs=1), DATA)))
+    def left_out(self, bucket: int, epoch: int) -> list[str]:
+        records = cached_left_out(self.folder, self.manifest, bucket, EpochPlace(SEED, BATCH, epoch), self.data)
+        return [str(decode_example(record.numpy(), bucket_specs(self.manifest)[bucket])["id"]) for record in records]
 
 
-@pytest.mark.parametrize(("workers", "shards"), [(2, 3), (3, 5)])
+@pytest.mark.parametrize(("workers", "shards", "in_memory"), [(2, 3, False), (4, 5, False), (4, 3, True)])
 def test_workers_read_what_one_reads_and_nothing_twice(
-    tmp_path: Path, write_cache: Callable[..., Manifest], workers: int, shards: int
+    tmp_path: Path, write_cache: Callable[..., Manifest], workers: int, shards: int, *, in_memory: bool
 ) -> None:
     # Shards of unequal length, in two buckets of unequal size.
-    reader = Reader(tmp_path, write_cache(tmp_path, train=47, shards=shards, buckets=BUCKETS))
-    share, remainders = BATCH // workers, set()
+    manifest = write_cache(tmp_path, train=70, shards=shards, buckets=BUCKETS)
+    reader, share, remainders = Reader(tmp_path, manifest, in_memory=in_memory), BATCH // workers, set()
     for bucket in range(len(BUCKETS)):
-        everything = reader.split(bucket)
+        everything, whole = set(reader.names[bucket].values()), reader.read(bucket)
+        parts = [reader.read(bucket, range(worker * share, (worker + 1) * share)) for worker in range(workers)]
+        # Row by row the batches of one worker alone.
+        assert [clip for first in range(0, len(parts[0]), share) for part in parts for clip in part[first : first + share]] == whole
+        mine = len(parts[0]) // EPOCHS
         for epoch in range(EPOCHS):
-            whole, left_out = reader.read(bucket, place(epoch)), reader.left_out(bucket, place(epoch))
-            parts = [reader.read(bucket, place(epoch, range(worker * share, (worker + 1) * share))) for worker in range(workers)]
-            read = [clip for part in parts for clip in part]
+            read, left_out = [clip for part in parts for clip in part[epoch * mine : (epoch + 1) * mine]], reader.left_out(bucket, epoch)
             assert len(read) == len(set(read))
             assert set(read) | set(left_out) == everything
             assert not set(read) & set(left_out)
-            # Row by row the batches of one worker alone.
-            batches = range(0, len(parts[0]), share)
-            assert [clip for first in batches for part in parts for clip in part[first : first + share]] == whole
             remainders.add(tuple(left_out))
     assert len(remainders) > len(BUCKETS)
 
 
-def test_a_worker_goes_on_where_it_was(tmp_path: Path, write_cache: Callable[..., Manifest]) -> None:
-    reader = Reader(tmp_path, write_cache(tmp_path))
-    rows = range(2, 4)
-    assert reader.read(0, place(1, rows, skip_batches=2)) == reader.read(0, place(1, rows))[2 * len(rows) :]
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_worker_goes_on_where_it_was(tmp_path: Path, write_cache: Callable[..., Manifest], *, in_memory: bool) -> None:
+    reader, rows = Reader(tmp_path, write_cache(tmp_path), in_memory=in_memory), range(3, 6)
+    assert reader.read(0, rows, start_epoch=1, skip_batches=1) == reader.read(0, rows, start_epoch=1)[len(rows) :]
 
 
 def test_batches_hold_the_rows_alone(tmp_path: Path, write_cache: Callable[..., Manifest]) -> None:
-    manifest = write_cache(tmp_path)
-    batches = list(training_dataset(tmp_path, manifest, batch_size=BATCH, seed=3, data=DATA, epochs=1, rows=range(4, 6)))
-    assert [batch["mel"].shape.as_list() for batch in batches] == [[2, 24, 4]] * (29 // BATCH)
+    manifest, data = write_cache(tmp_path), DataConfig(shuffle_records=7)
+    batches = list(training_dataset(tmp_path, manifest, batch_size=6, seed=SEED, data=data, epochs=1, rows=range(4, 6)))
+    assert [batch["mel"].shape.as_list() for batch in batches] == [[2, 24, 4]] * (29 // 6)
 
 
 def test_a_cut_file_is_named(tmp_path: Path, write_cache: Callable[..., Manifest]) -> None:

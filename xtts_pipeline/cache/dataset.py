@@ -4,7 +4,7 @@ The only module of the cache that imports TensorFlow. It trusts the manifest; ve
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,8 @@ def training_dataset(
 
     An epoch has `records // batch_size` batches. Its order depends on (seed, bucket, epoch) alone, so each epoch leaves out another
     remainder, and a run that stopped after `skip_batches` batches of `start_epoch` continues exactly there. The batches are the same
-    whether `data.in_memory` keeps the records or not. With `rows` each batch holds those rows of it alone, and the others are not read.
+    whether `data.in_memory` keeps the records or not. With `rows` each batch holds those rows of it alone; from
+    files the others are not read, but what is kept in memory is the whole bucket, whose rows are other ones in each epoch.
     Raises CacheError if the bucket has fewer records than one batch.
     """
     place = EpochPlace(seed, batch_size, start_epoch, skip_batches, epochs, rows)
@@ -110,6 +111,19 @@ def cached_records(folder: Path, manifest: Manifest, bucket: int, place: EpochPl
     return training_records(folder, manifest, bucket, read_shard, place, data)
 
 
+def looked_up_records(
+    folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig, batches: int
+) -> tf.data.Dataset:
+    """Return the serialized records of so many batches from a place on, for a look at them while training goes on elsewhere.
+
+    By their numbers, so that what comes before them in the epoch is not read; from a store, where each record would be a round trip, in one
+    stroke.
+    """
+    if not is_stored(folder):
+        place = replace(place, rows=range(place.batch_size))
+    return cached_records(folder, manifest, bucket, place, data).take(batches * place.batch_size)
+
+
 def record_numbers(folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig) -> tf.data.Dataset:
     """Return the numbers of a bucket's training records, int64, counted through its shards, in the order of `training_records`."""
     return training_records(folder, manifest, bucket, _number_reader(manifest, bucket), place, data)
@@ -141,7 +155,8 @@ def _batches_from_memory(folder: Path, manifest: Manifest, bucket: int, place: E
     # Here, and not in the pipeline's own function, which would change the error's words.
     _check_a_batch_is_filled(folder, manifest, bucket, place.batch_size)
     files = [str(folder / name) for name in manifest.shard_names("train", bucket)]
-    whole = shard_records(tf.constant(files)).apply(tf.data.experimental.assert_cardinality(records)).batch(records, drop_remainder=True)
+    read = shard_records(tf.constant(files), read_buffer_bytes(folder)).apply(tf.data.experimental.assert_cardinality(records))
+    whole = read.batch(records, drop_remainder=True)
     return whole.flat_map(batches_of).prefetch(auto_or(data.prefetch_buffer_size)).with_options(pipeline_options())
 
 
