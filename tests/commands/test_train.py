@@ -4,22 +4,29 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from xtts_pipeline.cache.manifest import Manifest
+from xtts_pipeline.cache.canonical import open_sealed, sealed_bytes
+from xtts_pipeline.cache.manifest import MANIFEST_NAME, Manifest, load_manifest, manifest_bytes
 from xtts_pipeline.commands import train as train_module
 from xtts_pipeline.commands import training_run
 from xtts_pipeline.commands.progress import RunProgress
 from xtts_pipeline.commands.run_summary import summary_text
 from xtts_pipeline.commands.train import check_enough_records, shapes_text
-from xtts_pipeline.config import Config, TrainingConfig
-from xtts_pipeline.errors import CacheError, OutputError
+from xtts_pipeline.config import Config, TrainingConfig, dump_config
+from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError
 from xtts_pipeline.training import resume as resume_module
-from xtts_pipeline.training.run_folder import locked_run
+from xtts_pipeline.training.checkpoint import save_checkpoint
+from xtts_pipeline.training.run_folder import locked_run, write_config
+from xtts_pipeline.training.saved_state import CHECKPOINT_VERSION
+from xtts_pipeline.training.source import Source
+from xtts_pipeline.training.state import RunState
 
 WriteCache = Callable[..., Manifest]
 SUMMARY: dict[str, Any] = {
@@ -191,6 +198,41 @@ def test_a_run_that_began_with_nothing_begins_with_nothing_again(tmp_path: Path,
         with pytest.raises(Killed):
             begin(tmp_path / "cache", tmp_path / "run", resume=is_resumed)
     assert begun_with == [None, None]
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, write_cache: WriteCache) -> tuple[Path, Path]:
+    """A cache, and a run on it that was stopped after its first step; its weights are one number, since none comes to be loaded."""
+    cache, run = tmp_path / "cache", tmp_path / "run"
+    manifest = write_cache(cache)
+    config = train_module.training_config(manifest, (), ("training.batch_size=2",), 2)
+    run.mkdir()
+    write_config(run, dump_config(config))
+    source = Source(cache, manifest)
+    state = RunState(source.records_digest())
+    save_checkpoint(run, 1, config, source.identity(), {"weight": np.ones(1, np.float32)}, keep=3, state=state)
+    return cache, run
+
+
+def test_a_checkpoint_of_another_version_is_refused_with_the_reason(stopped: tuple[Path, Path]) -> None:
+    cache, run = stopped
+    state = run / "checkpoints" / "step-00000001" / "state.json"
+    state.write_bytes(sealed_bytes({**open_sealed(state.read_bytes()), "checkpoint_version": 1}))
+    with pytest.raises(CheckpointError, match=rf"step-00000001: checkpoint version 1, expected {CHECKPOINT_VERSION}; train again"):
+        begin(cache, run, resume=True)
+
+
+def test_a_checkpoint_of_another_cache_is_refused_with_the_reason(
+    tmp_path: Path, stopped: tuple[Path, Path], write_cache: WriteCache
+) -> None:
+    cache, run = stopped
+    manifest = load_manifest(cache)
+    (cache / MANIFEST_NAME).write_bytes(manifest_bytes(replace(manifest, speakers=("anna", "carl"))))
+    with pytest.raises(CheckpointError, match=r"was trained on another cache: speakers: the cache has 2, the run 2, or others of them"):
+        begin(cache, run, resume=True)
+    write_cache(tmp_path / "larger", train=35)
+    with pytest.raises(ConfigError, match=r"run: cache: the run has \"clips .*\", asked for is \"clips .*\"; .* --allow-change cache"):
+        begin(tmp_path / "larger", run, resume=True)
 
 
 def test_what_is_wrong_with_the_settings_is_said_before_a_cache_is_copied_or_a_folder_made(
