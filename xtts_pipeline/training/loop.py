@@ -342,7 +342,7 @@ class _Run:
         is_bad = is_skipped & (~np.isfinite(losses) if self.train_step.loss_scale is not None else True)
         bad = np.flatnonzero(is_bad).tolist()
         positions = [self.position.before(len(is_skipped) - index, self.batches_per_epoch) for index in bad]
-        clips_of = self.source.batch_clips(self.config, self.signatures, positions)
+        clips_of = self.source.batch_clips(self.config, self.signatures, positions) if bad else []
         for index, position, clips in zip(bad, positions, clips_of, strict=True):
             line = skipped_line(step - len(is_skipped) + index + 1, position, (losses[index], norms[index]), clips)
             self.around.metrics.skipped.write(line)
