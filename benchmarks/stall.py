@@ -4,10 +4,10 @@
     python benchmarks/stall.py --cache cache --config small --steps 200 --save-every 20 --evaluate-every 7
 
 The run is what `xtts train` makes, in this process. A step's time is the wall time from asking for its batch to asking for the next one, so
-all that follows a step is in it; each step reports, so that not only those with a checkpoint do. Steps fall into four groups: those that end
-with a checkpoint, those beside which one is being written, those with an evaluation, and the others. What was copied is timed by itself, and
-so is handing the copy to the thread that writes it: a new best that falls due while a checkpoint is being written must not wait there, which
-is what --evaluate-every asks. The first steps are left out, and so is the last, whose checkpoint is waited for.
+all that follows a step is in it; each step reports, so that not only those with a checkpoint do. Steps fall into four groups: those that
+end with a checkpoint, those beside which one is being written, those with an evaluation, and the others. What was copied is timed by
+itself, and so is handing the copy to the thread that writes it: a new best that falls due while a checkpoint is being written must not
+wait there, which is what --evaluate-every asks. The first steps are left out, and so is the last, whose checkpoint is waited for.
 
 In order (exit code 0) is a run whose longest step with a checkpoint is no longer than its longest other one and the longest copy together,
 and that hands over within a step. Steps beside which a checkpoint is written share cores with the writer, and are shown only.
