@@ -299,7 +299,8 @@ _benchmark_command(("preprocess", "input", "step"), "all", "All three, one after
 @cache_option
 @config_options
 @click.option("--batches", type=click.IntRange(min=2), default=50, show_default=True, help="Batches to time.")
-@click.option("--try", "is_trying", is_flag=True, help="Measure what the remedy brings, where it can be taken here.")
+@click.option("--try", "is_trying", is_flag=True, help="Measure what the setting that the verdict names brings.")
+@click.option("--plot", type=FOLDER, help="Write a picture of the batches' times and the stages' costs as PNG.")
 @json_option
 @click.pass_obj
 def diagnose_input(debug: bool, /, as_json: bool, **options: Any) -> None:

@@ -58,7 +58,7 @@ def save_speech_picture(
     _draw_mel(figure, panels[0], mel, seconds, textwrap.fill(title, int(width * TITLE_CHARACTERS_PER_INCH)))
     if attention is not None:
         _draw_attention(figure, panels[1], attention, symbols, seconds)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def encode_comparison(
@@ -103,7 +103,7 @@ def save_histograms(path: Path, measures: Mapping[str, np.ndarray], marks: Mappi
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         # Above the frame, where no bar and no line can be.
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(marks[name]), frameon=False)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def save_bars(path: Path, title: str, label: str, values: Mapping[str, float]) -> None:
@@ -118,7 +118,7 @@ def save_bars(path: Path, title: str, label: str, values: Mapping[str, float]) -
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set(title=title, xlabel=label)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw_mel(
@@ -167,7 +167,8 @@ def _bins(count: int) -> int:
     return min(MOST_BINS, 2 * math.ceil(math.sqrt(count)))
 
 
-def _save(figure: "Figure", path: Path) -> None:
+def save_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure as PNG, its folder too. Raises OutputError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=DOTS_PER_INCH, format="png")

@@ -66,13 +66,27 @@ def demonstrate_retracing(*, echo_native_log: bool) -> "Demonstration":
 
 
 def diagnose_input(
-    cache: Path, *, configs: Sequence[str], overrides: Sequence[str], batches: int, is_trying: bool, echo_native_log: bool
+    cache: Path,
+    *,
+    configs: Sequence[str],
+    overrides: Sequence[str],
+    batches: int,
+    is_trying: bool,
+    plot: Path | None,
+    echo_native_log: bool,
 ) -> "InputReport":
-    """Say whether batches come as fast as the step takes them, and why not."""
+    """Say whether batches come as fast as the step takes them, and why not; with `plot` as a picture too."""
     with _subject(cache, configs, overrides, echo_native_log=echo_native_log) as subject:
         from xtts_pipeline.diagnosis.input import diagnose_input as diagnose
 
-        return diagnose(subject.source, subject.config, subject.monitor, batches, is_trying=is_trying)
+        report = diagnose(subject.source, subject.config, subject.monitor, batches, is_trying=is_trying)
+        if plot is None:
+            return report
+        from xtts_pipeline.diagnosis.timeline import save_batch_times
+
+        figures = report.figures
+        save_batch_times(plot, figures.batch_times_ms, figures.step_ms, figures.stages, str(report.verdict))
+        return replace(report, picture=plot)
 
 
 def diagnose_gpu(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xtts_pipeline.cache.manifest import load_manifest
-from xtts_pipeline.config import Config, DataConfig
+from xtts_pipeline.config import Config
 from xtts_pipeline.runtime import NativeLog
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ def measure_inputs(source: "Source", config: Config, inputs: Sequence[dict[str, 
     rows = signatures[bucket].tokens.shape[0]
     rates = []
     for changed in inputs:
-        data = DataConfig.model_validate({**config.data.model_dump(), **changed})
-        batches = iter(Pipeline(source.folder, source.manifest, bucket, rows, config.training.seed, data).whole())
+        batches = iter(Pipeline(source, config, bucket, rows).with_data(**changed).whole())
         next(batches)
         done, started = 0, time.perf_counter()
         while not done or time.perf_counter() - started < seconds:

@@ -4,16 +4,16 @@ What a stage costs is what the pipeline takes with it less what it takes without
 """
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.dataset import EpochPlace, cached_records, training_dataset
-from xtts_pipeline.cache.manifest import Manifest
-from xtts_pipeline.config import DataConfig
+from xtts_pipeline.cache.dataset import EpochPlace, cached_records, record_numbers
+from xtts_pipeline.config import AugmentationConfig, Config, DataConfig
+from xtts_pipeline.training.source import Source
 
 _PYTHON_OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 # The states of the shuffle and of the shards are of no interest: the graph is read, never run.
@@ -35,35 +35,67 @@ class Stage:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One bucket's training pipeline as `xtts train` makes it."""
+    """One bucket's training pipeline as `xtts train` makes it, augmentation included."""
 
-    folder: Path
-    manifest: Manifest
+    source: Source
+    config: Config
     bucket: int
     batch_size: int
-    seed: int
-    data: DataConfig
+
+    def with_data(self, **changed: Any) -> "Pipeline":
+        """Return the pipeline with other settings of `data`."""
+        data = DataConfig.model_validate({**self.config.data.model_dump(), **changed})
+        return replace(self, config=self.config.model_copy(update={"data": data}))
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the records are read once, before the first batch, and kept."""
+        return self.source.manifest.is_kept_in_memory(self.config.data)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many batches go once through the bucket's records."""
+        return self.source.manifest.split_records("train", self.bucket) // self.batch_size
+
+    @property
+    def files(self) -> list[Path]:
+        """The shards that it reads."""
+        return [self.source.folder / name for name in self.source.manifest.shard_names("train", self.bucket)]
 
     def whole(self) -> tf.data.Dataset:
-        """Return the pipeline, with its batches parsed and prefetched."""
-        return training_dataset(self.folder, self.manifest, batch_size=self.batch_size, seed=self.seed, data=self.data, bucket=self.bucket)
+        """Return the pipeline, with its batches parsed, changed and prefetched."""
+        return self.source.training_dataset(self.config, self.bucket, self._place)
 
-    def records(self, data: DataConfig) -> tf.data.Dataset:
-        """Return the pipeline up to the shuffle, one record at a time."""
-        return cached_records(self.folder, self.manifest, self.bucket, EpochPlace(self.seed, self.batch_size), data)
+    def prefixes(self) -> dict[str, tf.data.Dataset]:
+        """Return the pipeline up to each of its stages: reading, shuffling, copying into batches, parsing, augmenting if it does.
+
+        Of records in memory none is read, what is shuffled is numbers, and copying is part of parsing.
+        """
+        folder, manifest, data = self.source.folder, self.source.manifest, self.config.data
+        if self.is_in_memory:
+            stages = {"shuffle": record_numbers(folder, manifest, self.bucket, self._place, data)}
+        else:
+            unshuffled = data.model_copy(update={"shuffle_records": 1})
+            shuffled = cached_records(folder, manifest, self.bucket, self._place, data)
+            stages = {
+                "read": cached_records(folder, manifest, self.bucket, self._place, unshuffled),
+                "shuffle": shuffled,
+                "copy": shuffled.batch(self.batch_size, drop_remainder=True),
+            }
+        if self.config.augmentation.is_on:
+            plain = self.config.model_copy(update={"augmentation": AugmentationConfig()})
+            return {**stages, "parse": replace(self, config=plain).whole(), "augment": self.whole()}
+        return {**stages, "parse": self.whole()}
+
+    @property
+    def _place(self) -> EpochPlace:
+        return EpochPlace(self.config.training.seed, self.batch_size)
 
     def stages(self, batches: int, most_seconds: float) -> dict[str, Stage]:
-        """Time the pipeline up to reading, shuffling, copying into batches and parsing, over so many batches or seconds each."""
-        unshuffled = self.data.model_copy(update={"shuffle_records": 1})
-        prefixes = {
-            "read": self.records(unshuffled),
-            "shuffle": self.records(self.data),
-            "copy": self.records(self.data).batch(self.batch_size, drop_remainder=True),
-            "parse": self.whole(),
-        }
+        """Time the pipeline up to each of its stages, over so many batches or seconds each."""
         found: dict[str, Stage] = {}
         before = 0.0
-        for name, dataset in prefixes.items():
+        for name, dataset in self.prefixes().items():
             per_element = 1 if name in {"read", "shuffle"} else self.batch_size
             records, seconds, cpu = _time(dataset, batches * self.batch_size // per_element, most_seconds, per_element)
             ms = 1e3 * seconds / records * self.batch_size
@@ -89,16 +121,30 @@ class Pipeline:
             started = now
         return times
 
+    def paced_waits(self, batches: int, step_seconds: float) -> list[float]:
+        """Return how long a step that lasts so long waits for each batch, while more are made ahead; the first is left out."""
+        waits: list[float] = []
+        iterator = iter(self.whole())
+        next(iterator)
+        for _ in range(batches):
+            time.sleep(step_seconds)
+            started = time.perf_counter()
+            next(iterator)
+            waits.append(time.perf_counter() - started)
+        return waits
+
     @property
-    def buffered_bytes(self) -> int:
-        """Most that the shuffle buffer holds."""
-        records = self.manifest.split_records("train", self.bucket)
-        return min(self.data.shuffle_records, records) * self.record_bytes
+    def held_bytes(self) -> int:
+        """Most that is held beside the batches: all training records if they are kept in memory, else what the shuffle buffer holds."""
+        if self.is_in_memory:
+            return self.source.manifest.split_bytes("train")
+        records = self.source.manifest.split_records("train", self.bucket)
+        return min(self.config.data.shuffle_records, records) * self.record_bytes
 
     @property
     def record_bytes(self) -> int:
         """Mean size of a record of this bucket's shards."""
-        shards = [shard for shard in self.manifest.shards if shard.name in set(self.manifest.shard_names("train", self.bucket))]
+        shards = self.source.manifest.shards_of("train", self.bucket)
         return sum(shard.bytes for shard in shards) // max(sum(shard.records for shard in shards), 1)
 
 

@@ -1,12 +1,14 @@
-"""A diagnosis as a picture: the steps and what the device did, on one axis of seconds."""
+"""A diagnosis as a picture: the steps and what the device did over time; how batches came, and what the stages of the pipeline cost."""
 
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from xtts_pipeline.diagnosis.pipeline import Stage
 from xtts_pipeline.diagnosis.trial import StepTime
-from xtts_pipeline.errors import OutputError
 from xtts_pipeline.nvml import Sample
+from xtts_pipeline.pictures import save_figure
 
 _COLOURS = {"data": "tab:red", "host": "tab:orange", "compute": "tab:green"}
 
@@ -37,10 +39,32 @@ def save_timeline(path: Path, steps: Sequence[StepTime], samples: Sequence[Sampl
         panels[1].set_ylim(bottom=0.0)
         panels[1].legend(loc="upper right")
     panels[-1].set_xlabel("seconds")
-    try:
-        figure.savefig(path, format="png", dpi=100)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another --plot") from None
+    save_figure(figure, path)
+
+
+def save_batch_times(path: Path, batch_times_ms: Sequence[float], step_ms: float, stages: Mapping[str, Stage], title: str) -> None:
+    """Write a PNG: how long each batch took to come, beside the step that takes it, and below it what each stage of the pipeline costs.
+
+    Raises OutputError if it cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12.0, 4.0 + 0.4 * len(stages)), layout="constrained")
+    times, bars = figure.subplots(2, 1, height_ratios=(3.0, 0.4 * len(stages)))
+    times.plot(range(1, len(batch_times_ms) + 1), batch_times_ms, color="tab:blue", marker=".", label="batch")
+    times.axhline(step_ms, color="tab:green", linestyle="--", label="the step takes")
+    # The first batch fills the buffer and is far above all others.
+    times.set_yscale("log")
+    times.set(xlabel="batch", ylabel="ms until it came")
+    times.set_title("\n".join(textwrap.wrap(title, 140)), parse_math=False)
+    # Above the frame, where no line can be.
+    times.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False)
+    cost = bars.barh(list(stages), [stage.ms_per_batch for stage in stages.values()], color="tab:blue")
+    bars.bar_label(cost, fmt="%.2f", padding=4)
+    bars.invert_yaxis()
+    bars.margins(x=0.1)
+    bars.set_xlabel("ms a batch, by stage")
+    save_figure(figure, path)
 
 
 def _parts(steps: Sequence[StepTime]) -> dict[str, list[float]]:
