@@ -134,6 +134,7 @@ def test_two_kills_and_a_sigterm_leave_no_trace(tmp_path: Path, undisturbed: Und
     assert finish(arguments) == found
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on_when_there_is_room(tmp_path: Path, undisturbed: Undisturbed) -> None:
     run = Path(shutil.copytree(undisturbed.run, tmp_path / "run"))
     (run / "summary.json").unlink()
