@@ -27,7 +27,7 @@ _MODEL = ModelConfig(
     postnet_layers=1,
     voice_latents=0,
 )
-_LONGEST = (120, 96, 120, 72, 104, 96, 88, 120)  # frames of the longest clip of each batch
+_LONGEST = (120, 96, 120, 72, 96, 120, 72, 120)  # frames of the longest clip of each batch; more lengths would take over a minute
 _ROWS = 4
 
 
