@@ -45,7 +45,7 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
     (folder / BATCH_NAME).unlink()
     function = step.compiled.functions[0]
     traced = function.get_concrete_function(*tensors)
-    variables = {id(variable.handle): variable for variable in traced.variables}
+    variables = {id(variable.handle): variable for variable in step.variables}
     captured = [variables[id(handle)] for handle in traced.captured_inputs]
     arguments = {f"arg{number}": value.numpy() for number, value in enumerate([*tensors, *captured])}
     stage = function.experimental_get_compiler_ir(*tensors)
