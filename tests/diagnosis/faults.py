@@ -28,8 +28,14 @@ def plant_in_batches(change: Callable[[int, Any], Any]) -> None:
 
 
 def varying_shape() -> None:
-    # As padding each batch to its own longest clip would.
-    plant_in_batches(lambda number, batch: batch._replace(mel=batch.mel[:, : batch.mel.shape[1] - 1 - number % 3]))
+    import tensorflow as tf
+
+    def cut(number: int, batch: Any) -> Any:
+        # As padding each batch to its own longest clip would.
+        mel = batch.mel[:, : batch.mel.shape[1] - 1 - number % 3]
+        return batch._replace(mel=mel, mel_length=tf.minimum(batch.mel_length, mel.shape[1]))
+
+    plant_in_batches(cut)
 
 
 def int64_tokens() -> None:

@@ -1,5 +1,6 @@
 """`xtts diagnose`: what is slow or wrong, why, and what to do about it."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -59,6 +60,8 @@ def diagnose_retracing(
 
 def demonstrate_retracing(*, echo_native_log: bool) -> "Demonstration":
     """Show what varying shapes cost, on a small network made for it."""
+    # Compiled without LLVM's optimisations, or it would take over a minute: what shows is how often, and even so what it costs.
+    os.environ["XLA_FLAGS"] = f"--xla_backend_optimization_level=0 {os.environ.get('XLA_FLAGS', '')}".strip()
     with NativeLog(echo=echo_native_log) as log:
         from xtts_pipeline.diagnosis.demonstration import demonstrate
 
