@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "errors": set(),
     "schema": set(),
     "runtime": {"errors"},
-    "nvml": set(),
+    "nvml": {"runtime"},
     "pictures": {"errors"},
     "storage": {"errors"},
     "strict_yaml": set(),

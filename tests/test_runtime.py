@@ -10,7 +10,7 @@ import pytest
 
 from xtts_pipeline import runtime
 from xtts_pipeline.errors import OutputError
-from xtts_pipeline.runtime import Environment, NativeLog, prepare_environment, remove_oldest
+from xtts_pipeline.runtime import Environment, NativeLog, gpu_count, prepare_environment, remove_oldest
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
@@ -175,6 +175,23 @@ def test_a_gpu_that_is_hidden_is_none(environment: dict[str, str], tmp_path: Pat
     plug_in_gpu(tmp_path)
     environment["CUDA_VISIBLE_DEVICES"] = hidden
     assert prepare_environment().device == "CPU"
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"), [("2,0", 2), (" 1 ", 1), ("0,-1,1", 1), ("GPU-89,MIG-4", 2), ("-1,0", 0), ("NoDevFiles", 0), ("", 0)]
+)
+def test_the_gpus_that_are_seen_end_at_the_first_entry_that_names_none(
+    environment: dict[str, str], tmp_path: Path, visible: str, count: int
+) -> None:
+    plug_in_gpu(tmp_path)
+    environment["CUDA_VISIBLE_DEVICES"] = visible
+    assert gpu_count() == count
+
+
+def test_without_a_choice_every_device_file_is_a_gpu(environment: dict[str, str], tmp_path: Path) -> None:
+    assert gpu_count() == 0
+    plug_in_gpu(tmp_path)
+    assert gpu_count() == 1
 
 
 def test_a_user_s_xla_flags_come_last_and_win(environment: dict[str, str]) -> None:

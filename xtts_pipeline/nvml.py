@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from xtts_pipeline.runtime import visible_gpus
+
 SAMPLES_PER_SECOND = 10
 # Bits of NVML's throttle reasons that slow a device which has work; idling and a user's own clock setting do not.
 _THROTTLE = {"power": 0x4 | 0x80, "heat": 0x20 | 0x40, "hardware": 0x8}
@@ -137,11 +139,8 @@ def free_memory_bytes() -> int | None:
 
 def _first_visible(library: Any) -> Any | None:
     """Return NVML's handle of the GPU that CUDA counts first, None where all are hidden. Raises NVMLError if there is no such GPU."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return library.nvmlDeviceGetHandleByIndex(0)
-    first = visible.split(",")[0].strip()
-    if first.isdigit():
-        return library.nvmlDeviceGetHandleByIndex(int(first))
-    # CUDA ends the list at a number below 0, and sees nothing in an empty one.
-    return library.nvmlDeviceGetHandleByUUID(first) if first.startswith(("GPU-", "MIG-")) else None
+    visible = visible_gpus()
+    if visible == []:
+        return None
+    first = "0" if visible is None else visible[0]
+    return library.nvmlDeviceGetHandleByIndex(int(first)) if first.isdecimal() else library.nvmlDeviceGetHandleByUUID(first)

@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -40,23 +41,32 @@ _CACHE_FLAG = "--tf_xla_persistent_cache_directory"
 MAX_COMPILE_CACHE_BYTES = 2 << 30
 _DEVICES = Path("/dev")
 _DRIVER = Path("/proc/driver/nvidia")
-_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+
+
+def visible_gpus() -> list[str] | None:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES lets this process see, as numbers or names; None where it is not set, so that all are seen.
+
+    As CUDA reads it, the list ends at the first entry that names none, such as -1.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return None
+    entries = (entry.strip() for entry in visible.split(","))
+    return list(takewhile(lambda entry: entry.isdecimal() or entry.startswith(("GPU-", "MIG-")), entries))
 
 
 def has_gpu() -> bool:
     """Return whether an NVIDIA GPU is there for this process, as its device files say: TensorFlow need not be imported to know."""
-    if os.environ.get(_VISIBLE_GPUS, "all").strip() in {"", "-1", "none", "NoDevFiles"}:
-        return False
     # Windows' subsystem for Linux has one device for all GPUs.
-    return any(_DEVICES.glob("nvidia[0-9]*")) or (_DEVICES / "dxg").exists()
+    return visible_gpus() != [] and (any(_DEVICES.glob("nvidia[0-9]*")) or (_DEVICES / "dxg").exists())
 
 
 def gpu_count() -> int:
     """Return how many NVIDIA GPUs there are for this process, by the same signs."""
     if not has_gpu():
         return 0
-    visible = os.environ.get(_VISIBLE_GPUS, "all").strip()
-    return max(1, len(list(_DEVICES.glob("nvidia[0-9]*")))) if visible == "all" else len(visible.split(","))
+    visible = visible_gpus()
+    return max(1, len(list(_DEVICES.glob("nvidia[0-9]*")))) if visible is None else len(visible)
 
 
 @dataclass(frozen=True)
