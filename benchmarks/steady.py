@@ -78,7 +78,7 @@ def watch(process: subprocess.Popen[bytes], metrics: Path) -> Iterator[Sample]:
             step = max([step, *(json.loads(line)["step"] for line in whole.splitlines())])
         try:
             status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
-            sample = Sample(step, int(status["VmRSS"].split()[0]), sum(1 for _ in (folder / "fd").iterdir()), int(status["Threads"]))
+            sample = Sample(step, int(status["RssAnon"].split()[0]), sum(1 for _ in (folder / "fd").iterdir()), int(status["Threads"]))
         except (OSError, KeyError):
             return  # it has just ended
         yield sample

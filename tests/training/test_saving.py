@@ -48,7 +48,7 @@ def test_a_best_one_waits_for_the_writer_and_the_run_does_not(tmp_path: Path) ->
         writing.begin_when_free(snapshot(2, loss=3.0))
         writing.begin_when_free(snapshot(3, loss=2.0))
         assert (writing.saved_step, writing.best.step, writing.is_busy) == (3, 3, True)
-        assert writing.complaint() is None
+        assert writing.poll() is None
         may_go_on.set()
         assert writing.settle() == [None, None]
         assert (writing.on_disk, writing.is_busy) == (BestSoFar(3, 2.0), False)
@@ -63,7 +63,7 @@ def test_a_worker_that_writes_nothing_knows_what_the_chief_has_saved() -> None:
         unwritten.begin_when_free(snapshot(3, loss=1.0))
         unwritten.begin(snapshot(4))
         assert (unwritten.saved_step, unwritten.best, unwritten.is_busy) == (4, BestSoFar(3, 1.0), False)
-        assert (unwritten.complaint(), unwritten.settle()) == (None, [])
+        assert (unwritten.poll(), unwritten.settle()) == (None, [])
         unwritten.finish()
 
 
@@ -80,10 +80,10 @@ def test_a_full_disk_costs_a_complaint_and_the_next_one_is_written(tmp_path: Pat
             writing.begin(snapshot(2, loss=1.0))
             while writing.is_busy:
                 pass
-            complaint = writing.complaint()
+            complaint = writing.poll()
         assert complaint is not None
         assert "step-00000002: cannot be written (No space left on device); earlier checkpoints are untouched" in complaint
-        assert (writing.complaint(), writing.best) == (None, BestSoFar())
+        assert (writing.poll(), writing.best) == (None, BestSoFar())
         assert [path.name for path in (tmp_path / LAST_FOLDER).iterdir()] == ["step-00000001"]
         writing.begin(snapshot(3))
         writing.finish()

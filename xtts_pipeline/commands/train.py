@@ -27,12 +27,12 @@ from xtts_pipeline.commands.native_training import CorpusOptions, survey_data
 from xtts_pipeline.commands.progress import RunProgress, Silence
 from xtts_pipeline.commands.training_job import TrainingJob
 from xtts_pipeline.commands.training_memory import available_memory, check_memory, choose_batch_size, filled_batch_size
-from xtts_pipeline.config import Config, ModelConfig, TrainingConfig, load_config
+from xtts_pipeline.config import Config, ModelConfig, load_config
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 from xtts_pipeline.runtime import NativeLog
 from xtts_pipeline.schema import SPLITS
 from xtts_pipeline.storage import check_local
-from xtts_pipeline.training.buckets import batch_sizes
+from xtts_pipeline.training.buckets import batch_sizes, unfilled_buckets
 from xtts_pipeline.training.changes import RECORDS_KEY, changed_settings, check_allowed_keys, check_changes
 from xtts_pipeline.training.cluster import Cluster, find_cluster
 from xtts_pipeline.training.run_folder import (
@@ -267,20 +267,18 @@ def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> Non
 
     A bucket without training records needs none; what another bucket has too few of would never be trained.
     """
-    training, buckets = config.training, range(manifest.bucket_count)
-    records = [manifest.split_records("train", bucket) for bucket in buckets]
-    if not any(records):
+    training = config.training
+    if not manifest.split_records("train"):
         raise CacheError(f"{cache}: 0 training records; preprocess a larger corpus")
-    for bucket, found, needed in zip(buckets, records, _batch_sizes(manifest, training), strict=True):
-        if 0 < found < needed:
-            smaller = filled_batch_size(manifest, training.clips_per_batch, training.accumulation_steps)
-            remedy = "preprocess with other data.buckets" if smaller is None else f"set training.batch_size={smaller} or less"
-            where = f"bucket {bucket} {list(manifest.buckets[bucket])}: " if manifest.buckets else ""
-            rows = f", which is {needed} rows in this bucket" if manifest.buckets else ""
-            raise CacheError(f"{cache}: {where}{found} training records, but training.batch_size={training.batch_size}{rows}; {remedy}")
-    if config.training.patience is not None and not manifest.split_records("val"):
+    for bucket, found, needed in unfilled_buckets(manifest, training.clips_per_batch, training.accumulation_steps):
+        smaller = filled_batch_size(manifest, training.clips_per_batch, training.accumulation_steps)
+        remedy = "preprocess with other data.buckets" if smaller is None else f"set training.batch_size={smaller} or less"
+        where = f"bucket {bucket} {list(manifest.buckets[bucket])}: " if manifest.buckets else ""
+        rows = f", which is {needed} rows in this bucket" if manifest.buckets else ""
+        raise CacheError(f"{cache}: {where}{found} training records, but training.batch_size={training.batch_size}{rows}; {remedy}")
+    if training.patience is not None and not manifest.split_records("val"):
         raise CacheError(
-            f"{cache}: no validation records, but training.patience={config.training.patience} waits for their loss; "
+            f"{cache}: no validation records, but training.patience={training.patience} waits for their loss; "
             "leave it out, or preprocess with cache.validation_share over 0"
         )
 
@@ -288,16 +286,12 @@ def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> Non
 def shapes_text(manifest: Manifest, config: Config) -> str:
     """Return what batches look like: rows, tokens and frames in those of each bucket, and how many of the cache's frames are padding."""
     specs = bucket_specs(manifest)
-    sizes = _batch_sizes(manifest, config.training)
+    sizes = batch_sizes(specs, config.training.clips_per_batch, config.training.accumulation_steps)
     shapes = ", ".join(f"{rows} x {spec.max_text_length} x {spec.max_mel_frames}" for rows, spec in zip(sizes, specs, strict=True))
     records = [sum(manifest.split_records(split, bucket) for split in SPLITS) for bucket in range(len(specs))]
     frames = sum(count * spec.max_mel_frames for count, spec in zip(records, specs, strict=True))
     padding = 1.0 - manifest.statistics["frames"].mean * manifest.counts.kept / frames
     return f"batches of {shapes} (clips x tokens x frames); {padding:.0%} of the frames are padding"
-
-
-def _batch_sizes(manifest: Manifest, training: TrainingConfig) -> list[int]:
-    return batch_sizes(bucket_specs(manifest), training.clips_per_batch, training.accumulation_steps)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 Knows no TensorFlow: `xtts train` asks before it is imported.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -21,11 +21,17 @@ def batch_sizes(specs: Sequence[RecordSpec], batch_size: int, parts: int) -> lis
     return [frames // spec.max_mel_frames // parts * parts for spec in specs]
 
 
-def is_filled(manifest: Manifest, batch_size: int, accumulation_steps: int) -> bool:
+def unfilled_buckets(manifest: Manifest, batch_size: int, parts: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the number, the training clips and the rows in a batch of each bucket that holds such clips, but too few for a batch."""
+    for bucket, rows in enumerate(batch_sizes(bucket_specs(manifest), batch_size, parts)):
+        found = manifest.split_records("train", bucket)
+        if 0 < found < rows:
+            yield bucket, found, rows
+
+
+def is_filled(manifest: Manifest, batch_size: int, parts: int) -> bool:
     """Return whether every bucket that holds training clips fills a batch."""
-    sizes = batch_sizes(bucket_specs(manifest), batch_size, accumulation_steps)
-    records = (manifest.split_records("train", bucket) for bucket in range(manifest.bucket_count))
-    return all(not found or found >= rows for found, rows in zip(records, sizes, strict=True))
+    return not any(unfilled_buckets(manifest, batch_size, parts))
 
 
 def bucket_order(batches: Sequence[int], seed: int, epoch: int) -> np.ndarray:

@@ -198,7 +198,7 @@ class _Run:
     def _save_if_due(self, step: int, best: BestSoFar | None) -> None:
         """Save at the end, with a new best, and when it is time; but for the end, no step waits for a checkpoint that is being written."""
         saver, is_over = self.around.saver, self._is_over()
-        self._say_not_saved([saver.complaint()])
+        self._say_not_saved([saver.poll()])
         is_due = self.clock.is_due(step)
         if step == saver.saved_step:
             if best is not None and self.around.distribution.is_chief:

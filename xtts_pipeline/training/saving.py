@@ -84,7 +84,7 @@ class CheckpointSaver:
         outcomes = []
         while self._saving is not None:
             wait([self._saving])
-            outcomes.append(self.complaint())
+            outcomes.append(self.poll())
         return outcomes
 
     def finish(self) -> None:
@@ -93,10 +93,10 @@ class CheckpointSaver:
         if outcomes and outcomes[-1] is not None:
             raise CheckpointError(outcomes[-1])
 
-    def complaint(self) -> str | None:
-        """Return why the snapshot before could not be written, once; None if it was, or is still being written.
+    def poll(self) -> str | None:
+        """Begin what waits, if the snapshot before it is done; return why that could not be written, or None.
 
-        What has waited for it is begun.
+        It is told once.
         """
         saving, best, waiting = self._saving, self._best_under_way, self._waiting
         if saving is None or not saving.done():
