@@ -22,6 +22,7 @@ from xtts_pipeline.training.data_wait import DataWaitWatch
 from xtts_pipeline.training.distributed_step import DistributedTrainStep, spread_text
 from xtts_pipeline.training.distribution import ALONE, Distribution
 from xtts_pipeline.training.fine_tuning import inherit, origin_lines
+from xtts_pipeline.training.garbage import release_free_memory, restoring_collector, set_objects_aside
 from xtts_pipeline.training.health import SkipCount, SpikeWatch, skipped_line
 from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.metrics import METRICS_NAME, SKIPPED_NAME
@@ -67,7 +68,7 @@ def train(
     begun = 0 if resumption is None else resumption.checkpoint.step
     state = RunState(source.records_digest()) if resumption is None else resumption.state
     told = Told(monitor, progress, interruption, profile_steps, startup or StartUp(), distribution)
-    with distribution.losing_workers(), surround(run, config, source.identity(), told, state, begun) as around:
+    with restoring_collector(), distribution.losing_workers(), surround(run, config, source.identity(), told, state, begun) as around:
         running = _Run(source, config, around, state)
         if resumption is not None:
             running.restore(resumption.checkpoint)
@@ -190,6 +191,7 @@ class _Run:
             best = self._evaluate(validation, step, unsettled)
             if validation.is_speaking_due(is_last=self._is_over()):
                 self._speak(validation, step)
+            release_free_memory()
         elif step == 1 or step % settings.log_every == 0 or is_last:
             self._report(step)
         self.is_settled = True
@@ -297,6 +299,8 @@ class _Run:
         result.numpy()
         startup.note_first_step(self.around.monitor.compile_seconds(compiled.python_name))
         self.around.progress.say(self.steps_done + 1, str(startup))
+        set_objects_aside()
+        release_free_memory()
         return result
 
     def _note_left_out(self) -> None:
