@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from xtts_pipeline.model.layers import Attention, Dropout, Initializer
 from xtts_pipeline.model.mel_decoder import Memory
 from xtts_pipeline.model.network import Batch, Crop, Network
+from xtts_pipeline.model.sharpening import sharpening_matrix
 from xtts_pipeline.model.speech import CHUNK_STEPS, Manner, Speech, begin_speech, continue_speech, speak
 
 from .conftest import MODEL, SPEC, SYMBOL_COUNT, hold_alignment, random_batch
@@ -103,6 +104,13 @@ def test_chunks_are_what_is_said_in_one_go(network: Network, memory: Memory, ste
     for row, length in enumerate(lengths):
         np.testing.assert_allclose(mel[row, :length], whole.mel[row, :length], atol=1e-4)
     np.testing.assert_allclose(attention[:, :7], whole.attention, atol=1e-5)
+
+
+def test_sharpening_changes_what_is_heard_and_not_what_the_network_hears_of_itself(network: Network, memory: Memory) -> None:
+    never_stop(network)
+    plain, sharp = (speak(network, memory, DROPOUT, full(3), MANNER._replace(sharpness=sharpness)) for sharpness in (1.0, 2.0))
+    np.testing.assert_allclose(sharp.mel, plain.mel @ sharpening_matrix(SPEC.mel_bins, 2.0), atol=1e-4)
+    np.testing.assert_array_equal(sharp.attention, plain.attention)
 
 
 def test_more_steps_than_a_chunk_of_speak(batch: Batch) -> None:
