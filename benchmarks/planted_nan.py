@@ -12,36 +12,22 @@ one: more steps, or more --seeds, make it better.
 
 import argparse
 import json
-import math
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from seeded_runs import LAST_SHARE, Ended, compare, figures, is_within, run
 
 from xtts_pipeline.cache.example import decode_example, encode_example
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, ShardEntry, bucket_specs, load_manifest, manifest_bytes
 from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER
 from xtts_pipeline.cache.records import RecordWriter, read_records
 from xtts_pipeline.schema import Example, RecordSpec
-
-MOST_DEVIATIONS = 2.0
-LAST_SHARE = 0.8
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What a run left behind: its reports, its updates that were left out, and its summary."""
-
-    reports: list[dict[str, Any]]
-    skipped: list[dict[str, Any]]
-    summary: dict[str, Any]
 
 
 def plant(cache: Path, clip: str | None = None) -> str:
@@ -83,58 +69,11 @@ def _rewrite(path: Path, payloads: Sequence[bytes], shard: ShardEntry) -> ShardE
     return replace(shard, bytes=writer.bytes, checksum=writer.checksum)
 
 
-def run(cache: Path, folder: Path, arguments: argparse.Namespace, seed: int) -> Ended:
-    """Train. Raises SystemExit if the run fails; its own words are on stderr."""
-    often = max(1, arguments.steps // 50)
-    training = {
-        "seed": seed,
-        "log_every": often,
-        "evaluate_every": 10 * often,
-        "save_every": arguments.steps,
-        "speak_every_evaluations": "null",
-    }
-    # What is given comes last, but for the seed, which is what the runs differ in.
-    overrides = [*(f"training.{name}={value}" for name, value in training.items()), *arguments.set, f"training.seed={seed}"]
-    options = ["--cache", str(cache), "--output", str(folder), "--steps", str(arguments.steps), "--json"]
-    options += [*(f"--config={config}" for config in arguments.config), *(f"--set={override}" for override in overrides)]
-    done = subprocess.run([sys.executable, "-m", "xtts_pipeline", "train", *options], stdout=subprocess.PIPE, check=False)
-    if done.returncode:
-        raise SystemExit(f"the run of seed {seed} on {cache} ended with {done.returncode}; its own message stands above")
-    return Ended(lines(folder / "metrics.jsonl"), lines(folder / "skipped.jsonl"), json.loads(done.stdout))
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    """Return what a file of JSON lines holds; nothing where there is none."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
-def figures(reports: Sequence[Mapping[str, Any]], steps: int) -> dict[str, float]:
-    """Return the losses that a run ends with; those of validation where there were evaluations."""
-
-    def losses(split: str, after: float) -> list[float]:
-        return [report["loss"] for report in reports if report["split"] == split and report["step"] > after and report["loss"] is not None]
-
-    last, validated = losses("train", LAST_SHARE * steps), losses("val", 0)
-    found = {"train_loss": statistics.mean(last) if last else math.nan}
-    return {**found, "last_val_loss": validated[-1], "best_val_loss": min(validated)} if validated else found
-
-
-def compare(clean: Sequence[Mapping[str, float]], planted: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-    """Return, for each figure, those of the sound runs, their mean and sample deviation, and how many deviations off the planted run is."""
-    compared = {}
-    for name, value in planted.items():
-        values = [ended[name] for ended in clean]
-        mean, deviation = statistics.mean(values), statistics.stdev(values)
-        off = 0.0 if value == mean else (value - mean) / deviation if deviation else math.inf
-        compared[name] = {"clean": values, "mean": mean, "deviation": deviation, "planted": value, "deviations_off": off}
-    return compared
-
-
 def judge(clip: str, planted: Ended, clean: Sequence[Ended], steps: int) -> dict[str, Any]:
     """Return the figures, what the planted run says of the clip, and whether it is in order."""
-    compared = compare([figures(ended.reports, steps) for ended in clean], figures(planted.reports, steps))
+    after = LAST_SHARE * steps
+    compared = compare([figures(ended.reports, after) for ended in clean], figures(planted.reports, after))
     named = sum(line["not_finite"] == [clip] for line in planted.skipped)
-    is_within = all(abs(figure["deviations_off"]) <= MOST_DEVIATIONS for figure in compared.values())
     skipped = planted.summary["skipped_updates"]
     return {
         "clip": clip,
@@ -146,7 +85,7 @@ def judge(clip: str, planted: Ended, clean: Sequence[Ended], steps: int) -> dict
         "rolled_back_at_step": planted.summary["rolled_back_at_step"],
         "skipped_updates_without_it": [ended.summary["skipped_updates"] for ended in clean],
         "figures": compared,
-        "ok": planted.summary["steps"] == steps and 0 < skipped == len(planted.skipped) == named and is_within,
+        "ok": planted.summary["steps"] == steps and 0 < skipped == len(planted.skipped) == named and is_within(compared),
     }
 
 
@@ -165,8 +104,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(arguments.cache, Path(folder) / "cache"))
         clip = plant(copy, arguments.clip)
-        planted = run(copy, Path(folder) / "planted", arguments, arguments.seeds[0])
-        clean = [run(arguments.cache, Path(folder) / f"seed-{seed}", arguments, seed) for seed in arguments.seeds]
+        given = (arguments.steps, arguments.config, arguments.set)
+        planted = run(copy, Path(folder) / "planted", *given, arguments.seeds[0])
+        clean = [run(arguments.cache, Path(folder) / f"seed-{seed}", *given, seed) for seed in arguments.seeds]
     judged = judge(clip, planted, clean, arguments.steps)
     print(json.dumps(judged, indent=1))
     sys.exit(not judged["ok"])

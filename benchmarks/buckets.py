@@ -1,0 +1,81 @@
+"""Train on a cache of one shape and on one of the same clips in buckets: how much faster buckets are, and whether they learn the same.
+
+    python benchmarks/buckets.py --one-shape cache-1 --buckets cache-3 --config tiny --steps 400
+
+`xtts train` runs on the first cache once for each of three seeds, and on the second with the first of these, as many steps each: batches
+of both have as many frames, padding included, so that steps cost the same and buckets see more clips in each. Each run is a process of its
+own, one after the other. The speeds are medians, those of one shape over all its runs. The losses are those of the last 100 steps, and of
+validation, over real frames. It is in order (exit code 0) if every training step was traced and compiled once a shape, and if the loss of
+the last 100 steps lies within two standard deviations of the seeds' mean. Of three values that is a rough measure; --seeds takes more.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seeded_runs import MOST_DEVIATIONS, Ended, compare, figures, run
+
+from xtts_pipeline.cache.manifest import Manifest, load_manifest
+
+LAST_STEPS = 100
+
+
+def check(one_shape: Manifest, buckets: Manifest) -> None:
+    """Raise SystemExit unless the first cache has one shape, the second several, and both the same clips."""
+    if one_shape.bucket_count != 1 or buckets.bucket_count < 2:
+        raise SystemExit(f"one shape and several are expected, found {one_shape.bucket_count} and {buckets.bucket_count}")
+    kept = [[manifest.split_records(split) for split in ("train", "val")] for manifest in (one_shape, buckets)]
+    if kept[0] != kept[1]:
+        raise SystemExit(f"the caches hold {kept[0]} and {kept[1]} clips to train and to validate with; preprocess one corpus twice")
+
+
+def judge(seeds: Sequence[Ended], buckets: Ended, shapes: int, steps: int) -> dict[str, Any]:
+    """Return the figures of both, their ratio, and whether they are in order."""
+    after = steps - LAST_STEPS
+    compared = compare([figures(ended.reports, after) for ended in seeds], figures(buckets.reports, after))
+    found = buckets.summary["by_function"]["train_step"]
+    slow, fast = statistics.median(ended.summary["examples_per_second"] for ended in seeds), buckets.summary["examples_per_second"]
+    is_alike = abs(compared["train_loss"]["deviations_off"]) <= MOST_DEVIATIONS
+    return {
+        "steps": steps,
+        "examples_per_second": {"one shape": slow, "buckets": fast, "buckets/one shape": fast / slow},
+        "step_ms_p50": {
+            "one shape": statistics.median(ended.summary["step_ms"]["p50"] for ended in seeds),
+            "buckets": buckets.summary["step_ms"]["p50"],
+        },
+        "train_step": found,
+        "figures": compared,
+        "ok": found == {"traces": shapes, "compilations": shapes} and is_alike,
+    }
+
+
+def main() -> None:
+    """Train and judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--one-shape", type=Path, required=True, metavar="CACHE")
+    parser.add_argument("--buckets", type=Path, required=True, metavar="CACHE")
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--config", action="append", default=[], help="a preset or YAML file, as xtts train takes it")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the runs")
+    arguments = parser.parse_args()
+    if len(arguments.seeds) < 2 or arguments.steps <= LAST_STEPS:
+        parser.error(f"two --seeds or more are needed for a deviation, and over {LAST_STEPS} --steps")
+    manifests = [load_manifest(cache) for cache in (arguments.one_shape, arguments.buckets)]
+    check(*manifests)
+    with tempfile.TemporaryDirectory() as folder:
+        given = (arguments.steps, arguments.config, arguments.set)
+        buckets = run(arguments.buckets, Path(folder) / "buckets", *given, arguments.seeds[0])
+        seeds = [run(arguments.one_shape, Path(folder) / f"seed-{seed}", *given, seed) for seed in arguments.seeds]
+    judged = judge(seeds, buckets, manifests[1].bucket_count, arguments.steps)
+    print(json.dumps(judged, indent=1))
+    sys.exit(not judged["ok"])
+
+
+if __name__ == "__main__":
+    main()
