@@ -13,12 +13,11 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from seeded_runs import MOST_DEVIATIONS, Ended, compare, figures, run
+from seeded_runs import Ended, compare, figures, is_within, parse_arguments, run_beside_seeds
 
 from xtts_pipeline.cache.manifest import Manifest, load_manifest
 
@@ -40,7 +39,7 @@ def judge(seeds: Sequence[Ended], buckets: Ended, shapes: int, steps: int) -> di
     compared = compare([figures(ended.reports, after) for ended in seeds], figures(buckets.reports, after))
     found = buckets.summary["by_function"]["train_step"]
     slow, fast = statistics.median(ended.summary["examples_per_second"] for ended in seeds), buckets.summary["examples_per_second"]
-    is_alike = abs(compared["train_loss"]["deviations_off"]) <= MOST_DEVIATIONS
+    is_alike = is_within({"train_loss": compared["train_loss"]})
     return {
         "steps": steps,
         "examples_per_second": {"one shape": slow, "buckets": fast, "buckets/one shape": fast / slow},
@@ -59,19 +58,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one-shape", type=Path, required=True, metavar="CACHE")
     parser.add_argument("--buckets", type=Path, required=True, metavar="CACHE")
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--config", action="append", default=[], help="a preset or YAML file, as xtts train takes it")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the runs")
-    arguments = parser.parse_args()
-    if len(arguments.seeds) < 2 or arguments.steps <= LAST_STEPS:
-        parser.error(f"two --seeds or more are needed for a deviation, and over {LAST_STEPS} --steps")
+    arguments = parse_arguments(parser)
+    if arguments.steps <= LAST_STEPS:
+        parser.error(f"--steps: over {LAST_STEPS} are needed, whose losses are compared")
     manifests = [load_manifest(cache) for cache in (arguments.one_shape, arguments.buckets)]
     check(*manifests)
-    with tempfile.TemporaryDirectory() as folder:
-        given = (arguments.steps, arguments.config, arguments.set)
-        buckets = run(arguments.buckets, Path(folder) / "buckets", *given, arguments.seeds[0])
-        seeds = [run(arguments.one_shape, Path(folder) / f"seed-{seed}", *given, seed) for seed in arguments.seeds]
+    buckets, seeds = run_beside_seeds(arguments.buckets, arguments.one_shape, arguments)
     judged = judge(seeds, buckets, manifests[1].bucket_count, arguments.steps)
     print(json.dumps(judged, indent=1))
     sys.exit(not judged["ok"])

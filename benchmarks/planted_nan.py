@@ -3,11 +3,11 @@
     python benchmarks/planted_nan.py --cache cache --config tiny --steps 400
 
 One record of the training split becomes NaN, with sound checksums, so that nothing but the numbers gives it away. `xtts train` then runs on
-that copy, and on the sound cache once for each of three seeds, as many steps each. The planted run has the first of those seeds, so that
-what differs is the clip. Three figures are compared: the mean training loss of the last fifth of the steps, the last validation loss and
-the best. It is in order (exit code 0) if the run ended by itself, if every update that was left out names the clip, and no other, in
-skipped.jsonl, and if each figure lies within two standard deviations of the three seeds' mean. Of three values that deviation is a rough
-one: more steps, or more --seeds, make it better.
+that copy, and on the sound cache once for each of three seeds, as many steps each: a few epochs, or the clip may never come. The planted
+run has the first of those seeds, so that what differs is the clip. Three figures are compared: the mean training loss of the last fifth of
+the steps, the last validation loss and the best. It is in order (exit code 0) if the run ended by itself, if every update that was left out
+names the clip, and no other, in skipped.jsonl, and if each figure lies within two standard deviations of the three seeds' mean. Of three
+values that deviation is a rough one: more steps, or more --seeds, make it better.
 """
 
 import argparse
@@ -21,13 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from seeded_runs import LAST_SHARE, Ended, compare, figures, is_within, run
+from seeded_runs import Ended, compare, figures, is_within, parse_arguments, run_beside_seeds
 
 from xtts_pipeline.cache.example import decode_example, encode_example
 from xtts_pipeline.cache.manifest import MANIFEST_NAME, ShardEntry, bucket_specs, load_manifest, manifest_bytes
 from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER
 from xtts_pipeline.cache.records import RecordWriter, read_records
 from xtts_pipeline.schema import Example, RecordSpec
+
+LAST_SHARE = 0.8
 
 
 def plant(cache: Path, clip: str | None = None) -> str:
@@ -93,20 +95,12 @@ def main() -> None:
     """Plant, train and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=400, help="a few epochs, or the clip may never come")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--clip", metavar="ID", help="the training clip that becomes NaN; the first of the first shard by default")
-    parser.add_argument("--config", action="append", default=[], help="a preset or YAML file, as xtts train takes it")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the runs")
-    arguments = parser.parse_args()
-    if len(arguments.seeds) < 2:
-        parser.error("--seeds: a deviation needs two or more")
+    arguments = parse_arguments(parser)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(arguments.cache, Path(folder) / "cache"))
         clip = plant(copy, arguments.clip)
-        given = (arguments.steps, arguments.config, arguments.set)
-        planted = run(copy, Path(folder) / "planted", *given, arguments.seeds[0])
-        clean = [run(arguments.cache, Path(folder) / f"seed-{seed}", *given, seed) for seed in arguments.seeds]
+        planted, clean = run_beside_seeds(copy, arguments.cache, arguments)
     judged = judge(clip, planted, clean, arguments.steps)
     print(json.dumps(judged, indent=1))
     sys.exit(not judged["ok"])

@@ -1,18 +1,18 @@
 """Trainings that differ in their seed, as a measure of chance for another one: what each ends with, and how far off the other is."""
 
+import argparse
 import json
 import math
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 MOST_DEVIATIONS = 2.0
-# Where a run's last fifth begins.
-LAST_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,26 @@ class Ended:
     reports: list[dict[str, Any]]
     skipped: list[dict[str, Any]]
     summary: dict[str, Any]
+
+
+def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return the command line of a parser, to which the options of the runs are added. Ends with 2 where there are too few seeds."""
+    parser.add_argument("--steps", type=int, default=400, help="of each run; a few epochs")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--config", action="append", default=[], help="a preset or YAML file, as xtts train takes it")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the runs")
+    arguments = parser.parse_args()
+    if len(arguments.seeds) < 2:
+        parser.error("--seeds: a deviation needs two or more")
+    return arguments
+
+
+def run_beside_seeds(other: Path, cache: Path, arguments: argparse.Namespace) -> tuple[Ended, list[Ended]]:
+    """Train on the other cache with the first seed, and on the cache with each; return what the one run left behind and what the others."""
+    given = (arguments.steps, arguments.config, arguments.set)
+    with tempfile.TemporaryDirectory() as folder:
+        beside = run(other, Path(folder) / "other", *given, arguments.seeds[0])
+        return beside, [run(cache, Path(folder) / f"seed-{seed}", *given, seed) for seed in arguments.seeds]
 
 
 def run(cache: Path, folder: Path, steps: int, configs: Sequence[str], settings: Sequence[str], seed: int) -> Ended:

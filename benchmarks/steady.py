@@ -4,8 +4,7 @@
 
 The run is `xtts train` in a process of its own, with everything that a run does: reports, validation, speech, checkpoints. Every tenth of a
 second /proc says what it holds. What it holds after the warm-up, a fifth of the steps, is compared with the last fifth; exit code 1 if
-memory has grown by over 1% or if there are more descriptors or threads. Memory is the process's own: the pages of files that it has mapped,
-such as TensorFlow's library, are the kernel's to drop and to read again. Linux only.
+memory has grown by over 1% or if there are more descriptors or threads. Linux only.
 """
 
 import argparse
@@ -38,7 +37,7 @@ class Sample(NamedTuple):
     """What a process holds when its last report was of this step."""
 
     step: int
-    memory_kib: int
+    resident_kib: int
     descriptors: int
     threads: int
 
@@ -79,7 +78,7 @@ def watch(process: subprocess.Popen[bytes], metrics: Path) -> Iterator[Sample]:
             step = max([step, *(json.loads(line)["step"] for line in whole.splitlines())])
         try:
             status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
-            sample = Sample(step, int(status["RssAnon"].split()[0]), sum(1 for _ in (folder / "fd").iterdir()), int(status["Threads"]))
+            sample = Sample(step, int(status["VmRSS"].split()[0]), sum(1 for _ in (folder / "fd").iterdir()), int(status["Threads"]))
         except (OSError, KeyError):
             return  # it has just ended
         yield sample
@@ -128,7 +127,7 @@ def main() -> None:
     print("| held | after the warm-up | at the end | growth |\n|---|---|---|---|")
     for name, figure in figures.items():
         print(f"| {name} | {figure['after_warm_up']:,.0f} | {figure['at_the_end']:,.0f} | {figure['growth']:+.2%} |")
-    is_steady = figures["memory_kib"]["growth"] <= MOST_GROWTH and all(
+    is_steady = figures["resident_kib"]["growth"] <= MOST_GROWTH and all(
         figures[name]["growth"] <= 0.0 for name in ("descriptors", "threads")
     )
     print("steady" if is_steady else f"NOT steady: memory may grow by {MOST_GROWTH:.0%}, descriptors and threads not at all")

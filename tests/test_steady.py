@@ -19,13 +19,13 @@ def samples(grown: float, threads_at_the_end: int) -> list[Sample]:
 
 def test_what_happens_while_it_warms_up_is_no_growth() -> None:
     figures = compare(samples(0.0, 9), 1_000)
-    assert {name: figure["growth"] for name, figure in figures.items()} == {"memory_kib": 0.0, "descriptors": 0.0, "threads": 0.0}
+    assert {name: figure["growth"] for name, figure in figures.items()} == {"resident_kib": 0.0, "descriptors": 0.0, "threads": 0.0}
 
 
 def test_growth_is_from_after_the_warm_up_to_the_end() -> None:
     figures = compare(samples(0.08, 12), 1_000)
     # Between the middles of the second and the last fifth, which are 600 of 800 steps apart.
-    assert figures["memory_kib"]["growth"] == pytest.approx(0.06, abs=0.005)
+    assert figures["resident_kib"]["growth"] == pytest.approx(0.06, abs=0.005)
     assert figures["threads"]["growth"] > 0.0
     assert figures["descriptors"]["growth"] == 0.0
 
