@@ -1,8 +1,19 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts_pipeline.model.layers import Attention, Convolution, Dropout, Initializer, LayerNorm, length_mask, sinusoid_positions
+from xtts_pipeline.model.layers import (
+    Attention,
+    Convolution,
+    Dropout,
+    Initializer,
+    LayerNorm,
+    add_positions,
+    length_mask,
+    sinusoid_positions,
+)
 
 
 def key(number: int) -> tf.Tensor:
@@ -54,6 +65,24 @@ def test_positions_are_sine_and_cosine_pairs() -> None:
     np.testing.assert_allclose(positions[0], [0, 1, 0, 1, 0, 1])
     assert positions[3, 0] == pytest.approx(np.sin(3.0), abs=1e-6)
     assert positions[3, 3] == pytest.approx(np.cos(3.0 / 10_000 ** (2 / 6)), abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_adding_positions_has_the_gradients_of_the_plain_sum(dtype: tf.DType) -> None:
+    positions, scale = sinusoid_positions(5, 8)[None], tf.Variable(0.5)
+    x, weight = (tf.cast(tf.random.stateless_normal([3, 5, 8], [1, seed]), dtype) for seed in (2, 3))
+
+    def loss_and_gradients(added: Callable[[], tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(tf.cast(added() * weight, tf.float32))
+        return loss, tape.gradient(loss, [x, scale])
+
+    found, gradients = loss_and_gradients(lambda: add_positions(x, positions, scale))
+    expected, plain = loss_and_gradients(lambda: x + tf.cast(scale * positions, dtype))
+    assert found == expected
+    np.testing.assert_array_equal(gradients[0], plain[0])
+    np.testing.assert_allclose(gradients[1], plain[1], rtol=1e-5 if dtype == tf.float32 else 1e-2)
 
 
 def test_layer_norm_has_mean_zero_and_variance_one() -> None:

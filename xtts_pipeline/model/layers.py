@@ -3,7 +3,7 @@
 Plain tf.Modules with explicit shapes; every mask is boolean and True means real. No file access, no cache.
 
 Shape key for the whole project: B batch, S tokens, T frames, F decoder steps, R frames of a decoder step, M mel bins, D width, H heads,
-K head width, G guided heads, V voice latents, C frames of a reference.
+K head width, G guided heads, V voice latents, C frames of a reference, N all positions of all rows.
 
 Matrices are multiplied in the type of what comes in, which `training.precision` decides; sums over a row, softmax and normalisation are
 float32 always.
@@ -94,6 +94,24 @@ def sinusoid_positions(length: int, width: int) -> np.ndarray:
     return np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(length, width).astype(np.float32)
 
 
+def add_positions(x_BSD: tf.Tensor, positions_1SD: np.ndarray | tf.Tensor, scale: tf.Variable) -> tf.Tensor:
+    """Return x + scale * positions, of the type of x.
+
+    The gradient of the scale is a product with the positions. Left to itself it is a sum over the batch, into which XLA's CPU compiler
+    draws the whole backward pass of the layer above, position by position: 2% of a step.
+    """
+
+    @tf.custom_gradient
+    def add(x_BSD: tf.Tensor, scale: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+        def gradient(above_BSD: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            share_B = tf.einsum("BSD,SD->B", tf.cast(above_BSD, tf.float32), positions_1SD[0])
+            return above_BSD, tf.reduce_sum(share_B)
+
+        return x_BSD + tf.cast(scale * positions_1SD, x_BSD.dtype), gradient
+
+    return add(x_BSD, tf.convert_to_tensor(scale))
+
+
 class Initializer:
     """Draws initial weights from one seeded generator, so that a seed names a network; numbers the places where dropout is applied."""
 
@@ -118,7 +136,11 @@ class Initializer:
 
 
 class Dense(tf.Module):
-    """An affine map of the last axis."""
+    """An affine map of the last axis.
+
+    All other axes are one while it works, so that the gradient of the bias is a sum over one axis: four times as fast as over two under
+    XLA on a CPU.
+    """
 
     def __init__(self, initializer: Initializer, inputs: int, outputs: int, name: str) -> None:
         super().__init__(name=name)
@@ -126,11 +148,13 @@ class Dense(tf.Module):
         self.bias = tf.Variable(tf.zeros([outputs]), name="bias")
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.tensordot(x, tf.cast(self.weight, x.dtype), axes=1) + tf.cast(self.bias, x.dtype)
+        rows_ND = tf.reshape(x, [-1, x.shape[-1]])
+        mapped_ND = tf.matmul(rows_ND, tf.cast(self.weight, x.dtype)) + tf.cast(self.bias, x.dtype)
+        return tf.reshape(mapped_ND, [*x.shape[:-1], self.bias.shape[0]])
 
 
 class LayerNorm(tf.Module):
-    """Normalisation of the last axis to mean 0 and variance 1, then a learnt scale and offset."""
+    """Normalisation of the last axis to mean 0 and variance 1, then a learnt scale and offset; all other axes are one, as in `Dense`."""
 
     def __init__(self, width: int, name: str) -> None:
         super().__init__(name=name)
@@ -138,10 +162,11 @@ class LayerNorm(tf.Module):
         self.offset = tf.Variable(tf.zeros([width]), name="offset")
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        wide = tf.cast(x, tf.float32)
-        centred = wide - tf.reduce_mean(wide, axis=-1, keepdims=True)
-        variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
-        return tf.cast(centred * tf.math.rsqrt(variance + 1e-5) * self.scale + self.offset, x.dtype)
+        wide_ND = tf.reshape(tf.cast(x, tf.float32), [-1, x.shape[-1]])
+        centred_ND = wide_ND - tf.reduce_mean(wide_ND, axis=-1, keepdims=True)
+        variance_N1 = tf.reduce_mean(tf.square(centred_ND), axis=-1, keepdims=True)
+        normal_ND = centred_ND * tf.math.rsqrt(variance_N1 + 1e-5) * self.scale + self.offset
+        return tf.reshape(tf.cast(normal_ND, x.dtype), x.shape)
 
 
 class Convolution(tf.Module):

@@ -9,7 +9,17 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
-from xtts_pipeline.model.layers import Attention, Dense, Dropout, FeedForward, Initializer, LayerNorm, recomputed, sinusoid_positions
+from xtts_pipeline.model.layers import (
+    Attention,
+    Dense,
+    Dropout,
+    FeedForward,
+    Initializer,
+    LayerNorm,
+    add_positions,
+    recomputed,
+    sinusoid_positions,
+)
 
 # The heads that are asked to follow the text: the first two of the upper two layers. The others look where they like.
 GUIDED_LAYERS, GUIDED_HEADS = 2, 2
@@ -285,7 +295,7 @@ class MelDecoder(tf.Module):
     ) -> tf.Tensor:
         x = self.prenet(previous_BFM, dropout, step)
         x += self.said_token(tf.einsum("BFS,BSD->BFD", tf.cast(looked_BFS, text_BSD.dtype), text_BSD))
-        x += tf.cast(self.position_scale * positions_1FD, x.dtype)
+        x = add_positions(x, positions_1FD, self.position_scale)
         return dropout.apply(x, self.dropout_rate, self.salt, step)
 
     def _emit(self, x_BFD: tf.Tensor, weights: list[tf.Tensor], text_BSD: tf.Tensor) -> Decoded:

@@ -3,7 +3,16 @@
 import tensorflow as tf
 
 from xtts_pipeline.config import ModelConfig
-from xtts_pipeline.model.layers import Convolution, Dropout, EncoderLayer, Initializer, LayerNorm, length_mask, sinusoid_positions
+from xtts_pipeline.model.layers import (
+    Convolution,
+    Dropout,
+    EncoderLayer,
+    Initializer,
+    LayerNorm,
+    add_positions,
+    length_mask,
+    sinusoid_positions,
+)
 
 CONVOLUTION_TAPS = 5
 
@@ -41,7 +50,7 @@ class TextEncoder(tf.Module):
             embedded_BSD += language_BD[:, None, :]
         x_BSD = tf.cast(tf.where(mask_BS[..., None], embedded_BSD, 0.0), dtype)
         x_BSD += tf.nn.relu(self.convolution(x_BSD))
-        x_BSD += tf.cast(self.position_scale * self.positions_SD[: tokens_BS.shape[1]], dtype)
+        x_BSD = add_positions(x_BSD, self.positions_SD[None, : tokens_BS.shape[1]], self.position_scale)
         x_BSD = dropout.apply(x_BSD, self.dropout_rate, self.salt)
         for layer in self.layers:
             x_BSD = layer(x_BSD, mask_BS[:, None, None, :], dropout)
