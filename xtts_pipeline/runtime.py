@@ -86,8 +86,8 @@ def prepare_environment() -> Environment:
     """Set what TensorFlow reads once, at import, and return it; a user's own XLA_FLAGS come last and win.
 
     On a GPU compiled programs are kept from one process to the next, unless the user's TF_XLA_FLAGS have a
-    `--tf_xla_persistent_cache_directory`, which wins (`=` and nothing after it: none are kept). On a CPU loading one saves little, and
-    logs alarming lines.
+    `--tf_xla_persistent_cache_directory`, which wins (`=` and nothing after it: none are kept). On a CPU that is left to the
+    user: the key of a program does not say which processor its machine code is for.
     TF_CPP_MIN_LOG_LEVEL is overridden: compilations are logged at INFO, and the log goes to a file anyway.
     """
     device = "GPU" if has_gpu() else "CPU"
