@@ -5,6 +5,7 @@ The command knows nothing of it: what it is made of is replaced before it starts
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -70,24 +71,29 @@ def numpy_function() -> None:
 def slow_disk() -> None:
     """Let each record come as late as a disk of 20 MB/s would bring it, to a device that would take far more."""
     import tensorflow as tf
-    from tensorflow.python.data.experimental.ops.testing import sleep
 
     from xtts_pipeline.cache import dataset
+    from xtts_pipeline.diagnosis.pipeline import Pipeline
     from xtts_pipeline.diagnosis.trial import StepTime, Trial
 
     read = dataset.shard_records
     Trial.take_step = lambda _: StepTime(0.0, 0.0, 0.0, 1e-3, 4, is_compiling=False)  # type: ignore[method-assign]
+    # The disk that is late is Python, which is no fault of the pipeline's. TensorFlow's own sleep waits for ever at times, when it is
+    # cancelled.
+    Pipeline.python_operations = lambda _: []  # type: ignore[method-assign]
     bytes_per_second = 20e6
-    record_bytes = int(os.environ["FAULT_RECORD_BYTES"])
-    microseconds = int(1e6 * record_bytes / bytes_per_second)
+    seconds = int(os.environ["FAULT_RECORD_BYTES"]) / bytes_per_second
+
+    def wait() -> bool:
+        time.sleep(seconds)
+        return True
+
+    def late(record: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([tf.numpy_function(wait, [], tf.bool)]):
+            return tf.identity(record)
 
     def slowly(*given: Any) -> tf.data.Dataset:
-        # Beside the records, not around them: cancelled while it waits for another dataset, TensorFlow's own sleep never wakes.
-        ticks = tf.data.Dataset.counter().apply(sleep(microseconds))
-        return tf.data.Dataset.zip(read(*given), ticks).map(first)
-
-    def first(record: tf.Tensor, _tick: tf.Tensor) -> tf.Tensor:
-        return record
+        return read(*given).map(late)
 
     dataset.shard_records = slowly
 
