@@ -78,8 +78,7 @@ def slow_disk() -> None:
 
     read = dataset.shard_records
     Trial.take_step = lambda _: StepTime(0.0, 0.0, 0.0, 1e-3, 4, is_compiling=False)  # type: ignore[method-assign]
-    # The disk that is late is Python, which is no fault of the pipeline's. TensorFlow's own sleep waits for ever at times, when it is
-    # cancelled.
+    # The disk that is late is Python, which is no fault of the pipeline's. With TensorFlow's own sleeping dataset the process once hung.
     Pipeline.python_operations = lambda _: []  # type: ignore[method-assign]
     bytes_per_second = 20e6
     seconds = int(os.environ["FAULT_RECORD_BYTES"]) / bytes_per_second
