@@ -166,6 +166,18 @@ def test_a_folder_that_is_there_is_refused_and_kept(run: Path, tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_the_folder_one_stands_in_is_there_already(run: Path) -> None:
+    error = export("--run", run, "--output", ".").exception
+    assert isinstance(error, OutputError)
+    assert "is there already" in str(error)
+
+
+def test_settings_of_speaking_are_those_given(run: Path, tmp_path: Path) -> None:
+    result = export("--run", run, "--output", tmp_path / "out", "--set", "synthesis.max_frames_per_token=1")
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "out" / "xtts.json").read_text())["synthesis"]["max_frames_per_token"] == 1.0
+
+
 @pytest.mark.parametrize(
     "failure", [OSError(28, "No space left on device"), tf.errors.ResourceExhaustedError(None, None, "disk full"), KeyboardInterrupt()]
 )

@@ -23,7 +23,8 @@ MAY_IMPORT = {
     "pictures": {"errors"},
     "storage": {"errors"},
     "strict_yaml": set(),
-    "config": {"errors", "strict_yaml"},
+    "settings_errors": set(),
+    "config": {"errors", "settings_errors", "strict_yaml"},
     "migration": set(),
     "corpus": {"errors"},
     "demo": {"errors"},
@@ -56,6 +57,7 @@ MAY_IMPORT = {
         "pictures",
         "runtime",
         "schema",
+        "settings_errors",
         "storage",
         "synthesis",
         "text",
@@ -99,6 +101,15 @@ def test_no_part_stands_above_itself():
         placed |= ready
 
     assert placed == set(MAY_IMPORT)
+
+
+def test_the_rooms_of_the_architecture_stand_in_the_order_of_imports():
+    """One row a part, or several parts of one: a part's row stands above those that it imports."""
+    rows = re.findall(r"^\| (`[^|]+) \|", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE)
+    place = {part: number for number, row in enumerate(rows) for part in re.findall(r"`(\w+)(?:/|\.py)`", row)}
+    assert set(place) == set(MAY_IMPORT) - {"__main__"}
+    upward = [(part, one) for part in place for one in MAY_IMPORT[part] if place[one] < place[part]]
+    assert upward == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=show)

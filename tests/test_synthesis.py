@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.speaking import make_run
+from xtts_pipeline import synthesis
+from xtts_pipeline.audio.reference import load_reference
 from xtts_pipeline.errors import AudioError, CheckpointError, ConfigError, Reason, TextError
 from xtts_pipeline.synthesis import SpokenText, Synthesizer
 
@@ -131,6 +133,29 @@ def test_references_change_the_voice_and_not_the_length(synthesizer: Synthesizer
     assert np.abs(heard[0] - heard[1]).max() > 1e-4
     assert np.abs(heard[2] - heard[0]).max() > 1e-4
     np.testing.assert_allclose(heard[3], heard[0], atol=1e-4)
+
+
+def test_a_reference_is_read_once_and_again_when_it_has_changed(
+    synthesizer: Synthesizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    monkeypatch.setattr(synthesis, "load_reference", lambda path, audio: read.append(path) or load_reference(path, audio))
+    clip = write_clip(tmp_path / "clip.wav", 0.6, 200.0)
+    first, again = (synthesizer.synthesize("abc", references=[clip]).mel for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert read == [clip]
+    write_clip(clip, 0.8, 3_000.0)
+    assert np.abs(synthesizer.synthesize("abc", references=[clip]).mel - first).max() > 1e-4
+    assert read == [clip, clip]
+
+
+def test_without_attention_a_batch_says_the_same(synthesizer: Synthesizer) -> None:
+    texts = ["abc", "one, two, three, four, five, six."]
+    with_attention, without = (synthesizer.synthesize_batch(texts, with_attention=is_wanted) for is_wanted in (True, False))
+    for shown, bare in zip(with_attention, without, strict=True):
+        np.testing.assert_array_equal(shown.mel, bare.mel)
+        assert shown.attention.shape[1] == len(shown.tokens)
+        assert bare.attention.shape == (len(shown.attention), 0)
 
 
 def test_speakers_differ_and_the_first_is_the_default(synthesizer: Synthesizer) -> None:

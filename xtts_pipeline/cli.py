@@ -17,7 +17,18 @@ from click.core import ParameterSource
 
 from xtts_pipeline import __version__
 from xtts_pipeline.errors import XttsError
-from xtts_pipeline.options import FOLDER, CacheFolder, Share, cache_option, config_options, json_option, layout_option, stored_cache_option
+from xtts_pipeline.options import (
+    FOLDER,
+    CacheFolder,
+    Share,
+    benchmark_options,
+    cache_option,
+    config_options,
+    json_option,
+    layout_option,
+    stored_cache_option,
+    synthesis_option,
+)
 
 EXIT_UNTRUE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -171,6 +182,7 @@ def push(as_json: bool, **options: Any) -> None:
 @click.option("--reference", "references", type=FOLDER, multiple=True, help="Clip of the voice to speak with; repeatable.")
 @click.option("--speaker", help="Speaker of the cache; the first by default.")
 @click.option("--language", help="Language of the cache; the first by default.")
+@synthesis_option
 @click.option("--stream", is_flag=True, help="Write the sound while it is spoken: a WAV file that grows.")
 @click.option("--plot", type=FOLDER, help="Write a picture of the mel and the attention.")
 @click.option("--mel-output", type=FOLDER, help="Write the mel as .npy: float32 [frames, mel_bins], natural log.")
@@ -198,6 +210,7 @@ def synthesize(debug: bool, /, as_json: bool, output: Path, **options: Any) -> N
 @click.option("--output", type=FOLDER, help="Folder for sounds, pictures and page, new or empty.  [default: evaluation/DATE-TIME]")
 @click.option("--limit", type=click.IntRange(min=1), help="Speak only the first utterances of the split.")
 @click.option("--reference", "references", type=FOLDER, multiple=True, help="Clip of the voice to speak with; repeatable.")
+@synthesis_option
 @click.option("--per", is_flag=True, help="Measure phoneme error rates as well; needs the extra `eval`.")
 @json_option
 @click.pass_obj
@@ -211,6 +224,7 @@ def evaluate(debug: bool, /, as_json: bool, **options: Any) -> None:
 @cli.command()
 @click.option("--run", type=FOLDER, required=True, help="Folder of the run, or one of its checkpoints.")
 @click.option("--output", type=FOLDER, required=True, help="New folder for the SavedModel and its xtts.json.")
+@synthesis_option
 @click.option("--batch-size", type=click.IntRange(1, 1_024), default=1, show_default=True, help="Texts that are said at a time.")
 @click.option("--jit-compile", is_flag=True, help="Have XLA compile the network where it is loaded: faster, but not every server has XLA.")
 @json_option
@@ -225,7 +239,7 @@ def export(debug: bool, /, as_json: bool, **options: Any) -> None:
 @cli.command()
 @click.option("--data", type=FOLDER, help="A corpus of your own, such as LJSpeech-1.1; without it 60 sentences are spoken by espeak-ng.")
 @click.option("--output", type=FOLDER, default=Path("demo"), show_default=True, help="Folder for everything that is made.")
-@click.option("--steps", type=click.IntRange(min=1), help="Training steps; the `demo` preset's by default.")
+@click.option("--steps", type=click.IntRange(min=1), help="Training steps.  [default: those of the `demo` preset; with --data 200]")
 def demo(data: Path | None, output: Path, steps: int | None) -> None:
     """Run the whole job, from a corpus to speech, each command as you would type it."""
     from xtts_pipeline.commands.demo import demo as run
@@ -273,14 +287,8 @@ def _benchmark_command(names: tuple[str, ...], name: str, summary: str) -> None:
 
     @benchmark.command(name, help=summary)
     @cache_option
-    @click.option("--data", type=FOLDER, help="The corpus: its sound is read, not sound that Griffin-Lim renders from the cache's mels.")
+    @benchmark_options(names)
     @config_options
-    @click.option("--output", type=FOLDER, help="Folder for JSON and pictures, new or empty.  [default: benchmark/DATE-TIME]")
-    @click.option("--clips", type=click.IntRange(min=1), help="Clips to measure with.  [default: preprocess 1000, input 256, step 512]")
-    @click.option("--rounds", type=click.IntRange(min=1), help="How often each variant has its turn.  [default: 5, preprocess 3]")
-    @click.option(
-        "--seconds", type=click.FloatRange(min=0.05), default=2.0, show_default=True, help="Of each measurement of the input pipeline."
-    )
     @json_option
     @click.pass_obj
     def run_benchmark(debug: bool, /, as_json: bool, **options: Any) -> None:

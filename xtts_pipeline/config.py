@@ -3,7 +3,6 @@
 The one place where a default stands. Knows no TensorFlow and opens no corpus.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.settings_errors import MAX_SHOWN, explain
 from xtts_pipeline.strict_yaml import StrictDumper, StrictLoader
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -22,7 +22,6 @@ MINUTES = "^[1-9][0-9]{0,5} ?(min|minutes?)$"
 MAX_CONFIG_BYTES = 1 << 20
 MAX_KEY_DEPTH = 4
 MAX_BUCKETS = 8
-MAX_PROBLEMS, MAX_SHOWN = 20, 100
 # What PyYAML lets through of values that are YAML by form and no value by content: `2001-99-99`, `!!int x`, a list as a key.
 _MALFORMED = (ValueError, TypeError, AttributeError, RecursionError)
 PRESET_FOLDERS = (
@@ -257,6 +256,8 @@ class TrainingConfig(Section):
     def _consistent(self) -> "TrainingConfig":
         if self.batch_size != "auto" and self.batch_size % self.accumulation_steps:
             raise ValueError(f"batch_size={self.batch_size} is not a multiple of accumulation_steps={self.accumulation_steps}")
+        if self.schedule == "exponential" and self.final_rate_share == 0.0:
+            raise ValueError("schedule=exponential with final_rate_share=0: the rate would be 0 from the first step; give a share over 0")
         if self.debug_eager and self.autotune:
             raise ValueError("debug_eager=true with autotune=true: the compiled step's best settings show in no other step; leave one out")
         return self
@@ -323,6 +324,17 @@ def load_config(files: Sequence[str] = (), overrides: Sequence[str] = (), base: 
     return config
 
 
+def override_synthesis(config: Config, overrides: Sequence[str]) -> Config:
+    """Return a trained run's config with each `synthesis.key=value` in place of its own.
+
+    Raises ConfigError for any other section, which training has settled, and for a value that is none.
+    """
+    for text in overrides:
+        if set(_parse_override(text)) != {"synthesis"}:
+            raise ConfigError(f"--set {text[:MAX_SHOWN]}: a trained run takes synthesis.* alone, such as synthesis.sharpness=1.5")
+    return load_config(overrides=overrides, base=config.model_dump(mode="json")) if overrides else config
+
+
 def config_problems(files: Sequence[str] = (), overrides: Sequence[str] = ()) -> list[str]:
     """Return every error of the settings, one line each."""
     try:
@@ -347,7 +359,7 @@ def validate_tree(tree: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[
     try:
         return Config.model_validate(tree), []
     except ValidationError as error:
-        return None, _explain(error, sources)
+        return None, explain(error, sources, Config)
 
 
 def dump_config(config: Config) -> str:
@@ -405,44 +417,3 @@ def _merge(tree: dict[str, Any], layer: Mapping[str, Any], source: str, sources:
         else:
             tree[key] = value
         sources[path] = source
-
-
-def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
-    """Return one line a problem, with its source, its key and, for an unknown key, the nearest known one or all there are."""
-    problems: list[str] = []
-    for item in error.errors():
-        keys = [
-            str(key) for key in item["loc"] if not str(key).startswith(("literal[", "constrained-", "int", "float", "str", "bool", "none"))
-        ]
-        path = ".".join(keys)
-        source = sources.get(path, sources.get(keys[0], "") if keys else "")
-        if item["type"] == "extra_forbidden":
-            known = _known_keys(keys[:-1])
-            near = difflib.get_close_matches(keys[-1], known, n=1, cutoff=0.5)
-            remedy = f"did you mean {'.'.join([*keys[:-1], near[0]])}?" if near else f"known are {', '.join(known)}"
-            problem = f"unknown key {path}; {remedy}"
-        elif item["type"] == "value_error":
-            problem = f"{path}: {item['ctx']['error']}" if path else str(item["ctx"]["error"])
-        else:
-            found = repr(item["input"])
-            found = found if len(found) <= MAX_SHOWN else f"{found[:MAX_SHOWN]}..."
-            problem = f"{path}={found}: {item['msg'][0].lower()}{item['msg'][1:]}"
-        problem = f"{source}: {problem}" if source else problem
-        head, _, expected = problem.partition(": input should be ")
-        if expected and problems and problems[-1].startswith(f"{head}: "):
-            # What is left of a choice, such as a number or `auto`: one problem with the one before it.
-            problems[-1] += f", or {expected}"
-        elif problem not in problems:
-            problems.append(problem)
-    more = [f"{len(problems) - MAX_PROBLEMS} more problems"] if len(problems) > MAX_PROBLEMS else []
-    return problems[:MAX_PROBLEMS] + more
-
-
-def _known_keys(path: Sequence[str]) -> list[str]:
-    section: type[BaseModel] = Config
-    for key in path:
-        field = section.model_fields.get(key)
-        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
-            return []
-        section = field.annotation
-    return list(section.model_fields)

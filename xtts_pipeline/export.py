@@ -234,9 +234,9 @@ def _shapes(tensors: Mapping[str, tf.TensorSpec | tf.Tensor]) -> dict[str, dict[
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
     """Yield a folder to fill, which gets its name when it is whole; nothing is left of one that is not."""
-    beside = folder.with_name(f".{folder.name}.partial")
     if os.path.lexists(folder):
         raise OutputError(f"{folder}: is there already; remove it, or choose a new folder with --output")
+    beside = folder.with_name(f".{folder.name}.partial")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         if beside.exists():

@@ -105,6 +105,17 @@ def config_options(function: F) -> F:
     )(function)
 
 
+def synthesis_option(function: F) -> F:
+    """Add `--set` to a command that speaks with a run: of its settings, those of the section `synthesis` alone."""
+    return click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="synthesis.KEY=VALUE",
+        help="Speak with this in place of the run's setting; repeatable.",
+    )(function)
+
+
 def layout_option(function: F) -> F:
     """Add `--layout`."""
     choice = click.Choice(["auto", *LAYOUTS])
@@ -116,3 +127,26 @@ def layout_option(function: F) -> F:
 def json_option(function: F) -> F:
     """Add `--json`: the result alone on stdout."""
     return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")(function)
+
+
+def benchmark_options(names: tuple[str, ...]) -> Callable[[F], F]:
+    """Return what adds the options of the named benchmarks: `--data` and `--seconds` only where one of them uses it."""
+    options = [
+        click.option("--output", type=FOLDER, help="Folder for JSON and pictures, new or empty.  [default: benchmark/DATE-TIME]"),
+        click.option("--clips", type=click.IntRange(min=1), help="Clips to measure with.  [default: preprocess 1000, input 256, step 512]"),
+        click.option("--rounds", type=click.IntRange(min=1), help="How often each variant has its turn.  [default: 5, preprocess 3]"),
+    ]
+    if names != ("step",):
+        described = "The corpus: its sound is read, not sound that Griffin-Lim renders from the cache's mels."
+        options.insert(0, click.option("--data", type=FOLDER, help=described))
+    if "input" in names:
+        seconds = click.FloatRange(min=0.05)
+        described = "Of each measurement of the input pipeline."
+        options.append(click.option("--seconds", type=seconds, default=2.0, show_default=True, help=described))
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add

@@ -22,6 +22,7 @@ from xtts_pipeline.training.checkpoint import Checkpoint, load_checkpoint, load_
 
 QUOTED_CHARACTERS = 40
 MOST_TOKENS_SHOWN = 4_000
+MOST_VOICES_KEPT = 64
 REMEDIES = {
     Reason.EMPTY_TEXT: "say something",
     Reason.UNKNOWN_SYMBOL: "leave it out, or train on a corpus that has it",
@@ -121,6 +122,7 @@ class Synthesizer:
         config, cache = checkpoint.config, checkpoint.cache
         self.vocoder = vocoder or GriffinLim(config.audio, config.synthesis.griffin_lim_iterations, config.synthesis.griffin_lim_momentum)
         self._network = load_network(checkpoint)
+        self._heard: dict[tuple[Path, int, int], np.ndarray] = {}
         self._tokenizer = Tokenizer(cache.symbols, config.text.blank)
         self._chunk_steps = min(-(-config.synthesis.chunk_frames // self._network.frames_per_step), self._network.max_steps)
         compiled = {"jit_compile": config.training.jit_compile, "autograph": False}
@@ -129,9 +131,12 @@ class Synthesizer:
         self._embed = tf.function(self._embed_windows, **compiled)
 
     @classmethod
-    def load(cls, run: Path) -> "Synthesizer":
-        """Load a run's newest checkpoint, or the checkpoint at this path."""
-        return cls(load_checkpoint(run))
+    def load(cls, run: Path, overrides: Sequence[str] = ()) -> "Synthesizer":
+        """Load a run's newest checkpoint, or the checkpoint at this path, to speak with each `synthesis.key=value` of `overrides`.
+
+        Raises CheckpointError if it cannot be read, ConfigError for an override that is not valid or of another section.
+        """
+        return cls(load_checkpoint(run).with_synthesis(overrides))
 
     def warm_up(self, *, batch: bool = False) -> None:
         """Compile what a text needs, and a batch where asked for, so that the next call speaks at once."""
@@ -155,9 +160,18 @@ class Synthesizer:
         return self.synthesize_batch([text], speaker, language, references)[0]
 
     def synthesize_batch(
-        self, texts: Sequence[str], speaker: str | None = None, language: str | None = None, references: Sequence[Path] = ()
+        self,
+        texts: Sequence[str],
+        speaker: str | None = None,
+        language: str | None = None,
+        references: Sequence[Path] = (),
+        *,
+        with_attention: bool = True,
     ) -> list[SpokenText]:
-        """Say several texts, `synthesis.batch_size` pieces at a time; each as by `synthesize`. Raises what that does, at once."""
+        """Say several texts, `synthesis.batch_size` pieces at a time; each as by `synthesize`. Raises what that does, at once.
+
+        Without attention theirs is [F, 0]: of a long text it takes far more memory than its sound.
+        """
         voice = self._voice(speaker, language, references)
         pieces = [self._split(text, voice.language) for text in texts]
         places = [(text, number) for text, parts in enumerate(pieces) for number in range(len(parts))]
@@ -169,7 +183,7 @@ class Synthesizer:
             said = self._say_whole([pieces[text][number] for text, number in group], voice, rows)
             spoken.update(zip(group, said, strict=True))
         return [
-            self._join(text, parts, [spoken[index, number] for number in range(len(parts))])
+            self._join(text, parts, [spoken[index, number] for number in range(len(parts))], with_attention=with_attention)
             for index, (text, parts) in enumerate(zip(texts, pieces, strict=True))
         ]
 
@@ -250,8 +264,18 @@ class Synthesizer:
             raise ConfigError(f"speaker {speaker!r} and {len(references)} references: a reference takes the speaker's place; give one")
         if self._network.voice_encoder is None:
             raise CheckpointError(f"{folder}: the model takes no reference (model.voice_latents=0); train one with latents, or give none")
-        mels = [load_reference(path, self.checkpoint.config.audio) for path in references]
-        return _Voice(speaker_id, language_id, np.mean([self._embed_reference(mel) for mel in mels], axis=0))
+        return _Voice(speaker_id, language_id, np.mean([self._hear_reference(path) for path in references], axis=0))
+
+    def _hear_reference(self, path: Path) -> np.ndarray:
+        """Return the latents of a clip, float32 [V, D]; they are kept, of the last clips, while their files stay as they are."""
+        # Where there is no file, an error is to come that says so.
+        file = path.stat() if path.is_file() else None
+        key = (path, file.st_mtime_ns if file else 0, file.st_size if file else 0)
+        if key not in self._heard:
+            self._heard[key] = self._embed_reference(load_reference(path, self.checkpoint.config.audio))
+            if len(self._heard) > MOST_VOICES_KEPT:
+                del self._heard[next(iter(self._heard))]
+        return self._heard[key]
 
     def _embed_reference(self, mel: np.ndarray) -> np.ndarray:
         """Return the mean of the latents of a reference's windows, float32 [V, D], as XTTS takes it."""
@@ -313,10 +337,10 @@ class Synthesizer:
         """Return how many frames follow a piece of so many before the next: to the end of its last decoder step, then the pause."""
         return -frames % self._network.frames_per_step + piece.pause_steps * self._network.frames_per_step
 
-    def _join(self, text: str, pieces: Sequence[_Piece], spoken: Sequence[_SpokenPiece]) -> SpokenText:
+    def _join(self, text: str, pieces: Sequence[_Piece], spoken: Sequence[_SpokenPiece], *, with_attention: bool) -> SpokenText:
         tokens = np.concatenate([piece.tokens for piece in pieces])
         mels, looked_at, start = [], [], 0
-        is_shown = len(pieces) == 1 or len(tokens) <= MOST_TOKENS_SHOWN
+        is_shown = with_attention and (len(pieces) == 1 or len(tokens) <= MOST_TOKENS_SHOWN)
         for piece, said in zip(pieces, spoken, strict=True):
             pause = 0 if piece is pieces[-1] else self._silent_frames(piece, len(said.mel))
             pause_steps = 0 if piece is pieces[-1] else piece.pause_steps

@@ -1,5 +1,8 @@
 """A sound file is whole or not there."""
 
+import os
+import threading
+
 import numpy as np
 import pytest
 import soundfile
@@ -32,6 +35,21 @@ def test_a_failure_leaves_what_was_there_and_no_other_file(tmp_path):
         write_wave(path, np.array([np.nan], np.float32), 16_000)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.wav"]
+
+
+def test_a_link_is_followed_and_a_pipe_is_written_to(tmp_path):
+    (tmp_path / "link.wav").symlink_to(tmp_path / "out.wav")
+    write_wave(tmp_path / "link.wav", np.zeros(10, np.float32), 16_000)
+    assert (tmp_path / "link.wav").is_symlink()
+    assert soundfile.info(tmp_path / "out.wav").frames == 10
+    os.mkfifo(tmp_path / "pipe.wav")
+    heard = []
+    reader = threading.Thread(target=lambda: heard.append((tmp_path / "pipe.wav").read_bytes()))
+    reader.start()
+    write_wave(tmp_path / "pipe.wav", np.zeros(10, np.float32), 16_000)
+    reader.join(10)
+    assert heard == [(tmp_path / "out.wav").read_bytes()]
+    assert (tmp_path / "pipe.wav").is_fifo()
 
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path):

@@ -28,7 +28,9 @@ def test_every_benchmark_explains_itself(name: str):
     ended = CliRunner().invoke(cli, ["benchmark", name, "--help"])
 
     assert ended.exit_code == 0
-    assert all(option in ended.output for option in ("--cache", "--data", "--config", "--set", "--json", "--output"))
+    assert all(option in ended.output for option in ("--cache", "--config", "--set", "--json", "--output"))
+    assert ("--data" in ended.output) is (name != "step")
+    assert ("--seconds" in ended.output) is (name in ("input", "all"))
 
 
 def test_preprocess_needs_sound_from_somewhere(tmp_path: Path):

@@ -77,7 +77,7 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, work: Work, tmp_path: Path) -> Cal
     """Return the command with defaults, spoken by the `speaker` given."""
 
     def run(speaker: Parrot | None = None, **options: Any) -> command.EvaluationReport:
-        monkeypatch.setattr(Synthesizer, "load", lambda _run: speaker or Parrot(work.cache))
+        monkeypatch.setattr(Synthesizer, "load", lambda _run, _overrides: speaker or Parrot(work.cache))
         defaults: dict[str, Any] = {
             "run": Path("run"),
             "cache": work.cache,
@@ -86,6 +86,7 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, work: Work, tmp_path: Path) -> Cal
             "output": tmp_path / "out",
             "limit": 2,
             "references": (),
+            "overrides": (),
             "per": False,
             "progress": False,
             "echo_native_log": False,
@@ -130,12 +131,13 @@ def test_every_text_is_spoken_in_the_voice_of_the_references_and_in_no_speakers(
 ):
     parrot, references = Parrot(work.cache), (Path("one.wav"), Path("two.wav"))
 
-    report = evaluate(parrot, references=references)
+    report = evaluate(parrot, references=references, overrides=["synthesis.sharpness=2"])
 
     assert parrot.references == [references] * 3  # to warm up, and both utterances
     assert {speaker for _, speaker, _ in parrot.asked} == {None}
     assert report.to_json()["references"] == ["one.wav", "two.wav"]
-    assert "in the voice of one.wav, two.wav" in report.to_text()
+    assert report.to_json()["overrides"] == ["synthesis.sharpness=2"]
+    assert "in the voice of one.wav, two.wav, with synthesis.sharpness=2," in report.to_text()
 
 
 def test_the_folder_holds_sounds_pictures_rows_and_a_page(evaluate: Callable[..., command.EvaluationReport], tmp_path: Path):

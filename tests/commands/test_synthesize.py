@@ -1,4 +1,6 @@
 import json
+import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +78,31 @@ def test_a_reference_is_heard(run: Path, tmp_path: Path) -> None:
     assert np.abs(mels[0] - mels[1]).max() > 1e-4
 
 
+def test_settings_of_speaking_can_be_others_than_the_run_s(run: Path, tmp_path: Path) -> None:
+    frames = []
+    for options in ((), ("--set", "synthesis.max_frames_per_token=1")):
+        result = xtts("--run", run, "--text", "abc", "--output", tmp_path / "a.wav", "--json", *options)
+        assert result.exit_code == 0, result.output
+        frames.append(json.loads(result.stdout)["mel_frames"])
+    assert frames == [10, 5]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.steps=3", "a trained run takes synthesis.* alone"),
+        ("synthesis.sharpnes=2", "did you mean synthesis.sharpness?"),
+        ("synthesis.sharpness=0", "--set synthesis.sharpness=0: synthesis.sharpness=0: input should be greater than or equal to 1"),
+        ("synthesis", "expected section.key=value"),
+    ],
+)
+def test_a_setting_that_speech_cannot_take_is_named(run: Path, tmp_path: Path, override: str, message: str) -> None:
+    error = error_of("--run", run, "--text", "a", "--output", tmp_path / "a.wav", "--set", override)
+    assert isinstance(error, ConfigError)
+    assert message in str(error)
+    assert not (tmp_path / "a.wav").exists()
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -109,6 +136,34 @@ def test_options_that_exclude_each_other_are_an_error(run: Path, tmp_path: Path,
     assert isinstance(error, ConfigError)
     assert message in str(error)
     assert not (tmp_path / "a.wav").exists()
+
+
+def test_an_output_without_a_name_is_refused_before_anything_is_said(run: Path) -> None:
+    assert "name a file" in str(error_of("--run", run, "--text", "a", "--output", ""))
+
+
+def test_a_text_that_is_not_utf_8_is_refused(run: Path, tmp_path: Path) -> None:
+    error = error_of("--run", run, "--text", "caf\udce9", "--output", tmp_path / "a.wav", "--plot", tmp_path / "a.png")
+    assert "not UTF-8" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stream_into_a_pipe_says_that_its_length_is_not_known(run: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    heard: list[bytes] = []
+    reader = threading.Thread(target=lambda: heard.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    result = xtts("--run", run, "--text", "one, two, three, four, five.", "--output", tmp_path / "pipe", "--stream")
+    reader.join(60)
+    assert result.exit_code == 0, result.output
+    assert heard[0][40:44] == b"\xff" * 4
+    assert len(heard[0]) > 44
+
+
+def test_a_full_disk_is_blamed_on_what_did_not_fit(run: Path, tmp_path: Path) -> None:
+    error = error_of("--run", run, "--text", "a", "--output", tmp_path / "a.wav", "--mel-output", "/dev/full")
+    assert "/dev/full: cannot be written" in str(error)
+    assert (tmp_path / "a.wav").is_file()
 
 
 def test_json_beside_sound_on_stdout_is_a_usage_error(run: Path) -> None:

@@ -109,17 +109,18 @@ def benchmark(
     names: Sequence[str],
     *,
     cache: Path,
-    data: Path | None,
     configs: Sequence[str],
     overrides: Sequence[str],
     output: Path | None,
     clips: int | None,
     rounds: int | None,
-    seconds: float,
     echo_native_log: bool,
+    data: Path | None = None,
+    seconds: float = 2.0,
 ) -> BenchmarkReport:
     """Run the named benchmarks one after the other, writing each one's JSON and picture as soon as it is there.
 
+    `data`, the corpus, is for `preprocess` and `input`; `seconds`, of each measurement, for `input`.
     Raises CacheError for a cache that cannot be trained on, CorpusError for a corpus that is not the cache's, ConfigError for settings
     that contradict the cache, OutputError for a folder that is in use.
     """

@@ -70,6 +70,7 @@ class EvaluationReport:
     split: str
     has_true_waves: bool
     references: tuple[Path, ...]
+    overrides: tuple[str, ...]
     output: Path
     utterances: tuple[Evaluated, ...]
 
@@ -83,6 +84,7 @@ class EvaluationReport:
             "split": self.split,
             "truth": "corpus" if self.has_true_waves else "copy_synthesis",
             "references": [str(path) for path in self.references],
+            "overrides": list(self.overrides),
             "output": str(self.output),
             "utterances": len(self.utterances),
             "stop_misses": self.stop_misses,
@@ -105,6 +107,7 @@ class EvaluationReport:
         count = len(self.utterances)
         truth = "the corpus" if self.has_true_waves else "copy synthesis"
         voice = f", in the voice of {', '.join(map(str, self.references))}" if self.references else ""
+        voice += f", with {', '.join(self.overrides)}" if self.overrides else ""
         lines = [
             f"{self.run} at step {self.step}, {self.cache} split {self.split}: {count} utterances{voice}, held against {truth}",
             "",
@@ -162,13 +165,15 @@ def evaluate(
     output: Path | None,
     limit: int | None,
     references: Sequence[Path],
+    overrides: Sequence[str],
     per: bool,
     progress: bool,
     echo_native_log: bool,
 ) -> EvaluationReport:
     """Speak a split's texts, compare with the true mels, and write sounds, pictures, figures and a page into a new folder.
 
-    With `references`, sound files, every text is spoken in their voice, and in no speaker's of the cache.
+    With `references`, sound files, every text is spoken in their voice, and in no speaker's of the cache; with `overrides`, settings such
+    as `synthesis.sharpness=1.5`, with those in place of the run's.
     With `data`, the corpus, pitch and phonemes are held against the true waves; without, against the true mels through the same vocoder.
     Raises CacheError if the run was trained on another kind of cache, ConfigError if `per` needs what is not installed.
     """
@@ -180,7 +185,7 @@ def evaluate(
         # Late: TensorFlow must not be imported before its log is redirected.
         from xtts_pipeline.synthesis import Synthesizer
 
-        synthesizer = Synthesizer.load(run)
+        synthesizer = Synthesizer.load(run, overrides)
         check_cache_fits(cache, manifest, synthesizer.checkpoint)
         _create_folder(folder)
         # What is compiled and cached by the first call is no part of the speed of the others.
@@ -188,9 +193,18 @@ def evaluate(
         judge = _Judge(synthesizer, manifest, data, folder, recogniser, references)
         pairs = tqdm.tqdm(read_true_mels(cache, manifest, entries), total=len(entries), unit="utterance", disable=not progress)
         utterances = tuple(judge.evaluate(number, entry, mel) for number, (entry, mel) in enumerate(pairs))
-    step = synthesizer.checkpoint.step
-    has_true_waves = data is not None
-    report = EvaluationReport(run, step, cache, manifest.fingerprint, split, has_true_waves, tuple(references), folder, utterances)
+    report = EvaluationReport(
+        run=run,
+        step=synthesizer.checkpoint.step,
+        cache=cache,
+        fingerprint=manifest.fingerprint,
+        split=split,
+        has_true_waves=data is not None,
+        references=tuple(references),
+        overrides=tuple(overrides),
+        output=folder,
+        utterances=utterances,
+    )
     _write_report(report)
     return report
 

@@ -1,6 +1,6 @@
 """`xtts export`: a run in, a SavedModel that speaks without this package out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,15 +33,25 @@ class ExportReport:
         return "\n".join(lines)
 
 
-def export(*, run: Path, output: Path, batch_size: int, jit_compile: bool, echo_native_log: bool) -> ExportReport:
-    """Write a run's network as a SavedModel into a new folder.
+def export(
+    *,
+    run: Path,
+    output: Path,
+    overrides: Sequence[str],
+    batch_size: int,
+    jit_compile: bool,
+    echo_native_log: bool,
+) -> ExportReport:
+    """Write a run's network as a SavedModel into a new folder; it speaks with `overrides` such as `synthesis.sharpness=1.5`.
 
-    Raises CheckpointError if the run cannot be read, OutputError if the folder is there already or cannot be written.
+    Raises CheckpointError if the run cannot be read, ConfigError for an override that is not valid, OutputError if the folder is there
+    already or cannot be written.
     """
     with NativeLog(echo=echo_native_log):
         # Late: TensorFlow must not be imported before its log is redirected.
         from xtts_pipeline.export import export_checkpoint
         from xtts_pipeline.training.checkpoint import load_checkpoint
 
-        written = export_checkpoint(load_checkpoint(run), output, batch_size=batch_size, jit_compile=jit_compile)
+        checkpoint = load_checkpoint(run).with_synthesis(overrides)
+        written = export_checkpoint(checkpoint, output, batch_size=batch_size, jit_compile=jit_compile)
     return ExportReport(output, written.bytes, written.description)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xtts_pipeline.config import MAX_SHOWN, Config, read_yaml, to_yaml, validate_tree
+from xtts_pipeline.config import Config, read_yaml, to_yaml, validate_tree
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.migration import RULES, NotCarriedError
+from xtts_pipeline.settings_errors import MAX_SHOWN
 
 # Where two sections ask for the same, the later wins: the loader read `data` where `model` said otherwise, the trainer `training`.
 _SECTIONS = ("model", "data", "training")

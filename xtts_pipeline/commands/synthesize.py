@@ -13,7 +13,7 @@ import numpy as np
 
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.audio.wav_stream import WavStream
-from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, TextError
+from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
 from xtts_pipeline.runtime import NativeLog
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def synthesize(
     speaker: str | None,
     language: str | None,
     references: Sequence[Path],
+    overrides: Sequence[str],
     stream: bool,
     plot: Path | None,
     mel_output: Path | None,
@@ -95,8 +96,9 @@ def synthesize(
 ) -> SynthesisReport:
     """Speak a text, or each line of a file, and write the sound; `plot` and `mel_output` where given.
 
-    Raises ConfigError for options that exclude each other, CorpusError for a text file that cannot be used, and what
-    `Synthesizer.synthesize` raises, before anything is written.
+    `overrides` are settings such as `synthesis.sharpness=1.5` to speak with in place of the run's. Raises ConfigError for options that
+    exclude each other, CorpusError for a text file that cannot be used, and what `Synthesizer.load` and `Synthesizer.synthesize` raise,
+    before anything is written.
     """
     _check_options(text, text_file, output, stream=stream, extras=plot is not None or mel_output is not None)
     lines = [] if text_file is None else _read_lines(text_file)
@@ -104,7 +106,7 @@ def synthesize(
         # Late: TensorFlow must not be imported before its log is redirected.
         from xtts_pipeline.synthesis import Synthesizer
 
-        synthesizer = Synthesizer.load(run)
+        synthesizer = Synthesizer.load(run, overrides)
         with _output_errors(output):
             if text_file is not None:
                 files = _speak_lines(synthesizer, text_file, lines, output, (speaker, language, references))
@@ -122,8 +124,21 @@ def _check_options(text: str | None, text_file: Path | None, output: Path, *, st
         raise ConfigError("synthesize: expected one of --text and --text-file")
     if text_file is not None and (stream or output == STDOUT):
         raise ConfigError("--text-file writes a folder of files: leave out --stream, and name a folder with --output")
+    if text_file is None and not output.name:
+        raise OutputError(f"--output {output}: is a folder; name a file, such as speech.wav")
+    if text is not None and not _is_unicode(text):
+        raise TextError(Reason.BAD_ROW, "--text: holds bytes that are not UTF-8; give the text in UTF-8, or in a file with --text-file")
     if extras and (stream or text_file is not None):
         raise ConfigError("--plot and --mel-output are for one whole text: leave out --stream and --text-file")
+
+
+def _is_unicode(text: str) -> bool:
+    """Say whether no character is half a surrogate pair, which is how Python holds an argument's bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read_lines(path: Path) -> list[str]:
@@ -160,7 +175,7 @@ def _speak_lines(
     files: list[SpokenFile] = []
     group_lines = BATCHES_AT_ONCE * synthesizer.checkpoint.config.synthesis.batch_size
     for first in range(0, len(lines), group_lines):
-        for spoken in synthesizer.synthesize_batch(lines[first : first + group_lines], *voice):
+        for spoken in synthesizer.synthesize_batch(lines[first : first + group_lines], *voice, with_attention=False):
             files.append(_write_text(spoken, folder / f"{len(files):04d}.wav"))
     return tuple(files)
 
@@ -181,7 +196,8 @@ def _stream_text(synthesizer: "Synthesizer", text: str, output: Path, voice: Voi
     if output != STDOUT:
         output.parent.mkdir(parents=True, exist_ok=True)
     with nullcontext(sys.stdout.buffer) if output == STDOUT else output.open("wb") as file:
-        wav = WavStream(file, speech.sample_rate, can_seek=output != STDOUT)
+        # A pipe may have any name.
+        wav = WavStream(file, speech.sample_rate, can_seek=output != STDOUT and file.seekable())
         for wave in speech:
             wav.write(wave)
         return SpokenFile(output, wav.seconds, speech.mel_frames, speech.has_stopped)
@@ -191,13 +207,15 @@ def _write_extras(synthesizer: "Synthesizer", spoken: "SpokenText", plot: Path |
     from xtts_pipeline.pictures import save_speech_picture
 
     if mel_output is not None:
-        mel_output.parent.mkdir(parents=True, exist_ok=True)
-        with mel_output.open("wb") as file:
-            np.save(file, spoken.mel)
+        with _output_errors(mel_output):
+            mel_output.parent.mkdir(parents=True, exist_ok=True)
+            with mel_output.open("wb") as file:
+                np.save(file, spoken.mel)
     if plot is not None:
         attention = spoken.attention if spoken.attention.size else None
         title = textwrap.shorten(spoken.text, TITLE_CHARACTERS, placeholder="...")
-        save_speech_picture(plot, spoken.mel, spoken.seconds, title, attention, synthesizer.symbols(spoken.tokens), spoken.has_stopped)
+        with _output_errors(plot):
+            save_speech_picture(plot, spoken.mel, spoken.seconds, title, attention, synthesizer.symbols(spoken.tokens), spoken.has_stopped)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ Weights are safetensors files, the rest is JSON: nothing in a checkpoint can exe
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from safetensors.numpy import load, save
 from xtts_pipeline import __version__
 from xtts_pipeline.cache.canonical import open_sealed, read_regular_file, sealed_bytes
 from xtts_pipeline.cache.manifest import record_spec_of
-from xtts_pipeline.config import Config
+from xtts_pipeline.config import Config, override_synthesis
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.schema import RecordSpec
@@ -66,6 +66,10 @@ class Checkpoint:
     arrays: dict[str, np.ndarray]
     weights_sha256: str
     state: RunState | None
+
+    def with_synthesis(self, overrides: Sequence[str]) -> "Checkpoint":
+        """Return the checkpoint with each `synthesis.key=value` in place of what it was trained with. Raises ConfigError."""
+        return replace(self, config=override_synthesis(self.config, overrides))
 
 
 def build_network(cache: CacheIdentity, config: Config, dtype: tf.DType = tf.float32) -> Network:

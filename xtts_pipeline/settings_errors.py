@@ -1,0 +1,51 @@
+"""What is wrong with settings, for people: pydantic's errors as one line each."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel, ValidationError
+
+MAX_PROBLEMS, MAX_SHOWN = 20, 100
+
+
+def explain(error: ValidationError, sources: Mapping[str, str], settings: type[BaseModel]) -> list[str]:
+    """Return one line a problem, with its source, its key and, for an unknown key, the nearest known one or all there are.
+
+    `sources` has where each `section.key` was given; `settings` is the model that refused them.
+    """
+    problems: list[str] = []
+    for item in error.errors():
+        keys = [
+            str(key) for key in item["loc"] if not str(key).startswith(("literal[", "constrained-", "int", "float", "str", "bool", "none"))
+        ]
+        path = ".".join(keys)
+        source = sources.get(path, sources.get(keys[0], "") if keys else "")
+        if item["type"] == "extra_forbidden":
+            known = _known_keys(settings, keys[:-1])
+            near = difflib.get_close_matches(keys[-1], known, n=1, cutoff=0.5)
+            remedy = f"did you mean {'.'.join([*keys[:-1], near[0]])}?" if near else f"known are {', '.join(known)}"
+            problem = f"unknown key {path}; {remedy}"
+        elif item["type"] == "value_error":
+            problem = f"{path}: {item['ctx']['error']}" if path else str(item["ctx"]["error"])
+        else:
+            found = repr(item["input"])
+            found = found if len(found) <= MAX_SHOWN else f"{found[:MAX_SHOWN]}..."
+            problem = f"{path}={found}: {item['msg'][0].lower()}{item['msg'][1:]}"
+        problem = f"{source}: {problem}" if source else problem
+        head, _, expected = problem.partition(": input should be ")
+        if expected and problems and problems[-1].startswith(f"{head}: "):
+            # What is left of a choice, such as a number or `auto`: one problem with the one before it.
+            problems[-1] += f", or {expected}"
+        elif problem not in problems:
+            problems.append(problem)
+    more = [f"{len(problems) - MAX_PROBLEMS} more problems"] if len(problems) > MAX_PROBLEMS else []
+    return problems[:MAX_PROBLEMS] + more
+
+
+def _known_keys(section: type[BaseModel], path: Sequence[str]) -> list[str]:
+    for key in path:
+        field = section.model_fields.get(key)
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            return []
+        section = field.annotation
+    return list(section.model_fields)
