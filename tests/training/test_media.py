@@ -89,6 +89,27 @@ def test_closing_gives_up_after_its_time(tmp_path: Path, go_on: threading.Event)
     assert "2 sentences were given up" in media.warnings()[0]
 
 
+def test_what_hangs_does_not_keep_the_process(tmp_path: Path, go_on: threading.Event) -> None:
+    media = MediaWriter(tmp_path, CONFIG)
+    media.add(1, [sentence(1)])
+    # Those of other tests may still be there.
+    assert {thread.daemon for thread in threading.enumerate() if thread.name == "media"} == {True}
+    go_on.set()
+    media.close()
+
+
+def test_after_going_back_a_new_file_has_the_truth_again(tmp_path: Path, go_on: threading.Event) -> None:
+    go_on.set()
+    with MediaWriter(tmp_path, CONFIG) as media:
+        media.add(10, [sentence(1)])
+        media.rewind()
+        media.add(10, [sentence(1)])
+    assert media.warnings() == []
+    assert len(list((tmp_path / "tensorboard" / "media").glob("events.*"))) == 2
+    tags = [value.tag.removeprefix("sentence_1/") for _, value in read_values(tmp_path / "tensorboard" / "media")]
+    assert tags == ["mel_and_attention", "true", "spoken"] * 2
+
+
 def test_an_error_of_the_run_is_not_held_up(tmp_path: Path, go_on: threading.Event) -> None:
     media = MediaWriter(tmp_path, CONFIG)
     media.add(1, [sentence(1), sentence(2)])

@@ -1,6 +1,7 @@
 import io
 import json
 import math
+import time
 from pathlib import Path
 
 import matplotlib.image
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 from xtts_pipeline.training.metrics import MetricsWriter, write_picture, write_sound
 
-from .events import read_values
+from .events import read_values, shown_steps
 
 IMAGE = np.zeros((3, 7, 4), np.uint8)
 
@@ -24,6 +25,19 @@ def test_numbers_are_written_for_programs_and_for_tensorboard(tmp_path: Path) ->
     ((step, value),) = read_values(tmp_path / "tensorboard" / "val")
     assert (step, value.tag, float(tf.make_ndarray(value.tensor))) == (2, "loss", 1.5)
     assert value.metadata.plugin_data.plugin_name == "scalars"
+
+
+def test_steps_that_are_taken_twice_are_shown_once(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as metrics:
+        for step in (5, 10, 15):
+            metrics.write(step, "train", {"loss": 1.0})
+        for last in (5, 10):
+            # The mark's file is named for the second before, and belongs behind what was written until then.
+            time.sleep(2.1)
+            metrics.rewind(last, metrics.lines.size)
+            for step in (last + 5, 20):
+                metrics.write(step, "train", {"loss": 1.0})
+    assert shown_steps(tmp_path / "tensorboard" / "train", "loss") == [5, 10, 15, 20]
 
 
 def test_a_picture_is_written_as_tensorboard_reads_images(tmp_path: Path) -> None:

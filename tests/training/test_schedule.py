@@ -25,6 +25,11 @@ def test_rate_at_given_steps(step: int, expected: float) -> None:
     assert float(learning_rate(tf.constant(step), CONFIG)) == pytest.approx(expected, rel=1e-5)
 
 
+def test_an_exponential_schedule_that_would_stand_still_is_refused() -> None:
+    with pytest.raises(ValueError, match="give a share over 0"):
+        TrainingConfig(schedule="exponential", final_rate_share=0.0)
+
+
 @pytest.mark.parametrize(
     ("schedule", "step", "expected"),
     [

@@ -94,15 +94,22 @@ def _sentences(paragraph: str, language: str) -> list[str]:
     """Cut a paragraph without spaces at its ends into sentences; one without a letter or digit is joined to its neighbour."""
     sentences: list[str] = []
     start = 0
+    first_spoken = _next_spoken(paragraph, 0)
     last_spoken = next((index for index in reversed(range(len(paragraph))) if paragraph[index].isalnum()), 0)
     for match in _END.finditer(paragraph):
         end = match.end("closers")
         if end > last_spoken or not _ends_sentence(paragraph, start, match, language):
             continue
-        if _can_be_spoken(paragraph[start:end]):
+        if first_spoken < end:
             sentences.append(paragraph[start:end])
             start = match.end()
+            first_spoken = _next_spoken(paragraph, start)
     return [*sentences, paragraph[start:]]
+
+
+def _next_spoken(text: str, start: int) -> int:
+    """Return the place of the first letter or digit from `start` on; the text's length where there is none."""
+    return next((index for index in range(start, len(text)) if text[index].isalnum()), len(text))
 
 
 def _ends_sentence(paragraph: str, start: int, match: re.Match[str], language: str) -> bool:

@@ -377,6 +377,7 @@ class _Run:
         if self.around.distribution.is_chief:
             remove_after(self.around.folder, checkpoint.step)
         self.around.metrics.rewind(checkpoint.step, checkpoint.state.file_bytes[METRICS_NAME])
+        self.around.media.rewind()
         self.steps_done = self.around.saver.saved_step = checkpoint.step
         self._take_over(replace(checkpoint.state, resumed_at_steps=self.state.resumed_at_steps))
         self.rolled_back_at_step, self.skips.in_a_row = step, 0

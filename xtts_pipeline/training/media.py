@@ -3,9 +3,12 @@
 A queue that is full drops what is new and counts it; what fails there is told at the end of the run.
 """
 
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Self
 
 import tensorflow as tf
@@ -18,6 +21,8 @@ from xtts_pipeline.training.validation import SpokenSentence
 # How many evaluations' sentences may wait; more would be a thread that never catches up, and memory that fills.
 WAITING_EVALUATIONS = 2
 CLOSE_SECONDS = 120.0
+# After an error: for the sentence under way, since a thread that is stopped amid native code can take the process down with it.
+ERROR_SECONDS = 2.0
 
 
 class MediaWriter:
@@ -31,7 +36,9 @@ class MediaWriter:
         self._audio, settings = config.audio, config.synthesis
         self._vocoder = GriffinLim(config.audio, settings.griffin_lim_iterations, settings.griffin_lim_momentum)
         self._most_waiting = WAITING_EVALUATIONS * config.training.spoken_sentences
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="media")
+        # Not a pool of threads: the interpreter waits for those at its end, and a disk that hangs would keep the process for ever.
+        self._thread = Thread(target=self._work, name="media", daemon=True)
+        self._tasks: SimpleQueue[tuple[Future[None], Callable[[], None]] | None] = SimpleQueue()
         self._waiting: set[Future[None]] = set()
         self._errors: list[BaseException] = []
         self._writer: tf.summary.SummaryWriter | None = None
@@ -43,29 +50,32 @@ class MediaWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-        else:
+        if kind is None:
             self.close()
+        else:
+            self._end(ERROR_SECONDS)
 
     def add(self, step: int, sentences: Sequence[SpokenSentence]) -> None:
         """Have the sentences written, if there is room; return at once."""
         self._collect()
         for sentence in sentences:
             if len(self._waiting) < self._most_waiting:
-                self._waiting.add(self._pool.submit(self._write, step, sentence))
+                self._submit(partial(self._write, step, sentence))
             else:
                 self.dropped += 1
+
+    def rewind(self) -> None:
+        """Begin a new file: TensorBoard has been told to forget steps that come again, and reads on in later files alone."""
+        self._submit(self._close_writer)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Wait for what is under way, at most so long; the rest is given up. A second call does nothing."""
         wait(self._waiting, seconds)
         self._collect()
         self._unfinished += len(self._waiting)
-        self._waiting.clear()
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        if self._writer is not None and not self._unfinished:
-            self._writer.close()
+        if not self._unfinished:
+            self._close_writer()
+        self._end(0.0)
 
     def warnings(self) -> list[str]:
         """Return what went wrong, once closed; empty if nothing did."""
@@ -82,10 +92,44 @@ class MediaWriter:
             )
         return warnings
 
+    def _submit(self, task: Callable[[], None]) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+        future: Future[None] = Future()
+        self._waiting.add(future)
+        self._tasks.put((future, task))
+
+    def _work(self) -> None:
+        while (waiting := self._tasks.get()) is not None:
+            future, task = waiting
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                task()
+            except BaseException as error:  # noqa: BLE001 (whoever collects the future tells of it)
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+    def _end(self, seconds: float) -> None:
+        """Drop what waits and have the thread end after the sentence under way, for which this waits so long."""
+        for future in self._waiting:
+            future.cancel()
+        self._waiting.clear()
+        self._tasks.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+
     def _collect(self) -> None:
         done = {future for future in self._waiting if future.done()}
         self._waiting -= done
         self._errors += [error for future in done if (error := future.exception()) is not None]
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            self._voiced.clear()
 
     def _write(self, step: int, sentence: SpokenSentence) -> None:
         # In this thread: matplotlib takes a second to load.

@@ -129,8 +129,9 @@ def forget_after(run: Path, step: int) -> None:
     mark = tf.compat.v1.Event(wall_time=time.time(), step=step + 1, session_log=start)
     for folder in (child for child in (run / "tensorboard").glob("*") if child.is_dir()):
         with tf.io.TFRecordWriter(str(folder / f"events.out.tfevents.{int(time.time()) - 1:010d}.resumed")) as writer:
-            writer.write(version.SerializeToString())
-            writer.write(mark.SerializeToString())
+            # The first mark that TensorBoard meets is taken for the run's beginning, which no summary writer marks: it forgets nothing.
+            for event in (version, mark, mark):
+                writer.write(event.SerializeToString())
 
 
 def write_picture(name: str, png: bytes) -> None:

@@ -94,9 +94,11 @@ class SpeakStep:
         dropout = Dropout.fixed(self.config.training.seed)
         crop = network.choose_reference(batch.mel_length, dropout, null_voice_share=0.0)
         memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
-        cap_B = tf.cast(tf.round(settings.max_frames_per_token * tf.cast(batch.text_length, tf.float32)), tf.int32)
+        cap_B = tf.round(settings.max_frames_per_token * tf.cast(batch.text_length, tf.float32))
+        # The lesser one before the cast: a cap of any height is allowed, and int32 is not of any height.
+        max_frames_B = tf.cast(tf.minimum(cap_B, float(batch.mel.shape[1])), tf.int32)
         manner = Manner.of(settings)
-        speech = speak(network, memory, dropout, tf.minimum(cap_B, batch.mel.shape[1]), manner)
+        speech = speak(network, memory, dropout, max_frames_B, manner)
         steps_B = decoder_steps(speech.mel_length, network.frames_per_step)
         steps, tokens = tf.reduce_sum(steps_B), tf.reduce_sum(batch.text_length)
         looked_B1FS = speech.attention[:, None]
