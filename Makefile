@@ -23,7 +23,7 @@ install: $(INSTALLED) ## make .venv with the package and its development tools
 demo: $(INSTALLED) ## run the main job on a small spoken corpus, or on DATA=path/to/LJSpeech-1.1
 	$(BIN)/xtts demo --output $(OUTPUT) $(if $(DATA),--data "$(DATA)") $(if $(STEPS),--steps $(STEPS))
 
-test: $(INSTALLED) ## run the tests, but for those marked slow, as many at once as there are cores
+test: $(INSTALLED) ## run the tests, but for those marked slow, as many at once as there are cores, three at most
 	$(BIN)/python -m pytest $(AT_ONCE)
 
 test-all: $(INSTALLED) ## run every test

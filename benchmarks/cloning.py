@@ -5,9 +5,10 @@
 
 `speak` takes the first validation clips of each speaker as references and the same sentences, of the validation split, for all of them.
 It says the median fundamental frequency of what was spoken over that of the reference's speaker, and, with the extra `eval`, the phoneme
-error rate against copy synthesis of the reference's own recording where the speaker is the sentence's, and between voices elsewhere.
-`judge` compares speaker embeddings (pip install resemblyzer, in an environment of its own, since it brings PyTorch) with the mean
-embedding of each speaker's other validation clips: how often the right speaker is the nearest.
+error rate of each voice against the sentence's one recording, in whichever voice that is.
+`judge` compares speaker embeddings (pip install resemblyzer soundfile "setuptools<81", in an environment of its own, since it brings
+PyTorch) with the mean embedding of each speaker's other validation clips: how often the right speaker is the nearest, of what was spoken
+and of those clips, each against the others of its speaker.
 """
 
 import argparse
@@ -23,6 +24,7 @@ ROWS_NAME, SUMMARY_NAME = "spoken.jsonl", "cloning.json"
 
 def speak(arguments: argparse.Namespace) -> None:
     """Speak every sentence in every voice; write waves, one line each, and the summary."""
+    from xtts_pipeline.audio.load import load_wave
     from xtts_pipeline.audio.save import write_wave
     from xtts_pipeline.cache.manifest import load_manifest
     from xtts_pipeline.commands.evaluation_inputs import split_entries
@@ -40,7 +42,10 @@ def speak(arguments: argparse.Namespace) -> None:
     sentences = sorted(entries, key=lambda entry: entry.id)[: arguments.sentences]
     arguments.output.mkdir(parents=True, exist_ok=True)
 
-    rows, ratios, errors = [], {}, []
+    rows, ratios, errors = [], {}, defaultdict(list)
+    few = sorted(speaker for speaker, members in by_speaker.items() if len(members) < arguments.references + 2)
+    if few:
+        raise SystemExit(f"{', '.join(few)}: under {arguments.references + 2} validation clips; raise cache.validation_share")
     for speaker, members in sorted(by_speaker.items()):
         paths = [arguments.data / entry.source.path for entry in members]
         references, others = paths[: arguments.references], paths[arguments.references :]
@@ -53,8 +58,8 @@ def speak(arguments: argparse.Namespace) -> None:
             rows.append({"wave": path.name, "speaker": speaker, "text": sentence.raw_text, "has_stopped": spoken.has_stopped})
             if recogniser is not None:
                 truth, rate = soundfile.read(arguments.data / sentence.source.path, dtype="float32")
-                errors.append(count_errors(recogniser.hear(spoken.wave, spoken.sample_rate), recogniser.hear(truth, rate)))
-        true_hz = [find_pitch(soundfile.read(path, dtype="float32")[0], manifest.audio) for path in paths]
+                errors[speaker].append(count_errors(recogniser.hear(spoken.wave, spoken.sample_rate), recogniser.hear(truth, rate)))
+        true_hz = [find_pitch(load_wave(path, manifest.audio, manifest.limits), manifest.audio) for path in paths]
         spoken_median, true_median = (float(np.nanmedian(np.concatenate(hz))) for hz in (spoken_hz, true_hz))
         ratios[speaker] = {"spoken_hz": spoken_median, "true_hz": true_median, "ratio": spoken_median / true_median}
         rows += [{"wave": str(path.resolve()), "speaker": speaker, "text": None} for path in others]
@@ -66,7 +71,9 @@ def speak(arguments: argparse.Namespace) -> None:
         "stopped": sum(bool(row.get("has_stopped")) for row in rows),
         "spoken": len(sentences) * len(by_speaker),
         # Against the sentence's one recording, in whichever voice that is.
-        "per": pool_errors(errors).rate if errors else None,
+        "per": pool_errors([count for counts in errors.values() for count in counts]).rate if errors else None,
+        # The same sentences in each: a voice changes no words where these are near one another.
+        "per_by_speaker": {speaker: round(pool_errors(counts).rate, 3) for speaker, counts in errors.items()},
     }
     (arguments.output / ROWS_NAME).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (arguments.output / SUMMARY_NAME).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
@@ -81,19 +88,16 @@ def judge(arguments: argparse.Namespace) -> None:
     encoder = VoiceEncoder("cpu", verbose=False)
     embedded = [encoder.embed_utterance(preprocess_wav(arguments.output / row["wave"])) for row in rows]
     speakers = sorted({row["speaker"] for row in rows})
-    centres = np.stack(
-        [
-            np.mean(
-                [vector for vector, row in zip(embedded, rows, strict=True) if row["speaker"] == speaker and row["text"] is None], axis=0
-            )
-            for speaker in speakers
-        ]
-    )
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
     counts = {"spoken": [0, 0], "true": [0, 0]}
-    for vector, row in zip(embedded, rows, strict=True):
+    for judged, (vector, row) in enumerate(zip(embedded, rows, strict=True)):
+        nearness = []
+        for speaker in speakers:
+            # A clip is no evidence of its own voice.
+            others = [embedded[i] for i, each in enumerate(rows) if each["speaker"] == speaker and each["text"] is None and i != judged]
+            centre = np.mean(others, axis=0)
+            nearness.append(float(centre @ vector / np.linalg.norm(centre)))
         count = counts["true" if row["text"] is None else "spoken"]
-        count[0] += speakers[int(np.argmax(centres @ vector))] == row["speaker"]
+        count[0] += speakers[int(np.argmax(nearness))] == row["speaker"]
         count[1] += 1
     for name, (right, total) in counts.items():
         print(f"{name}: {right} of {total} nearest to the right of {len(speakers)} speakers, {right / total:.0%}")

@@ -42,7 +42,7 @@ class Constants:
         2_100, "measured: docs/performance.md, the parent's 90 MB at 4,000 clips and 109 MB at 13,100"
     )
     preprocess_cores: float = constant(64, ASSUMED)
-    read_cpu_ms_per_record: float = constant(0.28, "measured: docs/performance.md, `ours` on a busy machine (two cores)")
+    read_cpu_ms_per_record: float = constant(0.28, "measured: `ours` of the input benchmark on two busy cores; 0.17 on quiet ones")
     gflop_per_clip: float = constant(
         PRESETS["base"]["gflop_per_clip"], "counted: the products of a step at 200 x 880, before `said_token`, reckoned to add under 1%"
     )
@@ -265,7 +265,8 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64, 128, 256])
     parser.add_argument("--preset", choices=PRESETS, default="base", help="whose arithmetic, parameters and batch stand for the network")
     for each in fields(Constants):
-        parser.add_argument(f"--{each.name.replace('_', '-')}", type=float, help=f"{each.metadata['source']}; {each.default:,g}")
+        described = f"{each.metadata['source']}; {each.default:,g}".replace("%", "%%")
+        parser.add_argument(f"--{each.name.replace('_', '-')}", type=float, help=described)
     arguments = vars(parser.parse_args())
     given = {each.name: arguments[each.name] for each in fields(Constants) if arguments[each.name] is not None}
     constants = replace(Constants(), **{**PRESETS[arguments["preset"]], **given})

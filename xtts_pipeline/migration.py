@@ -103,7 +103,10 @@ def _shuffle(value: Any, old: Old) -> Settings:
 
 
 def _final_rate(value: Any, old: Old) -> Settings:
-    return {"training.final_rate_share": round(min(_number(value) / _divisor(old, "learning_rate", 1e-4), 1.0), 6)}
+    share = round(min(_number(value) / _divisor(old, "learning_rate", 1e-4), 1.0), 6)
+    if not share and old.get("scheduler") == "exponential":
+        raise NotCarriedError("an exponential schedule never falls to 0: training.final_rate_share stays as it is")
+    return {"training.final_rate_share": share}
 
 
 def _reference(value: Any, old: Old) -> Settings:
@@ -156,7 +159,8 @@ GROUPS: dict[str, dict[str, Rule]] = {
         "mixed_precision": _switch("training.precision", "float16", "where true; bfloat16 needs no loss scale and is the better choice"),
         "auto_mixed_precision": _dropped("training.precision"),
         "enable_tensorrt": _dropped("TensorRT is for inference; xtts export writes a SavedModel"),
-        **_many("enable_gradient_checkpointing max_memory_fraction enable_memory_cleanup", "training.accumulation_steps saves memory"),
+        "enable_gradient_checkpointing": _switch("model.remat", True, "where true; about 1.3 times the step"),
+        **_many("max_memory_fraction enable_memory_cleanup", "training.accumulation_steps and model.remat save memory"),
         **_many("allow_memory_growth inter_op_parallelism_threads intra_op_parallelism_threads", "left to TensorFlow's own environment"),
         **_many("multi_gpu visible_gpus", "the devices that CUDA_VISIBLE_DEVICES leaves are those that are used"),
     },

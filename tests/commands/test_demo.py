@@ -103,4 +103,4 @@ def test_the_demo_speaks(tmp_path: Path, capfd):
 
     assert (tmp_path / "demo" / "speech.wav").stat().st_size > 1_000
     assert (tmp_path / "demo" / "speech.png").read_bytes().startswith(b"\x89PNG")
-    assert "traces     2, compilations 2" in capfd.readouterr().out
+    assert "traces     3, compilations 3" in capfd.readouterr().out

@@ -74,6 +74,12 @@ def test_what_is_printed_is_read_as_settings(tmp_path: Path) -> None:
     assert (config.training.jit_compile, config.training.debug_eager, config.training.autotune) == (True, False, True)
 
 
+def test_an_exponential_schedule_keeps_a_rate_over_0(tmp_path: Path) -> None:
+    migration = migrated(tmp_path, "training:\n  scheduler: exponential\n  min_learning_rate: 0\n")
+    assert config_of(migration, tmp_path).training.final_rate_share > 0
+    assert "never falls to 0" in why_of(migration)["training.min_learning_rate"]
+
+
 def test_every_dropped_key_has_a_reason(tmp_path: Path) -> None:
     why = why_of(migrated(tmp_path, OLD))
     assert why["data.pad_to_fixed_length"] == "records always have a fixed length; several lengths are data.buckets"

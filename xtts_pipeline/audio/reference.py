@@ -1,6 +1,6 @@
 """Cut clips of a voice into windows that a voice encoder can hear.
 
-NumPy only. A clip may have any sample rate, and last from half a second to an hour.
+NumPy only. A clip may have any sample rate, and last from half a second to an hour, in a file of at most 512 MiB.
 """
 
 from pathlib import Path
@@ -20,6 +20,7 @@ PAUSE_DEPTH = 4.6
 REMEDIES = {
     Reason.AUDIO_TOO_SHORT: "give half a second of speech or more",
     Reason.AUDIO_EMPTY: "give half a second of speech or more",
+    Reason.AUDIO_TOO_LONG: "give less: a minute of a voice says as much",
     Reason.AUDIO_SILENT: "give a clip in which someone speaks",
 }
 
@@ -27,7 +28,7 @@ REMEDIES = {
 def load_reference(path: Path, audio: AudioConfig) -> np.ndarray:
     """Return a clip's mel as the cache would hold it, float32 [frames, mel_bins], natural log.
 
-    Raises AudioError if it cannot be decoded, is silent, under half a second or over an hour.
+    Raises AudioError if it cannot be decoded, is silent, under half a second, over an hour or in a file of over 512 MiB.
     """
     try:
         return wave_to_mel(load_wave(path, audio, REFERENCE_LIMITS), audio)

@@ -100,7 +100,7 @@ def _summary(
             f"  picture    {paths.picture}: the mel and the attention",
             "The run:",
             f"  steps      {trained['steps']}",
-            f"  traces     {trained['traces']}, compilations {trained['compilations']}, training and validation together",
+            f"  traces     {trained['traces']}, compilations {trained['compilations']}, training, validation and speaking together",
             f"  step time  {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
             f"  data wait  {trained['data_wait_share']:.2%}",
             f"  loss       {loss['first']:.3f} -> {loss['last']:.3f}",
