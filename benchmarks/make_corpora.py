@@ -1,8 +1,8 @@
 """Speak one of the corpora that docs/quality.md measures with, by espeak-ng.
 
     python benchmarks/make_corpora.py one-voice --out corpus --transcripts transcripts.csv --count 4000
-    python benchmarks/make_corpora.py eight-voices --out voices --transcripts transcripts.csv --count 3200
-    python benchmarks/make_corpora.py two-languages --out languages --transcripts transcripts.csv --count 3600
+    python benchmarks/make_corpora.py eight-voices --out voices --transcripts transcripts.csv --count 3200 --max-characters 70
+    python benchmarks/make_corpora.py two-languages --out languages --transcripts transcripts.csv --count 2100 --max-characters 70
 
 English rows are the first of `--transcripts`, lines of `id|text` as LJSpeech has them (the last column is read), or the demo's
 sentences. `eight-voices` gives them to its voices in turn; `two-languages` adds the project's Persian sentences, so that without those

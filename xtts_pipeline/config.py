@@ -93,6 +93,12 @@ class CacheConfig(Section):
     test_share: Share = 0.0
     records_per_shard: Count = 256
 
+    @model_validator(mode="after")
+    def _consistent(self) -> "CacheConfig":
+        if self.validation_share + self.test_share >= 1.0:
+            raise ValueError(f"validation_share={self.validation_share:g} and test_share={self.test_share:g} leave nothing to train on")
+        return self
+
 
 Bucket = tuple[int, int]  # the max_text_length and max_mel_frames of its records
 

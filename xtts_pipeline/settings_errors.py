@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,9 +16,7 @@ def explain(error: ValidationError, sources: Mapping[str, str], settings: type[B
     """
     problems: list[str] = []
     for item in error.errors():
-        keys = [
-            str(key) for key in item["loc"] if not str(key).startswith(("literal[", "constrained-", "int", "float", "str", "bool", "none"))
-        ]
+        keys = _keys_of(settings, item["loc"])
         path = ".".join(keys)
         source = sources.get(path, sources.get(keys[0], "") if keys else "")
         if item["type"] == "extra_forbidden":
@@ -42,10 +41,27 @@ def explain(error: ValidationError, sources: Mapping[str, str], settings: type[B
     return problems[:MAX_PROBLEMS] + more
 
 
+def _keys_of(section: type[BaseModel], place: Sequence[str | int]) -> list[str]:
+    """Return the keys of a place in the settings, without what pydantic adds behind a key to say which of several types was tried."""
+    keys: list[str] = []
+    inner: type[BaseModel] | None = section
+    for key in map(str, place):
+        if inner is None:
+            break
+        keys.append(key)
+        field = inner.model_fields.get(key)
+        inner = field.annotation if field is not None and _is_section(field.annotation) else None
+    return keys
+
+
+def _is_section(annotation: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
 def _known_keys(section: type[BaseModel], path: Sequence[str]) -> list[str]:
     for key in path:
         field = section.model_fields.get(key)
-        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+        if field is None or not _is_section(field.annotation):
             return []
         section = field.annotation
     return list(section.model_fields)

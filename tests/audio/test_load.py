@@ -90,9 +90,10 @@ def test_channels_are_averaged(kind, subtype):
     np.testing.assert_allclose(wave, channels.mean(axis=1), atol=4e-5)
 
 
-def test_a_wav_of_unknown_length_is_read_to_its_end():
+@pytest.mark.parametrize("promised", [0xFFFFFFFF, 0x7FFFFFFF, 0x7FFFF000, 0x80000000])
+def test_a_wav_of_unknown_length_is_read_to_its_end(promised):
     samples = (tone() * 32_767).astype("<i2").tobytes()
-    wave = decode_wave(wav_header(0xFFFFFFFF) + samples, AUDIO, LIMITS, "clip")
+    wave = decode_wave(wav_header(promised) + samples, AUDIO, LIMITS, "clip")
     assert len(wave) == len(tone())
 
 
@@ -126,6 +127,7 @@ def test_chunks_before_the_samples_are_skipped():
         (encode(tone())[:-1_000], Reason.AUDIO_UNREADABLE),
         (encode(tone(2.0), kind="FLAC")[:-5_000], Reason.AUDIO_UNREADABLE),
         (encode(tone(2.0), kind="OGG", subtype="VORBIS")[:-3_000], Reason.AUDIO_UNREADABLE),
+        (encode(tone(2.0), kind="OGG", subtype="VORBIS")[:-1], Reason.AUDIO_UNREADABLE),
     ],
 )
 def test_what_is_wrong_has_its_reason(source, reason):

@@ -1,5 +1,6 @@
 """The write path: the same corpus gives the same bytes, and a rerun rewrites what changed and nothing else."""
 
+import errno
 import json
 import os
 import shutil
@@ -232,6 +233,23 @@ def test_a_corpus_of_which_nothing_is_kept_is_still_accounted_for(tmp_path: Path
     manifest = build(data, tmp_path / "cache").manifest
     assert (manifest.counts.read, manifest.counts.rejected) == (3, 3)
     assert load_manifest(tmp_path / "cache") == manifest
+    assert build(data, tmp_path / "cache").shards_written == 0
+
+
+def test_a_clip_that_could_not_be_read_is_tried_again(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What forbade it may go without a trace: neither size nor time of the file changes."""
+    read_bytes = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path.name == "clip-003.wav":
+            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        return read_bytes(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refuse)
+        assert build(data, tmp_path / "cache").manifest.counts.kept == 39
+    result = build(data, tmp_path / "cache")
+    assert (result.manifest.counts.kept, result.shards_written) == (40, 1)
     assert build(data, tmp_path / "cache").shards_written == 0
 
 

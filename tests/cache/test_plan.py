@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from xtts_pipeline.cache import plan
 from xtts_pipeline.cache.plan import Intake, choose_validation_row, lay_out, plan_shards, reading_order, take_in
 from xtts_pipeline.config import CacheConfig, Config, load_config
 from xtts_pipeline.corpus.quarantine import Rejection
@@ -90,6 +91,14 @@ def test_no_split_gets_more_shards_than_rows() -> None:
     assert plan_shards(intake, CacheConfig(), {"train": (99_999_999, 1)}, None, reshard=False).counts == {"train": 1}, (
         "a stray file's claim"
     )
+
+
+def test_a_shard_with_more_rows_than_its_receipt_may_hold_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "MAX_ROWS_PER_SHARD", 2)
+    intake = intake_of(["a", "b", "c"], split="train")
+    with pytest.raises(ConfigError, match=r"train: found 3 rows for 1 shards, expected at most 2 a shard; give --reshard.* or --shards 2"):
+        plan_shards(intake, CacheConfig(), {"train": (1, 1)}, None, reshard=False)
+    assert plan_shards(intake, CacheConfig(), {}, 2, reshard=False).counts == {"train": 2}
 
 
 def test_a_split_keeps_its_shards_when_it_has_fewer_rows_left() -> None:

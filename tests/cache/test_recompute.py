@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from tests.cache.corpora import build, cache_bytes, modification_times, write_clip, write_corpus, write_metadata
 from xtts_pipeline.cache.example import decode_example
+from xtts_pipeline.cache.listings import UTTERANCES
 from xtts_pipeline.cache.manifest import load_manifest, record_spec
 from xtts_pipeline.cache.records import RecordWriter, read_records
 from xtts_pipeline.cache.verify import verify_cache
+from xtts_pipeline.cli import cli
 from xtts_pipeline.commands.verify_cache import verify
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 
@@ -118,6 +121,38 @@ def test_a_record_with_another_mel_is_found_though_every_checksum_fits(root: Pat
     assert [detail.split(": ")[1:3] for _, detail in deep(root)] == [
         ["mel", "differs by up to 0.5000 from the recomputed one, at most 0.0078 expected"]
     ]
+
+    report = verify(cache, level="deep", data=root / "data", sample=CLIPS, repair=True, jobs=1)
+    assert report.valid
+    assert shard.name in report.repaired
+
+
+def test_validation_clips_of_a_second_corpus_are_neither_missed_nor_dropped(tmp_path: Path) -> None:
+    """Both are of one layout, and the copy has no receipts to tell them apart."""
+    first, second = write_corpus(tmp_path / "data", 20), write_corpus(tmp_path / "other", 6)
+    metadata = second / "metadata.csv"
+    metadata.write_text(metadata.read_text().replace("clip-", "other-"), encoding="utf-8")
+    for path in (second / "wavs").iterdir():
+        path.rename(path.with_name(path.name.replace("clip-", "other-")))
+    done = CliRunner().invoke(cli, ["preprocess", "--data", str(first), "--val-data", str(second), "--cache", str(tmp_path / "cache")])
+    assert done.exit_code == 0, done.output
+    assert deep(tmp_path, 20) == []
+    shutil.rmtree(tmp_path / "cache" / "receipts")
+    path = tmp_path / "cache" / load_manifest(tmp_path / "cache").shard_names("train")[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    before = cache_bytes(tmp_path / "cache")
+    with pytest.raises(CacheError, match="made with --val-data"):
+        repair(tmp_path)
+    assert cache_bytes(tmp_path / "cache") == before
+
+
+def test_a_lost_validation_clip_is_named(root: Path) -> None:
+    """It came from this corpus, as every clip of the cache did."""
+    lines = (root / "data" / "metadata.csv").read_text().splitlines(keepends=True)
+    val = {entry.id for _, entry in UTTERANCES.read(root / "cache" / "utterances.jsonl") if entry.split == "val"}
+    assert val
+    (root / "data" / "metadata.csv").write_text("".join(line for line in lines if line.split("|")[0] not in val))
+    assert len(deep(root)) == len(val)
 
 
 def test_a_smaller_sample_looks_at_fewer_clips(root: Path) -> None:

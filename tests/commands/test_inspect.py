@@ -1,6 +1,8 @@
 """`xtts inspect`: one record as text, picture and sound."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +57,12 @@ def test_a_record_of_any_bucket_is_shown(cache: Path, tmp_path: Path) -> None:
     for report in reports:
         plain = inspect(cache, report.entry.id, tmp_path / "plain")
         assert (report.token_ids, report.mel_length, report.mel_range) == (plain.token_ids, plain.mel_length, plain.mel_range)
+
+
+def test_a_listing_cannot_name_a_file_outside_of_the_cache(cache: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(cache, tmp_path / "cache")
+    os.mkfifo(tmp_path / "pipe")
+    listing = copy / "utterances.jsonl"
+    listing.write_text(listing.read_text().replace('"shard":"train-', '"shard":"../pipe-').replace("-00000-of-00001.tfrecord", ""))
+    with pytest.raises(CacheError):
+        inspect(copy, "clip-030", tmp_path / "out")

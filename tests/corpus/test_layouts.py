@@ -1,5 +1,6 @@
 """Each layout is recognised by itself and read to the last row."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,26 @@ def test_coqui_tables_of_splits_beat_the_one_they_were_cut_from(tmp_path: Path) 
     corpus = read_corpus(root)
     assert (corpus.layout, corpus.rejections) == ("coqui", ())
     assert {(u.id, u.split, u.speaker) for u in corpus.utterances} == {("wavs/a", "train", "ann"), ("wavs/b", "val", "bob")}
+
+
+def test_without_a_training_table_the_others_are_read_too_and_what_they_repeat_is_counted(tmp_path: Path) -> None:
+    header = "audio_file|text|speaker_name\n"
+    root = write(tmp_path, {
+        "metadata.csv": f"{header}wavs/a.wav|one|ann\nwavs/b.wav|two|bob\n",
+        "metadata_eval.csv": f"{header}wavs/b.wav|two|bob\n",
+        "wavs/a.wav": "",
+        "wavs/b.wav": "",
+    })  # fmt: skip
+    corpus = read_corpus(root)
+    assert {(u.id, u.split) for u in corpus.utterances} == {("wavs/a", None), ("wavs/b", "val")}
+    assert [(rejection.reason, rejection.where) for rejection in corpus.rejections] == [(Reason.DUPLICATE_ID, "metadata.csv:3")]
+
+
+def test_a_pipe_in_a_table_s_place_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "clips").mkdir()
+    os.mkfifo(tmp_path / "train.tsv")
+    with pytest.raises(CorpusError):
+        read_corpus(tmp_path)
 
 
 def test_manifest_csv_with_quotes_and_optional_columns(tmp_path: Path) -> None:

@@ -89,6 +89,16 @@ def test_a_clip_that_changed_after_the_survey_is_an_error(tmp_path: Path) -> Non
         list(datasets.training(1, EpochPlace(0, 4, epochs=1)))
 
 
+def test_a_clip_of_another_length_than_was_judged_is_an_error(tmp_path: Path) -> None:
+    data = write_mixed_corpus(tmp_path)
+    datasets = native(data)
+    for path in (data / "wavs").iterdir():
+        wave, rate = soundfile.read(path)
+        soundfile.write(path, wave[:-100], rate, "PCM_16")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="another length"):
+        list(datasets.training(1, EpochPlace(0, 4, epochs=1)))
+
+
 @pytest.mark.parametrize("change", ["gain_db=6.0", "noise_min_snr_db=10.0", "speed_change=0.2", "time_masks=2", "frequency_masks=2"])
 def test_augmentation_differs_at_each_epoch_and_is_the_same_by_seed(data: Path, change: str) -> None:
     datasets = native(data, f"augmentation.{change}")

@@ -1,5 +1,6 @@
 """What is tokenised is one plain form of what was written."""
 
+import time
 import unicodedata
 
 import pytest
@@ -55,6 +56,16 @@ def test_spaces_marks_and_invisible_characters_have_one_form(text: str, plain: s
         ("Longman & Co., etc., etc.", "longman and company, et cetera, et cetera."),
         ("-5 and a-b", "minus five and a-b"),
         ("007 is B2B v1.2.3", "zero zero seven is b two b v one point two point three"),
+        ("at 9:00am, 5:30 PM and 6:05 a.m. Then 9 p.m.", "at nine a m, five thirty p m and six oh five a m. then nine p m."),
+        ("by 6:00 a.m. on 3am", "by six a m on three a m"),
+        ("Pears, etc. Then we left Acme Inc. today", "pears, et cetera. then we left acme incorporated today"),
+        ("call 555-1234 or 212-555-1234.", "call five five five, one two three four or two one two, five five five, one two three four."),
+        ("1/2, 3 3/4 and 2/3 of \u00bd or 2\u00bd", "one half, three and three quarters and two thirds of one half or two and one half"),
+        (
+            "98.6\u00b0F, -5 \u00b0C, 90\u00b0 and 99\u00a2",
+            "ninety-eight point six degrees fahrenheit, minus five degrees celsius, ninety degrees and ninety-nine cents",
+        ),
+        ("$.50 a cup", "fifty cents a cup"),
         ("\u0661\u0662 men", "twelve men"),
         ("1" * 20, " ".join(["one"] * 20)),
     ],
@@ -116,6 +127,14 @@ def test_normalising_twice_changes_nothing_more(text: str, language: str, lowerc
     assert not {unicodedata.category(character) for character in once.replace("\u200c", "").replace("\u200d", "")} & REMOVED_CATEGORIES
     if language == "en" and expand:
         assert not any(character.isdecimal() for character in once)
+
+
+@pytest.mark.parametrize("language", ["en", "fa", "de"])
+@pytest.mark.parametrize("figures", [",111", ",1", "1", ".1", "-1", "/2"])
+def test_long_figures_take_no_long_time(figures: str, language: str) -> None:
+    start = time.perf_counter()
+    normalize("1" + figures * 8_000, TextConfig(), language)
+    assert time.perf_counter() - start < 2.0
 
 
 @settings(max_examples=100, deadline=None)

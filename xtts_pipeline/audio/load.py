@@ -24,6 +24,7 @@ BLOCK_SAMPLES = 1 << 16
 RESAMPLING_QUALITY = "HQ"
 INT16_SCALE = np.float32(1 / 32_768)
 OGG_END_OF_STREAM = 4
+OGG_HEADER_BYTES = 27  # up to the table of segments, whose length is the last of them
 # A sample at or above this magnitude counts as clipped. 8-bit samples reach 127/128 at most.
 FULL_SCALE = 0.9999
 FULL_SCALE_8_BIT = 127 / 128
@@ -178,10 +179,14 @@ def _too_long(seconds: float, limits: LimitsConfig, name: str) -> AudioError:
 
 
 def _check_ogg_end(source: bytes, name: str) -> None:
-    """Raise AudioError if the last Ogg page is not marked as the last: libsndfile decodes a truncated file without a word."""
+    """Raise AudioError if the last Ogg page is not marked as the last, or not whole: libsndfile decodes a truncated file without a word."""
     page = source.rfind(b"OggS")
-    if len(source) < page + 27 or not source[page + 5] & OGG_END_OF_STREAM:
+    if len(source) < page + OGG_HEADER_BYTES or not source[page + 5] & OGG_END_OF_STREAM:
         raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: truncated, its last Ogg page is not marked as the end of the stream")
+    segments = source[page + OGG_HEADER_BYTES - 1]
+    body = page + OGG_HEADER_BYTES + segments
+    if len(source) < body or len(source) < body + sum(source[body - segments : body]):
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: truncated within its last Ogg page")
 
 
 def _check_sound(decoded: Decoded, limits: LimitsConfig, name: str) -> None:

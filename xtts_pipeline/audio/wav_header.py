@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 PCM = 1
 EXTENSIBLE = 0xFFFE
-UNKNOWN_BYTES = 0xFFFFFFFF  # what a program writes that pipes a WAV and cannot seek back
+# From here on: what programs write that pipe a WAV and cannot seek back, 0x7ffff000 and 0x7fffffff and 0xffffffff among them.
+UNKNOWN_BYTES = 0x7FFFF000
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def read_wav_header(source: bytes) -> WavHeader | None:
                 return None
             tag, channels, sample_rate, _, block_bytes, bits = layout
             there = len(source) - body
-            promised = there if size == UNKNOWN_BYTES else size
+            promised = there if size >= UNKNOWN_BYTES else size
             return WavHeader(tag, channels, sample_rate, bits, block_bytes, body, promised, min(promised, there))
         offset = body + size + size % 2
     return None

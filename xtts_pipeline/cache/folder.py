@@ -142,12 +142,18 @@ def readable_bytes(count: int) -> str:
 
 
 def _refuse_foreign(folder: Path, other_place: str) -> None:
-    """Raise CacheError if anything in the folder is no part of a cache: what a run removes and replaces must be its own."""
+    """Raise CacheError if anything in the folder is no part of a cache: what a run removes and replaces must be its own.
+
+    Another process may be at work in it: what is gone by the time it is looked at was no obstacle.
+    """
     foreign = sorted(entry.name for entry in folder.iterdir() if not is_cache_name(entry.name))
     receipts = folder / RECEIPTS_FOLDER
     for entry in sorted(folder.iterdir()):
         is_folder = entry.name == RECEIPTS_FOLDER or entry.name.startswith(_WORK_PREFIX)
-        mode = entry.lstat().st_mode
+        try:
+            mode = entry.lstat().st_mode
+        except FileNotFoundError:
+            continue
         if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
             expected = "a folder" if is_folder else "a file"
             raise CacheError(f"{entry}: a link, pipe or the like, expected {expected}; remove it, or {other_place}")

@@ -17,6 +17,8 @@ from xtts_pipeline.corpus.utterance import Corpus, Utterance
 from xtts_pipeline.errors import ConfigError, Reason, TextError
 from xtts_pipeline.text.tokens import build_symbols, prepare_texts
 
+# A shard's receipt must stay well under what a reader takes of one (receipts.MAX_RECEIPT_BYTES), and one process makes a shard.
+MAX_ROWS_PER_SHARD = 32_768
 _WHERE = re.compile(r"(.*):(\d+)")
 
 
@@ -92,7 +94,7 @@ def take_in(corpora: Sequence[Corpus], config: Config) -> Intake:
     # A validation corpus is the validation split: the hash takes none of the first corpus then.
     splits = config.cache.model_copy(update={"validation_share": 0.0}) if len(corpora) > 1 else config.cache
     return Intake(
-        layout="+".join(dict.fromkeys(corpus.layout for corpus in corpora)),
+        layout="+".join(corpus.layout for corpus in corpora),
         roots=tuple(corpus.root for corpus in corpora),
         rows=tuple(_planned_rows(usable, speakers, languages, splits)),
         rejections=tuple(rejections),
@@ -162,7 +164,8 @@ def plan_shards(
     """Return the shard count of each split: what is there is kept, unless `reshard` or `train_shards` ask for another.
 
     `existing` is split -> the count that its files' names claim, and how many of them there are. A count above the rows of its split is
-    kept only where all its files are there: any stray file's name can claim one. Raises ConfigError if `train_shards` is above them.
+    kept only where all its files are there: any stray file's name can claim one. Raises ConfigError if `train_shards` is above them, or if
+    a shard would have more than MAX_ROWS_PER_SHARD.
     """
     rows = Counter(row.split for row in intake.rows)
     counts = {split: default_shard_count(number, config.records_per_shard) for split, number in rows.items()}
@@ -174,6 +177,14 @@ def plan_shards(
                 f"--shards: found {train_shards}, expected at most the {rows['train']} rows of the train split; ask for fewer"
             )
         counts["train"] = train_shards
+    for split, count in counts.items():
+        # A hash deals rows to shards, so some have a little more than the mean.
+        if rows[split] > count * MAX_ROWS_PER_SHARD:
+            least = -(-rows[split] // MAX_ROWS_PER_SHARD)
+            raise ConfigError(
+                f"{split}: found {rows[split]} rows for {count} shards, expected at most {MAX_ROWS_PER_SHARD} a shard; "
+                f"give --reshard, cache.records_per_shard={MAX_ROWS_PER_SHARD} or less, or --shards {least} or more"
+            )
     return ShardPlan(counts)
 
 

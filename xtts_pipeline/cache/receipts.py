@@ -195,4 +195,6 @@ def _has_same_content(clip: ClipReceipt, root: Path) -> bool:
 
 
 def _is_same_row(clip: ClipReceipt, row: PlannedRow) -> bool:
-    return content_of(clip) == content_of(row) and clip.reason not in PASSING_REASONS
+    # A file that was there and could not be read: what forbade it may have gone, and would change neither size nor time.
+    is_unread = clip.reason is Reason.AUDIO_UNREADABLE and clip.source is not None and clip.checksum is None
+    return content_of(clip) == content_of(row) and clip.reason not in PASSING_REASONS and not is_unread

@@ -18,7 +18,7 @@ from xtts_pipeline.cache.manifest import UTTERANCES_NAME, Manifest, load_manifes
 from xtts_pipeline.cache.plan import PlannedRow, take_in
 from xtts_pipeline.cache.pool import local_pool
 from xtts_pipeline.cache.problems import Kind, Problem
-from xtts_pipeline.cache.receipts import load_receipt, receipt_path
+from xtts_pipeline.cache.receipts import receipt_path
 from xtts_pipeline.cache.records import read_records
 from xtts_pipeline.cache.shards import ShardName
 from xtts_pipeline.cache.tasks import ShardTask
@@ -45,12 +45,12 @@ class SourceCheck:
 def check_sources(folder: Path, data: Path, sample: int) -> SourceCheck:
     """Make up to `sample` records of a sound cache again from the corpus `data`, and list those that differ.
 
-    The sample is the same for the same cache, and a larger one holds a smaller one. Where no validation clip is in this corpus, they came
-    from --val-data and are left out. Raises CorpusError if the corpus cannot be read.
+    The sample is the same for the same cache, and a larger one holds a smaller one. Of a cache that was made with --val-data, validation
+    clips that this corpus does not have are left out. Raises CorpusError if the corpus cannot be read.
     """
     manifest = load_manifest(folder)
     corpus = read_corpus(data, _first_layout(manifest), manifest.text.language)
-    entries = _sample(_entries_of(folder, corpus), manifest, sample)
+    entries = _sample(_entries_of(folder, manifest, corpus), manifest, sample)
     rows, refusals = _planned(corpus, entries, manifest)
     maker = ExampleMaker(_task(folder, manifest, corpus), StageClock())
     problems = []
@@ -74,8 +74,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     """
     manifest = load_manifest(folder)
     names = shards_of(manifest)
-    receipts = (load_receipt(folder, name) for name in names)
-    if "+" in manifest.layout or any(row.corpus for receipt in receipts if receipt for row in receipt.rows):
+    if _has_second_corpus(manifest):
         raise CacheError(f"{folder}: was made with --val-data, which --repair does not know; run xtts preprocess as it was made")
     config = _settings_of(manifest)
     corpus = read_corpus(data, manifest.layout, manifest.text.language)
@@ -113,16 +112,21 @@ def _clear_the_way(folder: Path, problem: Problem, names: Sequence[ShardName], b
         path.unlink()
 
 
+def _has_second_corpus(manifest: Manifest) -> bool:
+    """Say whether the cache was made with --val-data: its layout names each corpus."""
+    return "+" in manifest.layout
+
+
 def _first_layout(manifest: Manifest) -> str:
     return manifest.layout.split("+")[0]
 
 
-def _entries_of(folder: Path, corpus: Corpus) -> list[UtteranceEntry]:
+def _entries_of(folder: Path, manifest: Manifest, corpus: Corpus) -> list[UtteranceEntry]:
     entries = [entry for _, entry in UTTERANCES.read(folder / UTTERANCES_NAME) if isinstance(entry, UtteranceEntry)]
-    known = {utterance.id for utterance in corpus.utterances}
-    if any(entry.split == "val" and entry.id in known for entry in entries):
+    if not _has_second_corpus(manifest):
         return entries
-    return [entry for entry in entries if entry.split != "val"]
+    known = {utterance.id for utterance in corpus.utterances}
+    return [entry for entry in entries if entry.split != "val" or entry.id in known]
 
 
 def _sample(entries: Sequence[UtteranceEntry], manifest: Manifest, size: int) -> list[UtteranceEntry]:

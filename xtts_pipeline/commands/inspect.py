@@ -93,9 +93,10 @@ def inspect(cache: Path, id: str, output: Path) -> InspectReport:
 def _inspect(cache: Path, id: str, output: Path) -> InspectReport:
     manifest = load_manifest(cache)
     entry = _find(cache, id)
-    payload = next(islice(read_records(cache / entry.shard), entry.position, None), None)
     buckets = {shard.name: shard.bucket for shard in manifest.shards}
-    if payload is None or entry.shard not in buckets:
+    # A listing may name any file: only the manifest's are opened.
+    payload = next(islice(read_records(cache / entry.shard), entry.position, None), None) if entry.shard in buckets else None
+    if payload is None:
         raise CacheError(f"{cache / entry.shard}: has no record {entry.position}, which {UTTERANCES_NAME} promises; run xtts verify-cache")
     values = decode_example(payload, record_spec(manifest, buckets[entry.shard]))
     text_length, mel_length = cast("int", values["text_length"]), cast("int", values["mel_length"])

@@ -40,6 +40,10 @@ def _verify(cache: Path, level: Level, data: Path | None, sample: int | None, *,
         report = replace(report, level="deep")
         if report.valid:
             check = check_sources(cache, data, sample or DEFAULT_SAMPLE)
+            if repair and check.problems:
+                repaired = repair_cache(cache, check.problems, data, jobs)
+                report = replace(report, repaired=tuple(sorted({*report.repaired, *repaired})))
+                check = check_sources(cache, data, sample or DEFAULT_SAMPLE)
             report = replace(report, problems=check.problems, sampled=check.sampled)
     return report
 

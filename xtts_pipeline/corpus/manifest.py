@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xtts_pipeline.corpus.layout import Found
 from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, Row, RowCollector, read_lines
-from xtts_pipeline.corpus.tables import HEADER_BYTES, find_tables, read_header, read_table, split_in_name
+from xtts_pipeline.corpus.tables import HEADER_BYTES, by_split, find_tables, read_header, read_table, split_in_name
 from xtts_pipeline.errors import Reason
 
 REQUIRED = frozenset({"audio", "text"})
@@ -29,7 +29,7 @@ class Manifest:
         if not source.is_dir():
             return None
         lines = sorted(path for path in source.iterdir() if path.suffix.lower() in JSON_SUFFIXES and _is_manifest(path))
-        tables = find_tables(source, REQUIRED) + ([path for path in lines if split_in_name(path)] or lines)
+        tables = by_split([*find_tables(source, REQUIRED), *lines])
         return Found(source, tables) if tables else None
 
     def read(self, found: Found, rows: RowCollector) -> None:

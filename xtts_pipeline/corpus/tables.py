@@ -30,6 +30,9 @@ class Header:
 def read_header(path: Path) -> Header:
     """Return the first line of the file as column names; whatever cannot be a header comes back as no columns."""
     try:
+        if not path.is_file():
+            # A pipe would be waited for.
+            return Header(",", ())
         with path.open("rb") as file:
             raw = file.read(HEADER_BYTES + 1).split(b"\n", 1)[0]
         line = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
@@ -45,12 +48,23 @@ def read_header(path: Path) -> Header:
 def find_tables(folder: Path, wanted: Iterable[str], suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
     """Return the tables in the folder that have all wanted columns, by name.
 
-    Where some are named after splits, such as metadata_train.csv, only those: the others usually repeat their rows.
+    Of those named after splits, such as metadata_train.csv, `by_split` says which the rows are taken from.
     """
     columns = set(wanted)
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes and path.is_file() and not path.is_symlink())
     tables = [path for path in files if columns <= set(read_header(path).columns)]
-    return [path for path in tables if split_in_name(path)] or tables
+    return by_split(tables)
+
+
+def by_split(tables: Sequence[Path]) -> list[Path]:
+    """Return the tables to read. Those named after splits are all there is where one of them is for training: others repeat their rows.
+
+    Else they come first, and what others repeat of them is a duplicate, counted as such.
+    """
+    named = [path for path in tables if split_in_name(path)]
+    if any(split_in_name(path) == "train" for path in named):
+        return named
+    return named + [path for path in tables if path not in named]
 
 
 def split_in_name(path: Path) -> str:

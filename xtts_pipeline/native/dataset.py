@@ -34,6 +34,7 @@ class NativeDatasets:
         clips, rows = survey.clips, [clip.row for clip in survey.clips]
         self._resampler = Resampler([clip.sample_rate for clip in clips], config.audio.sample_rate)
         self._paths = tf.constant([str(clip.path) for clip in clips], tf.string)
+        self._samples = tf.constant([round(clip.seconds * config.audio.sample_rate) for clip in clips], tf.int32)
         self._tokens = tf.constant([clip.tokens.astype("<i4").tobytes() for clip in clips], tf.string)
         self._ids = tf.constant([row.id for row in rows], tf.string)
         self._speakers = tf.constant([row.speaker_id for row in rows], tf.int32)
@@ -126,7 +127,11 @@ class NativeDatasets:
         return self._fields(clip, mask_mels(mel[None], tf.shape(mel)[:1], settings, number)[0], spec)
 
     def _wave(self, clip: tf.Tensor) -> tf.Tensor:
-        return read_wave(tf.gather(self._paths, clip), self._config.audio, self._resampler)
+        wave = read_wave(tf.gather(self._paths, clip), self._config.audio, self._resampler)
+        judged = tf.gather(self._samples, clip)
+        is_same = tf.debugging.assert_equal(tf.size(wave), judged, "the clip has another length than when it was judged")
+        with tf.control_dependencies([is_same]):
+            return tf.identity(wave)
 
     def _mel(self, clip: tf.Tensor) -> tf.Tensor:
         return wave_to_mel(self._wave(clip), self._config.audio)

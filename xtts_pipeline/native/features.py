@@ -1,6 +1,6 @@
 """Clips as features in TensorFlow operations: what audio/load.py and audio/mel.py do in NumPy, from the same constants.
 
-Trusts the survey: what it accepted is read here, and a file that has changed since is an error, never something else in its place.
+Trusts the survey: what it accepted is read here. A file of another rate or length since then is an error.
 """
 
 from collections.abc import Iterable

@@ -129,7 +129,7 @@ def resampled_length(samples: int, rate: int, to_rate: int) -> int:
 
 
 def _has_unknown_size(data: bytes, header: WavHeader) -> bool:
-    return int.from_bytes(data[header.data_offset - 4 : header.data_offset], "little") == UNKNOWN_BYTES
+    return int.from_bytes(data[header.data_offset - 4 : header.data_offset], "little") >= UNKNOWN_BYTES
 
 
 def _describe(data: bytes, header: WavHeader | None) -> str:

@@ -42,7 +42,18 @@ ABBREVIATIONS = {
     "approx": "approximately",
     "vol": "volume",
 }
-SIGNS = {"&": "and", "%": "percent", "@": "at"}
+# Those that often end a sentence: the full stop stays before a capital.
+_ENDING = frozenset({"etc", "inc", "ltd"})
+SIGNS = {"&": "and", "%": "percent", "@": "at", "\u00b0": "degrees", "\u00a2": "cents"}
+_DEGREES = {"c": "celsius", "f": "fahrenheit"}
+_FRACTIONS = dict(
+    zip(
+        "\u00bd\u00bc\u00be\u2153\u2154\u215b\u215c\u215d\u215e",
+        ["1/2", "1/4", "3/4", "1/3", "2/3", "1/8", "3/8", "5/8", "7/8"],
+        strict=True,
+    )
+)
+_PARTS = {2: ("half", "halves"), 4: ("quarter", "quarters")}
 CURRENCIES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "penny"), "\u20ac": ("euro", "cent"), "\u00a5": ("yen", "sen")}
 SCALES = {scale: scale for scale in ("hundred", "thousand", "million", "billion", "trillion")}
 SCALES |= {"k": "thousand", "m": "million", "bn": "billion"}
@@ -51,16 +62,24 @@ _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 # Whole words only: `disco.` ends in no company.
 _ABBREVIATION = re.compile(rf"(?<![\w.])({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE)
+_CAPITAL_NEXT = re.compile(r" [\"'(]?[^\W\d_]")
 _SAINT_OR_STREET = re.compile(r"(?<![\w.])st\.(?=( ?\w)?)(?!\w)", re.IGNORECASE)
 _NUMBER_SIGN = re.compile(r"(?<![\w.])nos?\. ?(?=\d)", re.IGNORECASE)
 _FIGURE = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)"
 _MONEY = re.compile(rf"([{''.join(CURRENCIES)}]) ?({_FIGURE})(?:\.(\d+))?(?: ?({'|'.join(SCALES)})\b)?", re.IGNORECASE)
 _FEET = re.compile(r"(?<=\d) ?ft\.(?!\w)", re.IGNORECASE)
-_ORDINAL = re.compile(rf"(?<![\w.])({_FIGURE})(?:st|nd|rd|th)\b", re.IGNORECASE)
+# Not from within a long figure: each of its places would be tried, to the figure's end.
+_ORDINAL = re.compile(rf"(?<![\w.])(?<!\d,)({_FIGURE})(?:st|nd|rd|th)\b", re.IGNORECASE)
+_CENTS = re.compile(rf"([{''.join(CURRENCIES)}]) ?\.(?=\d)")
+_VULGAR = re.compile(f" ?([{''.join(_FRACTIONS)}])")
+_FRACTION = re.compile(r"(?<![\w/.,:-])(?:(\d{1,3}) )?([1-9])/([2-9]|10)(?![\w/]|[.,]\d)")
+_TEMPERATURE = re.compile(r" ?\u00b0 ?([CF])\b", re.IGNORECASE)
+_PHONE = re.compile(r"(?<![\w.,/+-])(?:\d{3}-)?\d{3}-\d{4}(?![\w/-]|[.,]\d)")
 _DECADE = re.compile(r"(?<![\w.,])'?(1[1-9]\d0|20\d0|[2-9]0)'?s\b")
-_TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?![\w:])")
-_YEAR = re.compile(r"(?<![\w.,$])(1[1-9]\d\d|20\d\d)(?![\w,]\d|\w|\.\d)")
-_DECIMAL = re.compile(rf"(?<![\d.])({_FIGURE})?\.(\d+)(?!\.?\d)")
+_TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?: ?([ap])(?:m|\.m(\.)?))?(?![\w:])", re.IGNORECASE)
+_HOUR = re.compile(r"(?<![\w:.,])(1[0-2]|0?[1-9]) ?([ap])(?:m|\.m(\.)?)(?!\w)", re.IGNORECASE)
+_YEAR = re.compile(r"(?<![\w.,$])(?<!\d-)(1[1-9]\d\d|20\d\d)(?![\w,]\d|\w|\.\d)")
+_DECIMAL = re.compile(rf"(?<![\d.])(?<!\d,)({_FIGURE})?\.(\d+)(?!\.?\d)")
 _POINT = re.compile(r"(?<=\d)\.(?=\d)")  # what is left in version numbers, such as 1.2.3
 _NEGATIVE = re.compile(r"(?:(?<=\s)|(?<=^))-(?=\d)")
 _WHOLE = re.compile(_FIGURE)
@@ -78,16 +97,20 @@ def expand_english(text: str) -> str:
         text = _SAINT_OR_STREET.sub(_saint_or_street, text)
         text = _FEET.sub(" feet", text)
         text = _NUMBER_SIGN.sub(lambda match: "numbers " if match[0][2] in "sS" else "number ", text)
+    text = _VULGAR.sub(lambda match: set_apart(_FRACTIONS[match[1]], match), text)
     if any(map(str.isdecimal, text)):
         text = _expand_figures(text)
     return _SIGN.sub(lambda match: f" {set_apart(SIGNS[match[1]], match)}", text)
 
 
 def _expand_figures(text: str) -> str:
-    text = _MONEY.sub(_money, text)
+    text = _MONEY.sub(_money, _CENTS.sub(r"\g<1>0.", text))
+    text = _PHONE.sub(lambda match: ", ".join(map(_digit_by_digit, match[0].split("-"))), text)
+    text = _TEMPERATURE.sub(lambda match: f" degrees {_DEGREES[match[1].lower()]}", text)
+    text = _FRACTION.sub(_fraction, text)
     text = _DECADE.sub(lambda match: _plural(_year(match[1])), text)
     text = _ORDINAL.sub(lambda match: _spoken(match[1], "ordinal"), text)
-    text = _TIME.sub(_time, text)
+    text = _HOUR.sub(_hour, _TIME.sub(_time, text))
     text = _YEAR.sub(lambda match: _year(match[1]), text)
     text = _NEGATIVE.sub("minus ", text)
     text = _TOUCHING.sub(" ", text)
@@ -96,7 +119,8 @@ def _expand_figures(text: str) -> str:
 
 
 def _abbreviation(match: re.Match[str]) -> str:
-    return ABBREVIATIONS[match[1].lower()] + _full_stop(match)
+    word = match[1].lower()
+    return ABBREVIATIONS[word] + ("." if word in _ENDING and _is_capital(match) else _full_stop(match))
 
 
 def _saint_or_street(match: re.Match[str]) -> str:
@@ -131,8 +155,33 @@ def _plural(word: str) -> str:
     return f"{word[:-1]}ies" if word.endswith("y") else f"{word}es" if word.endswith("x") else f"{word}s"
 
 
+def _fraction(match: re.Match[str]) -> str:
+    whole, above, below = match[1], int(match[2]), int(match[3])
+    one, many = _PARTS.get(below) or (_spoken(match[3], "ordinal"), _plural(_spoken(match[3], "ordinal")))
+    part = f"{_spoken(match[2])} {one if above == 1 else many}"
+    return set_apart(f"{_spoken(whole)} and {part}" if whole else part, match)
+
+
+def _half_of_day(letter: str, full_stop: str | None, match: re.Match[str]) -> str:
+    """Return `a m` or `p m`, with the full stop where it also ends the sentence."""
+    ends = full_stop and (match.end() == len(match.string) or _is_capital(match))
+    return f" {letter.lower()} m{'.' if ends else ''}"
+
+
+def _is_capital(match: re.Match[str]) -> bool:
+    found = _CAPITAL_NEXT.match(match.string, match.end())
+    return found is not None and found[0][-1].isupper()
+
+
+def _hour(match: re.Match[str]) -> str:
+    return _spoken(str(int(match[1]))) + _half_of_day(match[2], match[3], match)
+
+
 def _time(match: re.Match[str]) -> str:
     hour, minute = int(match[1]), int(match[2])
+    if match[3]:
+        said = f" {'oh ' if minute < 10 else ''}{_spoken(str(minute))}" if minute else ""
+        return f"{_spoken(str(hour))}{said}{_half_of_day(match[3], match[4], match)}"
     if minute == 0:
         return f"{_spoken(str(hour))} o'clock" if 1 <= hour <= 12 else f"{_spoken(str(hour))} hundred"
     return f"{_spoken(str(hour))} {'oh ' if minute < 10 else ''}{_spoken(str(minute))}"

@@ -26,7 +26,8 @@ _MINUTES = "\u062f\u0642\u06cc\u0642\u0647"
 _THOUSANDS = re.compile(r"(?<=\d)[,\u066c](?=\d{3}(?!\d))")
 _TIME = re.compile(r"(?<![\w:.])(\d{1,2}):(\d\d)(?![\w:])")
 _FIGURE = r"\d+(?:[.\u066b]\d+)?"
-_PERCENTAGE = re.compile(rf"[%\u066a] ?({_FIGURE})|({_FIGURE}) ?[%\u066a]")
+# Not from within a figure: each of its places would be tried, to the figure's end.
+_PERCENTAGE = re.compile(rf"[%\u066a] ?({_FIGURE})|(?<![\d.\u066b])({_FIGURE}) ?[%\u066a]")
 _DECIMAL = re.compile(r"(?<![\d.\u066b])(\d+)[.\u066b]([0\u06f0]*)(\d*)(?![.\u066b]?\d)")
 _DOTTED = re.compile(r"(?<=\d)[.\u066b](?=\d)")  # what is left in version numbers, such as 1.2.3
 _DIGIT_BY_DIGIT = re.compile(rf"(?<!\d)[0\u06f0]\d+|\d{{{MAX_DIGITS + 1},}}")
