@@ -59,6 +59,25 @@ def test_compilations_are_counted_by_name_and_no_line_is_lost(tmp_path: Path) ->
     assert (tmp_path / "native.log").read_text().count("Compiled __inference_") == 2
 
 
+def test_a_log_that_somebody_emptied_is_read_on(tmp_path: Path) -> None:
+    done = run(
+        f"""
+        import os
+        from pathlib import Path
+        from xtts_pipeline.runtime import NativeLog
+        path = Path({str(tmp_path / "native.log")!r})
+        with NativeLog(path) as log:
+            os.write(2, b"noise" * 100)
+            log.read()
+            os.truncate(path, 0)
+            log.read()
+            os.write(2, b"\\nI0000 device_compilation_profiler.cc:113] Compiled __inference_step_1 1 times, compile time: 1 us\\n")
+            print(log.compilations())
+    """
+    )
+    assert done.stdout.strip() == "{'step': 1}", done.stderr
+
+
 def test_a_process_without_stderr_still_works() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from xtts_pipeline.runtime import NativeLog\nwith NativeLog() as log:\n    print(log.compilations())"],

@@ -3,6 +3,7 @@
 Every import of a command stands inside its function, so that `xtts --help` starts at once and never loads TensorFlow.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -401,7 +402,9 @@ def _print(report: Any, as_json: bool) -> None:
 def _fail(message: str, exit_code: int, debug: bool) -> NoReturn:
     if debug:
         traceback.print_exc()
-    click.echo(f"xtts: {' '.join(message.split())}", err=True)
+    # Who reads stderr may be gone, which changes nothing about how this ended.
+    with contextlib.suppress(OSError):
+        click.echo(f"xtts: {' '.join(message.split())}", err=True)
     sys.exit(exit_code)
 
 

@@ -192,7 +192,10 @@ class NativeLog:
 
     def read(self) -> None:
         """Take in what native code has written since the last call."""
-        new = os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size - self._position, self._position)
+        size = os.fstat(self._log.fileno()).st_size
+        # Somebody may have emptied the file, to keep it small.
+        self._position = min(self._position, size)
+        new = os.pread(self._log.fileno(), size - self._position, self._position)
         self._position += len(new)
         if self._echo:
             with os.fdopen(os.dup(self._terminal), "wb") as terminal:

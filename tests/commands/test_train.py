@@ -23,6 +23,7 @@ from xtts_pipeline.config import Config, TrainingConfig, dump_config
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError
 from xtts_pipeline.training import resume as resume_module
 from xtts_pipeline.training.checkpoint import save_checkpoint
+from xtts_pipeline.training.cluster import Cluster
 from xtts_pipeline.training.run_folder import locked_run, write_config
 from xtts_pipeline.training.saved_state import CHECKPOINT_VERSION
 from xtts_pipeline.training.source import Source
@@ -142,7 +143,9 @@ def test_the_summary_says_that_a_run_ended_early_and_which_step_was_best() -> No
     assert "start " not in text, "a run of before does not say where its time went"
     without = summary_text(Path("run"), {**SUMMARY, "stopped_early": False, "best": None})
     assert "stopped early" not in without
-    assert "none: the cache has no validation clips" in without
+    assert "none: no evaluation's weights are in best/" in without
+    without_loss = summary_text(Path("run"), {**SUMMARY, "loss": {"first": None, "last": None}})
+    assert "none finite -> none finite" in without_loss
 
 
 def test_the_summary_says_where_the_start_went_and_what_memory_was_used() -> None:
@@ -248,6 +251,28 @@ def test_what_is_wrong_with_the_settings_is_said_before_a_cache_is_copied_or_a_f
         with pytest.raises(CacheError, match=expected):
             begin(tmp_path / "cache", tmp_path / "run", settings=[setting], stage=tmp_path / "staging")
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+
+
+@pytest.mark.parametrize("place", ["", "run", "runs/first"])
+def test_a_run_within_its_cache_is_refused(tmp_path: Path, write_cache: WriteCache, place: str) -> None:
+    write_cache(tmp_path / "cache")
+    with pytest.raises(OutputError, match="expected a folder apart from it"):
+        begin(tmp_path / "cache", tmp_path / "cache" / place)
+
+
+def test_a_log_in_a_run_s_folder_does_not_keep_it_from_going_on(stopped: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, run = stopped
+    (run / "slurm-1.out").touch()
+    monkeypatch.setattr(training_run, "train", lambda *_: {"steps": 2})
+    begin(cache, run, resume=True)
+    assert (run / "slurm-1.out").is_file()
+
+
+def test_auto_is_one_number_for_all_workers_or_none(tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cache(tmp_path / "cache")
+    monkeypatch.setenv("TF_CONFIG", Cluster(("a:1", "b:2"), 0).to_tf_config())
+    with pytest.raises(ConfigError, match="each worker would choose by its own memory"):
+        begin(tmp_path / "cache", tmp_path / "run", settings=["training.batch_size=auto"])
 
 
 def test_a_run_is_held_before_anything_is_measured_for_it(tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch) -> None:

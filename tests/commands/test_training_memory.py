@@ -83,6 +83,16 @@ def test_auto_fills_every_bucket_in_whole_parts(bucketed: Manifest) -> None:
     assert choose_batch_size(bucketed, settings("auto", accumulation_steps=4), Available(1 << 40, "memory")).training.batch_size == 4
 
 
+def test_auto_gives_each_of_several_devices_whole_rows(manifest: Manifest) -> None:
+    room = room_to_spare(manifest, settings("auto"), 17)
+    chosen = choose_batch_size(manifest, settings("auto"), room, devices=3).training.batch_size
+    # One memory for all three: 5 rows each.
+    assert chosen == 15
+    halved = settings("auto", accumulation_steps=2)
+    chosen = choose_batch_size(manifest, halved, room_to_spare(manifest, halved, 17), devices=3).training.batch_size
+    assert chosen == 30
+
+
 def test_auto_that_fits_nowhere_says_so(manifest: Manifest, tmp_path: Path, write_cache: WriteCache) -> None:
     with pytest.raises(ConfigError, match=r"training.batch_size=auto: one clip of 16 x 24 needs about .*; choose a smaller model"):
         choose_batch_size(manifest, settings("auto"), Available(1 << 20, "memory"))

@@ -4,8 +4,11 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
+
+from xtts_pipeline.training.interruption import SAME_SIGNAL_SECONDS
 
 PROGRAM = """
     import os, signal, sys, time
@@ -52,8 +55,19 @@ def test_the_second_signal_ends_the_process_at_once_even_in_native_code() -> Non
         assert process.stdout is not None
         while process.stdout.readline() != "busy\n":
             pass
+        time.sleep(2 * SAME_SIGNAL_SECONDS)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 130
+
+
+def test_a_signal_that_comes_twice_at_once_asks_once() -> None:
+    """As `timeout` sends it: to the process, and to its group."""
+    with start(then="time.sleep(0.2)") as process:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=60)
+    assert said.splitlines()[-1] == "stopped"
 
 
 def test_a_signal_that_was_ignored_stays_ignored() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import matplotlib.image
 import numpy as np
+import pytest
 import soundfile
 import tensorflow as tf
 
@@ -38,6 +39,17 @@ def test_steps_that_are_taken_twice_are_shown_once(tmp_path: Path) -> None:
             for step in (last + 5, 20):
                 metrics.write(step, "train", {"loss": 1.0})
     assert shown_steps(tmp_path / "tensorboard" / "train", "loss") == [5, 10, 15, 20]
+
+
+def test_a_disk_that_refuses_tensorboard_s_files_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise tf.errors.ResourceExhaustedError(None, None, "Failed to flush 11 events; No space left on device")
+
+    with MetricsWriter(tmp_path) as metrics:
+        monkeypatch.setattr(tf.summary, "write", refuse)
+        with pytest.raises(OSError, match="Failed to flush 11 events") as caught:
+            metrics.write(1, "train", {"loss": 1.0})
+        assert caught.value.filename == str(tmp_path / "tensorboard" / "train")
 
 
 def test_a_picture_is_written_as_tensorboard_reads_images(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from xtts_pipeline.training.profiling import MOST_OPERATIONS, Operation, Profiling, costliest
+from xtts_pipeline.training.profiling import MOST_OPERATIONS, Operation, Profiling, costliest, traces_in
 
 
 class Trace:
@@ -37,30 +37,30 @@ def test_calls_of_an_operation_are_added_up_and_divided_by_the_steps(tmp_path: P
         trace.add("/host:CPU", "python", "matmul.1", milliseconds, "matmul.1")
     trace.add("/host:CPU", "python", "add", 2.0, "add")
     trace.add("/host:CPU", "python", "EagerExecute", 100.0)
-    assert costliest(trace.save(tmp_path), steps=2) == (Operation("matmul.1", 2, 4.0, 0.8), Operation("add", 1, 1.0, 0.2))
+    assert costliest(traces_in(trace.save(tmp_path)), steps=2) == (Operation("matmul.1", 2, 4.0, 0.8), Operation("add", 1, 1.0, 0.2))
 
 
 def test_a_gpu_is_asked_before_its_host(tmp_path: Path) -> None:
     trace = Trace()
     trace.add("/host:CPU", "python", "copy", 50.0, "copy")
     trace.add("/device:GPU:0", "Stream #1", "gemm", 1.0, "fusion.7")
-    assert [operation.name for operation in costliest(trace.save(tmp_path), 1)] == ["fusion.7"]
+    assert [operation.name for operation in costliest(traces_in(trace.save(tmp_path)), 1)] == ["fusion.7"]
 
 
 def test_without_xla_tensorflows_operations_are_named_with_their_type(tmp_path: Path) -> None:
     trace = Trace()
     trace.add("/host:CPU", "tf_Compute/7", "dense/MatMul:MatMul", 2.0)
     trace.add("/host:CPU", "tf_Compute/7", "ThreadpoolListener::Record", 9.0)
-    assert [operation.name for operation in costliest(trace.save(tmp_path), 1)] == ["dense/MatMul (MatMul)"]
+    assert [operation.name for operation in costliest(traces_in(trace.save(tmp_path)), 1)] == ["dense/MatMul (MatMul)"]
 
 
 def test_ten_are_enough_and_none_is_no_error(tmp_path: Path) -> None:
     trace = Trace()
     for number in range(30):
         trace.add("/host:CPU", "python", f"op{number}", 1.0 + number, f"op{number}")
-    operations = costliest(trace.save(tmp_path / "many"), 1)
+    operations = costliest(traces_in(trace.save(tmp_path / "many")), 1)
     assert [operation.name for operation in operations] == [f"op{number}" for number in range(29, 29 - MOST_OPERATIONS, -1)]
-    assert costliest(tmp_path / "none", 1) == ()
+    assert costliest((), 1) == ()
 
 
 class Result:

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
-from xtts_pipeline.config import Config
+from xtts_pipeline.config import Config, dump_config
 from xtts_pipeline.errors import CheckpointError, ConfigError, InterruptedRunError, TrainingError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training import loop, saving
@@ -25,7 +25,7 @@ from xtts_pipeline.training.checkpoint import load_checkpoint
 from xtts_pipeline.training.loop import train
 from xtts_pipeline.training.metrics import METRICS_NAME, SKIPPED_NAME
 from xtts_pipeline.training.resume import check_same_cache, resume
-from xtts_pipeline.training.run_folder import checkpoint_folders
+from xtts_pipeline.training.run_folder import checkpoint_folders, write_config
 from xtts_pipeline.training.state import BestSoFar, Position
 from xtts_pipeline.training.step import TrainStep
 
@@ -249,6 +249,19 @@ def test_other_settings_are_refused_by_their_keys_or_allowed(whole: tuple[Path, 
         assert resume(run, Source(), config, allowed, Said()) is not None  # type: ignore[arg-type]
 
 
+def test_a_change_that_was_allowed_is_not_asked_for_again_though_no_checkpoint_has_it_yet(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    run, config = copy(whole, tmp_path / "run"), changed(steps=24)
+    with pytest.raises(ConfigError, match=r"training.steps: the run has 12, asked for is 24"):
+        resume(run, Source(), config, (), Said())  # type: ignore[arg-type]
+    # What a run writes that goes on with them, before it is killed.
+    write_config(run, dump_config(config))
+    assert resume(run, Source(), config, (), Said()) is not None  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"training.steps: the run has 12, asked for is 36"):
+        resume(run, Source(), changed(steps=36), (), Said())  # type: ignore[arg-type]
+
+
 def test_where_the_order_of_clips_changed_the_next_epoch_begins(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     said = Said()
     resumption = resume(copy(whole, tmp_path / "run"), Source(), changed(seed=8), ("training.seed",), said)  # type: ignore[arg-type]
@@ -381,6 +394,14 @@ def test_a_lost_run_goes_back_once_with_half_the_rate_and_on_with_the_data(tmp_p
     # The lines of steps 6 to 9 were taken back, and came again.
     assert [line["step"] for line in metrics(tmp_path) if line["split"] == "train"] == [1, 3, 5, 6, 9, 10, 12]
     assert [len(line["ids"]) for line in skipped(tmp_path)] == [2, 2, 2, 2]
+
+
+def test_what_was_left_out_before_the_checkpoint_of_a_roll_back_is_counted_once(tmp_path: Path) -> None:
+    """Step 12 is saved between two reports, with step 11 in its open window."""
+    config = changed(skipped_in_a_row=3, log_every=5, evaluate_every=100, steps=20)
+    summary = go(tmp_path, lost(11, 13, 14, 15), config)
+    assert (summary["rolled_back_at_step"], summary["skipped_updates"]) == (15, 4)
+    assert [line["step"] for line in skipped(tmp_path)] == [11, 13, 14, 15]
 
 
 def test_a_damaged_checkpoint_on_the_way_back_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

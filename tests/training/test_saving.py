@@ -1,4 +1,5 @@
 import errno
+import shutil
 import threading
 from pathlib import Path
 
@@ -38,6 +39,22 @@ def test_a_snapshot_is_written_while_the_run_goes_on(tmp_path: Path) -> None:
         assert writing.on_disk == BestSoFar(3, 1.0)
     assert load_checkpoint(tmp_path).arrays["weight"].tolist() == [3.0, 3.0, 3.0]
     assert load_checkpoint(tmp_path / "best").state == saved.state
+
+
+def test_best_is_what_lies_there_or_nothing(tmp_path: Path) -> None:
+    with saver(tmp_path) as writing:
+        for number, loss in ((1, 3.0), (2, 2.0)):
+            writing.begin(snapshot(number, loss=loss))
+            writing.finish()
+        # As a run that goes back to a time when step 1 was the best.
+        writing.on_disk = BestSoFar(1, 3.0)
+        shutil.rmtree(tmp_path / "best")
+        writing.find_best()
+        assert (writing.on_disk, load_checkpoint(tmp_path / "best").step) == (BestSoFar(1, 3.0), 1)
+        shutil.rmtree(tmp_path / "best")
+        shutil.rmtree(tmp_path / LAST_FOLDER / "step-00000001")
+        writing.find_best()
+        assert writing.on_disk == BestSoFar()
 
 
 def test_a_best_one_waits_for_the_writer_and_the_run_does_not(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
         f"run            {run}",
         f"steps          {summary['steps']}{stopped}{_resumed_text(summary)}, first after {summary['first_step_seconds']:.1f} s",
         f"parameters     {summary['parameters'] / 1e6:.1f} M",
-        f"loss           {loss['first']:.3f} -> {loss['last']:.3f}",
+        f"loss           {_number(loss['first'])} -> {_number(loss['last'])}",
         f"weights        sha256 {summary['weights_sha256']}",
         f"best           {_best_text(summary)}",
         *_origin_lines(summary),
@@ -31,6 +31,11 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
             f"throughput     {summary['examples_per_second']:.1f} examples/s, {summary['mel_frames_per_second']:.0f} mel frames/s",
         ]
     return "\n".join([*lines, *_cost_lines(summary), *_operation_lines(summary)])
+
+
+def _number(loss: float | None) -> str:
+    """Return a loss, or that no update had one that was finite."""
+    return "none finite" if loss is None else f"{loss:.3f}"
 
 
 def _cost_lines(summary: Mapping[str, Any]) -> list[str]:
@@ -57,7 +62,7 @@ def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
 
 def _best_text(summary: Mapping[str, Any]) -> str:
     best = summary["best"]
-    return f"step {best['step']}, validation loss {best['val_loss']:.3f}" if best else "none: the cache has no validation clips"
+    return f"step {best['step']}, validation loss {best['val_loss']:.3f}" if best else "none: no evaluation's weights are in best/"
 
 
 def _origin_lines(summary: Mapping[str, Any]) -> list[str]:

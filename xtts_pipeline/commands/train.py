@@ -29,9 +29,9 @@ from xtts_pipeline.commands.training_job import TrainingJob
 from xtts_pipeline.commands.training_memory import available_memory, check_memory, choose_batch_size, filled_batch_size
 from xtts_pipeline.config import Config, ModelConfig, load_config
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
-from xtts_pipeline.runtime import NativeLog
+from xtts_pipeline.runtime import NativeLog, gpu_count
 from xtts_pipeline.schema import SPLITS
-from xtts_pipeline.storage import check_local
+from xtts_pipeline.storage import check_local, is_stored
 from xtts_pipeline.training.buckets import batch_sizes, unfilled_buckets
 from xtts_pipeline.training.changes import RECORDS_KEY, changed_settings, check_allowed_keys, check_changes
 from xtts_pipeline.training.cluster import Cluster, find_cluster
@@ -101,6 +101,8 @@ def train(
     _check_options(output, allow_change, cluster, is_resumed=resume)
     allowed = frozenset([*allow_change, *(["training.steps"] if steps is not None else [])])
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    for folder in filter(None, (None if corpus is not None else cache, stage)):
+        _check_apart(run, folder)
     previous = _previous_config(run) if resume else None
     if resume and previous is None and init_from is None:
         # It was killed before its first checkpoint: the weights it began with are part of it.
@@ -108,7 +110,7 @@ def train(
     survey = None if corpus is None else survey_data(corpus, configs, overrides, previous)
     cache, manifest = (cache, _read_manifest(cache)) if corpus is None or survey is None else (corpus.data, survey.manifest)
     model = None if init_from is None or previous is not None else saved_config(init_from).model
-    config = training_config(manifest, configs, overrides, steps, previous, allowed, model)
+    config = training_config(manifest, configs, overrides, steps, previous, allowed, model, devices or gpu_count() or 1, cluster)
     check_enough_records(cache, manifest, config)
     finished = None if previous is None else _finished_summary(run, previous, config, allowed)
     if finished is not None:
@@ -126,6 +128,12 @@ def _check_options(output: Path | None, allow_change: Sequence[str], cluster: Cl
     if allow_change and not is_resumed:
         raise ConfigError("--allow-change: a new run has nothing to change; leave it out, or add --resume")
     check_allowed_keys(allow_change)
+
+
+def _check_apart(run: Path, cache: Path) -> None:
+    """Raise OutputError if the run would lie in the cache: its files would be no part of it, and the cache no longer be proved."""
+    if not is_stored(cache) and cache.resolve() in (run.resolve(), *run.resolve().parents):
+        raise OutputError(f"{run}: lies in {cache}, expected a folder apart from it; choose another --output")
 
 
 def _read_manifest(cache: Path) -> Manifest:
@@ -161,6 +169,8 @@ def _check_tuning(job: TrainingJob, *, is_staged: bool) -> None:
         raise ConfigError("training.autotune: found true with --data, expected a cache to measure; preprocess first, or leave it out")
     if job.cluster is not None:
         raise ConfigError("training.autotune: found true with several workers, expected one to measure; tune on one first")
+    if (job.devices or gpu_count()) > 1:
+        raise ConfigError("training.autotune: found true with several devices, expected one to measure; tune with --devices 1 first")
     if not is_staged:
         check_local(job.cache, "leave training.autotune out, or add --stage DIR")
 
@@ -218,6 +228,8 @@ def training_config(
     previous: Config | None = None,
     allowed: Collection[str] = (),
     model: ModelConfig | None = None,
+    devices: int = 1,
+    cluster: Cluster | None = None,
 ) -> Config:
     """Return the settings of the cache, or of the run that goes on, overlaid with the user's, or say which contradict the cache.
 
@@ -239,7 +251,9 @@ def training_config(
     if config.training.batch_size == "auto" and previous is not None:
         training = config.training.model_copy(update={"batch_size": previous.training.batch_size})
         return config.model_copy(update={"training": training})
-    return choose_batch_size(manifest, config, available_memory())
+    if config.training.batch_size == "auto" and cluster is not None:
+        raise ConfigError("training.batch_size=auto: each worker would choose by its own memory, expected one size for all; give a number")
+    return choose_batch_size(manifest, config, available_memory(), devices)
 
 
 def _previous_config(run: Path) -> Config | None:
@@ -308,7 +322,9 @@ def _make_folder(run: Path, *, is_resumed: bool) -> None:
         found = {child.name for child in run.iterdir()} if run.exists() else set()
         if found and not is_resumed:
             raise OutputError(f"{run}: this folder is not empty; choose another --output, or go on with the run there by --resume")
-        if foreign := sorted(name for name in found - _RUN_NAMES if not name.startswith(".")):
+        is_run = bool(found & {CONFIG_NAME, LAST_FOLDER})
+        # A log of the scheduler's or a sound that was spoken there makes a run no less of one.
+        if not is_run and (foreign := sorted(name for name in found - _RUN_NAMES if not name.startswith("."))):
             raise OutputError(f"{run}: holds {foreign[0]}, expected a run and nothing else; choose another --output")
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:

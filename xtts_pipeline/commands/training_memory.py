@@ -62,31 +62,33 @@ def check_memory(manifest: Manifest, config: Config, available: Available | None
     if available is None:
         return needed, f"{text}; how much the GPU has cannot be asked"
     if needed > available.bytes and training.check_memory and not training.autotune:
-        fitting = _filled(manifest, config, estimate.most_rows(available.bytes) * training.accumulation_steps * shares)
+        parts = training.accumulation_steps * shares
+        fitting = _filled(manifest, estimate.most_rows(available.bytes) * parts, parts)
         remedy = _remedy(fitting, config)
         found = f"training.batch_size={training.batch_size}: {text}, but {_gigabytes(available.bytes)} of {available.where} are available"
         raise ConfigError(f"{found}; {remedy} (training.check_memory=false goes on)")
     return needed, f"{text}, {_gigabytes(available.bytes)} of {available.where} are available"
 
 
-def choose_batch_size(manifest: Manifest, config: Config, available: Available | None) -> Config:
+def choose_batch_size(manifest: Manifest, config: Config, available: Available | None, devices: int = 1) -> Config:
     """Return the settings with a number in the place of `training.batch_size: auto`: the largest batch that fits and that clips fill.
 
+    Several `devices` share it alike: GPUs, each with as much memory as the first, or parts of the one memory that there is.
     Raises ConfigError if not even one clip fits, or if nobody can say how much memory there is; CacheError if no batch can be filled.
     """
     if config.training.batch_size != "auto":
         return config
     if available is None:
         raise ConfigError("training.batch_size=auto: how much memory the GPU has cannot be asked; install nvidia-ml-py, or give a number")
-    estimate, parts = memory_estimate(manifest, config), config.training.accumulation_steps
+    estimate, parts = memory_estimate(manifest, config), config.training.accumulation_steps * devices
     usable = round(AUTO_SHARE * available.bytes)
-    rows = estimate.most_rows(usable)
+    rows = estimate.most_rows(usable) // (1 if has_gpu() else devices)
     if not rows:
         needed = f"one clip of {_shape(record_spec(manifest))} needs about {_gigabytes(estimate.total_bytes(1))}"
         remedy = "choose a smaller model, or preprocess with lower limits"
         raise ConfigError(f"training.batch_size=auto: {needed}, but {_gigabytes(usable)} of {available.where} may be used; {remedy}")
     # What is said of a cache without any clips is said where records are counted.
-    batch_size = _filled(manifest, config, rows * parts) if manifest.split_records("train") else parts
+    batch_size = _filled(manifest, rows * parts, parts) if manifest.split_records("train") else parts
     if batch_size is None:
         raise CacheError("training.batch_size=auto: a bucket has fewer clips than the smallest batch; preprocess with other data.buckets")
     rounded = batch_size // (ROUND_BATCH * parts) * ROUND_BATCH * parts
@@ -100,8 +102,7 @@ def filled_batch_size(manifest: Manifest, most: int, parts: int) -> int | None:
     return next((size for size in range(most, 0, -parts) if is_filled(manifest, size, parts)), None)
 
 
-def _filled(manifest: Manifest, config: Config, most: int) -> int | None:
-    parts = config.training.accumulation_steps
+def _filled(manifest: Manifest, most: int, parts: int) -> int | None:
     largest = manifest.split_records("train") // parts * parts
     return filled_batch_size(manifest, min(most, largest), parts)
 

@@ -6,17 +6,15 @@ Linux's own files and calls; what another system lacks is None.
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 _CGROUP = Path("/sys/fs/cgroup")
-# Of the second and the first version of control groups: the limit, what is used, and of what.
-_CGROUP_MEMORY = (
-    ("memory.max", "memory.current", "memory.stat"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
-)
+# Of the second and the first version of control groups: the controller's folder, the limit, and what is used.
+_CGROUP_MEMORY = (("", "memory.max", "memory.current"), ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"))
+_OWN_GROUPS = Path("/proc/self/cgroup")
 _READ_BYTES = 1 << 20
 _SAMPLED_PAGES = 256
 
@@ -73,17 +71,35 @@ def memory_limit_bytes() -> int:
     """Return the memory that this process can have: what is free, or what its control group leaves it, whichever is less."""
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
     limits = [1024 * int(lines["MemAvailable"].split()[0])]
-    for limit_name, used_name, statistics in _CGROUP_MEMORY:
-        limit, used = _read(_CGROUP / limit_name), _read(_CGROUP / used_name)
-        if limit is not None and limit.isdigit():
-            limits.append(int(limit) - max(int(used or 0) - _reclaimable_bytes(_read(_CGROUP / statistics)), 0))
+    for controller, limit_name, used_name in _CGROUP_MEMORY:
+        for group in _own_groups(controller):
+            limit, used = _read(group / limit_name), _read(group / used_name)
+            if limit is not None and limit.isdigit():
+                limits.append(int(limit) - max(int(used or 0) - _reclaimable_bytes(_read(group / "memory.stat")), 0))
     return max(min(limits), 0)
 
 
+def _own_groups(controller: str) -> Iterator[Path]:
+    """Yield the folders of this process's control group and of those around it, the outermost first.
+
+    `controller` is one of the first version, such as `memory`; empty for the second, which has one tree for all. Within a container the
+    tree begins at its own group, whose name outside leads nowhere.
+    """
+    root = _CGROUP / controller
+    yield root
+    for line in (_read(_OWN_GROUPS) or "").splitlines():
+        _, controllers, name = line.split(":", 2)
+        if controller in controllers.split(","):
+            group = root
+            for part in Path(name).parts[1:]:
+                group = group / part
+                yield group
+
+
 def _reclaimable_bytes(statistics: str | None) -> int:
-    """Return what a control group counts as used and gives back when it is asked for: pages of files that nobody has looked at lately."""
+    """Return what a control group counts as used and gives back when it is asked for: pages of files."""
     values = dict(line.split() for line in (statistics or "").splitlines())
-    return int(values.get("total_inactive_file", values.get("inactive_file", 0)))
+    return sum(int(values.get(f"total_{name}", values.get(name, 0))) for name in ("inactive_file", "active_file"))
 
 
 def measure_disk(files: Sequence[Path], most_bytes: int) -> DiskSpeed:
@@ -99,11 +115,10 @@ def measure_disk(files: Sequence[Path], most_bytes: int) -> DiskSpeed:
 
 
 def _cgroup_cores() -> float | None:
-    limit = _read(_CGROUP / "cpu.max")
-    if limit is None or limit.startswith("max"):
-        return None
-    microseconds, period = limit.split()
-    return int(microseconds) / int(period)
+    """Return the least of what this process's control groups grant, in cores; None where none limits it."""
+    grants = [(_read(group / "cpu.max") or "max").split() for group in _own_groups("")]
+    grants += [[_read(group / "cpu.cfs_quota_us") or "-1", _read(group / "cpu.cfs_period_us") or "100000"] for group in _own_groups("cpu")]
+    return min((int(grant[0]) / int(grant[1]) for grant in grants if grant[0].isdigit()), default=None)
 
 
 def _read(path: Path) -> str | None:

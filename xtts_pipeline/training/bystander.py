@@ -15,6 +15,7 @@ class UnwrittenMetrics(MetricsWriter):
     def __init__(self) -> None:
         self.lines = self.skipped = self.left_out = LineFile(Path(os.devnull))
         self._writers = {}
+        self._run = Path(os.devnull)
 
     def rewind(self, step: int, metrics_bytes: int) -> None:
         """Do nothing: there is nothing to forget."""
@@ -32,6 +33,9 @@ class UnwrittenCheckpoints(CheckpointSaver):
 
     def __exit__(self, *_: object) -> None:
         pass
+
+    def find_best(self) -> None:
+        """Do nothing: the chief looks."""
 
     def _start(self, snapshot: Snapshot) -> None:
         """Note that this step needs no saving any more."""

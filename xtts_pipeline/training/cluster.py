@@ -54,7 +54,10 @@ def _of_tf_config(text: str) -> Cluster:
     try:
         content = json.loads(text)
         jobs, task = content.get("cluster", {}), content.get("task", {})
-        return _of_jobs(jobs, str(task.get("type", "worker")), int(task.get("index", 0)))
+        cluster = _of_jobs(jobs, str(task.get("type", "worker")), int(task.get("index", 0)))
+        if len(cluster.workers) > 1 and not {"type", "index"} <= {*task}:
+            raise ValueError("task has no type and index, so every worker would be the first")
+        return cluster
     except (ValueError, TypeError, AttributeError) as error:
         example = Cluster(("a:2222", "b:2222"), 0).to_tf_config()
         raise ConfigError(f"{TF_CONFIG}: cannot be read ({error}), expected JSON such as {example}") from None
@@ -67,6 +70,11 @@ def _of_jobs(jobs: Mapping[str, Any], job: str, index: int) -> Cluster:
         raise ConfigError(f"{TF_CONFIG}: has a {foreign[0]}, expected workers and at most one chief; leave it out")
     if not all(isinstance(address, str) and ":" in address for address in (*chief, *workers)):
         raise ConfigError(f"{TF_CONFIG}: expected addresses as host:port, found {[*chief, *workers]}")
+    if len(chief) > 1:
+        raise ConfigError(f"{TF_CONFIG}: has {len(chief)} chiefs, expected at most one; make the others workers")
+    own = chief if job == "chief" else workers
+    if not 0 <= index < max(len(own), 1):
+        raise ConfigError(f"{TF_CONFIG}: task {job} {index}, but there are {len(own)} of its type, numbered from 0")
     return Cluster((*chief, *workers) or ("localhost:0",), index if job == "chief" else index + len(chief))
 
 
@@ -78,6 +86,9 @@ def _of_slurm(environment: Mapping[str, str]) -> Cluster:
     tasks = expand_counts(environment["SLURM_STEP_TASKS_PER_NODE"])
     if len(nodes) != len(tasks):
         raise ConfigError(f"Slurm: {len(nodes)} nodes, but tasks a node for {len(tasks)}; see docs/clusters.md")
+    for name in ("SLURM_JOB_ID", "SLURM_PROCID"):
+        if not environment[name].isdecimal():
+            raise ConfigError(f"Slurm: {name}={environment[name]}, expected a number; start by srun")
     first_port = _SLURM_PORTS + int(environment["SLURM_JOB_ID"]) % _JOBS * _PORTS_A_JOB
     pairs = [(node, f"{node}:{first_port + place}") for node, count in zip(nodes, tasks, strict=True) for place in range(count)]
     index = int(environment["SLURM_PROCID"])

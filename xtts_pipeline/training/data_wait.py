@@ -17,7 +17,8 @@ class DataWaitWatch:
     def look(self, step: int, wait_share: float) -> list[str]:
         """Take in the share of the time since the last report spent waiting; return the warning when it is due, else nothing."""
         # A first report may be of a run that goes on: how many of its steps are new is not known.
-        steps = 0 if self._last_step is None else step - self._last_step
+        # A run that was rolled back counts again from an earlier step.
+        steps = 0 if self._last_step is None else max(step - self._last_step, 0)
         self._last_step = step
         self._steps = self._steps + steps if wait_share > WAIT_SHARE else 0
         if self._has_spoken or self._steps < STEPS:

@@ -3,14 +3,18 @@
 Knows signals only. A thread hears them, because Python's own handlers would wait for native code, and that may compile for a minute.
 """
 
+import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Self
 
 EXIT_INTERRUPTED = 130
+# `timeout` and the like send a signal to a process and then to its group: that is one and the same.
+SAME_SIGNAL_SECONDS = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -49,14 +53,20 @@ class Interruption:
         os.close(self._reader)
 
     def _listen(self) -> None:
+        asked_at = 0.0
         while heard := os.read(self._reader, 1):
             if heard[0] not in self._previous:
                 continue
             if self._asked.is_set():
+                if time.monotonic() - asked_at < SAME_SIGNAL_SECONDS:
+                    continue
                 # Checkpoints appear whole or not at all, so there is nothing to clear up.
                 os._exit(EXIT_INTERRUPTED)
             self._asked.set()
-            self._say("interrupted: stopping after this step, with a checkpoint; interrupt again to stop at once")
+            asked_at = time.monotonic()
+            # Who reads what is said may have been interrupted as well.
+            with contextlib.suppress(OSError):
+                self._say("interrupted: stopping after this step, with a checkpoint; interrupt again to stop at once")
 
 
 def _do_nothing(_signal_number: int, _frame: FrameType | None) -> None:

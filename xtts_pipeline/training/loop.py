@@ -149,9 +149,7 @@ class _Run:
         """Take over the weights and the step of a checkpoint."""
         restore_variables(self.variables, checkpoint)
         self.steps_done = checkpoint.step
-        if self.around.saver.on_disk.step == checkpoint.step and self.around.distribution.is_chief:
-            # The process before may have died between this checkpoint and its second name.
-            link_best(self.around.folder, checkpoint.folder)
+        self.around.saver.find_best()
         missing = self.around.metrics.lines.missing_bytes
         if missing:
             self.warn(f"{METRICS_NAME}: {missing} bytes fewer than at step {checkpoint.step}; reports before it are lost")
@@ -379,9 +377,16 @@ class _Run:
         self.around.metrics.rewind(checkpoint.step, checkpoint.state.file_bytes[METRICS_NAME])
         self.around.media.rewind()
         self.steps_done = self.around.saver.saved_step = checkpoint.step
-        self._take_over(replace(checkpoint.state, resumed_at_steps=self.state.resumed_at_steps))
+        state = replace(checkpoint.state, resumed_at_steps=self.state.resumed_at_steps)
+        # What was left out before is counted and written down already, and the data has moved on: which clips it were could not be told.
+        kept = tuple(row for row in state.window if not row[TrainStep.METRICS.index("is_skipped")])
+        self._take_over(replace(state, window=kept))
+        self.around.saver.find_best()
         self.rolled_back_at_step, self.skips.in_a_row = step, 0
         self.warn(f"{found}; rolled back to step {checkpoint.step}, and going on with {ROLL_BACK_RATE:g} of the learning rate")
+        if not self.is_settled:
+            # It was saved by an interruption, before what was due after its step.
+            self._settle(self.steps_done)
 
     def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> BestSoFar | None:
         """Validate; return the evaluation if the average network has never been better in any checkpoint, or None."""

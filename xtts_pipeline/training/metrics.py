@@ -1,11 +1,13 @@
 """A run's numbers on disk: metrics.jsonl for programs, TensorBoard event files for people."""
 
+import errno
 import json
 import math
 import os
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -97,26 +99,39 @@ class MetricsWriter:
         forget_after(self._run, step)
 
     def _close_writers(self) -> None:
-        for writer in self._writers.values():
-            writer.close()
+        with _disk_errors(self._run / "tensorboard"):
+            for writer in self._writers.values():
+                writer.close()
         self._writers.clear()
 
     def sync(self) -> None:
         """Bring what was written to the disk; any thread may call it. Raises OSError if the disk refuses."""
         for file in (self.lines, self.skipped, self.left_out):
             file.sync()
-        for writer in list(self._writers.values()):
-            writer.flush()
+        with _disk_errors(self._run / "tensorboard"):
+            for writer in list(self._writers.values()):
+                writer.flush()
 
     def write(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
         """Record the numbers of `split` at `step`; what is not finite is `null` in the JSON line."""
         line = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
         self.lines.write({"step": step, "split": split, **line})
-        if split not in self._writers:
-            self._writers[split] = tf.summary.create_file_writer(str(self._run / "tensorboard" / split))
-        with self._writers[split].as_default(step=step):
-            for name, number in numbers.items():
-                tf.summary.write(name, tf.constant(number, tf.float32), metadata=_SCALAR)
+        folder = self._run / "tensorboard" / split
+        with _disk_errors(folder):
+            if split not in self._writers:
+                self._writers[split] = tf.summary.create_file_writer(str(folder))
+            with self._writers[split].as_default(step=step):
+                for name, number in numbers.items():
+                    tf.summary.write(name, tf.constant(number, tf.float32), metadata=_SCALAR)
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """Turn what TensorFlow says of a disk that refuses into the OSError that Python's own files raise."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise OSError(errno.EIO, error.message.splitlines()[0], str(folder)) from None
 
 
 def forget_after(run: Path, step: int) -> None:
@@ -128,7 +143,8 @@ def forget_after(run: Path, step: int) -> None:
     start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
     mark = tf.compat.v1.Event(wall_time=time.time(), step=step + 1, session_log=start)
     for folder in (child for child in (run / "tensorboard").glob("*") if child.is_dir()):
-        with tf.io.TFRecordWriter(str(folder / f"events.out.tfevents.{int(time.time()) - 1:010d}.resumed")) as writer:
+        name = f"events.out.tfevents.{int(time.time()) - 1:010d}.resumed"
+        with _disk_errors(folder), tf.io.TFRecordWriter(str(folder / name)) as writer:
             # The first mark that TensorBoard meets is taken for the run's beginning, which no summary writer marks: it forgets nothing.
             for event in (version, mark, mark):
                 writer.write(event.SerializeToString())

@@ -4,7 +4,7 @@ TensorBoard shows the whole trace; the table needs nothing but TensorFlow.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -39,6 +39,8 @@ class Profiling:
         self.folder = run / "profile"
         self._steps = steps
         self._traced = 0
+        # The folder may hold traces of the processes before.
+        self._before: frozenset[Path] = frozenset()
         self.is_tracing = False
         self.operations: tuple[Operation, ...] | None = None
 
@@ -62,6 +64,7 @@ class Profiling:
                 self._end()
                 return f"{self._traced} steps traced; tensorboard --logdir {self.folder} shows them (pip install tensorboard xprof)"
         elif self.operations is None and is_warm:
+            self._before = traces_in(self.folder)
             tf.profiler.experimental.start(str(self.folder))
             self.is_tracing = True
         return None
@@ -84,16 +87,21 @@ class Profiling:
     def _end(self) -> None:
         tf.profiler.experimental.stop()
         self.is_tracing = False
-        self.operations = costliest(self.folder, max(self._traced, 1))
+        self.operations = costliest(traces_in(self.folder) - self._before, max(self._traced, 1))
 
 
-def costliest(folder: Path, steps: int) -> tuple[Operation, ...]:
-    """Return the ten operations of the traces under `folder` that cost most, the costliest first.
+def traces_in(folder: Path) -> frozenset[Path]:
+    """Return the files of all traces under a folder."""
+    return frozenset(folder.rglob("*.xplane.pb"))
+
+
+def costliest(traces: Collection[Path], steps: int) -> tuple[Operation, ...]:
+    """Return the ten operations of the traces that cost most, the costliest first.
 
     Of a GPU's own planes if there is one, else of the host's. XLA's operations if it made any, else TensorFlow's.
     """
     space = xplane_pb2.XSpace()
-    for file in sorted(folder.rglob("*.xplane.pb")):
+    for file in sorted(traces):
         space.MergeFromString(file.read_bytes())
     devices = [plane for plane in space.planes if plane.name.startswith(_DEVICE)]
     planes = devices if any(line.events for plane in devices for line in plane.lines) else list(space.planes)

@@ -5,12 +5,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xtts_pipeline.cache.manifest import Manifest, config_differences
-from xtts_pipeline.config import Config
+from xtts_pipeline.config import Config, load_config
 from xtts_pipeline.errors import CheckpointError, ConfigError, DamagedCheckpointError
-from xtts_pipeline.training.changes import RECORDS_KEY, changed_settings, check_changes
+from xtts_pipeline.training.changes import RECORDS_KEY, Changes, changed_settings, check_changes
 from xtts_pipeline.training.checkpoint import Checkpoint, load_checkpoint
 from xtts_pipeline.training.distribution import Distribution
-from xtts_pipeline.training.run_folder import BEST_FOLDER, LAST_FOLDER, checkpoint_folders, remove_after, set_aside, step_name, steps_in
+from xtts_pipeline.training.run_folder import (
+    BEST_FOLDER,
+    CONFIG_NAME,
+    LAST_FOLDER,
+    checkpoint_folders,
+    remove_after,
+    set_aside,
+    step_name,
+    steps_in,
+)
 from xtts_pipeline.training.source import Source
 from xtts_pipeline.training.state import Position, RunState
 from xtts_pipeline.training.step import TrainStep
@@ -107,7 +116,7 @@ def _under_settings(
     records = source.records_digest()
     if records != state.records:
         changes[RECORDS_KEY] = (f"clips {state.records[:8]}", f"clips {records[:8]}")
-    check_changes(run, changes, allowed)
+    check_changes(run, _asked_now(run, changes, config), allowed)
     if config.training.steps < checkpoint.step:
         raise ConfigError(f"{run}: {checkpoint.step} steps are done, training.steps={config.training.steps} is fewer; ask for more")
     if _ORDER_KEYS & changes.keys():
@@ -115,6 +124,14 @@ def _under_settings(
         state = replace(state, records=records, position=Position(state.position.epoch + 1, 0), window=())
         say(f"{', '.join(sorted(_ORDER_KEYS & changes.keys()))} changed: going on with epoch {state.position.epoch}, from its beginning")
     return Resumption(checkpoint, state.resumed(checkpoint.step))
+
+
+def _asked_now(run: Path, changes: Changes, config: Config) -> Changes:
+    """Return the changes that the run's own settings do not have yet: those they have were allowed before, and no checkpoint came since."""
+    if not (run / CONFIG_NAME).is_file():
+        return changes
+    since = changed_settings(load_config([str(run / CONFIG_NAME)]), config)
+    return {key: values for key, values in changes.items() if key in since or key == RECORDS_KEY}
 
 
 def find_ancestor(path: Path, resumption: Resumption | None, say: Callable[[str], None]) -> Checkpoint | None:

@@ -15,6 +15,7 @@ import numpy as np
 from xtts_pipeline.config import Config, TrainingConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.training.checkpoint import CacheIdentity, link_best, save_checkpoint
+from xtts_pipeline.training.run_folder import BEST_FOLDER, LAST_FOLDER, step_name
 from xtts_pipeline.training.state import BestSoFar, RunState
 
 
@@ -63,6 +64,20 @@ class CheckpointSaver:
         """The best evaluation whose weights are on the disk or, as far as is known, on their way there."""
         waiting = None if self._waiting is None else self._waiting.best
         return waiting or self._best_under_way or self.on_disk
+
+    def find_best(self) -> None:
+        """Have best/ hold the evaluation that `on_disk` is of, or `on_disk` none.
+
+        The process before may have died between a checkpoint and its second name, and a best one of later steps that come again is gone.
+        """
+        step = self.on_disk.step
+        checkpoint = self._run / LAST_FOLDER / step_name(step)
+        if not step or (self._run / BEST_FOLDER / checkpoint.name).is_dir():
+            return
+        if checkpoint.is_dir():
+            link_best(self._run, checkpoint)
+        else:
+            self.on_disk = BestSoFar()
 
     def begin(self, snapshot: Snapshot) -> None:
         """Have a snapshot written, once those before it are; return at once if that is so.
