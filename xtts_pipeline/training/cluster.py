@@ -55,12 +55,12 @@ def _of_tf_config(text: str) -> Cluster:
         content = json.loads(text)
         jobs, task = content.get("cluster", {}), content.get("task", {})
         cluster = _of_jobs(jobs, str(task.get("type", "worker")), int(task.get("index", 0)))
-        if len(cluster.workers) > 1 and not {"type", "index"} <= {*task}:
-            raise ValueError("task has no type and index, so every worker would be the first")
-        return cluster
     except (ValueError, TypeError, AttributeError) as error:
         example = Cluster(("a:2222", "b:2222"), 0).to_tf_config()
         raise ConfigError(f"{TF_CONFIG}: cannot be read ({error}), expected JSON such as {example}") from None
+    if len(cluster.workers) > 1 and not {"type", "index"} <= {*task}:
+        raise ConfigError(f"{TF_CONFIG}: task has no type and index, so that every worker would be the first; add both")
+    return cluster
 
 
 def _of_jobs(jobs: Mapping[str, Any], job: str, index: int) -> Cluster:
