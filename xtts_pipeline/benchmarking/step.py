@@ -18,7 +18,7 @@ from xtts_pipeline.cache.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.config import Config
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.nvml import Sampler
-from xtts_pipeline.runtime import NativeLog
+from xtts_pipeline.runtime import NativeLog, has_gpu
 from xtts_pipeline.schema import Example, RecordSpec
 from xtts_pipeline.training.checkpoint import build_network
 from xtts_pipeline.training.source import Source, bucket_signatures
@@ -125,7 +125,7 @@ class Variant:
             "retraces": traces - sum(_traces(function) > 0 for function in functions),
             "compilations": measured.compilations,
             "data_wait_share": float(wait.sum() / (wait.sum() + step.sum())),
-            "device_utilisation": float(np.mean(measured.utilisation)) if measured.utilisation else NO_GPU,
+            "device_utilisation": _mean_utilisation(measured.utilisation),
             "mel_frames_per_second": measured.mel_frames / float(wait.sum() + step.sum()),
             "padding_share": 1.0 - measured.mel_frames / measured.padded_frames,
             "gflops_per_step": None if rates is None else float(np.mean(done)) / 1e9,
@@ -133,6 +133,13 @@ class Variant:
             "peak_share": None if rates is None else float(np.median(rates.reshape(-1, STEPS_A_ROUND) / np.array(peaks)[:, None])),
             "steps": len(step),
         }
+
+
+def _mean_utilisation(samples: Sequence[float]) -> Figure:
+    """Return the mean; without samples that there is no GPU, or nothing where its steps were too short to be seen, or nothing may ask."""
+    if samples:
+        return float(np.mean(samples))
+    return None if has_gpu() else NO_GPU
 
 
 def measure_step(

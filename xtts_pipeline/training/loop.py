@@ -314,7 +314,7 @@ class _Run:
             return
         if profiling.is_tracing:
             self.timer.leave_out_last()
-        is_warm = len(self.timer.examples) >= WARMUP_STEPS and not self.train_step.compiled.is_first_of_shape
+        is_warm = len(self.timer.examples) >= WARMUP_STEPS and self.train_step.compiled.shapes_met >= self.source.filled_buckets
         line = profiling.after_step(result, is_warm=is_warm)
         if line is not None:
             self.around.progress.say(self.steps_done, line)

@@ -74,6 +74,11 @@ class Source:
         """How many clips the validation split has; 0 for none."""
         return self.manifest.split_records("val")
 
+    @property
+    def filled_buckets(self) -> int:
+        """How many buckets have training records: so many shapes come in an epoch."""
+        return sum(self.manifest.split_records("train", bucket) > 0 for bucket in range(len(self.specs)))
+
     def records_digest(self) -> str:
         """Return a digest of which records there are and in which files: two caches with the same one are read alike."""
         return hashlib.sha256(manifest_bytes(self.manifest)).hexdigest()
