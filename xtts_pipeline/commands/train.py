@@ -101,8 +101,8 @@ def train(
     _check_options(output, allow_change, cluster, is_resumed=resume)
     allowed = frozenset([*allow_change, *(["training.steps"] if steps is not None else [])])
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
-    for folder in filter(None, (None if corpus is not None else cache, stage)):
-        _check_apart(run, folder)
+    if corpus is None:
+        _check_apart(run, cache)
     previous = _previous_config(run) if resume else None
     if resume and previous is None and init_from is None:
         # It was killed before its first checkpoint: the weights it began with are part of it.
