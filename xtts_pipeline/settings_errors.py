@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
 
 from pydantic import BaseModel, ValidationError
 
@@ -49,19 +48,18 @@ def _keys_of(section: type[BaseModel], place: Sequence[str | int]) -> list[str]:
         if inner is None:
             break
         keys.append(key)
-        field = inner.model_fields.get(key)
-        inner = field.annotation if field is not None and _is_section(field.annotation) else None
+        inner = _section_within(inner, key)
     return keys
 
 
-def _is_section(annotation: object) -> TypeGuard[type[BaseModel]]:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
 def _known_keys(section: type[BaseModel], path: Sequence[str]) -> list[str]:
+    inner: type[BaseModel] | None = section
     for key in path:
-        field = section.model_fields.get(key)
-        if field is None or not _is_section(field.annotation):
-            return []
-        section = field.annotation
-    return list(section.model_fields)
+        inner = None if inner is None else _section_within(inner, key)
+    return [] if inner is None else list(inner.model_fields)
+
+
+def _section_within(section: type[BaseModel], key: str) -> type[BaseModel] | None:
+    field = section.model_fields.get(key)
+    inner = None if field is None else field.annotation
+    return inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None

@@ -13,6 +13,7 @@ import numpy as np
 
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.audio.wav_stream import WavStream
+from xtts_pipeline.corpus.rows import has_surrogate
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
 from xtts_pipeline.runtime import NativeLog
 
@@ -126,19 +127,10 @@ def _check_options(text: str | None, text_file: Path | None, output: Path, *, st
         raise ConfigError("--text-file writes a folder of files: leave out --stream, and name a folder with --output")
     if text_file is None and not output.name:
         raise OutputError(f"--output {output}: is a folder; name a file, such as speech.wav")
-    if text is not None and not _is_unicode(text):
+    if text is not None and has_surrogate(text):
         raise TextError(Reason.BAD_ROW, "--text: holds bytes that are not UTF-8; give the text in UTF-8, or in a file with --text-file")
     if extras and (stream or text_file is not None):
         raise ConfigError("--plot and --mel-output are for one whole text: leave out --stream and --text-file")
-
-
-def _is_unicode(text: str) -> bool:
-    """Say whether no character is half a surrogate pair, which is how Python holds an argument's bytes that are not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _read_lines(path: Path) -> list[str]:

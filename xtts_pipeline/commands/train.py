@@ -25,11 +25,11 @@ from xtts_pipeline.commands.copying import reaching_stores
 from xtts_pipeline.commands.copying import stage as stage_cache
 from xtts_pipeline.commands.native_training import CorpusOptions, survey_data
 from xtts_pipeline.commands.progress import RunProgress, Silence
-from xtts_pipeline.commands.training_job import TrainingJob
+from xtts_pipeline.commands.training_job import TrainingJob, device_count
 from xtts_pipeline.commands.training_memory import available_memory, check_memory, choose_batch_size, filled_batch_size
 from xtts_pipeline.config import Config, ModelConfig, load_config
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
-from xtts_pipeline.runtime import NativeLog, gpu_count
+from xtts_pipeline.runtime import NativeLog
 from xtts_pipeline.schema import SPLITS
 from xtts_pipeline.storage import check_local, is_stored
 from xtts_pipeline.training.buckets import batch_sizes, unfilled_buckets
@@ -110,7 +110,7 @@ def train(
     survey = None if corpus is None else survey_data(corpus, configs, overrides, previous)
     cache, manifest = (cache, _read_manifest(cache)) if corpus is None or survey is None else (corpus.data, survey.manifest)
     model = None if init_from is None or previous is not None else saved_config(init_from).model
-    config = training_config(manifest, configs, overrides, steps, previous, allowed, model, devices or gpu_count() or 1, cluster)
+    config = training_config(manifest, configs, overrides, steps, previous, allowed, model, devices=device_count(devices), cluster=cluster)
     check_enough_records(cache, manifest, config)
     finished = None if previous is None else _finished_summary(run, previous, config, allowed)
     if finished is not None:
@@ -169,7 +169,7 @@ def _check_tuning(job: TrainingJob, *, is_staged: bool) -> None:
         raise ConfigError("training.autotune: found true with --data, expected a cache to measure; preprocess first, or leave it out")
     if job.cluster is not None:
         raise ConfigError("training.autotune: found true with several workers, expected one to measure; tune on one first")
-    if (job.devices or gpu_count()) > 1:
+    if device_count(job.devices) > 1:
         raise ConfigError("training.autotune: found true with several devices, expected one to measure; tune with --devices 1 first")
     if not is_staged:
         check_local(job.cache, "leave training.autotune out, or add --stage DIR")

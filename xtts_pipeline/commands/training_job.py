@@ -6,7 +6,7 @@ from pathlib import Path
 from xtts_pipeline.cache.manifest import Manifest
 from xtts_pipeline.config import Config
 from xtts_pipeline.native.survey import Survey
-from xtts_pipeline.runtime import gpu_count
+from xtts_pipeline.runtime import gpu_count, has_gpu
 from xtts_pipeline.training.cluster import Cluster
 
 
@@ -47,5 +47,9 @@ class TrainingJob:
     @property
     def shares(self) -> int:
         """Into how many parts a batch is shared, each of which has a memory of its own."""
-        gpus = gpu_count()
-        return (1 if self.cluster is None else len(self.cluster.workers)) * (1 if not gpus else self.devices or gpus)
+        return (1 if self.cluster is None else len(self.cluster.workers)) * (device_count(self.devices) if has_gpu() else 1)
+
+
+def device_count(asked: int | None) -> int:
+    """Return on how many devices one process trains: as many as are asked for, else all GPUs, else the processor."""
+    return asked or gpu_count() or 1

@@ -33,19 +33,22 @@ def _verify(cache: Path, level: Level, data: Path | None, sample: int | None, *,
     # Here: the writer's modules, which need the decoder and the resampler, are no part of a plain proof.
     from xtts_pipeline.cache.recompute import check_sources, repair_cache
 
+    def mended(found: VerifyReport) -> VerifyReport:
+        repaired = repair_cache(cache, found.problems, data, jobs)
+        return replace(verify_cache(cache, proof, jobs), repaired=tuple(sorted({*found.repaired, *repaired})))
+
+    def compared(found: VerifyReport) -> VerifyReport:
+        check = check_sources(cache, data, sample or DEFAULT_SAMPLE)
+        return replace(found, problems=check.problems, sampled=check.sampled)
+
     if repair and not report.valid:
-        repaired = repair_cache(cache, report.problems, data, jobs)
-        report = replace(verify_cache(cache, proof, jobs), repaired=repaired)
-    if level == "deep":
-        report = replace(report, level="deep")
-        if report.valid:
-            check = check_sources(cache, data, sample or DEFAULT_SAMPLE)
-            if repair and check.problems:
-                repaired = repair_cache(cache, check.problems, data, jobs)
-                report = replace(report, repaired=tuple(sorted({*report.repaired, *repaired})))
-                check = check_sources(cache, data, sample or DEFAULT_SAMPLE)
-            report = replace(report, problems=check.problems, sampled=check.sampled)
-    return report
+        report = mended(report)
+    if level == "deep" and report.valid:
+        report = compared(report)
+        if repair and not report.valid:
+            report = mended(report)
+            report = compared(report) if report.valid else report
+    return replace(report, level=level)
 
 
 def _check_options(level: Level, data: Path | None, sample: int | None, *, repair: bool) -> None:

@@ -29,7 +29,7 @@ class Manifest:
         if not source.is_dir():
             return None
         lines = sorted(path for path in source.iterdir() if path.suffix.lower() in JSON_SUFFIXES and _is_manifest(path))
-        tables = by_split([*find_tables(source, REQUIRED), *lines])
+        tables = find_tables(source, REQUIRED) + by_split(lines)
         return Found(source, tables) if tables else None
 
     def read(self, found: Found, rows: RowCollector) -> None:

@@ -96,7 +96,7 @@ class RowCollector:
             detail = f"the text has {len(row.text)} characters; expected at most {MAX_TEXT_CHARACTERS}: split the clip"
             raise _RefusedError(Reason.TEXT_TOO_LONG, detail)
         text = row.text.strip()
-        if "\x00" in text or _has_surrogate(text):
+        if "\x00" in text or has_surrogate(text):
             raise _RefusedError(Reason.BAD_ROW, "the text holds a NUL byte or half a surrogate pair; expected plain Unicode")
         if not text:
             raise _RefusedError(Reason.EMPTY_TEXT, "the text is empty")
@@ -266,5 +266,6 @@ def _path_problem(path: str) -> str | None:
     return f"is longer than {MAX_ID_BYTES} bytes a name or {MAX_PATH_BYTES} bytes in all" if is_long else None
 
 
-def _has_surrogate(text: str) -> bool:
+def has_surrogate(text: str) -> bool:
+    """Say whether the text holds half a surrogate pair, which is how Python holds bytes of an argument that are not UTF-8."""
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

@@ -46,13 +46,8 @@ ABBREVIATIONS = {
 _ENDING = frozenset({"etc", "inc", "ltd"})
 SIGNS = {"&": "and", "%": "percent", "@": "at", "\u00b0": "degrees", "\u00a2": "cents"}
 _DEGREES = {"c": "celsius", "f": "fahrenheit"}
-_FRACTIONS = dict(
-    zip(
-        "\u00bd\u00bc\u00be\u2153\u2154\u215b\u215c\u215d\u215e",
-        ["1/2", "1/4", "3/4", "1/3", "2/3", "1/8", "3/8", "5/8", "7/8"],
-        strict=True,
-    )
-)
+_FRACTIONS = {"\u00bd": "1/2", "\u00bc": "1/4", "\u00be": "3/4", "\u2153": "1/3", "\u2154": "2/3"}
+_FRACTIONS |= {"\u215b": "1/8", "\u215c": "3/8", "\u215d": "5/8", "\u215e": "7/8"}
 _PARTS = {2: ("half", "halves"), 4: ("quarter", "quarters")}
 CURRENCIES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "penny"), "\u20ac": ("euro", "cent"), "\u00a5": ("yen", "sen")}
 SCALES = {scale: scale for scale in ("hundred", "thousand", "million", "billion", "trillion")}
@@ -62,7 +57,7 @@ _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 # Whole words only: `disco.` ends in no company.
 _ABBREVIATION = re.compile(rf"(?<![\w.])({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE)
-_CAPITAL_NEXT = re.compile(r" [\"'(]?[^\W\d_]")
+_LETTER_NEXT = re.compile(r" [\"'(]?[^\W\d_]")
 _SAINT_OR_STREET = re.compile(r"(?<![\w.])st\.(?=( ?\w)?)(?!\w)", re.IGNORECASE)
 _NUMBER_SIGN = re.compile(r"(?<![\w.])nos?\. ?(?=\d)", re.IGNORECASE)
 _FIGURE = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)"
@@ -120,7 +115,7 @@ def _expand_figures(text: str) -> str:
 
 def _abbreviation(match: re.Match[str]) -> str:
     word = match[1].lower()
-    return ABBREVIATIONS[word] + ("." if word in _ENDING and _is_capital(match) else _full_stop(match))
+    return ABBREVIATIONS[word] + _full_stop(match, before_capital=word in _ENDING)
 
 
 def _saint_or_street(match: re.Match[str]) -> str:
@@ -128,8 +123,11 @@ def _saint_or_street(match: re.Match[str]) -> str:
     return "saint" if follows.isalpha() and follows.isupper() else "street" + _full_stop(match)
 
 
-def _full_stop(match: re.Match[str]) -> str:
-    return "." if match.end() == len(match.string) else ""
+def _full_stop(match: re.Match[str], *, before_capital: bool = False) -> str:
+    """Return the full stop that also ends a sentence: the text's last, and where that is asked for one before a capital."""
+    following = _LETTER_NEXT.match(match.string, match.end()) if before_capital else None
+    is_end = match.end() == len(match.string) or (following is not None and following[0][-1].isupper())
+    return "." if is_end else ""
 
 
 def _money(match: re.Match[str]) -> str:
@@ -164,13 +162,7 @@ def _fraction(match: re.Match[str]) -> str:
 
 def _half_of_day(letter: str, full_stop: str | None, match: re.Match[str]) -> str:
     """Return `a m` or `p m`, with the full stop where it also ends the sentence."""
-    ends = full_stop and (match.end() == len(match.string) or _is_capital(match))
-    return f" {letter.lower()} m{'.' if ends else ''}"
-
-
-def _is_capital(match: re.Match[str]) -> bool:
-    found = _CAPITAL_NEXT.match(match.string, match.end())
-    return found is not None and found[0][-1].isupper()
+    return f" {letter.lower()} m{_full_stop(match, before_capital=True) if full_stop else ''}"
 
 
 def _hour(match: re.Match[str]) -> str:
@@ -179,12 +171,14 @@ def _hour(match: re.Match[str]) -> str:
 
 def _time(match: re.Match[str]) -> str:
     hour, minute = int(match[1]), int(match[2])
+    said = _spoken(str(hour))
+    if minute:
+        said += f" {'oh ' if minute < 10 else ''}{_spoken(str(minute))}"
     if match[3]:
-        said = f" {'oh ' if minute < 10 else ''}{_spoken(str(minute))}" if minute else ""
-        return f"{_spoken(str(hour))}{said}{_half_of_day(match[3], match[4], match)}"
-    if minute == 0:
-        return f"{_spoken(str(hour))} o'clock" if 1 <= hour <= 12 else f"{_spoken(str(hour))} hundred"
-    return f"{_spoken(str(hour))} {'oh ' if minute < 10 else ''}{_spoken(str(minute))}"
+        return said + _half_of_day(match[3], match[4], match)
+    if minute:
+        return said
+    return f"{said} o'clock" if 1 <= hour <= 12 else f"{said} hundred"
 
 
 @lru_cache(maxsize=2_000)
