@@ -19,7 +19,7 @@ from typing import Any
 
 from seeded_runs import Ended, compare, figures, is_within, parse_arguments, run_beside_seeds
 
-from xtts_pipeline.cache.manifest import Manifest, load_manifest
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
 
 LAST_STEPS = 100
 
@@ -27,10 +27,14 @@ LAST_STEPS = 100
 def check(one_shape: Manifest, buckets: Manifest) -> None:
     """Raise SystemExit unless the first cache has one shape, the second several, and both the same clips."""
     if one_shape.bucket_count != 1 or buckets.bucket_count < 2:
-        raise SystemExit(f"one shape and several are expected, found {one_shape.bucket_count} and {buckets.bucket_count}")
+        raise SystemExit(
+            f"one shape and several are expected, found {one_shape.bucket_count} and {buckets.bucket_count}"
+        )
     kept = [[manifest.split_records(split) for split in ("train", "val")] for manifest in (one_shape, buckets)]
     if kept[0] != kept[1]:
-        raise SystemExit(f"the caches hold {kept[0]} and {kept[1]} clips to train and to validate with; preprocess one corpus twice")
+        raise SystemExit(
+            f"the caches hold {kept[0]} and {kept[1]} clips to train and to validate with; preprocess one corpus twice"
+        )
 
 
 def judge(seeds: Sequence[Ended], buckets: Ended, shapes: int, steps: int) -> dict[str, Any]:
@@ -38,7 +42,10 @@ def judge(seeds: Sequence[Ended], buckets: Ended, shapes: int, steps: int) -> di
     after = steps - LAST_STEPS
     compared = compare([figures(ended.reports, after) for ended in seeds], figures(buckets.reports, after))
     found = buckets.summary["by_function"]["train_step"]
-    slow, fast = statistics.median(ended.summary["examples_per_second"] for ended in seeds), buckets.summary["examples_per_second"]
+    slow, fast = (
+        statistics.median(ended.summary["examples_per_second"] for ended in seeds),
+        buckets.summary["examples_per_second"],
+    )
     is_alike = is_within({"train_loss": compared["train_loss"]})
     return {
         "steps": steps,

@@ -26,11 +26,11 @@ def speak(arguments: argparse.Namespace) -> None:
     """Speak every sentence in every voice; write waves, one line each, and the summary."""
     from xtts_pipeline.audio.load import load_wave
     from xtts_pipeline.audio.save import write_wave
-    from xtts_pipeline.cache.manifest import load_manifest
-    from xtts_pipeline.commands.evaluation_inputs import split_entries
+    from xtts_pipeline.cache.format.manifest import load_manifest
+    from xtts_pipeline.evaluation.inputs import split_entries
     from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
     from xtts_pipeline.evaluation.pitch import find_pitch
-    from xtts_pipeline.synthesis import Synthesizer
+    from xtts_pipeline.inference.synthesizer import Synthesizer
 
     manifest = load_manifest(arguments.cache)
     by_speaker = defaultdict(list)
@@ -45,7 +45,9 @@ def speak(arguments: argparse.Namespace) -> None:
     rows, ratios, errors = [], {}, defaultdict(list)
     few = sorted(speaker for speaker, members in by_speaker.items() if len(members) < arguments.references + 2)
     if few:
-        raise SystemExit(f"{', '.join(few)}: under {arguments.references + 2} validation clips; raise cache.validation_share")
+        raise SystemExit(
+            f"{', '.join(few)}: under {arguments.references + 2} validation clips; raise cache.validation_share"
+        )
     for speaker, members in sorted(by_speaker.items()):
         paths = [arguments.data / entry.source.path for entry in members]
         references, others = paths[: arguments.references], paths[arguments.references :]
@@ -55,15 +57,22 @@ def speak(arguments: argparse.Namespace) -> None:
             path = arguments.output / f"{speaker}-{number:02d}.wav"
             write_wave(path, spoken.wave, spoken.sample_rate)
             spoken_hz.append(find_pitch(spoken.wave, manifest.audio))
-            rows.append({"wave": path.name, "speaker": speaker, "text": sentence.raw_text, "has_stopped": spoken.has_stopped})
+            rows.append(
+                {"wave": path.name, "speaker": speaker, "text": sentence.raw_text, "has_stopped": spoken.has_stopped}
+            )
             if recogniser is not None:
                 truth, rate = soundfile.read(arguments.data / sentence.source.path, dtype="float32")
-                errors[speaker].append(count_errors(recogniser.hear(spoken.wave, spoken.sample_rate), recogniser.hear(truth, rate)))
+                errors[speaker].append(
+                    count_errors(recogniser.hear(spoken.wave, spoken.sample_rate), recogniser.hear(truth, rate))
+                )
         true_hz = [find_pitch(load_wave(path, manifest.audio, manifest.limits), manifest.audio) for path in paths]
         spoken_median, true_median = (float(np.nanmedian(np.concatenate(hz))) for hz in (spoken_hz, true_hz))
         ratios[speaker] = {"spoken_hz": spoken_median, "true_hz": true_median, "ratio": spoken_median / true_median}
         rows += [{"wave": str(path.resolve()), "speaker": speaker, "text": None} for path in others]
-        print(f"{speaker}: {spoken_median:.0f} Hz, its clips {true_median:.0f} Hz, {spoken_median / true_median - 1:+.1%}", flush=True)
+        print(
+            f"{speaker}: {spoken_median:.0f} Hz, its clips {true_median:.0f} Hz, {spoken_median / true_median - 1:+.1%}",
+            flush=True,
+        )
     summary = {
         "step": synthesizer.checkpoint.step,
         "median_f0": ratios,
@@ -93,7 +102,11 @@ def judge(arguments: argparse.Namespace) -> None:
         nearness = []
         for speaker in speakers:
             # A clip is no evidence of its own voice.
-            others = [embedded[i] for i, each in enumerate(rows) if each["speaker"] == speaker and each["text"] is None and i != judged]
+            others = [
+                embedded[i]
+                for i, each in enumerate(rows)
+                if each["speaker"] == speaker and each["text"] is None and i != judged
+            ]
             centre = np.mean(others, axis=0)
             nearness.append(float(centre @ vector / np.linalg.norm(centre)))
         count = counts["true" if row["text"] is None else "spoken"]

@@ -16,7 +16,7 @@ import soxr
 
 from xtts_pipeline.audio.load import decode_wave
 from xtts_pipeline.audio.mel import wave_to_mel
-from xtts_pipeline.config import AudioConfig, LimitsConfig
+from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 
 AUDIO, LIMITS = AudioConfig(), LimitsConfig()
 LOUD_RANGE = np.log(10 ** (60 / 20))
@@ -34,7 +34,9 @@ FORMATS: dict[str, Callable[[np.ndarray, int], bytes]] = {
     "WAV, 24 bit": lambda wave, rate: encode(wave, rate, "WAV", "PCM_24"),
     "WAV, float": lambda wave, rate: encode(wave, rate, "WAV", "FLOAT"),
     "WAV, stereo": lambda wave, rate: encode(np.stack([wave, wave], axis=1), rate, "WAV", "PCM_16"),
-    "WAV, 48 kHz float": lambda wave, _: encode(soxr.resample(wave, AUDIO.sample_rate, 48_000, quality="VHQ"), 48_000, "WAV", "FLOAT"),
+    "WAV, 48 kHz float": lambda wave, _: encode(
+        soxr.resample(wave, AUDIO.sample_rate, 48_000, quality="VHQ"), 48_000, "WAV", "FLOAT"
+    ),
     "WAV, 8 bit": lambda wave, rate: encode(wave, rate, "WAV", "PCM_U8"),
     "OGG Vorbis": lambda wave, rate: encode(wave, rate, "OGG", "VORBIS"),
     "MP3": lambda wave, rate: encode(wave, rate, "MP3", "MPEG_LAYER_III"),
@@ -55,12 +57,17 @@ def main() -> None:
     originals = [path.read_bytes() for path in sorted((arguments.data / "wavs").glob("*.wav"))[: arguments.clips]]
     mels = [mel_of(source) for source in originals]
     waves = [soundfile.read(io.BytesIO(source), dtype="float32") for source in originals]
-    print(f"| {len(originals)} clips as | frames equal | mean | max | mean within 60 dB | max within 60 dB |\n|---|---|---|---|---|---|")
+    print(
+        f"| {len(originals)} clips as | frames equal | mean | max | mean within 60 dB | max within 60 dB |\n|---|---|---|---|---|---|"
+    )
     for name, write in FORMATS.items():
         again = [mel_of(write(wave, rate)) for wave, rate in waves]
         is_equal = all(len(one) == len(two) for one, two in zip(mels, again, strict=True))
         differences = [np.abs(one[: len(two)] - two[: len(one)]) for one, two in zip(mels, again, strict=True)]
-        loud = [difference[one[: len(difference)] > one.max() - LOUD_RANGE] for difference, one in zip(differences, mels, strict=True)]
+        loud = [
+            difference[one[: len(difference)] > one.max() - LOUD_RANGE]
+            for difference, one in zip(differences, mels, strict=True)
+        ]
         every, heard = np.concatenate([difference.ravel() for difference in differences]), np.concatenate(loud)
         figures = " | ".join(f"{value:.2g}" for value in (every.mean(), every.max(), heard.mean(), heard.max()))
         print(f"| {name} | {'yes' if is_equal else 'NO'} | {figures} |", flush=True)

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from side_by_side import OFF, SYMBOLS, write_batch
 
-from xtts_pipeline.config import Config, load_config
-from xtts_pipeline.runtime import NativeLog
+from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.system.runtime import NativeLog
 
 MODULE_NAME, ARGUMENTS_NAME, BATCH_NAME = "step.bc", "arguments.npz", "batch.npz"
 
@@ -30,9 +31,9 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
     """Write the module and its arguments; return what describes them. Raises ValueError if the module has other parameters."""
     import tensorflow as tf
 
-    from xtts_pipeline.benchmarking.device import matrix_operations
-    from xtts_pipeline.cache.manifest import record_spec_of
+    from xtts_pipeline.cache.format.manifest import record_spec_of
     from xtts_pipeline.model.network import Network
+    from xtts_pipeline.perf.benchmark.device import matrix_operations
     from xtts_pipeline.training.step import TrainStep, batch_signature, to_batch
 
     write_batch(folder / BATCH_NAME, config, rows)
@@ -67,7 +68,9 @@ def _check_parameters(hlo: str, arguments: dict[str, np.ndarray]) -> None:
     found = [[int(size) for size in part.split("]")[0].split(",") if size] for part in layout.split("[")[1:]]
     expected = [list(value.shape) for value in arguments.values()]
     if found != expected:
-        raise ValueError(f"the module has {len(found)} parameters, expected {len(expected)} of the shapes of the batch and the variables")
+        raise ValueError(
+            f"the module has {len(found)} parameters, expected {len(expected)} of the shapes of the batch and the variables"
+        )
 
 
 def _storable(value: np.ndarray) -> np.ndarray:

@@ -14,10 +14,10 @@ from pathlib import Path
 import soundfile
 import tensorflow as tf
 
-from xtts_pipeline.cache.manifest import load_manifest
-from xtts_pipeline.commands.evaluation_inputs import split_entries
+from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.evaluation.inputs import split_entries
 from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
-from xtts_pipeline.synthesis import SpokenText, Synthesizer
+from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 
 
 class MisledSynthesizer(Synthesizer):
@@ -45,11 +45,16 @@ def rates(arguments: argparse.Namespace) -> Iterator[tuple[str, float]]:
     entries = split_entries(arguments.cache, manifest, "val", None)
     entries = [entry for entry in entries if entry.language == arguments.language][: arguments.sentences]
     recogniser = Recogniser()
-    truths = [recogniser.hear(*soundfile.read(arguments.data / entry.source.path, dtype="float32")) for entry in entries]
+    truths = [
+        recogniser.hear(*soundfile.read(arguments.data / entry.source.path, dtype="float32")) for entry in entries
+    ]
     texts = [entry.raw_text for entry in entries]
     synthesizer = Synthesizer.load(arguments.run)
     yield "sentences", len(texts)
-    yield f"PER, id {arguments.language}", error_rate(synthesizer.synthesize_batch(texts, language=arguments.language), truths, recogniser)
+    yield (
+        f"PER, id {arguments.language}",
+        error_rate(synthesizer.synthesize_batch(texts, language=arguments.language), truths, recogniser),
+    )
     for other in synthesizer.checkpoint.cache.languages:
         if other != arguments.language:
             misled = MisledSynthesizer.load(arguments.run)

@@ -17,16 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from xtts_pipeline.benchmarking.librosa_mel import librosa_log_mel
-from xtts_pipeline.cache.example import decode_example
-from xtts_pipeline.cache.manifest import load_manifest, record_spec
-from xtts_pipeline.cache.records import read_records
+from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
+from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.perf.benchmark.librosa_mel import librosa_log_mel
 
 
 def xtts(*arguments: object) -> tuple[int, Any, float]:
     """Run a command with `--json`; return its exit code, its result, and the seconds of the whole process."""
     started = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "xtts_pipeline", *map(str, arguments)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "xtts_pipeline", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
     seconds = time.perf_counter() - started
     return done.returncode, json.loads(done.stdout) if done.stdout.startswith("{") else done.stderr.strip(), seconds
 
@@ -69,7 +71,9 @@ def greatest_mel_difference(cache: Path, corpus: Path, clips: int) -> tuple[floa
 def count_found_flips(cache: Path, flips: int) -> int:
     """Flip one random bit at a time, in files drawn evenly, and return how often `verify-cache` exits with 1."""
     chosen = np.random.default_rng(0)
-    files = sorted(path for path in cache.rglob("*") if path.is_file() and path.stat().st_size and path.name != ".gitignore")
+    files = sorted(
+        path for path in cache.rglob("*") if path.is_file() and path.stat().st_size and path.name != ".gitignore"
+    )
     found = 0
     for _ in range(flips):
         path = files[chosen.integers(len(files))]
@@ -99,10 +103,15 @@ def main() -> None:
     row("`xtts --help`, whole process", f"median {times[len(times) // 2]:.2f} s, max {times[-1]:.2f} s")
 
     for name, jobs in (("one", 1), ("two", 2)):
-        code, result, seconds = xtts("preprocess", "--data", data, "--cache", work / name, "--config", "ljspeech", "--jobs", jobs, "--json")
+        code, result, seconds = xtts(
+            "preprocess", "--data", data, "--cache", work / name, "--config", "ljspeech", "--jobs", jobs, "--json"
+        )
         counts = f"read {result['read']}, kept {result['kept']}, rejected {result['rejected']}"
         row(f"`preprocess --config ljspeech --jobs {jobs}`", f"exit {code}; {counts}; {seconds:.1f} s")
-    row("shards of the two", "byte-identical" if shard_hashes(work / "one") == shard_hashes(work / "two") else "DIFFERENT")
+    row(
+        "shards of the two",
+        "byte-identical" if shard_hashes(work / "one") == shard_hashes(work / "two") else "DIFFERENT",
+    )
 
     for limit in ("50%", "5%"):
         shutil.rmtree(work / "short", ignore_errors=True)
@@ -115,7 +124,10 @@ def main() -> None:
 
     code, result, seconds = xtts("verify-cache", "--cache", work / "one", "--json")
     row("`verify-cache`", f"exit {code}; {result['records']} records, {result['bytes'] / 1e6:.1f} MB, {seconds:.2f} s")
-    row(f"`verify-cache` after each of {arguments.flips} flipped bits", f"{count_found_flips(work / 'one', arguments.flips)} found")
+    row(
+        f"`verify-cache` after each of {arguments.flips} flipped bits",
+        f"{count_found_flips(work / 'one', arguments.flips)} found",
+    )
     greatest, compared = greatest_mel_difference(work / "one", data, arguments.clips)
     row(f"stored mels against librosa, {compared} clips, every bin", f"at most {greatest:.4f} in natural log")
 
@@ -125,7 +137,9 @@ def main() -> None:
     row(f"`train --set training.batch_size=4 --steps {arguments.steps}`", f"exit {code}; {seconds:.0f} s in all")
     row(
         "traces, compilations",
-        ", ".join(f"{name} {count['traces']} and {count['compilations']}" for name, count in run["by_function"].items()),
+        ", ".join(
+            f"{name} {count['traces']} and {count['compilations']}" for name, count in run["by_function"].items()
+        ),
     )
     row("loss first, last", f"{loss['first']:.2f}, {loss['last']:.2f}: {loss['last'] / loss['first']:.2f} of first")
     row("step time", f"p50 {step['p50']:.0f} ms, std/mean {step['std'] / step['mean']:.1%}")

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import soundfile
 
-from xtts_pipeline.demo.espeak import EspeakVoice, demo_sentences, persian_sentences
+from xtts_pipeline.corpus.demo.espeak import EspeakVoice, demo_sentences, persian_sentences
 from xtts_pipeline.errors import CorpusError
 
 CORPORA = ("one-voice", "eight-voices", "two-languages")
@@ -81,7 +81,9 @@ def clips_of(corpus: str, english: Sequence[tuple[str, str]], variants: Sequence
     """Yield the clips of a corpus, those of a voice in the order in which they are spoken."""
     if corpus == "eight-voices":
         for place, variant in enumerate(variants):
-            yield from (Clip(clip_id, text, f"{ENGLISH_VOICE}+{variant}") for clip_id, text in english[place :: len(variants)])
+            yield from (
+                Clip(clip_id, text, f"{ENGLISH_VOICE}+{variant}") for clip_id, text in english[place :: len(variants)]
+            )
         return
     yield from (Clip(clip_id, text, ENGLISH_VOICE) for clip_id, text in english)
     if corpus == "two-languages":
@@ -93,7 +95,9 @@ def portions(clips: Sequence[Clip]) -> Iterator[list[Clip]]:
     """Yield what one process speaks each: clips of one voice, at most CLIPS_PER_PROCESS."""
     for _, group in groupby(clips, key=lambda clip: clip.voice):
         same_voice = list(group)
-        yield from (same_voice[start : start + CLIPS_PER_PROCESS] for start in range(0, len(same_voice), CLIPS_PER_PROCESS))
+        yield from (
+            same_voice[start : start + CLIPS_PER_PROCESS] for start in range(0, len(same_voice), CLIPS_PER_PROCESS)
+        )
 
 
 def speak(folder: Path, clips: Sequence[Clip], words_per_minute: int) -> None:
@@ -123,7 +127,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--transcripts", type=Path, help="lines of id|text; the demo's sentences without it")
     parser.add_argument("--count", type=int, help="English clips in all; every row without it")
-    parser.add_argument("--max-characters", type=int, help="leave out longer English rows; 15 characters take about a second")
+    parser.add_argument(
+        "--max-characters", type=int, help="leave out longer English rows; 15 characters take about a second"
+    )
     parser.add_argument("--variants", default=",".join(VARIANTS), help="espeak-ng's voice variants of eight-voices")
     parser.add_argument("--words-per-minute", type=int, default=165)
     parser.add_argument("--jobs", type=int, default=2)

@@ -17,16 +17,31 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from xtts_pipeline.cache.manifest import load_manifest
-from xtts_pipeline.commands.train import training_config
-from xtts_pipeline.commands.training_memory import memory_estimate
+from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cli.commands.train import training_config
+from xtts_pipeline.cli.training_memory import memory_estimate
 
 
 def measure(cache: Path, configs: list[str], settings: list[str], steps: int) -> dict[str, Any]:
     """Return the summary of a training in a process of its own; its words go to stderr. Raises CalledProcessError if it fails."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "xtts_pipeline", "train", "--cache", str(cache), "--output", f"{folder}/run", "--json"]
-        command += ["--steps", str(steps), *(f"--config={name}" for name in configs), *(f"--set={setting}" for setting in settings)]
+        command = [
+            sys.executable,
+            "-m",
+            "xtts_pipeline",
+            "train",
+            "--cache",
+            str(cache),
+            "--output",
+            f"{folder}/run",
+            "--json",
+        ]
+        command += [
+            "--steps",
+            str(steps),
+            *(f"--config={name}" for name in configs),
+            *(f"--set={setting}" for setting in settings),
+        ]
         return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
@@ -39,7 +54,11 @@ def row(cache: Path, configs: list[str], settings: list[str], batch_size: int, s
     program = estimate.network_bytes + batch_size // config.training.accumulation_steps * estimate.row_bytes
     measured = measure(cache, configs, settings, steps)["memory"]
     pairs = ((program, measured["program_bytes"]), (measured["estimated_bytes"], measured["peak_bytes"]))
-    cells = [cell for estimated, found in pairs for cell in (_megabytes(estimated), _megabytes(found), _ratio(estimated, found))]
+    cells = [
+        cell
+        for estimated, found in pairs
+        for cell in (_megabytes(estimated), _megabytes(found), _ratio(estimated, found))
+    ]
     return f"| {batch_size} | {' | '.join(cells)} |"
 
 
@@ -60,7 +79,9 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[4, 8, 16, 32])
     parser.add_argument("--steps", type=int, default=2)
     arguments = parser.parse_args()
-    print("| clips | program, estimated MB | by XLA | ratio | all, estimated MB | peak | ratio |\n|---|---|---|---|---|---|---|")
+    print(
+        "| clips | program, estimated MB | by XLA | ratio | all, estimated MB | peak | ratio |\n|---|---|---|---|---|---|---|"
+    )
     for batch_size in arguments.batches:
         print(row(arguments.cache, arguments.config, arguments.set, batch_size, arguments.steps), flush=True)
 

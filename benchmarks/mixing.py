@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from xtts_pipeline.cache.manifest import Manifest, load_manifest
-from xtts_pipeline.config import DataConfig
-from xtts_pipeline.runtime import NativeLog
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
+from xtts_pipeline.config.schema import DataConfig
+from xtts_pipeline.system.runtime import NativeLog
 
 
 def shard_spread(order: np.ndarray, shard_of: np.ndarray) -> float:
@@ -50,9 +50,11 @@ def places(order: np.ndarray, records: int) -> np.ndarray:
     return place
 
 
-def epoch_orders(manifest: Manifest, bucket: int, batch_size: int, shuffle_records: int, epochs: int) -> list[np.ndarray]:
+def epoch_orders(
+    manifest: Manifest, bucket: int, batch_size: int, shuffle_records: int, epochs: int
+) -> list[np.ndarray]:
     """Return the numbers of the records in each epoch, in the order in which training gets them."""
-    from xtts_pipeline.cache.dataset import EpochPlace, record_numbers
+    from xtts_pipeline.data.cached import EpochPlace, record_numbers
 
     place = EpochPlace(seed=0, batch_size=batch_size, epochs=epochs)
     numbers = record_numbers(Path(), manifest, bucket, place, DataConfig(shuffle_records=shuffle_records))

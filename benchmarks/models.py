@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 
-from xtts_pipeline.runtime import NativeLog
+from xtts_pipeline.system.runtime import NativeLog
 
 PRESETS = ("tiny", "small", "base", "large")
 
@@ -24,18 +24,22 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
     """Return the figures of one preset."""
     import tensorflow as tf
 
-    from xtts_pipeline.config import load_config
+    from xtts_pipeline.cache.format.schema import RecordSpec
+    from xtts_pipeline.config.load import load_config
     from xtts_pipeline.model.network import Batch, Network
-    from xtts_pipeline.schema import RecordSpec
     from xtts_pipeline.training.step import TrainStep, batch_signature
 
     imported_mib = peak_mib()
     settings = [f"training.batch_size={batch_size}", "training.accumulation_steps=1", "training.precision=float32"]
     config = load_config([shape, preset], settings)
-    spec = RecordSpec(config.limits.max_text_length, config.limits.max_mel_frames, config.audio.mel_bins, pad_value=-11.5)
+    spec = RecordSpec(
+        config.limits.max_text_length, config.limits.max_mel_frames, config.audio.mel_bins, pad_value=-11.5
+    )
     symbol_count = 60
     network, average = (Network(config.model, spec, symbol_count) for _ in range(2))
-    step = TrainStep(network, average, config.training, [batch_signature(spec, batch_size, with_speaker=False, with_language=False)])
+    step = TrainStep(
+        network, average, config.training, [batch_signature(spec, batch_size, with_speaker=False, with_language=False)]
+    )
     random = np.random.default_rng(0)
     batch = Batch(
         tf.constant(random.integers(3, symbol_count, (batch_size, spec.max_text_length)), tf.int32),
@@ -76,7 +80,9 @@ def main() -> None:
         with NativeLog():
             print(json.dumps(measure(arguments.measure, arguments.shape, arguments.batch_size, arguments.steps)))
         return
-    print("| preset | parameters, M | first step, s | step, s | mel frames/s | peak memory, MiB |\n|---|---|---|---|---|---|")
+    print(
+        "| preset | parameters, M | first step, s | step, s | mel frames/s | peak memory, MiB |\n|---|---|---|---|---|---|"
+    )
     common = ["--shape", arguments.shape, "--batch-size", str(arguments.batch_size), "--steps", str(arguments.steps)]
     for preset in arguments.presets:
         command = [sys.executable, __file__, "--measure", preset, *common]

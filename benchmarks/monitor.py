@@ -15,15 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from xtts_pipeline.cache.manifest import load_manifest
-from xtts_pipeline.commands.train import training_config
-from xtts_pipeline.config import Config
-from xtts_pipeline.runtime import NativeLog, prepare_environment
+from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cli.commands.train import training_config
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.system.runtime import NativeLog, prepare_environment
 
 CALLS_A_ROUND = 100
 
 
-def seconds_a_call(function: Callable[[], object], calls: int, clock: Callable[[], float] = time.perf_counter) -> np.ndarray:
+def seconds_a_call(
+    function: Callable[[], object], calls: int, clock: Callable[[], float] = time.perf_counter
+) -> np.ndarray:
     """Return the mean seconds of a call in each round of 100, float64 [rounds], at least one; the clock is read twice a round."""
     means = np.empty(max(calls // CALLS_A_ROUND, 1))
     for number in range(len(means)):
@@ -50,9 +52,9 @@ def cost(look_seconds: np.ndarray, step_seconds: np.ndarray) -> dict[str, float]
 def measure(cache: Path, config: Config, steps: int, calls: int) -> dict[str, float]:
     """Return the cost on a cache, with the figures of `cost`."""
     with NativeLog() as log:
-        from xtts_pipeline.diagnosis.trial import Trial
-        from xtts_pipeline.training.monitor import CompilationMonitor
-        from xtts_pipeline.training.source import Source
+        from xtts_pipeline.data.source import Source
+        from xtts_pipeline.perf.trial import Trial
+        from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 
         monitor = CompilationMonitor(log, is_strict=True, is_compiled=config.training.jit_compile)
         trial = Trial(Source(cache, load_manifest(cache)), config, monitor)

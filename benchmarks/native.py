@@ -21,16 +21,17 @@ import numpy as np
 import soundfile
 
 from xtts_pipeline.audio.load import load_wave
-from xtts_pipeline.benchmarking.clips import Clip, write_corpus
-from xtts_pipeline.benchmarking.rivals import RivalClips, librosa_pipeline
-from xtts_pipeline.cache.dataset import EpochPlace, training_dataset, validation_dataset
-from xtts_pipeline.cache.manifest import load_manifest, record_spec
-from xtts_pipeline.cache.plan import take_in
-from xtts_pipeline.config import AudioConfig, Config, load_config
+from xtts_pipeline.cache.build.plan import take_in
+from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
+from xtts_pipeline.cache.format.schema import Example
+from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.corpus.read import read_corpus
-from xtts_pipeline.native.dataset import Fields, NativeDatasets
-from xtts_pipeline.native.survey import Survey, survey_corpus
-from xtts_pipeline.schema import Example
+from xtts_pipeline.data.cached import EpochPlace, training_dataset, validation_dataset
+from xtts_pipeline.data.online import Fields, NativeDatasets
+from xtts_pipeline.data.survey import Survey, survey_corpus
+from xtts_pipeline.perf.benchmark.baselines import RivalClips, librosa_pipeline
+from xtts_pipeline.perf.benchmark.clips import Clip, write_corpus
 
 BATCH = 8
 
@@ -43,7 +44,9 @@ def main() -> None:
     parser.add_argument("--set", dest="overrides", action="append", default=[])
     parser.add_argument("--records", type=int, default=400, help="that each path makes in a round")
     parser.add_argument("--rounds", type=int, default=3, help="0: mels alone")
-    parser.add_argument("--rate", type=int, help="resample the corpus to this rate first, and make its cache in a temporary folder")
+    parser.add_argument(
+        "--rate", type=int, help="resample the corpus to this rate first, and make its cache in a temporary folder"
+    )
     options = parser.parse_args()
     if (options.cache is None) == (options.rate is None):
         parser.error("one of --cache and --rate, the corpus's own cache or a rate at which both are made")
@@ -80,7 +83,12 @@ def compare(cache: Path, native: NativeDatasets, config: Config) -> dict[str, ob
         pair = (batch["mel"][0, :frames].numpy().astype(np.float32) for batch in (expected, found))
         errors.append(np.abs(np.subtract(*pair)).ravel())
     every = np.concatenate(errors)
-    return {"clips": len(errors), "bins": every.size, "within_0.01": round(float(np.mean(every <= 0.01)), 6), "largest": float(every.max())}
+    return {
+        "clips": len(errors),
+        "bins": every.size,
+        "within_0.01": round(float(np.mean(every <= 0.01)), 6),
+        "largest": float(every.max()),
+    }
 
 
 def both_ways(cache: Path, native: NativeDatasets, config: Config) -> Iterator[tuple[Fields, Fields]]:
@@ -91,7 +99,9 @@ def both_ways(cache: Path, native: NativeDatasets, config: Config) -> Iterator[t
             cached = training_dataset(cache, manifest, batch_size=1, seed=0, data=config.data, bucket=bucket, epochs=1)
             yield from zip(cached, native.training(bucket, EpochPlace(0, 1, epochs=1)), strict=True)
         if manifest.split_records("val", bucket):
-            yield from zip(validation_dataset(cache, manifest, "val", 1, bucket), native.validation(bucket, 1), strict=True)
+            yield from zip(
+                validation_dataset(cache, manifest, "val", 1, bucket), native.validation(bucket, 1), strict=True
+            )
 
 
 def measure(
@@ -136,7 +146,10 @@ def at_another_rate(data: Path, folder: Path, rate: int, config: Config) -> Path
     """Write the corpus with its clips resampled to `rate`, every third with two channels, and return its folder."""
     corpus = read_corpus(data)
     audio = AudioConfig(sample_rate=rate, max_hz=rate / 2)
-    waves = ((utterance.text, load_wave(corpus.root / utterance.audio, audio, config.limits)) for utterance in corpus.utterances)
+    waves = (
+        (utterance.text, load_wave(corpus.root / utterance.audio, audio, config.limits))
+        for utterance in corpus.utterances
+    )
     for path in write_corpus(folder, waves, rate)[::3]:
         wave, _ = soundfile.read(path, dtype="float32")
         soundfile.write(path, np.stack([wave, 0.5 * wave], axis=1), rate, "PCM_16")
@@ -146,7 +159,19 @@ def at_another_rate(data: Path, folder: Path, rate: int, config: Config) -> Path
 def preprocess(data: Path, cache: Path, overrides: Sequence[str]) -> None:
     """Make the cache of a corpus by the command."""
     settings = [part for override in overrides for part in ("--set", override)]
-    command = [sys.executable, "-m", "xtts_pipeline", "preprocess", "--data", data, "--cache", cache, "--max-rejected", "100%", *settings]
+    command = [
+        sys.executable,
+        "-m",
+        "xtts_pipeline",
+        "preprocess",
+        "--data",
+        data,
+        "--cache",
+        cache,
+        "--max-rejected",
+        "100%",
+        *settings,
+    ]
     subprocess.run(command, check=True, stdout=sys.stderr)
 
 

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from seeded_runs import Ended, compare, figures, is_within, parse_arguments, run_beside_seeds
 
-from xtts_pipeline.cache.example import decode_example, encode_example
-from xtts_pipeline.cache.manifest import MANIFEST_NAME, ShardEntry, bucket_specs, load_manifest, manifest_bytes
-from xtts_pipeline.cache.receipts import RECEIPTS_FOLDER
-from xtts_pipeline.cache.records import RecordWriter, read_records
-from xtts_pipeline.schema import Example, RecordSpec
+from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER
+from xtts_pipeline.cache.format.example import decode_example, encode_example
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, ShardEntry, bucket_specs, load_manifest, manifest_bytes
+from xtts_pipeline.cache.format.schema import Example, RecordSpec
+from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 
 LAST_SHARE = 0.8
 
@@ -87,7 +87,9 @@ def judge(clip: str, planted: Ended, clean: Sequence[Ended], steps: int) -> dict
         "rolled_back_at_step": planted.summary["rolled_back_at_step"],
         "skipped_updates_without_it": [ended.summary["skipped_updates"] for ended in clean],
         "figures": compared,
-        "ok": planted.summary["steps"] == steps and 0 < skipped == len(planted.skipped) == named and is_within(compared),
+        "ok": planted.summary["steps"] == steps
+        and 0 < skipped == len(planted.skipped) == named
+        and is_within(compared),
     }
 
 
@@ -95,7 +97,9 @@ def main() -> None:
     """Plant, train and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--clip", metavar="ID", help="the training clip that becomes NaN; the first of the first shard by default")
+    parser.add_argument(
+        "--clip", metavar="ID", help="the training clip that becomes NaN; the first of the first shard by default"
+    )
     arguments = parse_arguments(parser)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(arguments.cache, Path(folder) / "cache"))

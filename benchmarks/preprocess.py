@@ -42,7 +42,11 @@ class Cost:
 
 def measure(command: list[str]) -> Cost:
     """Run a command to its end and return what it took. Raises RuntimeError if it fails."""
-    environment = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = {
+        **os.environ,
+        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
     started = time.perf_counter()
     with tempfile.TemporaryFile() as words:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=words, env=environment)
@@ -78,7 +82,11 @@ def _watch(root: int, peaks: dict[int, int]) -> None:
 def _tree(process: int) -> Iterator[int]:
     yield process
     try:
-        children = [child for task in Path(f"/proc/{process}/task").iterdir() for child in (task / "children").read_text().split()]
+        children = [
+            child
+            for task in Path(f"/proc/{process}/task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
     except OSError:
         return
     for child in children:
@@ -113,7 +121,9 @@ def naive_shard(rows: list[str], corpus: Path, path: Path) -> None:
         for row in rows:
             name, _, text = row.split("|", 2)
             wave, rate = soundfile.read(corpus / "wavs" / f"{name}.wav", dtype="float32")
-            mel = librosa.feature.melspectrogram(y=wave, sr=rate, n_fft=1024, hop_length=256, n_mels=80, fmax=8000, power=1.0)
+            mel = librosa.feature.melspectrogram(
+                y=wave, sr=rate, n_fft=1024, hop_length=256, n_mels=80, fmax=8000, power=1.0
+            )
             log_mel = np.log(np.maximum(mel.T, 1e-5)).astype(np.float16)
             if len(log_mel) > MAX_FRAMES:
                 continue
@@ -130,8 +140,8 @@ def floor_shard(rows: list[str], corpus: Path, _path: Path) -> None:
     import scipy.fft
 
     from xtts_pipeline.audio.load import decode_wave
-    from xtts_pipeline.cache.records import keep_freed_memory
-    from xtts_pipeline.config import AudioConfig, LimitsConfig
+    from xtts_pipeline.cache.format.tfrecord import keep_freed_memory
+    from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 
     keep_freed_memory()
     audio, limits = AudioConfig(), LimitsConfig()
@@ -159,9 +169,23 @@ def run_shards(kind: str, corpus: Path, output: Path, jobs: int) -> None:
 def measure_round(corpus: Path, work: Path, jobs: int) -> dict[str, Cost]:
     """Measure every row once."""
     xtts = [sys.executable, "-m", "xtts_pipeline"]
-    own = [sys.executable, __file__, "--jobs", str(jobs), "--data", str(corpus), "--work", str(work / "shards"), "--only"]
+    own = [
+        sys.executable,
+        __file__,
+        "--jobs",
+        str(jobs),
+        "--data",
+        str(corpus),
+        "--work",
+        str(work / "shards"),
+        "--only",
+    ]
     costs = {}
-    for name, kind in (("naive prototype", "naive"), (NAIVE_START, "naive-start"), ("floor: read, decode, transform", "floor")):
+    for name, kind in (
+        ("naive prototype", "naive"),
+        (NAIVE_START, "naive-start"),
+        ("floor: read, decode, transform", "floor"),
+    ):
         costs[name] = measure([*own, kind])
         shutil.rmtree(work / "shards")
     cache = ["--cache", str(work / "cache"), "--jobs", str(jobs)]
@@ -178,7 +202,9 @@ def measure_round(corpus: Path, work: Path, jobs: int) -> dict[str, Cost]:
 
 def print_table(rounds: list[dict[str, Cost]], clips: int, shard_bytes: int) -> None:
     """Print one row a command: medians over the rounds."""
-    print(f"\n{clips} clips, {shard_bytes / 1e6:.0f} MB of shards, {os.cpu_count()} cores, median of {len(rounds)} rounds\n")
+    print(
+        f"\n{clips} clips, {shard_bytes / 1e6:.0f} MB of shards, {os.cpu_count()} cores, median of {len(rounds)} rounds\n"
+    )
     print("| what | s | CPU s | clips/s | GB/s | naive / this, time | naive / this, CPU | parent MB | worker MB |")
     print("|---|---|---|---|---|---|---|---|---|")
     columns = defaultdict(list)
@@ -215,7 +241,11 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="a folder that is made, and must not exist")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=("naive", "naive-start", "floor"), help="run this row alone, on all of --data, without measuring")
+    parser.add_argument(
+        "--only",
+        choices=("naive", "naive-start", "floor"),
+        help="run this row alone, on all of --data, without measuring",
+    )
     arguments = parser.parse_args()
     if arguments.only:
         run_shards(arguments.only, arguments.data, arguments.work, arguments.jobs)

@@ -33,22 +33,33 @@ class Constants:
     """What is reckoned with; names carry their units."""
 
     clip_seconds: float = constant(5.95, "measured: mean of 13,090 clips, LJSpeech's layout and lengths")
-    record_bytes: float = constant(141_764, "measured: the shards of those 13,090 clips, one shape of 200 tokens x 880 frames")
+    record_bytes: float = constant(
+        141_764, "measured: the shards of those 13,090 clips, one shape of 200 tokens x 880 frames"
+    )
     listing_line_bytes: float = constant(496, "measured: their utterances.jsonl")
     shard_entry_bytes: float = constant(134, "measured: their manifest")
     records_per_shard: float = constant(256, "default of cache.records_per_shard")
-    preprocess_cpu_s_per_hour: float = constant(3.72, "measured: docs/performance.md, 27.3 CPU s for 4,000 clips of 6.6 s, with trimming")
+    preprocess_cpu_s_per_hour: float = constant(
+        3.72, "measured: docs/performance.md, 27.3 CPU s for 4,000 clips of 6.6 s, with trimming"
+    )
     preprocess_bytes_per_row: float = constant(
         2_100, "measured: docs/performance.md, the parent's 90 MB at 4,000 clips and 109 MB at 13,100"
     )
     preprocess_cores: float = constant(64, ASSUMED)
-    read_cpu_ms_per_record: float = constant(0.28, "measured: `ours` of the input benchmark on two busy cores; 0.17 on quiet ones")
-    gflop_per_clip: float = constant(
-        PRESETS["base"]["gflop_per_clip"], "counted: the products of a step at 200 x 880, before `said_token`, reckoned to add under 1%"
+    read_cpu_ms_per_record: float = constant(
+        0.28, "measured: `ours` of the input benchmark on two busy cores; 0.17 on quiet ones"
     )
-    own_frames_factor: float = constant(1.2, "measured: a step that hears its own frames against one that does not, on two cores")
+    gflop_per_clip: float = constant(
+        PRESETS["base"]["gflop_per_clip"],
+        "counted: the products of a step at 200 x 880, before `said_token`, reckoned to add under 1%",
+    )
+    own_frames_factor: float = constant(
+        1.2, "measured: a step that hears its own frames against one that does not, on two cores"
+    )
     parameters_m: float = constant(PRESETS["base"]["parameters_m"], "counted: the network of the preset")
-    clips_per_gpu: float = constant(PRESETS["base"]["clips_per_gpu"], "the preset's batch, or a part of it, on each GPU")
+    clips_per_gpu: float = constant(
+        PRESETS["base"]["clips_per_gpu"], "the preset's batch, or a part of it, on each GPU"
+    )
     device_tflops: float = constant(300.0, ASSUMED + ": peak of one GPU in bfloat16")
     device_share: float = constant(0.25, ASSUMED + ": share of the peak that the step reaches")
     gpus_per_machine: float = constant(8, ASSUMED)
@@ -99,7 +110,9 @@ class Scale:
     @property
     def step_bytes_per_machine(self) -> float:
         """What one machine reads for a step."""
-        return min(self.gpus, self.constants.gpus_per_machine) * self.constants.clips_per_gpu * self.constants.record_bytes
+        return (
+            min(self.gpus, self.constants.gpus_per_machine) * self.constants.clips_per_gpu * self.constants.record_bytes
+        )
 
     @property
     def disk_ms(self) -> float:
@@ -148,7 +161,9 @@ class Scale:
     @property
     def preprocess_hours(self) -> float:
         """One machine's time to make the cache."""
-        return self.hours * self.constants.preprocess_cpu_s_per_hour / self.constants.preprocess_cores / SECONDS_PER_HOUR
+        return (
+            self.hours * self.constants.preprocess_cpu_s_per_hour / self.constants.preprocess_cores / SECONDS_PER_HOUR
+        )
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -224,7 +239,10 @@ def steps_table(constants: Constants, hours: Sequence[float], gpus: Sequence[int
             (
                 str(count),
                 number(count * constants.clips_per_gpu),
-                *(number(part) for part in (scale.compute_ms, scale.reduce_ms, scale.disk_ms, scale.store_ms, scale.parse_ms)),
+                *(
+                    number(part)
+                    for part in (scale.compute_ms, scale.reduce_ms, scale.disk_ms, scale.store_ms, scale.parse_ms)
+                ),
                 f"{scale.efficiency:.0%}",
                 number(scale.read_gb_per_s),
                 *epochs,
@@ -251,9 +269,17 @@ def limits_table(constants: Constants, gpus: Sequence[int]) -> str:
     for name in ("disk_ms", "store_ms", "parse_ms", "reduce_ms"):
         slow = [count for count in gpus if getattr(Scale(constants, 1.0, count), name) > few.compute_ms]
         first = f"{slow[0]} GPUs" if slow else f"not up to {max(gpus)}"
-        speeds = [number(constants.clips_per_gpu / time * 1e3) if (time := getattr(scale, name)) else "never" for scale in (few, many)]
+        speeds = [
+            number(constants.clips_per_gpu / time * 1e3) if (time := getattr(scale, name)) else "never"
+            for scale in (few, many)
+        ]
         rows.append((name.removesuffix("_ms").replace("reduce", "all-reduce"), first, *speeds))
-    head = ("part", "takes longer than computing from", f"with {few.gpus} GPU: from clips/s", f"with {many.gpus}: from clips/s of each")
+    head = (
+        "part",
+        "takes longer than computing from",
+        f"with {few.gpus} GPU: from clips/s",
+        f"with {many.gpus}: from clips/s of each",
+    )
     now = number(constants.clips_per_gpu / few.compute_ms * 1e3)
     return f"{table(head, rows)}\n\nA GPU alone computes {now} clips/s here."
 
@@ -263,7 +289,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, nargs="+", default=[1_000.0, 100_000.0])
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64, 128, 256])
-    parser.add_argument("--preset", choices=PRESETS, default="base", help="whose arithmetic, parameters and batch stand for the network")
+    parser.add_argument(
+        "--preset", choices=PRESETS, default="base", help="whose arithmetic, parameters and batch stand for the network"
+    )
     for each in fields(Constants):
         described = f"{each.metadata['source']}; {each.default:,g}".replace("%", "%%")
         parser.add_argument(f"--{each.name.replace('_', '-')}", type=float, help=described)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from xtts_pipeline.training.cluster import Cluster
+from xtts_pipeline.training.distributed.cluster import Cluster
 
 THREADS = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
 
@@ -51,7 +51,9 @@ def examples_per_second(options: Sequence[str], batch_size: int, cpus: Sequence[
         for index, cpu in enumerate(cpus):
             cluster = {"TF_CONFIG": Cluster(workers, index).to_tf_config()} if len(cpus) > 1 else {}
             pinned = ["taskset", "--cpu-list", str(cpu), *command]
-            processes.append(subprocess.Popen(pinned, env={**os.environ, **THREADS, **cluster}, stdout=subprocess.PIPE, text=True))
+            processes.append(
+                subprocess.Popen(pinned, env={**os.environ, **THREADS, **cluster}, stdout=subprocess.PIPE, text=True)
+            )
         printed = [process.communicate()[0] for process in processes]
     failed = [process.returncode for process in processes if process.returncode]
     if failed:
@@ -73,11 +75,21 @@ def main() -> None:
     given = parser.parse_args()
     cpus = given.cpus or whole_cores()[:2]
     if len(cpus) < 2:
-        raise SystemExit("this machine has one core; two workers on it would share its arithmetic (--cpus measures it all the same)")
+        raise SystemExit(
+            "this machine has one core; two workers on it would share its arithmetic (--cpus measures it all the same)"
+        )
     options = ["--cache", given.cache, "--steps", str(given.steps), *(f"--config={path}" for path in given.config)]
-    quiet = ["training.log_every=10", "training.speak_every_evaluations=null", f"training.evaluate_every={given.steps + 1}"]
+    quiet = [
+        "training.log_every=10",
+        "training.sample_every_evaluations=null",
+        f"training.evaluate_every={given.steps + 1}",
+    ]
     options += [f"--set={override}" for override in [*quiet, *given.overrides]]
-    variants = {"one": (given.batch_size, cpus[:1]), "two": (given.batch_size, cpus), "two_twice_the_batch": (2 * given.batch_size, cpus)}
+    variants = {
+        "one": (given.batch_size, cpus[:1]),
+        "two": (given.batch_size, cpus),
+        "two_twice_the_batch": (2 * given.batch_size, cpus),
+    }
     rates: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(given.rounds):
         for name, (batch_size, pinned) in variants.items():

@@ -29,7 +29,9 @@ def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=400, help="of each run; a few epochs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--config", action="append", default=[], help="a preset or YAML file, as xtts train takes it")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the runs")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the runs"
+    )
     arguments = parser.parse_args()
     if len(arguments.seeds) < 2:
         parser.error("--seeds: a deviation needs two or more")
@@ -52,15 +54,19 @@ def run(cache: Path, folder: Path, steps: int, configs: Sequence[str], settings:
         "log_every": often,
         "evaluate_every": 10 * often,
         "save_every": steps,
-        "speak_every_evaluations": "null",
+        "sample_every_evaluations": "null",
     }
     # What is given comes last, but for the seed, which is what the runs differ in.
     overrides = [*(f"training.{name}={value}" for name, value in training.items()), *settings, f"training.seed={seed}"]
     options = ["--cache", str(cache), "--output", str(folder), "--steps", str(steps), "--json"]
     options += [*(f"--config={config}" for config in configs), *(f"--set={override}" for override in overrides)]
-    done = subprocess.run([sys.executable, "-m", "xtts_pipeline", "train", *options], stdout=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "xtts_pipeline", "train", *options], stdout=subprocess.PIPE, check=False
+    )
     if done.returncode:
-        raise SystemExit(f"the run of seed {seed} on {cache} ended with {done.returncode}; its own message stands above")
+        raise SystemExit(
+            f"the run of seed {seed} on {cache} ended with {done.returncode}; its own message stands above"
+        )
     return Ended(lines(folder / "metrics.jsonl"), lines(folder / "skipped.jsonl"), json.loads(done.stdout))
 
 
@@ -73,7 +79,11 @@ def figures(reports: Sequence[Mapping[str, Any]], after: float) -> dict[str, flo
     """Return the losses that a run ends with: of training in the steps after this one, of validation where there were evaluations."""
 
     def losses(split: str, first: float) -> list[float]:
-        return [report["loss"] for report in reports if report["split"] == split and report["step"] > first and report["loss"] is not None]
+        return [
+            report["loss"]
+            for report in reports
+            if report["split"] == split and report["step"] > first and report["loss"] is not None
+        ]
 
     last, validated = losses("train", after), losses("val", 0)
     found = {"train_loss": statistics.mean(last) if last else math.nan}

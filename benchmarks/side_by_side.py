@@ -22,12 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from xtts_pipeline.config import Config, load_config
-from xtts_pipeline.runtime import NativeLog
+from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.system.runtime import NativeLog
 
 HERE = Path(__file__).parent
 SYMBOLS = 64
-OFF = ["training.own_frames_start=null", "training.accumulation_steps=1", "training.null_voice_share=0.0"]
+OFF = ["training.scheduled_sampling_start=null", "training.accumulation_steps=1", "training.reference_dropout=0.0"]
 
 
 def write_batch(path: Path, config: Config, rows: int) -> None:
@@ -60,7 +61,7 @@ def run_step(job: dict[str, Any]) -> None:
         import stock_keras
 
         stock_keras.put_in()
-    from xtts_pipeline.cache.manifest import record_spec_of
+    from xtts_pipeline.cache.format.manifest import record_spec_of
     from xtts_pipeline.model.network import Network
     from xtts_pipeline.training.step import TrainStep, batch_signature, to_batch
 
@@ -74,7 +75,9 @@ def run_step(job: dict[str, Any]) -> None:
     given = to_batch(batch, signature)
     started = time.perf_counter()
     step(given).numpy()
-    print(json.dumps({"parameters": network.parameter_count, "first_seconds": time.perf_counter() - started}), flush=True)
+    print(
+        json.dumps({"parameters": network.parameter_count, "first_seconds": time.perf_counter() - started}), flush=True
+    )
     for line in sys.stdin:
         seconds = []
         for _ in range(int(line)):
@@ -89,7 +92,9 @@ class Worker:
 
     def __init__(self, command: list[str]) -> None:
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
         self.greeting = self._answer()
         self.rounds: list[float] = []
         self.seconds: list[float] = []
@@ -109,13 +114,17 @@ class Worker:
     def _answer(self) -> Any:
         line = self._process.stdout.readline()
         if not line:
-            sys.exit(f"side_by_side: {' '.join(self._process.args[:3])} ended with {self._process.wait()}; its words stand above")
+            sys.exit(
+                f"side_by_side: {' '.join(self._process.args[:3])} ended with {self._process.wait()}; its words stand above"
+            )
         return json.loads(line)
 
 
-def start_workers(config: Config, rows: int, torch_python: str | None, folder: Path, skipped: list[str]) -> dict[str, Worker]:
+def start_workers(
+    config: Config, rows: int, torch_python: str | None, folder: Path, skipped: list[str]
+) -> dict[str, Worker]:
     """Start every process, one after the other, and have each do its first step."""
-    from xtts_pipeline.config import dump_config
+    from xtts_pipeline.config.load import dump_config
 
     (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     write_batch(folder / "batch.npz", config, rows)
@@ -125,7 +134,12 @@ def start_workers(config: Config, rows: int, torch_python: str | None, folder: P
     if torch_python:
         shape = {"symbols": SYMBOLS, "mel_bins": config.audio.mel_bins, "pad_value": float(np.log(config.audio.floor))}
         shape |= {"max_text_length": config.limits.max_text_length, "max_mel_frames": config.limits.max_mel_frames}
-        twin = {**job, "shape": shape, "model": config.model.model_dump(), "training": config.training.model_dump(mode="json")}
+        twin = {
+            **job,
+            "shape": shape,
+            "model": config.model.model_dump(),
+            "training": config.training.model_dump(mode="json"),
+        }
         for name, is_compiled in (("PyTorch eager", False), ("PyTorch compile", True)):
             given = json.dumps({**twin, "is_compiled": is_compiled, "threads": 0})
             commands[name] = [torch_python, str(HERE / "twin.py"), given]
@@ -164,10 +178,14 @@ def main() -> None:
             worker.end()
     limits = config.limits
     shape = f"{arguments.batch} x {limits.max_text_length} x {limits.max_mel_frames}"
-    print(f"{counts['ours']:,} parameters each, batch of {shape}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
+    print(
+        f"{counts['ours']:,} parameters each, batch of {shape}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n"
+    )
     print("| step | ms | std/mean | first step s | row / ours |\n|---|---|---|---|---|")
     for name, worker in workers.items():
-        ratio = statistics.median(theirs / mine for theirs, mine in zip(worker.rounds, workers["ours"].rounds, strict=True))
+        ratio = statistics.median(
+            theirs / mine for theirs, mine in zip(worker.rounds, workers["ours"].rounds, strict=True)
+        )
         spread = statistics.pstdev(worker.seconds) / statistics.fmean(worker.seconds)
         median = 1e3 * statistics.median(worker.seconds)
         print(f"| {name} | {median:.0f} | {spread:.1%} | {worker.greeting['first_seconds']:.1f} | {ratio:.2f} |")

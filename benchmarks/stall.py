@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from xtts_pipeline.cache.manifest import load_manifest
-from xtts_pipeline.commands.progress import RunProgress
-from xtts_pipeline.commands.train import training_config
-from xtts_pipeline.config import Config
-from xtts_pipeline.runtime import NativeLog
+from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cli.commands.train import training_config
+from xtts_pipeline.cli.progress import RunProgress
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.system.runtime import NativeLog
 
 # Both give a snapshot to the thread that writes.
 HANDING_OVER = ("begin", "begin_when_free")
@@ -61,7 +61,9 @@ class Times:
         for number, (begun, ended) in enumerate(zip(self.asked, self.asked[1:], strict=False), 1):
             is_saved = any(begun <= at < ended for at, _ in self.handed_over)
             is_beside_writing = any(since < ended and begun < until for since, until in self.written)
-            steps.append(Step(1e3 * (ended - begun), is_saved, number % evaluate_every == 0, is_beside_writing and not is_saved))
+            steps.append(
+                Step(1e3 * (ended - begun), is_saved, number % evaluate_every == 0, is_beside_writing and not is_saved)
+            )
         return steps
 
 
@@ -81,7 +83,9 @@ def judge(steps: Sequence[Step], copies_ms: Sequence[float], hand_overs_ms: Sequ
     longest = {name: max(times, default=0.0) for name, times in groups.items()}
     is_held_up = longest["step_with_checkpoint_ms"] > longest["step_ms"] + longest["copy_ms"]
     figures = {
-        name: {"count": len(times), "median": statistics.median(times), "longest": max(times)} for name, times in groups.items() if times
+        name: {"count": len(times), "median": statistics.median(times), "longest": max(times)}
+        for name, times in groups.items()
+        if times
     }
     return {**figures, "ok": not is_held_up and longest["hand_over_ms"] <= longest["step_ms"]}
 
@@ -102,9 +106,10 @@ def timed(method: Callable[..., Any], spans: list[tuple[float, float]]) -> Calla
 def train(cache: Path, config: Config, run: Path, log: NativeLog, progress: RunProgress) -> Times:
     """Train as `xtts train` does, and note when what happened."""
     # Late: TensorFlow must not be imported before its log is redirected.
-    from xtts_pipeline.training import loop, saving
-    from xtts_pipeline.training.monitor import CompilationMonitor, StepTimer
-    from xtts_pipeline.training.source import Source
+    from xtts_pipeline.data.source import Source
+    from xtts_pipeline.training import loop
+    from xtts_pipeline.training.checkpoints import saver as saving
+    from xtts_pipeline.training.monitoring.monitor import CompilationMonitor, StepTimer
 
     times = Times()
     batches_of, pausing = Source.training_batches, StepTimer.pausing
@@ -147,10 +152,17 @@ def main() -> None:
     parser.add_argument("--evaluate-every", type=int, help="after the last step alone, by default")
     parser.add_argument("--warm-up", type=int, default=15, help="steps that are left out at the beginning")
     parser.add_argument("--config", action="append", default=[], help="a preset or YAML file, as xtts train takes it")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the run")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the run"
+    )
     arguments = parser.parse_args()
     evaluate_every = arguments.evaluate_every or arguments.steps
-    training = {"log_every": 1, "save_every": arguments.save_every, "evaluate_every": evaluate_every, "speak_every_evaluations": "null"}
+    training = {
+        "log_every": 1,
+        "save_every": arguments.save_every,
+        "evaluate_every": evaluate_every,
+        "sample_every_evaluations": "null",
+    }
     overrides = [*(f"training.{name}={value}" for name, value in training.items()), *arguments.set]
     config = training_config(load_manifest(arguments.cache), arguments.config, overrides, arguments.steps)
     with tempfile.TemporaryDirectory() as folder:
@@ -165,8 +177,15 @@ def main() -> None:
         """Return how long each took, in ms, of those within the steps that count."""
         return [1e3 * (ended - begun) for begun, ended in spans if since <= begun and ended <= until]
 
-    judged = judge(times.steps(evaluate_every)[arguments.warm_up :], durations(times.copied), durations(times.handed_over))
-    print(json.dumps({"weights_bytes": weights_bytes, "write_ms": max(durations(times.written), default=None), **judged}, indent=1))
+    judged = judge(
+        times.steps(evaluate_every)[arguments.warm_up :], durations(times.copied), durations(times.handed_over)
+    )
+    print(
+        json.dumps(
+            {"weights_bytes": weights_bytes, "write_ms": max(durations(times.written), default=None), **judged},
+            indent=1,
+        )
+    )
     sys.exit(not judged["ok"])
 
 

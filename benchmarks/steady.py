@@ -48,11 +48,11 @@ def command(arguments: argparse.Namespace, run: Path) -> list[str]:
     training = {
         "batch_size": arguments.batch_size,
         "warmup_steps": often,
-        "own_frames_start": often,
-        "own_frames_ramp_steps": often,
+        "scheduled_sampling_start": often,
+        "scheduled_sampling_ramp_steps": often,
         "evaluate_every": often,
         "save_every": often,
-        "speak_every_evaluations": 2,
+        "sample_every_evaluations": 2,
     }
     settings = {
         **{f"model.{name}": value for name, value in TINY.items()},
@@ -78,7 +78,9 @@ def watch(process: subprocess.Popen[bytes], metrics: Path) -> Iterator[Sample]:
             step = max([step, *(json.loads(line)["step"] for line in whole.splitlines())])
         try:
             status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
-            sample = Sample(step, int(status["VmRSS"].split()[0]), sum(1 for _ in (folder / "fd").iterdir()), int(status["Threads"]))
+            sample = Sample(
+                step, int(status["VmRSS"].split()[0]), sum(1 for _ in (folder / "fd").iterdir()), int(status["Threads"])
+            )
         except (OSError, KeyError):
             return  # it has just ended
         yield sample
@@ -117,7 +119,9 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=5_000)
     parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the run")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the run"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
@@ -130,7 +134,11 @@ def main() -> None:
     is_steady = figures["resident_kib"]["growth"] <= MOST_GROWTH and all(
         figures[name]["growth"] <= 0.0 for name in ("descriptors", "threads")
     )
-    print("steady" if is_steady else f"NOT steady: memory may grow by {MOST_GROWTH:.0%}, descriptors and threads not at all")
+    print(
+        "steady"
+        if is_steady
+        else f"NOT steady: memory may grow by {MOST_GROWTH:.0%}, descriptors and threads not at all"
+    )
     sys.exit(not is_steady)
 
 

@@ -26,7 +26,9 @@ class StockAttention(tf.Module):
         """Return what is looked at, as keys and as values."""
         return memory, memory
 
-    def __call__(self, x: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def __call__(
+        self, x: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return what `layers.Attention` would."""
         # [..., F, S] here, [B, 1, F, S] with a head axis there.
         allowed = tf.broadcast_to(mask, [x.shape[0], 1, x.shape[1], keys.shape[1]])[:, 0]
@@ -36,7 +38,9 @@ class StockAttention(tf.Module):
 _DROPOUTS: dict[int, keras.layers.Dropout] = {}
 
 
-def stock_dropout(self: layers.Dropout, x: tf.Tensor, rate: float, salt: int, _first: Any = 0, always: bool = False) -> tf.Tensor:
+def stock_dropout(
+    self: layers.Dropout, x: tf.Tensor, rate: float, salt: int, _first: Any = 0, always: bool = False
+) -> tf.Tensor:
     """Do what `layers.Dropout.apply` does, with a keras.layers.Dropout for each place in the network."""
     if rate == 0.0 or not (self.is_training or always):
         return x

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from xtts_pipeline.runtime import NativeLog
+from xtts_pipeline.system.runtime import NativeLog
 
 TEXT = "the quick brown fox jumps over the lazy dog, and then it sleeps in the sun for an hour."
 SYMBOLS = tuple(" ,.abcdefghijklmnopqrstuvwxyz")
@@ -24,16 +24,18 @@ FRAMES_PER_CHARACTER = 5.0
 
 def make_run(folder: Path, preset: str) -> Path:
     """Write a run of random weights that says a text at the pace of speech and does not stop before."""
-    from xtts_pipeline.cache.manifest import record_spec_of
-    from xtts_pipeline.config import load_config
-    from xtts_pipeline.training.checkpoint import CacheIdentity, build_network, save_checkpoint
-    from xtts_pipeline.training.variables import named_variables
+    from xtts_pipeline.cache.format.manifest import record_spec_of
+    from xtts_pipeline.config.load import load_config
+    from xtts_pipeline.training.checkpoints.files import CacheIdentity, build_network, save_checkpoint
+    from xtts_pipeline.training.checkpoints.variables import named_variables
 
     config = load_config([preset], [f"synthesis.max_frames_per_token={FRAMES_PER_CHARACTER}"])
     cache = CacheIdentity("random", record_spec_of(config.audio, config.limits), SYMBOLS, ("nobody",), ("en",))
     network = build_network(cache, config)
     network.mel_decoder.to_stop.bias.assign([-30.0])
-    save_checkpoint(folder, 0, config, cache, {f"average.{name}": value for name, value in named_variables(network).items()}, keep=1)
+    save_checkpoint(
+        folder, 0, config, cache, {f"average.{name}": value for name, value in named_variables(network).items()}, keep=1
+    )
     return folder
 
 
@@ -59,7 +61,7 @@ def main() -> None:
     parser.add_argument("--batch", action="store_true", help="speak batches as well, which compiles once more")
     options = parser.parse_args()
     with NativeLog(), tempfile.TemporaryDirectory() as folder:
-        from xtts_pipeline.synthesis import Synthesizer
+        from xtts_pipeline.inference.synthesizer import Synthesizer
 
         start, cpu = time.perf_counter(), time.process_time()
         synthesizer = Synthesizer.load(options.run or make_run(Path(folder), options.config))

@@ -57,7 +57,9 @@ class Attention(nn.Module):
         self.heads = heads
         self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
 
-    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None, *, is_causal: bool = False, has_weights: bool = False) -> tuple:
+    def forward(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None, *, is_causal: bool = False, has_weights: bool = False
+    ) -> tuple:
         """Return ([B, F, D], weights [B, H, F, S] or None)."""
         query, key, value = (self._split(part) for part in (self.query(x), self.key(memory), self.value(memory)))
         if has_weights:
@@ -180,7 +182,9 @@ class Postnet(nn.Module):
         super().__init__()
         self.rate, count = model["dropout"], model["postnet_layers"]
         widths = [bins, *[model["postnet_width"]] * (count - 1), bins]
-        self.layers = nn.ModuleList(Convolution(widths[i], widths[i + 1], POSTNET_TAPS, is_causal=True) for i in range(count))
+        self.layers = nn.ModuleList(
+            Convolution(widths[i], widths[i + 1], POSTNET_TAPS, is_causal=True) for i in range(count)
+        )
         self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])
 
     def forward(self, mel: Tensor) -> Tensor:
@@ -210,7 +214,9 @@ class Twin(nn.Module):
         self.position_scale = nn.Parameter(torch.ones([]))
         self.register_buffer("positions", sinusoid_positions(self.max_steps, width))
         first_guided = model["decoder_layers"] - GUIDED_LAYERS
-        self.layers = nn.ModuleList(DecoderLayer(model, is_guided=i >= first_guided) for i in range(model["decoder_layers"]))
+        self.layers = nn.ModuleList(
+            DecoderLayer(model, is_guided=i >= first_guided) for i in range(model["decoder_layers"])
+        )
         self.norm = nn.LayerNorm(width)
         self.to_frames, self.to_stop = nn.Linear(width, self.per_step * bins), nn.Linear(width, 1)
         self.text_frames = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, self.per_step * bins))
@@ -222,7 +228,9 @@ class Twin(nn.Module):
         self.aligner_convolution = Convolution(ALIGNER_WIDTH, ALIGNER_WIDTH, ALIGNER_TAPS)
         self.aligner_to_frame = nn.Linear(ALIGNER_WIDTH, bins)
 
-    def forward(self, tokens: Tensor, mel: Tensor, text_length: Tensor, first: Tensor, crop: Tensor, looked: Tensor) -> tuple:
+    def forward(
+        self, tokens: Tensor, mel: Tensor, text_length: Tensor, first: Tensor, crop: Tensor, looked: Tensor
+    ) -> tuple:
         """Return coarse, fine and text frames [B, T, M], stop logits [B, F] and guided attention [B, G, F, S]."""
         text_mask = length_mask(text_length, tokens.shape[1])
         text = self.text_encoder(tokens, text_mask)
@@ -258,7 +266,9 @@ class TrainStep:
         decayed = [parameter for parameter in twin.parameters() if parameter.dim() >= 2]
         plain = [parameter for parameter in twin.parameters() if parameter.dim() < 2]
         groups = [{"params": decayed, "weight_decay": training["weight_decay"]}, {"params": plain, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=training["learning_rate"], betas=(BETA_1, BETA_2), eps=EPSILON, fused=True)
+        self.optimizer = torch.optim.AdamW(
+            groups, lr=training["learning_rate"], betas=(BETA_1, BETA_2), eps=EPSILON, fused=True
+        )
         self.average = [parameter.detach().clone() for parameter in twin.parameters()]
         self.objective = torch.compile(self._objective) if is_compiled else self._objective
 
@@ -286,7 +296,9 @@ class TrainStep:
         steps = (length + per_step - 1) // per_step
         loss = sum(self._mel_loss(frames, target, mask) for frames in (coarse, fine, text_frames))
         loss = loss + self.training["stop_weight"] * self._stop_loss(stop_logit, steps)
-        return loss + self.training["guided_attention_weight"] * self._guided_loss(attention, batch["text_length"], steps)
+        return loss + self.training["guided_attention_weight"] * self._guided_loss(
+            attention, batch["text_length"], steps
+        )
 
     @staticmethod
     def _mel_loss(frames: Tensor, target: Tensor, mask: Tensor) -> Tensor:
@@ -323,7 +335,10 @@ def main() -> None:
     started = time.perf_counter()
     step(batch)
     first = time.perf_counter() - started
-    print(json.dumps({"parameters": sum(parameter.numel() for parameter in twin.parameters()), "first_seconds": first}), flush=True)
+    print(
+        json.dumps({"parameters": sum(parameter.numel() for parameter in twin.parameters()), "first_seconds": first}),
+        flush=True,
+    )
     for line in sys.stdin:
         seconds = []
         for _ in range(int(line)):

@@ -17,8 +17,8 @@ import soundfile
 
 from xtts_pipeline.audio.load import decode_wave
 from xtts_pipeline.audio.mel import log_mel
-from xtts_pipeline.audio.vocoder import STREAM_BLOCK_FRAMES, GriffinLim
-from xtts_pipeline.config import AudioConfig, LimitsConfig
+from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
+from xtts_pipeline.vocoder.griffin_lim import STREAM_BLOCK_FRAMES, GriffinLim
 
 AUDIO = AudioConfig()
 LIMITS = LimitsConfig(max_seconds=60.0)
@@ -41,7 +41,9 @@ def first_sound_ms(vocoder: GriffinLim, mel: np.ndarray) -> float:
     return 1_000 * (time.process_time() - start)
 
 
-def measure(make_wave: Callable[[np.ndarray], np.ndarray], mels: list[np.ndarray]) -> tuple[list[np.ndarray], float, float]:
+def measure(
+    make_wave: Callable[[np.ndarray], np.ndarray], mels: list[np.ndarray]
+) -> tuple[list[np.ndarray], float, float]:
     """Return the waves, their mel error, and the seconds of sound made in a second."""
     start = time.process_time()
     waves = [make_wave(mel) for mel in mels]
@@ -71,7 +73,9 @@ def main() -> None:
     GriffinLim(AUDIO, 2, MOMENTUM)(mels[0])
     seconds = sum(map(len, mels)) * AUDIO.hop_samples / AUDIO.sample_rate
     print(f"{len(mels)} clips, {seconds:.0f} s\n")
-    print("| iterations | mel error, whole | streamed | times real time, whole | streamed | first sound, ms |\n|---|---|---|---|---|---|")
+    print(
+        "| iterations | mel error, whole | streamed | times real time, whole | streamed | first sound, ms |\n|---|---|---|---|---|---|"
+    )
     for iterations in arguments.iterations:
         vocoder = GriffinLim(AUDIO, iterations, MOMENTUM)
         whole, whole_error, whole_speed = measure(vocoder, mels)

@@ -12,9 +12,16 @@ import numpy as np
 import pytest
 import xxhash
 
-from xtts_pipeline.cache.canonical import canonical_json
-from xtts_pipeline.cache.example import encode_example
-from xtts_pipeline.cache.manifest import (
+from xtts_pipeline.cache.build.receipts import (
+    ClipReceipt,
+    FileReceipt,
+    SourceStat,
+    make_receipt,
+    receipt_bytes,
+    receipt_path,
+)
+from xtts_pipeline.cache.format.example import encode_example
+from xtts_pipeline.cache.format.manifest import (
     MANIFEST_NAME,
     REJECTED_NAME,
     UTTERANCES_NAME,
@@ -31,12 +38,13 @@ from xtts_pipeline.cache.manifest import (
     manifest_bytes,
     record_spec_of,
 )
-from xtts_pipeline.cache.receipts import ClipReceipt, FileReceipt, SourceStat, make_receipt, receipt_bytes, receipt_path
-from xtts_pipeline.cache.records import RecordWriter, read_records
-from xtts_pipeline.cache.shards import ShardName, digest_of, shard_of
-from xtts_pipeline.cache.statistics import spread
-from xtts_pipeline.config import Bucket, Config, DataConfig, load_config
-from xtts_pipeline.schema import Example, bucket_of
+from xtts_pipeline.cache.format.schema import Example, bucket_of
+from xtts_pipeline.cache.format.shards import ShardName, digest_of, shard_of
+from xtts_pipeline.cache.format.statistics import spread
+from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
+from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.schema import Bucket, Config, DataConfig
+from xtts_pipeline.system.sealed_json import canonical_json
 from xtts_pipeline.text.tokens import Tokenizer
 
 SYMBOLS = tuple("abcdefgh")
@@ -77,7 +85,9 @@ def make_utterance(id: str, split: str, config: Config, *, speaker: int = 0) -> 
     return Utterance(split, text, Example(id, Tokenizer(SYMBOLS).encode(text), frames.astype(np.float32), speaker, 0))
 
 
-def write_shards(folder: Path, utterances: list[Utterance], shard_counts: Mapping[str, int], config: Config) -> list[ShardEntry]:
+def write_shards(
+    folder: Path, utterances: list[Utterance], shard_counts: Mapping[str, int], config: Config
+) -> list[ShardEntry]:
     """Write the shards and utterances.jsonl as docs/cache-format.md says."""
     buckets = buckets_of(config)
     specs = bucket_specs_of(config.audio, config.limits, buckets)
@@ -99,13 +109,17 @@ def write_shards(folder: Path, utterances: list[Utterance], shard_counts: Mappin
                     lines.append(of_shard[utterance.example.id])
             files.append(FileReceipt(file_name, writer.records, writer.bytes, 0, writer.checksum))
             entry_bucket = bucket if buckets else None
-            entries.append(ShardEntry(file_name, name.split, writer.records, writer.bytes, writer.checksum, entry_bucket))
+            entries.append(
+                ShardEntry(file_name, name.split, writer.records, writer.bytes, writer.checksum, entry_bucket)
+            )
         write_receipt(folder, name, files, list(of_shard.values()), config)
     (folder / "utterances.jsonl").write_text("".join(canonical_json(line) + "\n" for line in lines), encoding="utf-8")
     return entries
 
 
-def write_receipt(folder: Path, name: ShardName, files: list[FileReceipt], lines: list[dict[str, Any]], config: Config) -> None:
+def write_receipt(
+    folder: Path, name: ShardName, files: list[FileReceipt], lines: list[dict[str, Any]], config: Config
+) -> None:
     """Write what preprocess remembers of a shard."""
     rows = [
         ClipReceipt(
@@ -149,7 +163,11 @@ def utterance_line(utterance: Utterance, shard: str, position: int) -> dict[str,
         "seconds": utterance.seconds,
         "frames": len(example.mel),
         "tokens": len(example.tokens),
-        "source": {"path": f"wavs/{example.id}.wav", "bytes": 44, "checksum": xxhash.xxh3_128_hexdigest(example.id.encode())},
+        "source": {
+            "path": f"wavs/{example.id}.wav",
+            "bytes": 44,
+            "checksum": xxhash.xxh3_128_hexdigest(example.id.encode()),
+        },
     }
 
 
@@ -174,11 +192,27 @@ def write_cache(cache_config: Config) -> Callable[..., Manifest]:
     ) -> Manifest:
         folder.mkdir(parents=True, exist_ok=True)
         config = base.model_copy(update={"data": DataConfig(buckets=buckets)})
-        utterances = [make_utterance(f"clip-{i:03d}", "train" if i < train else "val", base, speaker=i % 2) for i in range(train + val)]
-        counts = {split: count for split, count in (("train", shards), ("val", 1)) if any(u.split == split for u in utterances)}
+        utterances = [
+            make_utterance(f"clip-{i:03d}", "train" if i < train else "val", base, speaker=i % 2)
+            for i in range(train + val)
+        ]
+        counts = {
+            split: count
+            for split, count in (("train", shards), ("val", 1))
+            if any(u.split == split for u in utterances)
+        }
         entries = write_shards(folder, utterances, counts, config)
-        rejected = [{"id": "lost", "where": "metadata.csv:7", "reason": "audio_missing", "detail": "wavs/lost.wav: no such file"}]
-        (folder / "rejected.jsonl").write_text("".join(canonical_json(line) + "\n" for line in rejected), encoding="utf-8")
+        rejected = [
+            {
+                "id": "lost",
+                "where": "metadata.csv:7",
+                "reason": "audio_missing",
+                "detail": "wavs/lost.wav: no such file",
+            }
+        ]
+        (folder / "rejected.jsonl").write_text(
+            "".join(canonical_json(line) + "\n" for line in rejected), encoding="utf-8"
+        )
         (folder / ".lock").touch()
         lengths = {
             "seconds": [u.seconds for u in utterances],
@@ -212,7 +246,10 @@ def write_cache(cache_config: Config) -> Callable[..., Manifest]:
 
 
 def file_entries(folder: Path) -> dict[str, FileEntry]:
-    return {name: FileEntry((folder / name).stat().st_size, file_checksum(folder / name)) for name in (UTTERANCES_NAME, REJECTED_NAME)}
+    return {
+        name: FileEntry((folder / name).stat().st_size, file_checksum(folder / name))
+        for name in (UTTERANCES_NAME, REJECTED_NAME)
+    }
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from xtts_pipeline.cache.manifest import record_spec_of
-from xtts_pipeline.config import Config
-from xtts_pipeline.training.checkpoint import CacheIdentity, build_network, save_checkpoint
-from xtts_pipeline.training.variables import named_variables
+from xtts_pipeline.cache.format.manifest import record_spec_of
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.training.checkpoints.files import CacheIdentity, build_network, save_checkpoint
+from xtts_pipeline.training.checkpoints.variables import named_variables
 
 SYMBOLS = tuple(" ,.;abcdefghijklmnopqrstuvwxyz")
 MODEL = {

@@ -14,63 +14,42 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "xtts_pipeline"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# What each part may import of the others. A part stands below all that name it, so imports run downward only.
-MAY_IMPORT = {
-    "errors": set(),
-    "schema": set(),
-    "runtime": {"errors"},
-    "nvml": {"runtime"},
-    "pictures": {"errors"},
-    "storage": {"errors"},
-    "strict_yaml": set(),
-    "settings_errors": set(),
-    "config": {"errors", "settings_errors", "strict_yaml"},
-    "migration": set(),
-    "corpus": {"errors"},
-    "demo": {"errors"},
-    "audio": {"config", "errors", "schema"},
-    "text": {"config", "errors", "schema"},
-    "evaluation": {"audio", "config", "errors", "schema", "text"},
-    "model": {"config", "errors", "schema"},
-    "cache": {"audio", "config", "corpus", "errors", "schema", "storage", "text"},
-    "native": {"audio", "cache", "config", "corpus", "errors", "schema", "text"},
-    "training": {"audio", "cache", "config", "errors", "model", "native", "pictures", "runtime", "schema", "text"},
-    "diagnosis": {"cache", "config", "errors", "model", "nvml", "pictures", "runtime", "schema", "training"},
-    "synthesis": {"audio", "config", "errors", "model", "schema", "text", "training"},
-    "export": {"audio", "cache", "errors", "model", "schema", "text", "training"},
-    "benchmarking": {"audio", "cache", "config", "corpus", "errors", "model", "nvml", "pictures", "runtime", "schema", "training"},
-    "commands": {
-        "audio",
-        "benchmarking",
-        "cache",
-        "config",
-        "corpus",
-        "demo",
-        "diagnosis",
-        "errors",
-        "evaluation",
-        "export",
-        "migration",
-        "model",
-        "native",
-        "nvml",
-        "pictures",
-        "runtime",
-        "schema",
-        "settings_errors",
-        "storage",
-        "synthesis",
-        "text",
-        "training",
-    },
-    "options": {"config", "storage"},
-    "cli": {"commands", "config", "errors", "options"},
-    "__main__": {"cli"},
-}
+# The parts of the package from top to bottom. A module imports from its own part and from parts below it.
+# A module belongs to the longest of these names that begins its own.
+LAYERS = (
+    "__main__",
+    "cli",
+    "reports",
+    "perf",
+    "inference",
+    "evaluation",
+    "training",
+    "training.checkpoints",
+    "data",
+    "model",
+    "vocoder",
+    "cache.copy",
+    "cache.verify",
+    "cache.build",
+    "cache.format",
+    "corpus",
+    "text",
+    "audio",
+    "plots",
+    "config",
+    "system",
+    "errors",
+)
+MAX_FILES = 14
 
 
-def part_of(module: Path) -> str:
-    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def module_name(module: Path) -> str:
+    return ".".join(module.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def layer_of(name: str) -> str | None:
+    """Return the layer of a dotted name below `xtts_pipeline.`; None for a package that only holds layers."""
+    return max((layer for layer in LAYERS if f"{name}.".startswith(f"{layer}.")), key=len, default=None)
 
 
 def imported_names(module: Path) -> Iterator[str]:
@@ -79,58 +58,89 @@ def imported_names(module: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}:{node.lineno}: a relative import hides which part it reaches"
-            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def imported_parts(module: Path) -> set[str]:
-    """Return the parts of this package that a module imports, wherever in it the import stands."""
-    return {name.split(".")[1] for name in imported_names(module) if name.startswith("xtts_pipeline.")} - {part_of(module)}
+def imported_layers(module: Path) -> set[str]:
+    """Return the layers that a module imports, wherever in it the import stands."""
+    names = (
+        name.removeprefix("xtts_pipeline.") for name in imported_names(module) if name.startswith("xtts_pipeline.")
+    )
+    return {layer for name in names if (layer := layer_of(name)) is not None}
 
 
 def show(module: Path) -> str:
     return str(module.relative_to(ROOT))
 
 
-def test_every_part_has_its_place():
-    assert {part_of(module) for module in MODULES} - {"__init__"} == set(MAY_IMPORT)
-
-
-def test_no_part_stands_above_itself():
-    placed: set[str] = set()
-    while ready := {part for part, below in MAY_IMPORT.items() if part not in placed and below <= placed}:
-        placed |= ready
-
-    assert placed == set(MAY_IMPORT)
-
-
-def test_the_rooms_of_the_architecture_stand_in_the_order_of_imports():
-    """One row a part, or several parts of one: a part's row stands above those that it imports."""
-    rows = re.findall(r"^\| (`[^|]+) \|", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE)
-    place = {part: number for number, row in enumerate(rows) for part in re.findall(r"`(\w+)(?:/|\.py)`", row)}
-    assert set(place) == set(MAY_IMPORT) - {"__main__"}
-    upward = [(part, one) for part in place for one in MAY_IMPORT[part] if place[one] < place[part]]
-    assert upward == []
+def test_every_module_has_a_layer():
+    packages = {"__init__", "cache"}
+    assert [name for module in MODULES if layer_of(name := module_name(module)) is None and name not in packages] == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=show)
 def test_imports_run_downward_only(module: Path):
-    allowed = MAY_IMPORT.get(part_of(module), set())
+    layer = layer_of(module_name(module))
+    below = set(LAYERS[LAYERS.index(layer) :] if layer else ())
 
-    assert imported_parts(module) <= allowed
-
-
-WITHOUT_TENSORFLOW = {"corpus", "text", "audio", "demo", "evaluation", "schema", "config", "errors"}
+    assert imported_layers(module) <= below
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if part_of(module) in WITHOUT_TENSORFLOW], ids=show)
-def test_what_runs_in_workers_knows_no_tensorflow(module: Path):
+def test_the_layers_of_the_architecture_are_in_the_order_of_imports():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w./]+)` \|", text, re.MULTILINE)
+    names = [row.removesuffix("/").removesuffix(".py").replace("/", ".") for row in rows]
+
+    assert names == list(LAYERS)
+
+
+@pytest.mark.parametrize("folder", sorted({module.parent for module in MODULES}), ids=show)
+def test_a_folder_holds_few_files(folder: Path):
+    assert len([file for file in folder.glob("*.py") if file.name != "__init__.py"]) <= MAX_FILES
+
+
+# Preprocessing imports these in every worker process, where TensorFlow would cost seconds and memory.
+WITHOUT_TENSORFLOW = {"corpus", "text", "audio", "cache.format", "cache.build", "config", "errors"}
+
+
+@pytest.mark.parametrize(
+    "module", [module for module in MODULES if layer_of(module_name(module)) in WITHOUT_TENSORFLOW], ids=show
+)
+def test_preprocessing_imports_no_tensorflow(module: Path):
     roots = {name.split(".")[0] for name in imported_names(module)}
 
     assert not roots & {"tensorflow", "keras"}
 
 
+def test_no_class_name_stands_twice():
+    """One name, one concept: private classes and those of other programs aside."""
+    places: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in ast.parse(module.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(show(module))
+
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_imports_inside_functions_are_few():
+    """Only the gate before TensorFlow and optional extras justify one; each says why in a comment."""
+    late = [
+        f"{show(module)}:{node.lineno}"
+        for module in MODULES
+        for function in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+
+    assert len(late) < 15, late
+
+
 @pytest.mark.parametrize(
-    "module", [*MODULES, *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "benchmarks").rglob("*.py"))], ids=show
+    "module",
+    [*MODULES, *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "benchmarks").rglob("*.py"))],
+    ids=show,
 )
 def test_no_file_is_over_450_lines(module: Path):
     assert len(module.read_text(encoding="utf-8").splitlines()) <= 450
@@ -139,15 +149,21 @@ def test_no_file_is_over_450_lines(module: Path):
 @pytest.mark.parametrize("folder", ["model", "training"])
 def test_no_shape_is_read_at_run_time(folder: str):
     # tf.shape makes a dynamic operation of what the signature already fixes.
-    found = [show(module) for module in (PACKAGE / folder).rglob("*.py") if re.search(r"\btf\.shape\(", module.read_text(encoding="utf-8"))]
+    found = [
+        show(module)
+        for module in (PACKAGE / folder).rglob("*.py")
+        if re.search(r"\btf\.shape\(", module.read_text(encoding="utf-8"))
+    ]
 
     assert found == []
 
 
 def test_no_python_runs_inside_the_input_pipeline():
     banned = re.compile(r"numpy_function|py_function|from_generator")
-    rivals = {PACKAGE / "benchmarking" / "rivals.py"}  # the one module that shows how slow the others are
-    found = [show(module) for module in MODULES if module not in rivals and banned.search(module.read_text(encoding="utf-8"))]
+    rivals = {PACKAGE / "perf" / "benchmark" / "baselines.py"}  # the one module that shows how slow the others are
+    found = [
+        show(module) for module in MODULES if module not in rivals and banned.search(module.read_text(encoding="utf-8"))
+    ]
 
     assert found == []
 
@@ -192,7 +208,11 @@ def test_every_requirement_is_pinned():
     setup = read_setup()
     requirements = setup["options"]["install_requires"] + "".join(setup["options.extras_require"].values())
     needed = {re.match(r"[\w-]+", line.strip()).group().lower() for line in requirements.splitlines() if line.strip()}
-    pins = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if "==" in line}
+    pins = {
+        line.split("==")[0]
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if "==" in line
+    }
 
     assert needed - {"xtts-pipeline"} <= pins
 
@@ -201,7 +221,7 @@ def test_help_imports_no_tensorflow():
     program = (
         "import sys\n"
         "from click.testing import CliRunner\n"
-        "from xtts_pipeline.cli import cli\n"
+        "from xtts_pipeline.cli.main import cli\n"
         "result = CliRunner().invoke(cli, ['--help'])\n"
         "assert 'preprocess' in result.output, result.output\n"
         "print(sorted({'tensorflow', 'keras', 'numpy', 'pydantic'} & set(sys.modules)))"

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from xtts_pipeline.cli import cli
-from xtts_pipeline.config import Config
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.config.schema import Config
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
@@ -39,7 +39,11 @@ def test_what_a_row_names_is_there(row: str) -> None:
     sections = "|".join(Config.model_fields)
     assert set(re.findall(rf"\b((?:{sections})\.[a-z_]+)(?=[`=,; ])", row)) - {"data.pad_to_fixed_length"} <= SETTINGS
     (path, test) = re.findall(r"^`(tests/\S+\.py)::(test_\w+)`$", tried)[0]
-    functions = {node.name for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
+    functions = {
+        node.name
+        for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+    }
     assert test in functions
 
 

@@ -19,7 +19,7 @@ def main() -> None:
     is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_heard:
         signal.signal(signal.SIGINT, _leave)
-    from xtts_pipeline.cli import main as run
+    from xtts_pipeline.cli.main import main as run
 
     try:
         if is_heard:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xtts_pipeline.audio.load import decode_wave, load_wave
-from xtts_pipeline.config import AudioConfig, LimitsConfig
+from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 from xtts_pipeline.errors import AudioError, Reason
 
 RATE = 22_050
@@ -101,7 +101,9 @@ def test_chunks_before_the_samples_are_skipped():
     plain = encode(tone())
     odd_chunk = struct.pack("<4sI", b"LIST", 5) + b"abcde\0"
     with_chunk = plain[:36] + odd_chunk + plain[36:]
-    np.testing.assert_array_equal(decode_wave(with_chunk, AUDIO, LIMITS, "clip"), decode_wave(plain, AUDIO, LIMITS, "clip"))
+    np.testing.assert_array_equal(
+        decode_wave(with_chunk, AUDIO, LIMITS, "clip"), decode_wave(plain, AUDIO, LIMITS, "clip")
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 
 from xtts_pipeline.audio.filterbank import describe_deaf_filters, mel_filterbank
 from xtts_pipeline.audio.mel import BLOCK_FRAMES, log_mel, wave_to_mel
-from xtts_pipeline.benchmarking.librosa_mel import log_mel_of
-from xtts_pipeline.config import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError, Reason
+from xtts_pipeline.perf.benchmark.librosa_mel import log_mel_of
 
 SETTINGS = [
     AudioConfig(),
-    AudioConfig(sample_rate=16_000, fft_size=512, hop_samples=160, window_samples=400, mel_bins=40, max_hz=7_600.0, min_hz=80.0),
+    AudioConfig(
+        sample_rate=16_000, fft_size=512, hop_samples=160, window_samples=400, mel_bins=40, max_hz=7_600.0, min_hz=80.0
+    ),
     AudioConfig(sample_rate=48_000, fft_size=2_048, hop_samples=600, window_samples=2_047, max_hz=24_000.0, floor=1e-3),
 ]
 
@@ -39,7 +41,9 @@ def test_filters_without_a_frequency_are_named_and_those_of_the_defaults_have_on
     )
     deaf = AudioConfig(mel_bins=400)
     mel = log_mel(np.random.default_rng(0).normal(size=22_050).astype(np.float32), deaf)
-    assert f"{int((mel == np.float32(np.log(np.float32(deaf.floor)))).all(axis=0).sum())} between" in str(describe_deaf_filters(deaf))
+    assert f"{int((mel == np.float32(np.log(np.float32(deaf.floor)))).all(axis=0).sum())} between" in str(
+        describe_deaf_filters(deaf)
+    )
 
 
 @pytest.mark.parametrize("audio", SETTINGS)
@@ -114,7 +118,11 @@ def test_frames_that_trimming_keeps_are_those_of_the_whole_clip():
     wave = speech_between_silence(0.5, 0.5, audio)
     whole, trimmed = log_mel(wave, audio), wave_to_mel(wave, audio)
     assert len(trimmed) < len(whole)
-    starts = [start for start in range(len(whole) - len(trimmed) + 1) if np.array_equal(whole[start : start + len(trimmed)], trimmed)]
+    starts = [
+        start
+        for start in range(len(whole) - len(trimmed) + 1)
+        if np.array_equal(whole[start : start + len(trimmed)], trimmed)
+    ]
     assert len(starts) == 1
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xtts_pipeline.audio.reference import MAX_WINDOWS, PAUSE_DEPTH, cut_windows, load_reference
-from xtts_pipeline.config import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError
 
 
@@ -21,7 +21,14 @@ def starts_of(windows: np.ndarray, lengths: np.ndarray) -> list[int]:
 
 @pytest.mark.parametrize(
     ("frames", "starts"),
-    [(4, [0]), (10, [0]), (11, [0, 1]), (25, [0, 8, 15]), (80, [0, 10, 20, 30, 40, 50, 60, 70]), (710, list(range(0, 701, 100)))],
+    [
+        (4, [0]),
+        (10, [0]),
+        (11, [0, 1]),
+        (25, [0, 8, 15]),
+        (80, [0, 10, 20, 30, 40, 50, 60, 70]),
+        (710, list(range(0, 701, 100))),
+    ],
 )
 def test_windows_are_spread_evenly_from_end_to_end(frames: int, starts: list[int]) -> None:
     windows, lengths = cut_windows(numbered_mel(frames), 10)

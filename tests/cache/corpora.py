@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from xtts_pipeline.cache.build import BuildOptions, BuildResult, build_cache
-from xtts_pipeline.cache.folder import locked_folder
-from xtts_pipeline.cache.plan import take_in
-from xtts_pipeline.cache.pool import Pool
-from xtts_pipeline.cache.records import RecordWriter
-from xtts_pipeline.config import Config, load_config
+from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache
+from xtts_pipeline.cache.build.folder import locked_folder
+from xtts_pipeline.cache.build.plan import take_in
+from xtts_pipeline.cache.build.pool import Pool
+from xtts_pipeline.cache.format.tfrecord import RecordWriter
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.config.load import load_config
 from xtts_pipeline.corpus.read import read_corpus
 
 SAMPLE_RATE = 8_000

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xtts_pipeline.corpus.quarantine import Rejection
 from xtts_pipeline.corpus.read import read_corpus
+from xtts_pipeline.corpus.rejection import Rejection
 from xtts_pipeline.corpus.rows import Row, RowCollector
 from xtts_pipeline.corpus.tables import Header, read_table
 from xtts_pipeline.corpus.utterance import Corpus
@@ -161,7 +161,9 @@ def test_a_table_whose_header_cannot_be_read_is_no_table(tmp_path: Path, header:
         read_corpus(tmp_path / "m.csv")
 
 
-def test_a_header_that_breaks_after_it_was_recognised_swallows_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_that_breaks_after_it_was_recognised_swallows_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.wav").write_bytes(b"")
     (tmp_path / "m.csv").write_bytes(b"audio,text\x00\na.wav,good\n")
     monkeypatch.setattr("xtts_pipeline.corpus.tables.read_header", lambda _: Header(",", ("audio", "text")))
@@ -219,18 +221,25 @@ def test_a_speaker_folder_with_a_symlink_to_itself_is_read(tmp_path: Path) -> No
     assert [utterance.text for utterance in read_corpus(tmp_path).utterances] == ["hello"]
 
 
-@pytest.mark.parametrize(("number", "reason"), [(errno.EACCES, Reason.AUDIO_UNREADABLE), (errno.ENAMETOOLONG, Reason.UNSAFE_ID)])
+@pytest.mark.parametrize(
+    ("number", "reason"), [(errno.EACCES, Reason.AUDIO_UNREADABLE), (errno.ENAMETOOLONG, Reason.UNSAFE_ID)]
+)
 def test_a_folder_that_cannot_be_listed_costs_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, reason: Reason
 ) -> None:
     root = ljspeech(tmp_path, b"a|text\n")
     fail_to_list(monkeypatch, number)
     (rejection,) = read_corpus(root).rejections
-    assert (rejection.reason, rejection.detail) == (reason, f"wavs/ cannot be listed ({os.strerror(number)}); expected a readable folder")
+    assert (rejection.reason, rejection.detail) == (
+        reason,
+        f"wavs/ cannot be listed ({os.strerror(number)}); expected a readable folder",
+    )
 
 
 @pytest.mark.parametrize("number", sorted(MACHINE_ERRORS))
-def test_a_fault_of_the_machine_is_blamed_on_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_fault_of_the_machine_is_blamed_on_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     root = ljspeech(tmp_path, b"a|text\n")
     fail_to_list(monkeypatch, number)
     with pytest.raises(CorpusError, match="wavs/ cannot be listed"):
@@ -290,7 +299,9 @@ def test_any_bytes_in_any_table_are_accounted_for(tmp_path: Path, lines: list[by
     text=st.text(max_size=10),
     split=st.text(max_size=6),
 )
-def test_any_row_ends_as_one_record_inside_the_corpus(tmp_path: Path, row_id: str, audio: str, text: str, split: str) -> None:
+def test_any_row_ends_as_one_record_inside_the_corpus(
+    tmp_path: Path, row_id: str, audio: str, text: str, split: str
+) -> None:
     (tmp_path / "a.wav").write_bytes(b"")
     rows = RowCollector(tmp_path, "manifest", "en")
     rows.add(Row("m:1", row_id, audio, text, split=split))

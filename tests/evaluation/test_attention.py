@@ -23,7 +23,12 @@ WALK = [step for token in range(len(TEXT)) for step in (token, token)]
 def test_letters_and_phonemes_sound_and_marks_do_not():
     symbols = ("<begin>", "a", "ə", "۵", "س", " ", "␣", ",", "ˈ", "ː", "ʲ", "\u0303", "<blank>", "<end>")
 
-    assert [symbol for symbol, sounds in zip(symbols, sounding_mask(symbols), strict=True) if sounds] == ["a", "ə", "۵", "س"]
+    assert [symbol for symbol, sounds in zip(symbols, sounding_mask(symbols), strict=True) if sounds] == [
+        "a",
+        "ə",
+        "۵",
+        "س",
+    ]
 
 
 def test_a_walk_along_the_text_skips_and_repeats_nothing():

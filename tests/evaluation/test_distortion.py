@@ -77,11 +77,16 @@ def test_the_distortion_is_the_same_both_ways():
     true, spoken = mel_cepstrum(random_mel(20)), mel_cepstrum(random_mel(26, seed=1))
     path = warping_path(true, spoken)
 
-    assert mel_cepstral_distortion(spoken, true, path[:, ::-1]) == pytest.approx(mel_cepstral_distortion(true, spoken, path))
+    assert mel_cepstral_distortion(spoken, true, path[:, ::-1]) == pytest.approx(
+        mel_cepstral_distortion(true, spoken, path)
+    )
 
 
 def test_warping_costs_no_more_than_the_straight_way():
     true, spoken = mel_cepstrum(random_mel(20)), mel_cepstrum(random_mel(20, seed=1))
-    costs = [np.linalg.norm(true[path[:, 0]] - spoken[path[:, 1]], axis=1).sum() for path in (warping_path(true, spoken), diagonal(20))]
+    costs = [
+        np.linalg.norm(true[path[:, 0]] - spoken[path[:, 1]], axis=1).sum()
+        for path in (warping_path(true, spoken), diagonal(20))
+    ]
 
     assert costs[0] <= costs[1]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from xtts_pipeline.config import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.evaluation.figures import MEASURES, Figures, Heard, Sound, measure, summarize
 from xtts_pipeline.evaluation.intelligibility import PhonemeErrors
 
@@ -54,7 +54,11 @@ def test_each_figure_comes_from_what_it_names():
 
     assert figures.duration_ratio == 1.25
     assert figures.skipped_tokens == 1
-    assert (figures.phoneme_error_rate, figures.phoneme_error_rate_to_copy, figures.phoneme_error_rate_of_copy) == (0.25, 0.125, 0.0)
+    assert (figures.phoneme_error_rate, figures.phoneme_error_rate_to_copy, figures.phoneme_error_rate_of_copy) == (
+        0.25,
+        0.125,
+        0.0,
+    )
 
 
 def test_one_frame_of_speech_without_a_sample_still_has_figures():
@@ -70,7 +74,12 @@ def test_every_figure_is_summarised():
 
 
 def test_a_summary_is_of_the_utterances_that_have_the_figure():
-    rows = [EVEN, replace(EVEN, pitch_error_cents=30.0), replace(EVEN, pitch_error_cents=90.0), replace(EVEN, pitch_error_cents=33.0)]
+    rows = [
+        EVEN,
+        replace(EVEN, pitch_error_cents=30.0),
+        replace(EVEN, pitch_error_cents=90.0),
+        replace(EVEN, pitch_error_cents=33.0),
+    ]
 
     pitch = next(summary for summary in summarize(rows) if summary.measure.name == "pitch_error_cents")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xtts_pipeline.config import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.evaluation.pitch import find_pitch, pitch_error_cents, voicing_error
 
 AUDIO = AudioConfig(sample_rate=8_000, fft_size=256, window_samples=256, hop_samples=128, mel_bins=8, max_hz=4_000.0)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts_pipeline.config import ModelConfig
+from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.config.schema import ModelConfig
 from xtts_pipeline.model.aligner import Alignment
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Batch, Crop, Network
-from xtts_pipeline.schema import RecordSpec
 
 SYMBOL_COUNT = 11
 MODEL = ModelConfig(

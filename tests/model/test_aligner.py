@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.model.conftest import SPEC, random_batch
 from xtts_pipeline.model.aligner import Aligner, alignment_posterior, shares_of_steps
 from xtts_pipeline.model.layers import Initializer
 from xtts_pipeline.model.losses import alignment_losses, batch_totals
 from xtts_pipeline.model.network import Batch, Crop, Network
-
-from .conftest import SPEC, random_batch
 
 
 def count_paths(likelihood_TS: np.ndarray, symbols: int, frames: int) -> np.ndarray:
@@ -77,7 +76,9 @@ def test_tokens_are_found_in_sound_by_itself() -> None:
     mel, truth = np.zeros((16, 54, 5), np.float32), np.full((16, 54), -1)
     for row in range(16):
         truth[row, : frames[row]] = np.repeat(np.arange(6), durations[row])
-        mel[row, : frames[row]] = sounds[np.repeat(tokens[row], durations[row])] + 0.2 * random.normal(size=(frames[row], 5))
+        mel[row, : frames[row]] = sounds[np.repeat(tokens[row], durations[row])] + 0.2 * random.normal(
+            size=(frames[row], 5)
+        )
     lengths = tf.fill([16], 6)
     aligner, optimizer = Aligner(Initializer(1), 11, 5), tf.keras.optimizers.Adam(5e-3)
 
@@ -86,7 +87,9 @@ def test_tokens_are_found_in_sound_by_itself() -> None:
         with tf.GradientTape() as tape:
             error, posterior = aligner(tokens, lengths, mel, frames)
             loss = tf.reduce_sum(posterior * error) / float(frames.sum())
-        optimizer.apply_gradients(zip(tape.gradient(loss, aligner.trainable_variables), aligner.trainable_variables, strict=True))
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, aligner.trainable_variables), aligner.trainable_variables, strict=True)
+        )
         return posterior
 
     for _ in range(150):
@@ -95,7 +98,9 @@ def test_tokens_are_found_in_sound_by_itself() -> None:
     assert np.mean(found[truth >= 0] == truth[truth >= 0]) > 0.95
 
 
-def test_attention_where_the_aligner_looks_costs_what_the_aligner_doubts(network: Network, batch: Batch, crop: Crop) -> None:
+def test_attention_where_the_aligner_looks_costs_what_the_aligner_doubts(
+    network: Network, batch: Batch, crop: Crop
+) -> None:
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
     alignment = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel), batch.mel_length)
     said = shares_of_steps(alignment.posterior, network.frames_per_step)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts_pipeline.config import TrainingConfig
+from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, no_reference, random_batch
+from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.model.aligner import Alignment
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import (
@@ -19,9 +21,6 @@ from xtts_pipeline.model.losses import (
     total_loss,
 )
 from xtts_pipeline.model.network import Batch, Crop, Network, Prediction
-from xtts_pipeline.schema import RecordSpec
-
-from .conftest import MODEL, SPEC, SYMBOL_COUNT, no_reference, random_batch
 
 GUIDANCE = 1.0
 
@@ -108,13 +107,17 @@ def test_perfect_prediction_has_loss_near_zero(network: Network, batch: Batch, c
     assert float(losses["stop_error"]) == 0.0
 
 
-def test_masked_frames_and_tokens_do_not_change_the_loss(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+def test_masked_frames_and_tokens_do_not_change_the_loss(
+    network: Network, batch: Batch, crop: Crop, dropout: Dropout
+) -> None:
     tokens, mel = batch.tokens.numpy(), batch.mel.numpy()
     for row in range(len(tokens)):
         tokens[row, int(batch.text_length[row]) :] = SYMBOL_COUNT - 1
         mel[row, int(batch.mel_length[row]) :] = 40.0
     changed = batch._replace(tokens=tf.constant(tokens), mel=tf.constant(mel))
-    assert losses_of(network, changed, crop, dropout) == pytest.approx(losses_of(network, batch, crop, dropout), abs=1e-5)
+    assert losses_of(network, changed, crop, dropout) == pytest.approx(
+        losses_of(network, batch, crop, dropout), abs=1e-5
+    )
 
 
 def test_padding_a_batch_further_does_not_change_the_loss(network: Network, crop: Crop, dropout: Dropout) -> None:
@@ -130,13 +133,17 @@ def test_rows_of_length_zero_weigh_nothing(network: Network, dropout: Dropout) -
     filled = random_batch(SPEC, (9, 4, 0), (20, 7, 0))
     crop = Crop(tf.constant([10, 3]), tf.constant([6, 2]))
     longer = Crop(tf.constant([10, 3, 0]), tf.constant([6, 2, 0]))
-    assert losses_of(network, filled, longer, dropout) == pytest.approx(losses_of(network, alone, crop, dropout), abs=1e-5)
+    assert losses_of(network, filled, longer, dropout) == pytest.approx(
+        losses_of(network, alone, crop, dropout), abs=1e-5
+    )
 
 
 def test_the_parts_of_a_batch_add_up_to_the_whole(network: Network, batch: Batch, crop: Crop) -> None:
     key = tf.constant(7, tf.uint32)
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
-    whole = total_loss(network, batch, crop, network(batch, crop, Dropout(key, True)), TrainingConfig(), GUIDANCE, totals)
+    whole = total_loss(
+        network, batch, crop, network(batch, crop, Dropout(key, True)), TrainingConfig(), GUIDANCE, totals
+    )
     parts = dict.fromkeys(whole, 0.0)
     for row in range(3):
         one = Batch(*(None if tensor is None else tensor[row : row + 1] for tensor in batch))
@@ -152,7 +159,9 @@ def test_a_batch_of_nothing_has_a_finite_gradient(network: Network, dropout: Dro
     crop = no_reference(nothing)
     totals = Totals(*(tf.ones([]),) * 6)
     with tf.GradientTape() as tape:
-        loss = total_loss(network, nothing, crop, network(nothing, crop, dropout), TrainingConfig(), GUIDANCE, totals)["loss"]
+        loss = total_loss(network, nothing, crop, network(nothing, crop, dropout), TrainingConfig(), GUIDANCE, totals)[
+            "loss"
+        ]
     assert float(loss) == 0.0
     gradients = tape.gradient(loss, network.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     assert all(np.all(np.isfinite(tf.convert_to_tensor(gradient))) for gradient in gradients)

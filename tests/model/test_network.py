@@ -2,13 +2,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts_pipeline.config import load_config
+from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, hold_alignment, no_reference, random_batch
+from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.config.load import load_config
 from xtts_pipeline.model.layers import Dropout, length_mask
 from xtts_pipeline.model.mel_decoder import Memory
 from xtts_pipeline.model.network import Batch, Crop, Network
-from xtts_pipeline.schema import RecordSpec
-
-from .conftest import MODEL, SPEC, SYMBOL_COUNT, hold_alignment, no_reference, random_batch
 
 
 def test_mel_scale_has_an_inverse() -> None:
@@ -16,7 +15,9 @@ def test_mel_scale_has_an_inverse() -> None:
     np.testing.assert_allclose(Network.from_network_scale(Network.to_network_scale(mel)), mel, atol=1e-6)
 
 
-def test_prediction_has_the_target_s_frames_in_whole_steps(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+def test_prediction_has_the_target_s_frames_in_whole_steps(
+    network: Network, batch: Batch, crop: Crop, dropout: Dropout
+) -> None:
     prediction = network(batch, crop, dropout)
     assert prediction.coarse.shape == prediction.fine.shape == (3, 21, 5)  # 20 frames, rounded up to whole steps of 3
     assert prediction.stop_logit.shape == (3, 7)
@@ -77,7 +78,10 @@ def test_the_text_reaches_the_mel(network: Network, batch: Batch, crop: Crop, dr
 def test_one_row_does_not_depend_on_the_others(network: Network) -> None:
     alone, together = random_batch(SPEC, (9,), (20,)), random_batch(SPEC, (9, 4), (20, 7))
     dropout = Dropout(tf.constant(3, tf.uint32), is_training=False)
-    both, one = (network(batch, network.choose_reference(batch.mel_length, dropout, 0.0), dropout).fine for batch in (together, alone))
+    both, one = (
+        network(batch, network.choose_reference(batch.mel_length, dropout, 0.0), dropout).fine
+        for batch in (together, alone)
+    )
     np.testing.assert_allclose(both[:1], one, atol=1e-5)
 
 
@@ -95,13 +99,17 @@ def test_guided_heads_look_inside_their_window_only(network: Network, batch: Bat
         window,
         dropout,
     )
-    np.testing.assert_allclose(said.attention[:, :, 0], np.repeat(tf.cast(window, tf.float32)[:, None], 4, axis=1), atol=1e-6)
+    np.testing.assert_allclose(
+        said.attention[:, :, 0], np.repeat(tf.cast(window, tf.float32)[:, None], 4, axis=1), atol=1e-6
+    )
 
 
 def test_a_reference_is_part_of_its_own_clip(network: Network) -> None:
     lengths = tf.constant([0, 1, 2, 7, 15, 16, 20])
     for key in range(20):
-        crop = network.choose_reference(lengths, Dropout(tf.constant(key, tf.uint32), is_training=True), null_voice_share=0.0)
+        crop = network.choose_reference(
+            lengths, Dropout(tf.constant(key, tf.uint32), is_training=True), reference_dropout=0.0
+        )
         assert crop.length.numpy().tolist() == [0, 0, 1, 3, 7, 8, 8]
         assert (crop.first_frame >= 0).numpy().all()
         assert (crop.first_frame + crop.length <= tf.maximum(lengths, 1)).numpy().all()
@@ -109,13 +117,17 @@ def test_a_reference_is_part_of_its_own_clip(network: Network) -> None:
 
 def test_a_share_of_the_rows_has_no_reference(network: Network) -> None:
     lengths = tf.fill([2_000], 20)
-    crop = network.choose_reference(lengths, Dropout(tf.constant(5, tf.uint32), is_training=True), null_voice_share=0.3)
+    crop = network.choose_reference(
+        lengths, Dropout(tf.constant(5, tf.uint32), is_training=True), reference_dropout=0.3
+    )
     assert np.mean(crop.length.numpy() == 0) == pytest.approx(0.3, abs=0.04)
     starts = crop.first_frame.numpy()
     assert set(starts) == set(range(13))  # each of 13 places for 8 frames of 20
 
 
-def test_the_reference_changes_the_voice_and_only_its_own_frames_count(network: Network, batch: Batch, dropout: Dropout) -> None:
+def test_the_reference_changes_the_voice_and_only_its_own_frames_count(
+    network: Network, batch: Batch, dropout: Dropout
+) -> None:
     reference = tf.random.stateless_normal([3, 8, 5], [1, 2], -5.0, 2.0)
     changed = tf.concat([reference[:, :4], reference[:, 4:] + 9.0], axis=1)
     lengths = tf.constant([4, 4, 4])
@@ -135,12 +147,14 @@ def test_the_reference_changes_the_voice_and_only_its_own_frames_count(network: 
 def test_a_network_without_voice_latents_has_no_voice_encoder(batch: Batch, dropout: Dropout) -> None:
     network = Network(MODEL.model_copy(update={"voice_latents": 0}), SPEC, SYMBOL_COUNT, seed=1)
     assert not any("voice" in variable.name for variable in network.trainable_variables)
-    crop = network.choose_reference(batch.mel_length, dropout, null_voice_share=0.0)
+    crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
     assert crop.length.numpy().tolist() == [0, 0, 0]
     assert network(batch, crop, dropout).fine.shape == (3, 21, 5)
 
 
-def test_own_frames_take_the_place_of_true_ones_in_their_share(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+def test_own_frames_take_the_place_of_true_ones_in_their_share(
+    network: Network, batch: Batch, crop: Crop, dropout: Dropout
+) -> None:
     true, none = network(batch, crop, dropout), network(batch, crop, dropout, tf.constant(0.0))
     np.testing.assert_array_equal(true.coarse, none.coarse)
     own = network(batch, crop, dropout, tf.constant(1.0))
@@ -158,11 +172,15 @@ def test_no_gradient_flows_through_own_frames(network: Network, batch: Batch, cr
     with tf.GradientTape() as tape:
         second = tf.reduce_sum(network(batch, crop, dropout, tf.constant(1.0)).coarse[:, 3:6])
     with_own = tape.gradient(second, network.mel_decoder.to_frames.bias)
-    np.testing.assert_allclose(with_own, np.full(15, 3.0), atol=1e-5)  # one for each of three rows, from the second step itself
+    np.testing.assert_allclose(
+        with_own, np.full(15, 3.0), atol=1e-5
+    )  # one for each of three rows, from the second step itself
 
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
-def test_lower_precision_is_near_float32(network: Network, batch: Batch, crop: Crop, dropout: Dropout, dtype: tf.DType) -> None:
+def test_lower_precision_is_near_float32(
+    network: Network, batch: Batch, crop: Crop, dropout: Dropout, dtype: tf.DType
+) -> None:
     low = Network(MODEL, SPEC, SYMBOL_COUNT, seed=1, dtype=dtype)
     prediction = low(batch, crop, dropout)
     assert {tensor.dtype for tensor in tf.nest.flatten(prediction)} == {tf.float32}
@@ -185,7 +203,9 @@ def test_a_language_changes_each_token_in_its_own_way(batch: Batch, dropout: Dro
     network = Network(MODEL, SPEC, SYMBOL_COUNT, languages=2, seed=1)
     crop = no_reference(batch)
     texts = [
-        network.encode(batch._replace(language=tf.fill([3], language)), network.null_voice[None], crop.length > 0, dropout).text
+        network.encode(
+            batch._replace(language=tf.fill([3], language)), network.null_voice[None], crop.length > 0, dropout
+        ).text
         for language in (0, 1)
     ]
     # The same difference at every token would be one that attention does not see.

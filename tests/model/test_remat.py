@@ -16,7 +16,11 @@ def gradients(*, is_recomputed: bool, batch: Batch, crop: Crop, is_compiled: boo
     def step() -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
             said = network(batch, crop, dropout)
-            loss = tf.reduce_mean(tf.square(said.fine)) + tf.reduce_mean(said.stop_logit) + tf.reduce_sum(tf.square(said.attention))
+            loss = (
+                tf.reduce_mean(tf.square(said.fine))
+                + tf.reduce_mean(said.stop_logit)
+                + tf.reduce_sum(tf.square(said.attention))
+            )
         found = tape.gradient(loss, network.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return loss, [tf.convert_to_tensor(gradient) for gradient in found]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtts_pipeline.config import TextConfig
+from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.errors import Reason, TextError
 from xtts_pipeline.text.normalize import REMOVED_CATEGORIES, normalize
 
@@ -56,11 +56,20 @@ def test_spaces_marks_and_invisible_characters_have_one_form(text: str, plain: s
         ("Longman & Co., etc., etc.", "longman and company, et cetera, et cetera."),
         ("-5 and a-b", "minus five and a-b"),
         ("007 is B2B v1.2.3", "zero zero seven is b two b v one point two point three"),
-        ("at 9:00am, 5:30 PM and 6:05 a.m. Then 9 p.m.", "at nine a m, five thirty p m and six oh five a m. then nine p m."),
+        (
+            "at 9:00am, 5:30 PM and 6:05 a.m. Then 9 p.m.",
+            "at nine a m, five thirty p m and six oh five a m. then nine p m.",
+        ),
         ("by 6:00 a.m. on 3am", "by six a m on three a m"),
         ("Pears, etc. Then we left Acme Inc. today", "pears, et cetera. then we left acme incorporated today"),
-        ("call 555-1234 or 212-555-1234.", "call five five five, one two three four or two one two, five five five, one two three four."),
-        ("1/2, 3 3/4 and 2/3 of \u00bd or 2\u00bd", "one half, three and three quarters and two thirds of one half or two and one half"),
+        (
+            "call 555-1234 or 212-555-1234.",
+            "call five five five, one two three four or two one two, five five five, one two three four.",
+        ),
+        (
+            "1/2, 3 3/4 and 2/3 of \u00bd or 2\u00bd",
+            "one half, three and three quarters and two thirds of one half or two and one half",
+        ),
         (
             "98.6\u00b0F, -5 \u00b0C, 90\u00b0 and 99\u00a2",
             "ninety-eight point six degrees fahrenheit, minus five degrees celsius, ninety degrees and ninety-nine cents",
@@ -110,12 +119,20 @@ def test_a_text_without_words_is_an_error(text: str) -> None:
 
 
 WRITTEN = st.text(
-    alphabet=st.one_of(st.characters(), st.sampled_from("0123456789.,:;$%&-' \u200c\u0645\u06cc\u0301stndrhoCoMr.No$\u00a3\u0130I\u00df"))
+    alphabet=st.one_of(
+        st.characters(),
+        st.sampled_from("0123456789.,:;$%&-' \u200c\u0645\u06cc\u0301stndrhoCoMr.No$\u00a3\u0130I\u00df"),
+    )
 )
 
 
 @settings(max_examples=500, deadline=None)
-@given(text=WRITTEN, language=st.sampled_from(["en", "fa", "de", "tr", "zh", "ru", "xx"]), lowercase=st.booleans(), expand=st.booleans())
+@given(
+    text=WRITTEN,
+    language=st.sampled_from(["en", "fa", "de", "tr", "zh", "ru", "xx"]),
+    lowercase=st.booleans(),
+    expand=st.booleans(),
+)
 def test_normalising_twice_changes_nothing_more(text: str, language: str, lowercase: bool, expand: bool) -> None:
     config = TextConfig(lowercase=lowercase, expand=expand)
     try:
@@ -124,7 +141,10 @@ def test_normalising_twice_changes_nothing_more(text: str, language: str, lowerc
         return
     assert normalize(once, config, language) == once
     assert unicodedata.is_normalized("NFC", once)
-    assert not {unicodedata.category(character) for character in once.replace("\u200c", "").replace("\u200d", "")} & REMOVED_CATEGORIES
+    assert (
+        not {unicodedata.category(character) for character in once.replace("\u200c", "").replace("\u200d", "")}
+        & REMOVED_CATEGORIES
+    )
     if language == "en" and expand:
         assert not any(character.isdecimal() for character in once)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtts_pipeline.config import TextConfig
+from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.errors import TextError
 from xtts_pipeline.text.normalize import normalize
 from xtts_pipeline.text.tokens import prepare_texts
@@ -60,7 +60,9 @@ def test_other_languages_of_the_script_keep_their_own_letters() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(alphabet="هیيكک\u200c\u200d\u0654\u064e\u0651\u06c0\u06d5٪٫٬۰۱۵٠٥0159.,:%، آaﻻ", min_size=1, max_size=24))
+@given(
+    st.text(alphabet="هیيكک\u200c\u200d\u0654\u064e\u0651\u06c0\u06d5٪٫٬۰۱۵٠٥0159.,:%، آaﻻ", min_size=1, max_size=24)
+)
 def test_normalising_twice_changes_nothing_more_and_leaves_no_digit(text: str) -> None:
     try:
         once = normalize(text, TextConfig(), "fa")

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from xtts_pipeline.config import TextConfig
+from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.errors import ConfigError, Reason, TextError
 from xtts_pipeline.text import phonemes
 from xtts_pipeline.text.phonemes import PHONEME_SYMBOLS, phonemize

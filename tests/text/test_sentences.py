@@ -62,7 +62,10 @@ def is_one_character(text: str) -> bool:
         ("de", ["Am 3. Oktober kam z. B. Herr Dr. M\u00fcller.", "Er ging."]),
         ("fa", ["سلام.", "حالت چطور است؟", "۳٫۱۴ گفت."]),
         ("ur", ["\u06cc\u06c1 \u06c1\u06d2\u06d4", "\u0648\u06c1 \u062a\u06be\u0627\u06d4"]),
-        ("hi", ["\u0928\u092e\u0938\u094d\u0924\u0947\u0964", "\u0906\u092a \u0915\u0948\u0938\u0947 \u0939\u0948\u0902?"]),
+        (
+            "hi",
+            ["\u0928\u092e\u0938\u094d\u0924\u0947\u0964", "\u0906\u092a \u0915\u0948\u0938\u0947 \u0939\u0948\u0902?"],
+        ),
     ],
 )
 def test_sentences_end_where_they_end(language, pieces):
@@ -102,7 +105,11 @@ def test_a_paragraph_ends_in_an_empty_line():
 def test_a_long_sentence_is_cut_after_its_clauses():
     text = "When it rained, which it did often, they stayed inside (all of them), and when it did not, they went out."
     pieces = split_sentences(text, "en", at_most(45))
-    assert pieces == ["When it rained, which it did often,", "they stayed inside (all of them),", "and when it did not, they went out."]
+    assert pieces == [
+        "When it rained, which it did often,",
+        "they stayed inside (all of them),",
+        "and when it did not, they went out.",
+    ]
 
 
 def test_a_semicolon_is_a_better_cut_than_a_comma():
@@ -150,7 +157,11 @@ def test_no_text_is_lost_and_every_piece_fits(text, language, limit):
 @settings(max_examples=100, deadline=None)
 @given(TEXTS)
 def test_pieces_have_something_to_say(text):
-    spoken = [any(map(str.isalnum, piece)) for piece in split_sentences(text.replace("\n", " "), "en", anything) if "\u2029" not in text]
+    spoken = [
+        any(map(str.isalnum, piece))
+        for piece in split_sentences(text.replace("\n", " "), "en", anything)
+        if "\u2029" not in text
+    ]
     assert len(spoken) <= 1 or all(spoken)
 
 
@@ -170,7 +181,17 @@ def test_asking_whether_it_fits_is_rare():
 
 
 @pytest.mark.parametrize(
-    "text", ["A. " * 50_000, "a. " * 30_000, '"' * 50_000, ". " * 50_000, "ab; " * 30_000, "! " * 50_000 + "a", "a" * 100_000, "(" * 50_000]
+    "text",
+    [
+        "A. " * 50_000,
+        "a. " * 30_000,
+        '"' * 50_000,
+        ". " * 50_000,
+        "ab; " * 30_000,
+        "! " * 50_000 + "a",
+        "a" * 100_000,
+        "(" * 50_000,
+    ],
 )
 def test_strange_text_takes_no_long_time(text):
     start = time.perf_counter()

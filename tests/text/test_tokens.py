@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtts_pipeline.config import LimitsConfig, TextConfig
+from xtts_pipeline.config.schema import LimitsConfig, TextConfig
 from xtts_pipeline.errors import Reason, TextError
-from xtts_pipeline.schema import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
+from xtts_pipeline.text.special_ids import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
 from xtts_pipeline.text.tokens import Tokenizer, build_symbols, check_text_length, prepare_texts
 
 ABC = Tokenizer(tuple("abc"))
@@ -70,7 +70,11 @@ def test_an_id_outside_the_table_is_an_error(token: int) -> None:
 
 
 def test_symbols_of_a_corpus_do_not_depend_on_its_order() -> None:
-    assert build_symbols(["cab", "\u00e9a"], TextConfig()) == build_symbols(["\u00e9", "abc"], TextConfig()) == ("a", "b", "c", "\u00e9")
+    assert (
+        build_symbols(["cab", "\u00e9a"], TextConfig())
+        == build_symbols(["\u00e9", "abc"], TextConfig())
+        == ("a", "b", "c", "\u00e9")
+    )
 
 
 def test_a_fixed_set_is_taken_as_it_is_given_without_repeats() -> None:
@@ -83,7 +87,9 @@ def test_texts_are_prepared_each_in_its_language_and_errors_keep_their_places() 
     assert isinstance(prepared[1], TextError)
 
 
-@pytest.mark.parametrize(("blank", "counted"), [(False, "begin and end included"), (True, "the blanks between symbols included")])
+@pytest.mark.parametrize(
+    ("blank", "counted"), [(False, "begin and end included"), (True, "the blanks between symbols included")]
+)
 def test_the_length_error_says_what_was_counted(blank: bool, counted: str) -> None:
     limits, config = LimitsConfig(max_text_length=5), TextConfig(blank=blank)
     check_text_length(5, limits, config)

@@ -5,16 +5,16 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
-from xtts_pipeline.config import TrainingConfig
+from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.step import TrainStep, batch_signature
-from xtts_pipeline.training.variables import named_variables
 
 # Rewriting a graph that runs for milliseconds takes seconds; what XLA compiles is not rewritten anyway.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 # Own frames are tested apart: a condition that is never true would still be compiled.
-SETTINGS = TrainingConfig(batch_size=3, steps=500, learning_rate=3e-3, warmup_steps=10, own_frames_start=None)
+SETTINGS = TrainingConfig(batch_size=3, steps=500, learning_rate=3e-3, warmup_steps=10, scheduled_sampling_start=None)
 
 
 def networks(speakers: int = 1, languages: int = 1) -> tuple[Network, Network]:

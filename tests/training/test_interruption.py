@@ -32,7 +32,9 @@ PROGRAM = """
 
 def start(then: str = "pass", before: str = "pass") -> subprocess.Popen[str]:
     program = textwrap.dedent(PROGRAM.format(then=then, before=before))
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process

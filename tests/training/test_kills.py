@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from benchmarks.planted_nan import plant
-from xtts_pipeline.cache.manifest import Manifest
-from xtts_pipeline.training.checkpoint import load_checkpoint
+from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.training.checkpoints.files import load_checkpoint
 
 STEPS = 30
 MODEL = {
@@ -37,8 +37,8 @@ TRAINING = {
     "evaluate_every": 7,
     "save_every": 4,
     "warmup_steps": 5,
-    "own_frames_start": "null",
-    "speak_every_evaluations": "null",
+    "scheduled_sampling_start": "null",
+    "sample_every_evaluations": "null",
 }
 
 
@@ -135,7 +135,9 @@ def test_two_kills_and_a_sigterm_leave_no_trace(tmp_path: Path, undisturbed: Und
 
 
 @pytest.mark.slow
-def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on_when_there_is_room(tmp_path: Path, undisturbed: Undisturbed) -> None:
+def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on_when_there_is_room(
+    tmp_path: Path, undisturbed: Undisturbed
+) -> None:
     run = Path(shutil.copytree(undisturbed.run, tmp_path / "run"))
     (run / "summary.json").unlink()
     for later in ("step-00000028", "step-00000030"):
@@ -158,7 +160,9 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on_when_there_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_compiled", [False, True], ids=["traced", "compiled"])
-def test_twenty_kills_at_random_steps_leave_no_trace(tmp_path: Path, write_cache: Callable[..., Manifest], *, is_compiled: bool) -> None:
+def test_twenty_kills_at_random_steps_leave_no_trace(
+    tmp_path: Path, write_cache: Callable[..., Manifest], *, is_compiled: bool
+) -> None:
     cache = tmp_path / "cache"
     write_cache(cache, train=60, val=9, buckets=((9, 12), (16, 24)))
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"

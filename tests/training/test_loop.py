@@ -12,16 +12,15 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC, random_batch
-from xtts_pipeline import pictures
-from xtts_pipeline.config import AudioConfig, Config, LimitsConfig, SynthesisConfig, TrainingConfig
+from tests.training.monitoring.events import read_values
+from xtts_pipeline import plots as pictures
+from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig, SynthesisConfig, TrainingConfig
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training import validation
-from xtts_pipeline.training.checkpoint import CacheIdentity, load_checkpoint
+from xtts_pipeline.training.checkpoints.files import CacheIdentity, load_checkpoint
+from xtts_pipeline.training.checkpoints.state import Position
 from xtts_pipeline.training.loop import train
-from xtts_pipeline.training.monitor import CompilationMonitor
-from xtts_pipeline.training.state import Position
-
-from .events import read_values
+from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 
 PNG = tf.io.encode_png(tf.zeros([2, 3, 1], tf.uint8)).numpy()
 TRAINING = TrainingConfig(
@@ -32,9 +31,9 @@ TRAINING = TrainingConfig(
     save_every=3,
     keep_checkpoints=1,
     aligned_by_step=3,
-    own_frames_start=None,
-    speak_every_evaluations=2,
-    spoken_sentences=2,
+    scheduled_sampling_start=None,
+    sample_every_evaluations=2,
+    sample_sentences=2,
     jit_compile=False,
 )
 CONFIG = Config(
@@ -181,7 +180,9 @@ def test_last_and_best_are_kept_apart(ended: Ended) -> None:
 
 def test_spoken_sentences_are_seen_and_heard_in_tensorboard(ended: Ended) -> None:
     tags = {value.tag for _, value in read_values(ended.folder / "tensorboard" / "media")}
-    assert tags == {f"sentence_{number}/{kind}" for number in (1, 2) for kind in ("mel_and_attention", "true", "spoken")}
+    assert tags == {
+        f"sentence_{number}/{kind}" for number in (1, 2) for kind in ("mel_and_attention", "true", "spoken")
+    }
     assert ended.summary["dropped_media"] == 0
 
 
@@ -198,7 +199,7 @@ def losses_of(monkeypatch: pytest.MonkeyPatch, losses: Sequence[float]) -> None:
 
 def test_a_run_ends_early_when_validation_stops_getting_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses_of(monkeypatch, [3.0, 2.0, 2.5, math.nan])
-    ended = run(tmp_path, steps=50, evaluate_every=1, patience=2, speak_every_evaluations=None, aligned_by_step=50)
+    ended = run(tmp_path, steps=50, evaluate_every=1, patience=2, sample_every_evaluations=None, aligned_by_step=50)
     assert (ended.summary["steps"], ended.summary["stopped_early"]) == (4, True)
     assert ended.summary["best"] == {"step": 2, "val_loss": 2.0}
     assert load_checkpoint(tmp_path).step == 4

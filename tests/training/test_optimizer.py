@@ -13,7 +13,9 @@ def test_updates_are_those_of_the_paper() -> None:
     moments = [(np.zeros_like(value), np.zeros_like(value)) for value in expected]
     for step in range(4):
         gradients = [random.normal(size=value.shape).astype(np.float32) for value in expected]
-        optimizer.apply([tf.constant(gradient) for gradient in gradients], tf.constant(0.01), tf.constant(step), tf.constant(True))
+        optimizer.apply(
+            [tf.constant(gradient) for gradient in gradients], tf.constant(0.01), tf.constant(step), tf.constant(True)
+        )
         for index, gradient in enumerate(gradients):
             first = BETA_1 * moments[index][0] + (1 - BETA_1) * gradient
             second = BETA_2 * moments[index][1] + (1 - BETA_2) * gradient**2

@@ -16,23 +16,31 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
-from xtts_pipeline.config import Config, dump_config
+from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource
+from xtts_pipeline.config.load import dump_config
+from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, ConfigError, InterruptedRunError, TrainingError
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.training import loop, saving
+from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as module
-from xtts_pipeline.training.checkpoint import load_checkpoint
+from xtts_pipeline.training.checkpoints import saver as saving
+from xtts_pipeline.training.checkpoints.files import load_checkpoint
+from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders, write_config
+from xtts_pipeline.training.checkpoints.state import BestSoFar, Position
 from xtts_pipeline.training.loop import train
-from xtts_pipeline.training.metrics import METRICS_NAME, SKIPPED_NAME
+from xtts_pipeline.training.monitoring.metrics import METRICS_NAME, SKIPPED_NAME
 from xtts_pipeline.training.resume import check_same_cache, resume
-from xtts_pipeline.training.run_folder import checkpoint_folders, write_config
-from xtts_pipeline.training.state import BestSoFar, Position
 from xtts_pipeline.training.step import TrainStep
 
-from .test_loop import CONFIG, TRAINING, MadeUpSource
-
 SETTINGS = TRAINING.model_copy(
-    update={"steps": 12, "log_every": 3, "evaluate_every": 5, "save_every": 4, "keep_checkpoints": 3, "speak_every_evaluations": None}
+    update={
+        "steps": 12,
+        "log_every": 3,
+        "evaluate_every": 5,
+        "save_every": 4,
+        "keep_checkpoints": 3,
+        "sample_every_evaluations": None,
+    }
 )
 RUN_CONFIG = CONFIG.model_copy(update={"training": SETTINGS})
 TIMES = ("step_ms", "data_wait_share", "device_share", "examples_per_second")
@@ -47,7 +55,9 @@ class TinyStep(tf.Module):
         super().__init__()
         self.weight, self.step, self.rate_factor = tf.Variable(1.0), tf.Variable(0, dtype=tf.int64), tf.Variable(1.0)
         self.loss_scale = None
-        self.compiled = SimpleNamespace(functions=[self.count], is_first_of_shape=False, trace=lambda _: None, python_name="count")
+        self.compiled = SimpleNamespace(
+            functions=[self.count], is_first_of_shape=False, trace=lambda _: None, python_name="count"
+        )
 
     def count(self) -> None:
         """Stand for the compiled function."""
@@ -59,7 +69,9 @@ class TinyStep(tf.Module):
             self.weight.assign(0.9 * self.weight + 1e-3 * value * self.rate_factor * tf.cast(self.step, tf.float32))
         self.step.assign_add(1)
         numbers = dict.fromkeys(self.METRICS, self.weight + 0.0 * value)
-        return tf.stack(list({**numbers, "mel_frames": tf.constant(27.0), "is_skipped": tf.constant(float(not is_finite))}.values()))
+        return tf.stack(
+            list({**numbers, "mel_frames": tf.constant(27.0), "is_skipped": tf.constant(float(not is_finite))}.values())
+        )
 
 
 class TinyValidation:
@@ -118,7 +130,9 @@ class Source(MadeUpSource):
             yield batch._replace(mel=batch.mel * np.float16(np.nan)) if position in self.bad else batch
             position = position.after(3)
 
-    def batch_clips(self, _config: object, _signatures: object, positions: Sequence[Position]) -> list[list[tuple[str, bool]]]:
+    def batch_clips(
+        self, _config: object, _signatures: object, positions: Sequence[Position]
+    ) -> list[list[tuple[str, bool]]]:
         return [[(f"sound-{at.epoch}", True), (f"bad-{at.batch}", at not in self.bad)] for at in positions]
 
 
@@ -135,7 +149,9 @@ class Said(list[str]):
         self.append(line)
 
 
-def go(run: Path, source: Source, config: Config = RUN_CONFIG, interruption: Any = None, allowed: tuple[str, ...] = ()) -> dict[str, Any]:
+def go(
+    run: Path, source: Source, config: Config = RUN_CONFIG, interruption: Any = None, allowed: tuple[str, ...] = ()
+) -> dict[str, Any]:
     resumption = resume(run, source, config, allowed, Said())  # type: ignore[arg-type]
     return train(source, config, run, Unwatched(), Silent(), resumption, interruption)  # type: ignore[arg-type]
 
@@ -170,7 +186,11 @@ def test_a_killed_run_ends_as_if_nothing_had_happened(whole: tuple[Path, dict[st
     source = Source()
     summary = go(tmp_path, source)
     assert summary["weights_sha256"] == expected["weights_sha256"]
-    assert (summary["loss"], summary["best"], summary["warnings"]) == (expected["loss"], expected["best"], expected["warnings"])
+    assert (summary["loss"], summary["best"], summary["warnings"]) == (
+        expected["loss"],
+        expected["best"],
+        expected["warnings"],
+    )
     assert metrics(tmp_path) == metrics(folder)
     # 2 batches and no checkpoint; 7 from the beginning, of which 5 are saved (the first evaluation is the best so far); 3 more, 8 saved.
     assert summary["resumed_at_steps"] == [5, 8]
@@ -178,7 +198,9 @@ def test_a_killed_run_ends_as_if_nothing_had_happened(whole: tuple[Path, dict[st
     assert load_checkpoint(tmp_path / "best").step == expected["best"]["step"]
 
 
-def test_a_run_that_is_asked_to_stop_saves_the_step_it_is_at(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_a_run_that_is_asked_to_stop_saves_the_step_it_is_at(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
     folder, expected = whole
 
     class AskedAtStep:
@@ -192,7 +214,9 @@ def test_a_run_that_is_asked_to_stop_saves_the_step_it_is_at(whole: tuple[Path, 
             self.looks -= 1
             return self.looks < 0
 
-    with pytest.raises(InterruptedRunError, match="interrupted after step 3, which is saved; the same command with --resume goes on"):
+    with pytest.raises(
+        InterruptedRunError, match="interrupted after step 3, which is saved; the same command with --resume goes on"
+    ):
         go(tmp_path, Source(), interruption=AskedAtStep(2))
     with pytest.raises(InterruptedRunError, match="after step 5"):  # in the middle of its validation
         go(tmp_path, Source(), interruption=AskedAtStep(2))
@@ -208,7 +232,9 @@ def copy(whole: tuple[Path, dict[str, Any]], to: Path) -> Path:
     return Path(shutil.copytree(whole[0], to))
 
 
-def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_used(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_used(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
     run = copy(whole, tmp_path / "run")
     *_, before, newest = checkpoint_folders(run)
     weights = newest / "weights.safetensors"
@@ -236,7 +262,9 @@ def changed(**settings: object) -> Config:
     return RUN_CONFIG.model_copy(update={"training": SETTINGS.model_copy(update=settings)})
 
 
-def test_other_settings_are_refused_by_their_keys_or_allowed(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_other_settings_are_refused_by_their_keys_or_allowed(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
     run, config = copy(whole, tmp_path / "run"), changed(learning_rate=0.5, patience=3)
     with pytest.raises(
         ConfigError, match=r"learning_rate: the run has 0.001, asked for is 0.5; training.patience: the run has null"
@@ -262,7 +290,9 @@ def test_a_change_that_was_allowed_is_not_asked_for_again_though_no_checkpoint_h
         resume(run, Source(), changed(steps=36), (), Said())  # type: ignore[arg-type]
 
 
-def test_where_the_order_of_clips_changed_the_next_epoch_begins(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_where_the_order_of_clips_changed_the_next_epoch_begins(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
     said = Said()
     resumption = resume(copy(whole, tmp_path / "run"), Source(), changed(seed=8), ("training.seed",), said)  # type: ignore[arg-type]
     assert resumption is not None
@@ -270,7 +300,9 @@ def test_where_the_order_of_clips_changed_the_next_epoch_begins(whole: tuple[Pat
     assert said[0] == "training.seed changed: going on with epoch 5, from its beginning"
 
 
-def test_fewer_steps_than_are_done_are_refused_and_more_go_on(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_fewer_steps_than_are_done_are_refused_and_more_go_on(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
     run = copy(whole, tmp_path / "run")
     with pytest.raises(ConfigError, match=r"12 steps are done, training.steps=11 is fewer"):
         resume(run, Source(), changed(steps=11), ("training.steps",), Said())  # type: ignore[arg-type]
@@ -280,7 +312,9 @@ def test_fewer_steps_than_are_done_are_refused_and_more_go_on(whole: tuple[Path,
     assert [line["step"] for line in metrics(run) if line["split"] == "train"] == [1, 3, 5, 6, 9, 10, 12, 14]
 
 
-def test_patience_does_not_ask_whether_the_best_could_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_does_not_ask_whether_the_best_could_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Losses(TinyValidation):
         def evaluate(self, _: Callable[[], None]) -> dict[str, float]:
             self.evaluations += 1
@@ -317,9 +351,13 @@ def test_lost_metrics_are_a_warning(whole: tuple[Path, dict[str, Any]], tmp_path
     assert "bytes fewer than at step 12; reports before it are lost" in summary["warnings"][-1]
 
 
-def test_a_checkpoint_of_another_cache_is_refused(whole: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_of_another_cache_is_refused(
+    whole: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     checkpoint = load_checkpoint(whole[0])
-    same = SimpleNamespace(fingerprint="f" * 64, speakers=("anna",), languages=("en",), symbols=checkpoint.cache.symbols)
+    same = SimpleNamespace(
+        fingerprint="f" * 64, speakers=("anna",), languages=("en",), symbols=checkpoint.cache.symbols
+    )
     check_same_cache(checkpoint, same)  # type: ignore[arg-type]
     other = SimpleNamespace(**{**vars(same), "speakers": ("anna", "ben")})
     monkeypatch.setattr(module, "config_differences", lambda *_: [])
@@ -330,7 +368,9 @@ def test_a_checkpoint_of_another_cache_is_refused(whole: tuple[Path, dict[str, A
 def test_other_clips_are_refused_as_a_change_of_the_cache(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     run, source = copy(whole, tmp_path / "run"), Source()
     source.records_digest = lambda: "others"  # type: ignore[method-assign]
-    with pytest.raises(ConfigError, match=r'cache: the run has "clips made up", asked for is "clips others"; .* --allow-change cache'):
+    with pytest.raises(
+        ConfigError, match=r'cache: the run has "clips made up", asked for is "clips others"; .* --allow-change cache'
+    ):
         resume(run, source, RUN_CONFIG, (), Said())  # type: ignore[arg-type]
     assert resume(run, source, RUN_CONFIG, ("cache",), Said()).state.records == "others"  # type: ignore[arg-type, union-attr]
 
@@ -356,7 +396,15 @@ def test_a_step_that_is_not_finite_is_left_out_counted_and_named(tmp_path: Path)
     found = "step 5: the update was not finite and is left out (not finite in the cache: bad-1); skipped.jsonl has each such step"
     assert summary["warnings"][0] == found
     reports = {line["step"]: line for line in metrics(tmp_path) if line["split"] == "train"}
-    assert {step: report["skipped_updates"] for step, report in reports.items()} == {1: 0, 3: 0, 5: 1, 6: 0, 9: 0, 10: 0, 12: 0}
+    assert {step: report["skipped_updates"] for step, report in reports.items()} == {
+        1: 0,
+        3: 0,
+        5: 1,
+        6: 0,
+        9: 0,
+        10: 0,
+        12: 0,
+    }
     assert all(report["loss"] is not None for report in reports.values())
 
 
@@ -382,10 +430,13 @@ def lost(*steps: int) -> Source:
 
 
 def test_a_lost_run_goes_back_once_with_half_the_rate_and_on_with_the_data(tmp_path: Path) -> None:
-    config = changed(skipped_in_a_row=3)
+    config = changed(max_consecutive_skips=3)
     summary = go(tmp_path, lost(6, 7, 8, 9), config)
     assert (summary["steps"], summary["rolled_back_at_step"], summary["skipped_updates"]) == (12, 9, 4)
-    assert "4 updates in a row were not finite (training.skipped_in_a_row=3); rolled back to step 5" in summary["warnings"][1]
+    assert (
+        "4 updates in a row were not finite (training.max_consecutive_skips=3); rolled back to step 5"
+        in summary["warnings"][1]
+    )
     checkpoint = load_checkpoint(tmp_path)
     assert checkpoint.arrays["rate_factor"] == 0.5
     assert checkpoint.state is not None
@@ -398,7 +449,7 @@ def test_a_lost_run_goes_back_once_with_half_the_rate_and_on_with_the_data(tmp_p
 
 def test_what_was_left_out_before_the_checkpoint_of_a_roll_back_is_counted_once(tmp_path: Path) -> None:
     """Step 12 is saved between two reports, with step 11 in its open window."""
-    config = changed(skipped_in_a_row=3, log_every=5, evaluate_every=100, steps=20)
+    config = changed(max_consecutive_skips=3, log_every=5, evaluate_every=100, steps=20)
     summary = go(tmp_path, lost(11, 13, 14, 15), config)
     assert (summary["rolled_back_at_step"], summary["skipped_updates"]) == (15, 4)
     assert [line["step"] for line in skipped(tmp_path)] == [11, 13, 14, 15]
@@ -412,21 +463,25 @@ def test_a_damaged_checkpoint_on_the_way_back_is_named(tmp_path: Path, monkeypat
         return newest_good(run, say)
 
     monkeypatch.setattr(loop, "newest_good", damage_and_look)
-    summary = go(tmp_path, lost(6, 7, 8, 9), changed(skipped_in_a_row=3))
+    summary = go(tmp_path, lost(6, 7, 8, 9), changed(max_consecutive_skips=3))
     assert str(damaged) in summary["warnings"][1]
     assert summary["warnings"][1].endswith("one before it will do")
     assert "rolled back to step 4" in summary["warnings"][2]
 
 
 def test_a_run_that_is_lost_again_ends(tmp_path: Path) -> None:
-    config = changed(skipped_in_a_row=3)
-    with pytest.raises(TrainingError, match=r"step 9: 4 updates in a row .* after it had been rolled back at step 9; lower training"):
+    config = changed(max_consecutive_skips=3)
+    with pytest.raises(
+        TrainingError, match=r"step 9: 4 updates in a row .* after it had been rolled back at step 9; lower training"
+    ):
         go(tmp_path, lost(6, 7, 8, 9, 10, 11, 12, 13), config)
 
 
 def test_a_run_that_is_lost_from_the_beginning_has_nothing_to_go_back_to(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"step 3: 3 updates in a row .* and there is no checkpoint to go back to; lower"):
-        go(tmp_path, lost(1, 2, 3), changed(skipped_in_a_row=3))
+    with pytest.raises(
+        TrainingError, match=r"step 3: 3 updates in a row .* and there is no checkpoint to go back to; lower"
+    ):
+        go(tmp_path, lost(1, 2, 3), changed(max_consecutive_skips=3))
 
 
 def test_batches_depend_on_the_position_alone() -> None:

@@ -7,16 +7,18 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
-from xtts_pipeline.config import TrainingConfig
+from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.schema import RecordSpec
-from xtts_pipeline.training.monitor import CompilationMonitor
+from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 from xtts_pipeline.training.retracing import Change, RetraceError, arguments_of, find_change, key_of
 from xtts_pipeline.training.step import ShapedFunction, batch_signature
 
 LARGE = RecordSpec(SPEC.max_text_length + 5, SPEC.max_mel_frames + 10, SPEC.mel_bins, SPEC.pad_value)
-SIGNATURES = [batch_signature(spec, rows, with_speaker=False, with_language=False) for spec, rows in ((SPEC, 3), (LARGE, 2))]
+SIGNATURES = [
+    batch_signature(spec, rows, with_speaker=False, with_language=False) for spec, rows in ((SPEC, 3), (LARGE, 2))
+]
 BATCH = random_batch(SPEC, (9, 4, 6), (20, 7, 12))
 
 
@@ -33,12 +35,28 @@ def explain(batch: Batch) -> Change:
 @pytest.mark.parametrize(
     ("batch", "kind", "shown"),
     [
-        (changed(mel=BATCH.mel[:, :15]), "shape", "mel (static float16 [3, 20, 5], dynamic float16 [3, 15, 5]); likely cause: mels"),
+        (
+            changed(mel=BATCH.mel[:, :15]),
+            "shape",
+            "mel (static float16 [3, 20, 5], dynamic float16 [3, 15, 5]); likely cause: mels",
+        ),
         (changed(tokens=BATCH.tokens[:, :8]), "shape", "remedy: pad all texts to limits.max_text_length"),
-        (changed(tokens=tf.cast(BATCH.tokens, tf.int64)), "dtype", "tokens (static int32 [3, 9], dynamic int64 [3, 9])"),
-        (changed(text_length=7), "python_argument", "text_length (static int32 [3], dynamic Python int); likely cause: the value of"),
+        (
+            changed(tokens=tf.cast(BATCH.tokens, tf.int64)),
+            "dtype",
+            "tokens (static int32 [3, 9], dynamic int64 [3, 9])",
+        ),
+        (
+            changed(text_length=7),
+            "python_argument",
+            "text_length (static int32 [3], dynamic Python int); likely cause: the value of",
+        ),
         (changed(mel_length=np.zeros(3, np.int32)), "type", "dynamic NumPy int32 [3]"),
-        (Batch(*(None if part is None else part[:1] for part in BATCH)), "incomplete_batch", "a batch of 1 rows instead of"),
+        (
+            Batch(*(None if part is None else part[:1] for part in BATCH)),
+            "incomplete_batch",
+            "a batch of 1 rows instead of",
+        ),
         (changed(text_length=None), "type", "text_length was left out"),
         (changed(speaker=tf.zeros(3, tf.int32)), "type", "speaker (static nothing, dynamic int32 [3])"),
     ],
@@ -52,13 +70,24 @@ def test_the_argument_that_changed_is_named_with_its_cause(batch: Batch, kind: s
 
 def test_a_call_is_held_against_the_nearest_bucket() -> None:
     nearly_large = random_batch(LARGE, (9, 4), (20, 7))._replace(tokens=tf.zeros([2, 13], tf.int32))
-    assert explain(nearly_large).to_json()["arguments"] == [{"name": "tokens", "static": "int32 [2, 14]", "dynamic": "int32 [2, 13]"}]
+    assert explain(nearly_large).to_json()["arguments"] == [
+        {"name": "tokens", "static": "int32 [2, 14]", "dynamic": "int32 [2, 13]"}
+    ]
 
 
 def test_what_fits_a_signature_is_no_change_and_has_its_key() -> None:
     assert find_change(arguments_of(BATCH), [arguments_of(signature) for signature in SIGNATURES]) is None
     assert key_of(BATCH) == key_of(SIGNATURES[0])
-    assert len({key_of(changed(text_length=7)), key_of(changed(tokens=tf.cast(BATCH.tokens, tf.int64))), *map(key_of, SIGNATURES)}) == 4
+    assert (
+        len(
+            {
+                key_of(changed(text_length=7)),
+                key_of(changed(tokens=tf.cast(BATCH.tokens, tf.int64))),
+                *map(key_of, SIGNATURES),
+            }
+        )
+        == 4
+    )
 
 
 class NoLog:
@@ -82,7 +111,9 @@ def watched(*, is_strict: bool) -> tuple[ShapedFunction, CompilationMonitor]:
 def test_a_strict_function_refuses_before_it_traces() -> None:
     function, monitor = watched(is_strict=True)
     function(BATCH)
-    with pytest.raises(RetraceError, match=r"frames was called with .*dynamic float16 \[3, 15, 5\].*strict_shapes=false") as raised:
+    with pytest.raises(
+        RetraceError, match=r"frames was called with .*dynamic float16 \[3, 15, 5\].*strict_shapes=false"
+    ) as raised:
         function(changed(mel=BATCH.mel[:, :15]))
     assert isinstance(raised.value, TrainingError)
     assert monitor.counts() == {"frames": {"traces": 1, "compilations": 0}}
@@ -92,14 +123,20 @@ def test_a_strict_function_refuses_before_it_traces() -> None:
 def test_without_strictness_each_new_shape_is_counted_once_and_warned_of() -> None:
     function, monitor = watched(is_strict=False)
     said = []
-    for step, batch in enumerate([BATCH, *(changed(mel=BATCH.mel[:, :frames]) for frames in (15, 15, 14, 13, 12, 11, 10)), BATCH], start=1):
+    for step, batch in enumerate(
+        [BATCH, *(changed(mel=BATCH.mel[:, :frames]) for frames in (15, 15, 14, 13, 12, 11, 10)), BATCH], start=1
+    ):
         function(batch)
         said.append(monitor.look(step))
     assert [len(lines) for lines in said] == [0, 1, 0, 1, 1, 1, 1, 0, 0]
     assert "frames has 2 traces and 0 compilations, expected 1 and 0: mel (static" in said[1][0]
     assert said[6][0].endswith("only counted (unexpected_shapes in summary.json)")
     assert monitor.unexpected_shapes == 6
-    assert [(event.step, event.traces, event.is_expected) for event in monitor.events][:3] == [(1, 1, True), (2, 1, False), (4, 1, False)]
+    assert [(event.step, event.traces, event.is_expected) for event in monitor.events][:3] == [
+        (1, 1, True),
+        (2, 1, False),
+        (4, 1, False),
+    ]
 
 
 def test_a_shape_of_another_bucket_is_expected_without_strictness_too() -> None:

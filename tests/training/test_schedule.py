@@ -3,10 +3,10 @@ import math
 import pytest
 import tensorflow as tf
 
-from xtts_pipeline.config import TrainingConfig
-from xtts_pipeline.training.schedule import guidance, learning_rate, own_frames_share
+from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.training.schedule import guidance, learning_rate, scheduled_sampling_share
 
-CONFIG = TrainingConfig(steps=1_100, learning_rate=2e-3, warmup_steps=100, final_rate_share=0.1)
+CONFIG = TrainingConfig(steps=1_100, learning_rate=2e-3, warmup_steps=100, final_lr_fraction=0.1)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_rate_at_given_steps(step: int, expected: float) -> None:
 
 def test_an_exponential_schedule_that_would_stand_still_is_refused() -> None:
     with pytest.raises(ValueError, match="give a share over 0"):
-        TrainingConfig(schedule="exponential", final_rate_share=0.0)
+        TrainingConfig(schedule="exponential", final_lr_fraction=0.0)
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,18 @@ def test_guidance_to_the_diagonal_fades() -> None:
 
 
 def test_own_frames_begin_late_and_rise_to_their_share() -> None:
-    config = TrainingConfig(own_frames_start=1_000, own_frames_ramp_steps=200, own_frames_share=0.6)
-    shares = [float(own_frames_share(tf.constant(step), config)) for step in (0, 1_000, 1_100, 1_200, 9_999)]
+    config = TrainingConfig(
+        scheduled_sampling_start=1_000, scheduled_sampling_ramp_steps=200, scheduled_sampling_share=0.6
+    )
+    shares = [float(scheduled_sampling_share(tf.constant(step), config)) for step in (0, 1_000, 1_100, 1_200, 9_999)]
     assert shares == pytest.approx([0.0, 0.0, 0.3, 0.6, 0.6])
-    assert float(own_frames_share(tf.constant(9_999), TrainingConfig(own_frames_start=None))) == 0.0
+    assert float(scheduled_sampling_share(tf.constant(9_999), TrainingConfig(scheduled_sampling_start=None))) == 0.0
 
 
 def test_no_warmup_starts_at_the_peak() -> None:
-    assert float(learning_rate(tf.constant(0), TrainingConfig(warmup_steps=0))) == pytest.approx(TrainingConfig().learning_rate)
+    assert float(learning_rate(tf.constant(0), TrainingConfig(warmup_steps=0))) == pytest.approx(
+        TrainingConfig().learning_rate
+    )
 
 
 def test_rate_is_never_negative_or_infinite() -> None:

@@ -3,13 +3,12 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from tests.training.conftest import SETTINGS, networks
+from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.model.network import Batch, Network
-from xtts_pipeline.schema import RecordSpec
+from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.retracing import RetraceError
 from xtts_pipeline.training.step import EvaluateStep, TrainStep, batch_signature, to_batch
-from xtts_pipeline.training.variables import named_variables
-
-from .conftest import SETTINGS, networks
 
 
 def numbers(step: TrainStep | EvaluateStep, batch: Batch) -> dict[str, float]:
@@ -69,7 +68,9 @@ def test_a_batch_of_another_shape_is_refused(train_step: TrainStep) -> None:
 def test_a_clip_is_judged_alike_in_every_bucket() -> None:
     # Rows, tokens and frames of the batch differ: how much stands beside a clip and behind it must not show.
     large = RecordSpec(SPEC.max_text_length + 3, SPEC.max_mel_frames + 7, SPEC.mel_bins, SPEC.pad_value)
-    signatures = [batch_signature(spec, rows, with_speaker=False, with_language=False) for spec, rows in ((SPEC, 3), (large, 2))]
+    signatures = [
+        batch_signature(spec, rows, with_speaker=False, with_language=False) for spec, rows in ((SPEC, 3), (large, 2))
+    ]
     network = Network(MODEL, large, SYMBOL_COUNT, seed=1)
     step = EvaluateStep(network, SETTINGS.model_copy(update={"jit_compile": False}), signatures)
     in_small = numbers(step, random_batch(SPEC, (9, 4, 0), (20, 7, 0)))
@@ -87,7 +88,11 @@ def test_every_variable_is_trained(train_step: TrainStep, batch: Batch) -> None:
     before = {name: variable.numpy() for name, variable in named_variables(train_step.network).items()}
     for _ in range(3):
         train_step(batch)
-    still = [name for name, variable in named_variables(train_step.network).items() if np.array_equal(variable.numpy(), before[name])]
+    still = [
+        name
+        for name, variable in named_variables(train_step.network).items()
+        if np.array_equal(variable.numpy(), before[name])
+    ]
     # A key's bias adds the same to every score of a query, so softmax takes it out: its gradient is zero but for rounding.
     assert [name for name in still if not name.endswith("key.bias")] == []
 
@@ -108,7 +113,7 @@ def test_speaker_and_language_reach_the_compiled_step(batch: Batch) -> None:
     signature = batch_signature(SPEC, 3, with_speaker=True, with_language=True)
     network, average = networks(speakers=4, languages=2)
     # Without XLA: what is asked is whether the ids arrive, and that needs no compilation. All rows have the null voice.
-    settings = SETTINGS.model_copy(update={"jit_compile": False, "null_voice_share": 0.999})
+    settings = SETTINGS.model_copy(update={"jit_compile": False, "reference_dropout": 0.999})
     step = TrainStep(network, average, settings, [signature])
     before = network.speaker_embedding.numpy(), network.language_embedding.numpy()
     step(batch._replace(speaker=tf.constant([3, 3, 1]), language=tf.constant([1, 1, 1])))
@@ -131,7 +136,7 @@ def test_the_average_follows_the_weights(train_step: TrainStep, batch: Batch) ->
     expected = {name: variable.numpy() for name, variable in trained.items()}
     for step in range(4):
         train_step(batch)
-        decay = min(SETTINGS.average_decay, (1 + step) / (10 + step))
+        decay = min(SETTINGS.ema_decay, (1 + step) / (10 + step))
         expected = {name: decay * value + (1 - decay) * trained[name].numpy() for name, value in expected.items()}
     for name, value in expected.items():
         np.testing.assert_allclose(averaged[name], value, atol=1e-6)
@@ -191,7 +196,7 @@ def test_training_in_lower_precision_keeps_float32_weights_and_learns(batch: Bat
 
 def test_own_frames_start_when_they_should(batch: Batch) -> None:
     plain, _ = run_steps(batch, 5)
-    own, _ = run_steps(batch, 5, own_frames_start=3, own_frames_ramp_steps=1)
-    assert [metrics["own_frames_share"] for metrics in own] == [0.0, 0.0, 0.0, 0.0, 0.5]
+    own, _ = run_steps(batch, 5, scheduled_sampling_start=3, scheduled_sampling_ramp_steps=1)
+    assert [metrics["scheduled_sampling_share"] for metrics in own] == [0.0, 0.0, 0.0, 0.0, 0.5]
     assert own[3] == pytest.approx(plain[3], rel=1e-4)
     assert own[4]["loss"] != pytest.approx(plain[4]["loss"], rel=1e-4)

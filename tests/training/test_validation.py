@@ -22,7 +22,9 @@ def test_the_lowest_loss_is_the_best_and_a_number() -> None:
     assert not best.is_patience_over
 
 
-@pytest.mark.parametrize(("losses", "expected"), [([1.0, 2.0], False), ([1.0, 2.0, 2.0], True), ([1.0, 2.0, 0.5, 2.0], False)])
+@pytest.mark.parametrize(
+    ("losses", "expected"), [([1.0, 2.0], False), ([1.0, 2.0, 2.0], True), ([1.0, 2.0, 0.5, 2.0], False)]
+)
 def test_patience_counts_evaluations_in_a_row(losses: list[float], expected: bool) -> None:
     best = BestLoss(patience=2)
     for step, loss in enumerate(losses):

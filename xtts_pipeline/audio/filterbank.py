@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from xtts_pipeline.config import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig
 
 SLANEY_LINEAR_HZ = 200 / 3  # width of a mel below the corner
 SLANEY_CORNER_HZ = 1_000.0
@@ -39,7 +39,9 @@ def describe_deaf_filters(audio: AudioConfig) -> str | None:
         return None
     remedy = "use fewer mel_bins, a higher max_hz or a larger fft_size"
     which = f"number {deaf[0]}" if deaf.size == 1 else f"{deaf.size} between {deaf[0]} and {deaf[-1]}"
-    found = f"audio.mel_bins={audio.mel_bins} from {audio.min_hz:g} to {audio.max_hz:g} Hz with fft_size={audio.fft_size}"
+    found = (
+        f"audio.mel_bins={audio.mel_bins} from {audio.min_hz:g} to {audio.max_hz:g} Hz with fft_size={audio.fft_size}"
+    )
     return f"{found}: {which} of the mel filters hold no frequency and are always silent; {remedy}"
 
 
@@ -51,4 +53,6 @@ def _hz_to_mel(hz: float) -> float:
 
 def _mel_to_hz(mels: np.ndarray) -> np.ndarray:
     corner = SLANEY_CORNER_HZ / SLANEY_LINEAR_HZ
-    return np.where(mels < corner, mels * SLANEY_LINEAR_HZ, SLANEY_CORNER_HZ * np.exp(SLANEY_LOG_STEP * (mels - corner)))
+    return np.where(
+        mels < corner, mels * SLANEY_LINEAR_HZ, SLANEY_CORNER_HZ * np.exp(SLANEY_LOG_STEP * (mels - corner))
+    )

@@ -14,7 +14,7 @@ import soxr
 
 from xtts_pipeline.audio.loudness import normalize_loudness
 from xtts_pipeline.audio.wav_header import WavHeader, read_wav_header
-from xtts_pipeline.config import AudioConfig, LimitsConfig
+from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 from xtts_pipeline.errors import AudioError, Reason
 
 SAMPLE_RATES = range(1_000, 768_001)
@@ -63,7 +63,9 @@ def decode_wave(source: bytes, audio: AudioConfig, limits: LimitsConfig, name: s
     if decoded.sample_rate != audio.sample_rate:
         wave = soxr.resample(wave, decoded.sample_rate, audio.sample_rate, quality=RESAMPLING_QUALITY)
         if wave.size == 0:
-            raise AudioError(Reason.AUDIO_TOO_SHORT, f"{name}: under one sample at audio.sample_rate={audio.sample_rate}")
+            raise AudioError(
+                Reason.AUDIO_TOO_SHORT, f"{name}: under one sample at audio.sample_rate={audio.sample_rate}"
+            )
     return normalize_loudness(wave, audio)
 
 
@@ -107,12 +109,16 @@ def _decode(source: bytes, limits: LimitsConfig, name: str) -> Decoded:
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
         # libsndfile's own words alone: the rest names an object by its address, and the cache's bytes must not depend on that.
         problem = error.error_string if isinstance(error, soundfile.LibsndfileError) else " ".join(str(error).split())
-        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: cannot be decoded ({problem}); expected WAV, FLAC, OGG or MP3") from None
+        raise AudioError(
+            Reason.AUDIO_UNREADABLE, f"{name}: cannot be decoded ({problem}); expected WAV, FLAC, OGG or MP3"
+        ) from None
 
 
 def _decode_plain_wav(source: bytes, header: WavHeader) -> Decoded:
     """Return 16-bit samples straight from the bytes: seven times faster than through libsndfile's virtual files."""
-    samples = np.frombuffer(source, "<i2", header.data_bytes // header.block_bytes * header.channels, header.data_offset)
+    samples = np.frombuffer(
+        source, "<i2", header.data_bytes // header.block_bytes * header.channels, header.data_offset
+    )
     wave = samples.astype(np.float32)
     wave *= INT16_SCALE
     clipped = _clipped_samples(wave, FULL_SCALE) / len(wave)
@@ -130,7 +136,10 @@ def _decode_blocks(file: soundfile.SoundFile, name: str) -> Decoded:
         read += len(block)
         blocks.append(block[:, 0] if file.channels == 1 else block.mean(axis=1, dtype=np.float32))
     if read < file.frames:
-        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: truncated, the header promises {file.frames} samples and {read} can be decoded")
+        raise AudioError(
+            Reason.AUDIO_UNREADABLE,
+            f"{name}: truncated, the header promises {file.frames} samples and {read} can be decoded",
+        )
     return Decoded(np.concatenate(blocks), file.samplerate, clipped / (read * file.channels))
 
 
@@ -170,7 +179,9 @@ def _check_header(samples: int, sample_rate: int, channels: int, limits: LimitsC
     if seconds > limits.max_seconds:
         raise _too_long(seconds, limits, name)
     if seconds < limits.min_seconds:
-        raise AudioError(Reason.AUDIO_TOO_SHORT, f"{name}: {seconds:.3f} s is under limits.min_seconds={limits.min_seconds:g}")
+        raise AudioError(
+            Reason.AUDIO_TOO_SHORT, f"{name}: {seconds:.3f} s is under limits.min_seconds={limits.min_seconds:g}"
+        )
 
 
 def _too_long(seconds: float, limits: LimitsConfig, name: str) -> AudioError:
@@ -182,7 +193,9 @@ def _check_ogg_end(source: bytes, name: str) -> None:
     """Raise AudioError if the last Ogg page is not marked as the last, or not whole: libsndfile decodes a truncated file without a word."""
     page = source.rfind(b"OggS")
     if len(source) < page + OGG_HEADER_BYTES or not source[page + 5] & OGG_END_OF_STREAM:
-        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: truncated, its last Ogg page is not marked as the end of the stream")
+        raise AudioError(
+            Reason.AUDIO_UNREADABLE, f"{name}: truncated, its last Ogg page is not marked as the end of the stream"
+        )
     segments = source[page + OGG_HEADER_BYTES - 1]
     body = page + OGG_HEADER_BYTES + segments
     if len(source) < body or len(source) < body + sum(source[body - segments : body]):

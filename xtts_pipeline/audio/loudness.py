@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xtts_pipeline.config import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig
 
 # ITU-R BS.1770-4 measures blocks of 0.4 s; a shorter clip has none.
 LUFS_MIN_SECONDS = 0.4

@@ -10,7 +10,7 @@ import scipy.fft
 from numpy.lib.stride_tricks import sliding_window_view
 
 from xtts_pipeline.audio.filterbank import mel_filterbank
-from xtts_pipeline.config import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError, Reason
 
 # 32 frames of 1,024 samples, their spectra and magnitudes fit in a core's second-level cache, beside the filters.
@@ -70,7 +70,9 @@ def _analyze(wave: np.ndarray, audio: AudioConfig) -> tuple[np.ndarray, np.ndarr
         spectrum = scipy.fft.rfft(windowed[:size])[:, low:high]
         np.matmul(np.abs(spectrum, out=magnitudes[:size]), filters, out=mel[block])
     if not np.isfinite(mel.sum(dtype=np.float64)):
-        raise AudioError(Reason.AUDIO_NOT_FINITE, "the wave or its spectrum is not finite; expected samples between -1 and 1")
+        raise AudioError(
+            Reason.AUDIO_NOT_FINITE, "the wave or its spectrum is not finite; expected samples between -1 and 1"
+        )
     np.maximum(mel, np.float32(audio.floor), out=mel)
     return np.log(mel, out=mel), energy
 

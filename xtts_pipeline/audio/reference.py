@@ -9,7 +9,7 @@ import numpy as np
 
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.mel import wave_to_mel
-from xtts_pipeline.config import AudioConfig, LimitsConfig
+from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 from xtts_pipeline.errors import AudioError, Reason
 
 MAX_WINDOWS = 8

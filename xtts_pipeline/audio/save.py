@@ -20,7 +20,9 @@ def write_wave(path: Path, wave: np.ndarray, sample_rate: int) -> None:
     """
     peak = float(np.abs(wave).max(initial=0.0))
     if not np.isfinite(peak):
-        raise AudioError(Reason.AUDIO_NOT_FINITE, f"{path}: the wave holds samples that are not finite; nothing was written")
+        raise AudioError(
+            Reason.AUDIO_NOT_FINITE, f"{path}: the wave holds samples that are not finite; nothing was written"
+        )
     # 32,767 and not 32,768: the largest positive sample that 16 bits hold.
     samples = np.round(wave * (32_767 / max(peak, 1.0))).astype(np.int16)
     encoded = io.BytesIO()
@@ -31,7 +33,9 @@ def write_wave(path: Path, wave: np.ndarray, sample_rate: int) -> None:
         else:
             _replace(path.resolve(), encoded.getbuffer())
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror}); name a file in a folder that exists and is writable") from None
+        raise OutputError(
+            f"{path}: cannot be written ({error.strerror}); name a file in a folder that exists and is writable"
+        ) from None
 
 
 def _replace(path: Path, content: memoryview) -> None:

@@ -31,7 +31,9 @@ class WavHeader:
     @property
     def is_plain_16_bit(self) -> bool:
         """Whether the samples are interleaved little-endian int16 with nothing between them."""
-        return self.format_tag == PCM and self.bits == 16 and self.channels > 0 and self.block_bytes == 2 * self.channels
+        return (
+            self.format_tag == PCM and self.bits == 16 and self.channels > 0 and self.block_bytes == 2 * self.channels
+        )
 
     @property
     def promised_seconds(self) -> float:

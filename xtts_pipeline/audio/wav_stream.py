@@ -31,7 +31,9 @@ class WavStream:
     def write(self, wave: np.ndarray) -> None:
         """Add samples, float [samples]. Raises AudioError if one is not finite."""
         if not np.isfinite(wave).all():
-            raise AudioError(Reason.AUDIO_NOT_FINITE, "the speech holds samples that are not finite; the file ends before them")
+            raise AudioError(
+                Reason.AUDIO_NOT_FINITE, "the speech holds samples that are not finite; the file ends before them"
+            )
         samples = np.round(np.clip(wave, -1.0, 1.0) * 32_767).astype("<i2")
         self._file.write(samples.tobytes())
         self._data_bytes += BYTES_PER_SAMPLE * len(samples)
@@ -51,4 +53,6 @@ class WavStream:
         riff_bytes = min(HEADER_BYTES - 8 + data_bytes, UNKNOWN_BYTES)
         rate = self._sample_rate
         pcm = struct.pack("<IHHIIHH", 16, 1, 1, rate, rate * BYTES_PER_SAMPLE, BYTES_PER_SAMPLE, 8 * BYTES_PER_SAMPLE)
-        self._file.write(b"RIFF" + struct.pack("<I", riff_bytes) + b"WAVEfmt " + pcm + b"data" + struct.pack("<I", data_bytes))
+        self._file.write(
+            b"RIFF" + struct.pack("<I", riff_bytes) + b"WAVEfmt " + pcm + b"data" + struct.pack("<I", data_bytes)
+        )

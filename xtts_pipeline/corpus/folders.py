@@ -30,11 +30,17 @@ def list_folder(folder: str, rows: RowCollector) -> Folder:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)
                 elif os.path.isdir(entry):  # noqa: PTH112 -- a link that cannot be followed is one name, not the end of the reading
-                    rows.reject(f"{folder}/{entry.name}".lstrip("/"), Reason.UNSAFE_ID, "the folder is a symlink; copy it into the corpus")
+                    rows.reject(
+                        f"{folder}/{entry.name}".lstrip("/"),
+                        Reason.UNSAFE_ID,
+                        "the folder is a symlink; copy it into the corpus",
+                    )
                 else:
                     files.append(entry.name)
     except OSError as error:
-        raise CorpusError(f"{rows.root / folder}: cannot be listed ({error.strerror}); expected a readable folder") from None
+        raise CorpusError(
+            f"{rows.root / folder}: cannot be listed ({error.strerror}); expected a readable folder"
+        ) from None
     return Folder(tuple(files), tuple(folders))
 
 

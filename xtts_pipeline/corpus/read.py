@@ -5,15 +5,15 @@ import fnmatch
 from collections.abc import Sequence
 from pathlib import Path
 
-from xtts_pipeline.corpus.common_voice import CommonVoice
-from xtts_pipeline.corpus.coqui import Coqui
-from xtts_pipeline.corpus.layout import Found, Layout
-from xtts_pipeline.corpus.libritts import LibriTts
-from xtts_pipeline.corpus.ljspeech import LJSpeech
-from xtts_pipeline.corpus.manifest import Manifest
+from xtts_pipeline.corpus.layouts.common_voice import CommonVoice
+from xtts_pipeline.corpus.layouts.coqui import Coqui
+from xtts_pipeline.corpus.layouts.layout import Found, Layout
+from xtts_pipeline.corpus.layouts.libritts import LibriTts
+from xtts_pipeline.corpus.layouts.ljspeech import LJSpeech
+from xtts_pipeline.corpus.layouts.table import Manifest
+from xtts_pipeline.corpus.layouts.vctk import Vctk
 from xtts_pipeline.corpus.rows import RowCollector
 from xtts_pipeline.corpus.utterance import Corpus
-from xtts_pipeline.corpus.vctk import Vctk
 from xtts_pipeline.errors import CorpusError
 
 # In the order of detection: what is most particular first.
@@ -36,7 +36,9 @@ def read_corpus(root: Path, layout: str = "auto", language: str = "en") -> Corpu
         readers = [reader for reader in _READERS if layout in ("auto", reader.name)]
         reader, found = _detect(source, root, readers)
     except OSError as error:
-        raise CorpusError(f"{root}: cannot be read ({error.strerror}); expected a corpus folder or a manifest") from None
+        raise CorpusError(
+            f"{root}: cannot be read ({error.strerror}); expected a corpus folder or a manifest"
+        ) from None
     rows = RowCollector(found.root, reader.name, language)
     reader.read(found, rows)
     corpus = rows.to_corpus()
@@ -69,7 +71,9 @@ def _nearest_miss(source: Path, readers: Sequence[Layout]) -> str:
                 return f"but {folder.name}/ in it is a {reader.name} corpus, pass that folder"
     near = max(readers, key=lambda reader: _present(reader, names))
     if _present(near, names):
-        there = [name for name in names if any(fnmatch.fnmatch(name, pattern) for group in near.parts for pattern in group)]
+        there = [
+            name for name in names if any(fnmatch.fnmatch(name, pattern) for group in near.parts for pattern in group)
+        ]
         lacking = [" or ".join(group) for group in near.parts if not _matches(group, names)]
         lacks = f"no {' and no '.join(lacking)}" if lacking else "not what belongs in it"
         return f"the nearest is {near.name}, found {', '.join(there[:MAX_LISTED])} but {lacks}{_similar(near, names)}"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from xtts_pipeline.corpus.quarantine import Rejection
+from xtts_pipeline.corpus.rejection import Rejection
 from xtts_pipeline.corpus.utterance import Corpus, Utterance
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
 
@@ -24,7 +24,15 @@ MAX_TEXT_CHARACTERS = 65_536  # over an hour of speech; normalising more would h
 MAX_SHOWN = 80
 HINT_NAMES = 2_000  # looking for the nearest of more names takes longer than it helps
 MAX_HINTS = 20
-_SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
+_SPLITS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+}
 # Controls, line and paragraph separators, direction marks, surrogates: what would garble or forge a line of a log.
 _UNSAFE_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # What nearly all paths are made of, seen to be safe in one step.
@@ -90,19 +98,26 @@ class RowCollector:
         row_id = row.id.strip()
         _check_id(row_id)
         if row_id in self._kept_at:
-            raise _RefusedError(Reason.DUPLICATE_ID, f"id {printable(row_id)} was already read at {self._kept_at[row_id]}; ids must differ")
+            raise _RefusedError(
+                Reason.DUPLICATE_ID,
+                f"id {printable(row_id)} was already read at {self._kept_at[row_id]}; ids must differ",
+            )
         _check_path(row.audio)
         if len(row.text) > MAX_TEXT_CHARACTERS:
             detail = f"the text has {len(row.text)} characters; expected at most {MAX_TEXT_CHARACTERS}: split the clip"
             raise _RefusedError(Reason.TEXT_TOO_LONG, detail)
         text = row.text.strip()
         if "\x00" in text or has_surrogate(text):
-            raise _RefusedError(Reason.BAD_ROW, "the text holds a NUL byte or half a surrogate pair; expected plain Unicode")
+            raise _RefusedError(
+                Reason.BAD_ROW, "the text holds a NUL byte or half a surrogate pair; expected plain Unicode"
+            )
         if not text:
             raise _RefusedError(Reason.EMPTY_TEXT, "the text is empty")
         speaker = row.speaker.strip() or DEFAULT_SPEAKER
         if _UNSAFE_CHARACTERS.search(speaker) or len(speaker.encode()) > MAX_ID_BYTES:
-            raise _RefusedError(Reason.BAD_ROW, f"speaker {printable(speaker)} holds control characters or is over {MAX_ID_BYTES} bytes")
+            raise _RefusedError(
+                Reason.BAD_ROW, f"speaker {printable(speaker)} holds control characters or is over {MAX_ID_BYTES} bytes"
+            )
         language = row.language.strip() or self.language
         if not _LANGUAGE_TAG.fullmatch(language):
             raise _RefusedError(Reason.BAD_ROW, f"language {printable(language)}; expected a tag such as en or pt-BR")
@@ -111,7 +126,9 @@ class RowCollector:
             raise _RefusedError(Reason.BAD_ROW, f"split {printable(split)}; expected one of {', '.join(_SPLITS)}")
         audio = self._files.find(row.audio)
         order = len(self.utterances) + len(self.rejections)
-        return Utterance(row_id, Path(audio), text, speaker, language, _SPLITS.get(split), _without_unsafe(row.where), order)
+        return Utterance(
+            row_id, Path(audio), text, speaker, language, _SPLITS.get(split), _without_unsafe(row.where), order
+        )
 
 
 class SoundFiles:
@@ -137,7 +154,9 @@ class SoundFiles:
                 continue
             found = f"{folder}/{name}{suffix}" if folder else name + suffix
             if is_link and not self._is_inside(found):
-                raise _RefusedError(Reason.UNSAFE_ID, f"{printable(found)} is a symlink out of the corpus; copy the file in")
+                raise _RefusedError(
+                    Reason.UNSAFE_ID, f"{printable(found)} is a symlink out of the corpus; copy the file in"
+                )
             return found
         raise _RefusedError(Reason.AUDIO_MISSING, self._missing(audio, name, listing))
 
@@ -149,7 +168,9 @@ class SoundFiles:
 
     def _scan(self, folder: str) -> Iterator[tuple[str, bool]]:
         if not self._is_inside(folder):
-            raise _RefusedError(Reason.UNSAFE_ID, f"{printable(folder)}/ is a symlink out of the corpus; copy the files in")
+            raise _RefusedError(
+                Reason.UNSAFE_ID, f"{printable(folder)}/ is a symlink out of the corpus; copy the files in"
+            )
         try:
             with os.scandir(self.root / folder) as entries:
                 for entry in entries:
@@ -206,7 +227,12 @@ def read_lines(path: Path, root: Path, rows: RowCollector, first: int = 1) -> It
             continue
         where = f"{shown}:{number}"
         if b"\x00" in raw:
-            rows.reject(where, Reason.BAD_ROW, "the row holds NUL bytes; expected UTF-8 text", raw[:MAX_SHOWN].decode("utf-8", "replace"))
+            rows.reject(
+                where,
+                Reason.BAD_ROW,
+                "the row holds NUL bytes; expected UTF-8 text",
+                raw[:MAX_SHOWN].decode("utf-8", "replace"),
+            )
             continue
         try:
             yield where, raw.decode("utf-8").rstrip("\r")

@@ -51,7 +51,11 @@ def find_tables(folder: Path, wanted: Iterable[str], suffixes: Sequence[str] = S
     Of those named after splits, such as metadata_train.csv, `by_split` says which the rows are taken from.
     """
     columns = set(wanted)
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes and path.is_file() and not path.is_symlink())
+    files = sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in suffixes and path.is_file() and not path.is_symlink()
+    )
     tables = [path for path in files if columns <= set(read_header(path).columns)]
     return by_split(tables)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtts_pipeline.corpus.quarantine import Rejection
+from xtts_pipeline.corpus.rejection import Rejection
 
 
 @dataclass(frozen=True)

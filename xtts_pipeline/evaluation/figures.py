@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xtts_pipeline.config import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.evaluation.attention import attention_focus, repeated_tokens, skipped_tokens, sounding_mask
 from xtts_pipeline.evaluation.distortion import mel_cepstral_distortion, mel_cepstrum, warping_path
 from xtts_pipeline.evaluation.intelligibility import PhonemeErrors
@@ -136,5 +136,7 @@ def summarize(figures: Sequence[Figures]) -> list[Summary]:
             continue
         worst_at = max(values, key=lambda at: shown.badness(values[at]))
         known = list(values.values())
-        summaries.append(Summary(shown, float(np.median(known)), float(np.mean(known)), values[worst_at], worst_at, len(known)))
+        summaries.append(
+            Summary(shown, float(np.median(known)), float(np.mean(known)), values[worst_at], worst_at, len(known))
+        )
     return summaries

@@ -36,7 +36,9 @@ class Recogniser:
             # Here: an extra, which everything but the phoneme error rate goes without.
             from hama import ASRModel
         except ModuleNotFoundError:
-            raise ConfigError("--per: hama is not installed; pip install 'xtts-pipeline[eval]', or leave --per out") from None
+            raise ConfigError(
+                "--per: hama is not installed; pip install 'xtts-pipeline[eval]', or leave --per out"
+            ) from None
         self._model = ASRModel()
 
     def hear(self, wave: np.ndarray, sample_rate: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xtts_pipeline.config import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig
 
 LOWEST_HZ, HIGHEST_HZ = 60.0, 500.0
 CENTS_PER_OCTAVE = 1200.0

@@ -39,7 +39,9 @@ class Aligner(tf.Module):
         self.convolution = Convolution(initializer, WIDTH, WIDTH, TAPS, "convolution")
         self.to_frame = Dense(initializer, WIDTH, mel_bins, "to_frame")
 
-    def __call__(self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor, mel_BTM: tf.Tensor, mel_length_B: tf.Tensor) -> Alignment:
+    def __call__(
+        self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor, mel_BTM: tf.Tensor, mel_length_B: tf.Tensor
+    ) -> Alignment:
         """Return the alignment of texts and mels, which are in the network's scale."""
         error_BTS = self.errors(tokens_BS, text_length_B, mel_BTM)
         return Alignment(error_BTS, alignment_posterior(-SHARPNESS * error_BTS, text_length_B, mel_length_B))
@@ -51,7 +53,10 @@ class Aligner(tf.Module):
         average_BSM = self.to_frame(x_BSD + tf.nn.relu(self.convolution(x_BSD)))
         # The square of a difference in parts: the differences themselves, [B, T, S, M], would be gigabytes.
         product_BTS = tf.einsum("BTM,BSM->BTS", mel_BTM, average_BSM)
-        squares_BTS = tf.reduce_sum(tf.square(mel_BTM), axis=-1)[:, :, None] + tf.reduce_sum(tf.square(average_BSM), axis=-1)[:, None, :]
+        squares_BTS = (
+            tf.reduce_sum(tf.square(mel_BTM), axis=-1)[:, :, None]
+            + tf.reduce_sum(tf.square(average_BSM), axis=-1)[:, None, :]
+        )
         return (squares_BTS - 2.0 * product_BTS) / mel_BTM.shape[-1]
 
 
@@ -101,7 +106,9 @@ def _walk(likelihood_BTS: tf.Tensor) -> tf.Tensor:
     is_first_S = tf.range(symbols) == 0
     walked_TBS = tf.TensorArray(tf.float32, frames, element_shape=[rows, symbols])
 
-    def go_on(frame: tf.Tensor, until_BS: tf.Tensor, walked_TBS: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+    def go_on(
+        frame: tf.Tensor, until_BS: tf.Tensor, walked_TBS: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
         moved_BS = tf.pad(until_BS[:, :-1], [[0, 0], [1, 0]], constant_values=IMPOSSIBLE)
         moved_BS = tf.where(is_first_S & (frame == 0), 0.0, moved_BS)
         likelier_BS = tf.maximum(until_BS, moved_BS)

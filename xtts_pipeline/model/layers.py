@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.config import ModelConfig
+from xtts_pipeline.config.schema import ModelConfig
 
 MASKED_SCORE = -1e9
 
@@ -50,7 +50,9 @@ class Dropout:
         """Return what is left of dropout outside training, the same at every call, so that two evaluations of the same weights agree."""
         return cls(tf.constant(seed & 0xFFFFFFFF, tf.uint32), is_training=False, first_example=None)
 
-    def apply(self, x: tf.Tensor, rate: float, salt: int, first_position: tf.Tensor | int = 0, always: bool = False) -> tf.Tensor:
+    def apply(
+        self, x: tf.Tensor, rate: float, salt: int, first_position: tf.Tensor | int = 0, always: bool = False
+    ) -> tf.Tensor:
         """Return x [B, S, D] with elements zeroed at `rate` and the rest scaled up; `salt` tells the places in the network apart."""
         if rate == 0.0 or not (self.is_training or always):
             return x
@@ -63,7 +65,10 @@ class Dropout:
     def draw(self, salt: int, batch: int, positions: int) -> tf.Tensor:
         """Return float32 [batch, positions], uniform in [0, 1)."""
         # A float32 holds 24 bits: the whole 32 would round up to 1 at times.
-        return tf.cast(tf.bitwise.right_shift(self._hash_positions(salt, batch, positions, 0), np.uint32(8)), tf.float32) * 2.0**-24
+        return (
+            tf.cast(tf.bitwise.right_shift(self._hash_positions(salt, batch, positions, 0), np.uint32(8)), tf.float32)
+            * 2.0**-24
+        )
 
     def _hash_positions(self, salt: int, batch: int, positions: int, first_position: tf.Tensor | int) -> tf.Tensor:
         """Return uint32 [batch, positions]."""
@@ -172,7 +177,9 @@ class LayerNorm(tf.Module):
 class Convolution(tf.Module):
     """A convolution along time, [B, T, inputs] -> [B, T, outputs]; a causal one sees no later position."""
 
-    def __init__(self, initializer: Initializer, inputs: int, outputs: int, taps: int, name: str, is_causal: bool = False) -> None:
+    def __init__(
+        self, initializer: Initializer, inputs: int, outputs: int, taps: int, name: str, is_causal: bool = False
+    ) -> None:
         super().__init__(name=name)
         self.weight = initializer.glorot((taps, inputs, outputs), "weight")
         self.bias = tf.Variable(tf.zeros([outputs]), name="bias")
@@ -211,11 +218,15 @@ class Attention(tf.Module):
         """Return keys and values [B, S, H, K] of what is looked at, to be computed once when decoding."""
         return self._split(self.key(memory)), self._split(self.value(memory))
 
-    def __call__(self, x: tf.Tensor, keys_BSHK: tf.Tensor, values_BSHK: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def __call__(
+        self, x: tf.Tensor, keys_BSHK: tf.Tensor, values_BSHK: tf.Tensor, mask: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ([B, F, D], weights float32 [B, H, F, S]); mask is bool, True where looking is allowed, broadcast to the weights."""
         return self.look_at_parts(x, [(keys_BSHK, values_BSHK, mask)])
 
-    def look_at_parts(self, x: tf.Tensor, parts: Sequence[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]) -> tuple[tf.Tensor, tf.Tensor]:
+    def look_at_parts(
+        self, x: tf.Tensor, parts: Sequence[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return what a call with all keys, values and masks one behind the other would; joining them first would copy them all."""
         query_BFHK = self._split(self.query(x)) * tf.cast(self.head_width**-0.5, x.dtype)
         scores = []
@@ -224,7 +235,9 @@ class Attention(tf.Module):
             scores.append(tf.where(mask, score_BHFS, MASKED_SCORE))
         weight_BHFS = tf.nn.softmax(tf.concat(scores, axis=-1), axis=-1)
         pieces = tf.split(tf.cast(weight_BHFS, x.dtype), [keys.shape[1] for keys, _, _ in parts], axis=-1)
-        mixed = [tf.einsum("BHFS,BSHK->BFHK", piece, values) for piece, (_, values, _) in zip(pieces, parts, strict=True)]
+        mixed = [
+            tf.einsum("BHFS,BSHK->BFHK", piece, values) for piece, (_, values, _) in zip(pieces, parts, strict=True)
+        ]
         batch, steps = x.shape[0], x.shape[1]
         return self.output(tf.reshape(tf.add_n(mixed), [batch, steps, self.heads * self.head_width])), weight_BHFS
 
@@ -245,7 +258,9 @@ def recomputed(layer: Callable[..., Any], *inputs: tf.Tensor) -> Any:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch([*again, *variables])
                 outputs = tf.nest.flatten(layer(*again))
-            found = tape.gradient(outputs, [*again, *variables], above, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            found = tape.gradient(
+                outputs, [*again, *variables], above, unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
             return found[: len(again)], found[len(again) :]
 
         return layer(*inputs), gradient
@@ -276,7 +291,9 @@ class EncoderLayer(tf.Module):
         self.feedforward_norm = LayerNorm(config.width, "feedforward_norm")
         self.feedforward = FeedForward(initializer, config.width, config.feedforward_width, "feedforward")
 
-    def __call__(self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout, context_BCD: tf.Tensor | None = None) -> tf.Tensor:
+    def __call__(
+        self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout, context_BCD: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """Return [B, S, D]; the mask is over the context first, then over x."""
         inputs = [x_BSD] if context_BCD is None else [x_BSD, context_BCD]
 
@@ -285,9 +302,13 @@ class EncoderLayer(tf.Module):
 
         return recomputed(run, *inputs) if self.is_recomputed and dropout.is_training else run(*inputs)
 
-    def _run(self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout, context_BCD: tf.Tensor | None) -> tf.Tensor:
+    def _run(
+        self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout, context_BCD: tf.Tensor | None
+    ) -> tf.Tensor:
         normal_BSD = self.attention_norm(x_BSD)
         memory = normal_BSD if context_BCD is None else tf.concat([context_BCD, normal_BSD], axis=1)
         attended, _ = self.attention(normal_BSD, *self.attention.project_memory(memory), mask_B11S)
         x_BSD += dropout.apply(attended, self.dropout_rate, self.attention_salt)
-        return x_BSD + dropout.apply(self.feedforward(self.feedforward_norm(x_BSD)), self.dropout_rate, self.feedforward_salt)
+        return x_BSD + dropout.apply(
+            self.feedforward(self.feedforward_norm(x_BSD)), self.dropout_rate, self.feedforward_salt
+        )

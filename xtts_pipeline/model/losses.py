@@ -8,9 +8,15 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xtts_pipeline.config import TrainingConfig
+from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.model.aligner import Alignment
-from xtts_pipeline.model.alignment import attention_coverage, attention_focus, diagonal_share, off_diagonal, stop_error
+from xtts_pipeline.model.attention_metrics import (
+    attention_coverage,
+    attention_focus,
+    diagonal_share,
+    off_diagonal,
+    stop_error,
+)
 from xtts_pipeline.model.layers import length_mask
 from xtts_pipeline.model.network import MEL_SCALE, Batch, Crop, Network, Prediction
 
@@ -61,15 +67,21 @@ def target_frames(network: Network, batch: Batch) -> tf.Tensor:
     return tf.pad(target_BTM, [[0, 0], [0, extra], [0, 0]], constant_values=network.network_silence)
 
 
-def mel_losses(predicted_BTM: tf.Tensor, target_BTM: tf.Tensor, mask_BT: tf.Tensor, frames: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def mel_losses(
+    predicted_BTM: tf.Tensor, target_BTM: tf.Tensor, mask_BT: tf.Tensor, frames: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the sums of the absolute and the squared error, mean over mel bins, where the mask is True, over `frames`."""
     # Masked before the square: what is under the mask may be anything, infinity too.
     difference_BTM = tf.where(mask_BT[..., None], predicted_BTM - target_BTM, 0.0)
     bins = target_BTM.shape[-1]
-    return tf.reduce_sum(tf.abs(difference_BTM)) / (bins * frames), tf.reduce_sum(tf.square(difference_BTM)) / (bins * frames)
+    return tf.reduce_sum(tf.abs(difference_BTM)) / (bins * frames), tf.reduce_sum(tf.square(difference_BTM)) / (
+        bins * frames
+    )
 
 
-def stop_loss(stop_logit_BF: tf.Tensor, steps_B: tf.Tensor, positive_weight: float, total_weight: tf.Tensor) -> tf.Tensor:
+def stop_loss(
+    stop_logit_BF: tf.Tensor, steps_B: tf.Tensor, positive_weight: float, total_weight: tf.Tensor
+) -> tf.Tensor:
     """Return the weighted binary cross-entropy of stopping at the last real decoder step and nowhere before."""
     is_last_BF = tf.range(stop_logit_BF.shape[1])[None, :] == steps_B[:, None] - 1
     mask_BF = length_mask(steps_B, stop_logit_BF.shape[1])
@@ -87,7 +99,9 @@ def guided_attention_loss(
     return tf.reduce_sum(tf.where(length_mask(steps_B, steps), off_diagonal_BF, 0.0)) / total_steps
 
 
-def alignment_losses(alignment: Alignment, said_BFS: tf.Tensor, attention_BGFS: tf.Tensor, totals: Totals) -> tuple[tf.Tensor, tf.Tensor]:
+def alignment_losses(
+    alignment: Alignment, said_BFS: tf.Tensor, attention_BGFS: tf.Tensor, totals: Totals
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Return how far frames are from the average frames of the tokens that say them, and how surprised attention is by these tokens.
 
     The first, a mean squared error in the network's scale, teaches the aligner; the second, a cross-entropy in nats, mean over guided
@@ -99,7 +113,13 @@ def alignment_losses(alignment: Alignment, said_BFS: tf.Tensor, attention_BGFS: 
 
 
 def total_loss(
-    network: Network, batch: Batch, crop: Crop, prediction: Prediction, config: TrainingConfig, guidance: tf.Tensor | float, totals: Totals
+    network: Network,
+    batch: Batch,
+    crop: Crop,
+    prediction: Prediction,
+    config: TrainingConfig,
+    guidance: tf.Tensor | float,
+    totals: Totals,
 ) -> dict[str, tf.Tensor]:
     """Return `objective`, what training minimises, its parts, and how well attention follows the text.
 
@@ -130,7 +150,8 @@ def total_loss(
         "attention_loss": attention,
         "attention_focus": attention_focus(looked, steps_B) / totals.steps,
         "attention_diagonal": diagonal_share(looked, batch.text_length, steps_B) / totals.steps,
-        "attention_coverage": attention_coverage(looked, tf.where(steps_B > 0, batch.text_length, 0), steps_B) / totals.tokens,
+        "attention_coverage": attention_coverage(looked, tf.where(steps_B > 0, batch.text_length, 0), steps_B)
+        / totals.tokens,
     }
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.config import ModelConfig
+from xtts_pipeline.config.schema import ModelConfig
 from xtts_pipeline.model.layers import (
     Attention,
     Dense,
@@ -69,7 +69,11 @@ class DecoderLayer(tf.Module):
     def __init__(self, initializer: Initializer, config: ModelConfig, index: int) -> None:
         super().__init__(name=f"decoder_layer_{index}")
         self.dropout_rate, self.is_recomputed = config.dropout, config.remat
-        self.self_salt, self.text_salt, self.feedforward_salt = initializer.salt(), initializer.salt(), initializer.salt()
+        self.self_salt, self.text_salt, self.feedforward_salt = (
+            initializer.salt(),
+            initializer.salt(),
+            initializer.salt(),
+        )
         self.self_norm = LayerNorm(config.width, "self_norm")
         self.self_attention = Attention(initializer, config.width, config.heads, "self_attention")
         self.text_norm = LayerNorm(config.width, "text_norm")
@@ -87,16 +91,22 @@ class DecoderLayer(tf.Module):
         voice = self.voice_attention.project_memory(memory.voice) if self.has_voice else None
         return self.text_attention.project_memory(memory.text), voice
 
-    def decode_all(self, x_BFD: tf.Tensor, memory: Memory, causal_FF: tf.Tensor, dropout: Dropout) -> tuple[tf.Tensor, tf.Tensor]:
+    def decode_all(
+        self, x_BFD: tf.Tensor, memory: Memory, causal_FF: tf.Tensor, dropout: Dropout
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ([B, F, D], text attention [B, H, F, S]) for all decoder steps at once."""
         inputs = [x_BFD, memory.text] if memory.voice is None else [x_BFD, memory.text, memory.voice]
 
-        def run(x_BFD: tf.Tensor, text_BSD: tf.Tensor, voice_BVD: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        def run(
+            x_BFD: tf.Tensor, text_BSD: tf.Tensor, voice_BVD: tf.Tensor | None = None
+        ) -> tuple[tf.Tensor, tf.Tensor]:
             return self._decode_all(x_BFD, Memory(text_BSD, memory.text_mask, voice_BVD), causal_FF, dropout)
 
         return recomputed(run, *inputs) if self.is_recomputed and dropout.is_training else run(*inputs)
 
-    def _decode_all(self, x_BFD: tf.Tensor, memory: Memory, causal_FF: tf.Tensor, dropout: Dropout) -> tuple[tf.Tensor, tf.Tensor]:
+    def _decode_all(
+        self, x_BFD: tf.Tensor, memory: Memory, causal_FF: tf.Tensor, dropout: Dropout
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         normal = self.self_norm(x_BFD)
         attended, _ = self.self_attention(normal, *self.self_attention.project_memory(normal), causal_FF)
         x_BFD += dropout.apply(attended, self.dropout_rate, self.self_salt)
@@ -119,7 +129,10 @@ class DecoderLayer(tf.Module):
         normal = self.self_norm(x_B1D)
         keys, values = self.self_attention.project_memory(normal)
         place = step - first
-        recent = (write_position(recent[0], place, keys[:, 0], axis=1), write_position(recent[1], place, values[:, 0], axis=1))
+        recent = (
+            write_position(recent[0], place, keys[:, 0], axis=1),
+            write_position(recent[1], place, values[:, 0], axis=1),
+        )
         is_past, is_recent = tf.range(past[0].shape[1]) < first, tf.range(recent[0].shape[1]) <= place
         attended, _ = self.self_attention.look_at_parts(normal, [(*past, is_past), (*recent, is_recent)])
         x_B1D += dropout.apply(attended, self.dropout_rate, self.self_salt, step)
@@ -232,7 +245,9 @@ class MelDecoder(tf.Module):
     def project_memory(self, memory: Memory) -> ProjectedMemory:
         """Return what each layer looks at, to be computed once when decoding."""
         projected = [layer.project_memory(memory) for layer in self.layers]
-        return ProjectedMemory([text for text, _ in projected], memory.text, memory.text_mask, [voice for _, voice in projected])
+        return ProjectedMemory(
+            [text for text, _ in projected], memory.text, memory.text_mask, [voice for _, voice in projected]
+        )
 
     def start_cache(self, rows: int, chunk_steps: int, dtype: tf.DType = tf.float32) -> DecoderCache:
         """Return the cache before the first step, to be settled after each chunk of steps."""
@@ -254,7 +269,10 @@ class MelDecoder(tf.Module):
         def settle(past: tf.Tensor, recent: tf.Tensor) -> tf.Tensor:
             return tf.where(is_new_F11, tf.gather(recent, source_F, axis=1), past)
 
-        past = [(settle(past[0], recent[0]), settle(past[1], recent[1])) for past, recent in zip(cache.past, cache.recent, strict=True)]
+        past = [
+            (settle(past[0], recent[0]), settle(past[1], recent[1]))
+            for past, recent in zip(cache.past, cache.recent, strict=True)
+        ]
         return DecoderCache(past, cache.recent, cache.first + chunk_steps)
 
     def decode_step(
@@ -272,14 +290,23 @@ class MelDecoder(tf.Module):
         Guided heads look at tokens inside the window, bool [B, S], only.
         """
         previous_B1M = tf.cast(previous_BM, memory.text.dtype)[:, None, :]
-        x = self._embed(previous_B1M, looked_BS[:, None, :], memory.text, tf.gather(self.positions_FD, step)[None, None, :], dropout, step)
+        x = self._embed(
+            previous_B1M,
+            looked_BS[:, None, :],
+            memory.text,
+            tf.gather(self.positions_FD, step)[None, None, :],
+            dropout,
+            step,
+        )
         everywhere_B11S = memory.text_mask[:, None, None, :]
         windowed_BH1S = everywhere_B11S & (window_BS[:, None, None, :] | ~self.is_guided_H[None, :, None, None])
         weights, following = [], []
         for index, layer in enumerate(self.layers):
             mask = windowed_BH1S if index >= len(self.layers) - GUIDED_LAYERS else everywhere_B11S
             own = (cache.first, cache.past[index], cache.recent[index])
-            x, weight_BH1S, recent = layer.decode_step(x, step, *own, memory.keys_and_values[index], mask, memory.voice[index], dropout)
+            x, weight_BH1S, recent = layer.decode_step(
+                x, step, *own, memory.keys_and_values[index], mask, memory.voice[index], dropout
+            )
             weights.append(weight_BH1S)
             following.append(recent)
         return self._emit(x, weights, memory.text), following

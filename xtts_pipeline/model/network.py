@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xtts_pipeline.config import ModelConfig
+from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.config.schema import ModelConfig
 from xtts_pipeline.model.aligner import Aligner, Alignment, shares_of_steps
 from xtts_pipeline.model.layers import Dropout, Initializer, length_mask
 from xtts_pipeline.model.mel_decoder import Decoded, MelDecoder, Memory
 from xtts_pipeline.model.postnet import Postnet
 from xtts_pipeline.model.text_encoder import TextEncoder
 from xtts_pipeline.model.voice_encoder import VoiceEncoder
-from xtts_pipeline.schema import RecordSpec
 
 # Natural-log mels lie between the floor, about -11.5, and about 2; the network works near zero.
 MEL_CENTRE, MEL_SCALE = -5.0, 4.0
@@ -90,12 +90,20 @@ class Network(tf.Module):
         self.silence = spec.pad_value
         self.reference_frames = min(config.reference_frames, spec.max_mel_frames)
         self.text_encoder = TextEncoder(initializer, config, symbol_count, spec.max_text_length)
-        self.speaker_embedding = initializer.normal((speakers, config.width), 0.1, "speaker_embedding") if speakers > 1 else None
-        self.language_embedding = initializer.normal((languages, config.width), 0.5, "language_embedding") if languages > 1 else None
+        self.speaker_embedding = (
+            initializer.normal((speakers, config.width), 0.1, "speaker_embedding") if speakers > 1 else None
+        )
+        self.language_embedding = (
+            initializer.normal((languages, config.width), 0.5, "language_embedding") if languages > 1 else None
+        )
         self.mel_decoder = MelDecoder(initializer, config, spec.mel_bins, self.max_steps)
         self.postnet = Postnet(initializer, config, spec.mel_bins)
         self.voice_encoder = VoiceEncoder(initializer, config, spec.mel_bins) if config.voice_latents else None
-        self.null_voice = initializer.normal((config.voice_latents, config.width), 0.5, "null_voice") if config.voice_latents else None
+        self.null_voice = (
+            initializer.normal((config.voice_latents, config.width), 0.5, "null_voice")
+            if config.voice_latents
+            else None
+        )
         self.aligner = Aligner(initializer, symbol_count, spec.mel_bins)
         self.salts = {name: initializer.salt() for name in ("crop_start", "crop_used", "own_frames")}
 
@@ -104,7 +112,7 @@ class Network(tf.Module):
         """How many numbers are trained."""
         return sum(int(variable.shape.num_elements()) for variable in self.trainable_variables)
 
-    def choose_reference(self, mel_length_B: tf.Tensor, dropout: Dropout, null_voice_share: float) -> Crop:
+    def choose_reference(self, mel_length_B: tf.Tensor, dropout: Dropout, reference_dropout: float) -> Crop:
         """Return a random part of each clip as its own reference: as long as a reference may be, but at most half of the clip.
 
         A share of the rows gets none, so that speaking without a reference is learnt too.
@@ -114,28 +122,36 @@ class Network(tf.Module):
         if self.voice_encoder is None:
             return Crop(none_B, none_B)
         length_B = tf.minimum(mel_length_B // 2, self.reference_frames)
-        start_B = dropout.draw(self.salts["crop_start"], rows, 1)[:, 0] * tf.cast(mel_length_B - length_B + 1, tf.float32)
-        is_used_B = dropout.draw(self.salts["crop_used"], rows, 1)[:, 0] >= null_voice_share
+        start_B = dropout.draw(self.salts["crop_start"], rows, 1)[:, 0] * tf.cast(
+            mel_length_B - length_B + 1, tf.float32
+        )
+        is_used_B = dropout.draw(self.salts["crop_used"], rows, 1)[:, 0] >= reference_dropout
         return Crop(tf.cast(start_B, tf.int32), tf.where(is_used_B, length_B, 0))
 
-    def __call__(self, batch: Batch, crop: Crop, dropout: Dropout, own_frames_share: tf.Tensor | None = None) -> Prediction:
+    def __call__(
+        self, batch: Batch, crop: Crop, dropout: Dropout, scheduled_sampling_share: tf.Tensor | None = None
+    ) -> Prediction:
         """Predict each frame from the frames before it: the true ones, or, for a share of the decoder steps, the network's own."""
         memory = self.encode(batch, self.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
         mel_BTM = self.to_network_scale(batch.mel)
         alignment = self.aligner(batch.tokens, batch.text_length, mel_BTM, batch.mel_length)
         said_BFS = shares_of_steps(alignment.posterior, self.frames_per_step)
         heard = Heard(self._previous_frames(mel_BTM), _one_later(said_BFS))
-        if own_frames_share is not None:
-            heard = self._mix_own_frames(heard, memory, own_frames_share, dropout)
+        if scheduled_sampling_share is not None:
+            heard = self._mix_own_frames(heard, memory, scheduled_sampling_share, dropout)
         decoded = self._decode(heard, memory, dropout)
         fine_BTM = self.refine(decoded.frames, dropout)
-        return Prediction(decoded.frames, fine_BTM, decoded.text_frames, decoded.stop_logit, decoded.attention, alignment, said_BFS)
+        return Prediction(
+            decoded.frames, fine_BTM, decoded.text_frames, decoded.stop_logit, decoded.attention, alignment, said_BFS
+        )
 
     def crop_voice(self, mel_BTM: tf.Tensor, crop: Crop, dropout: Dropout) -> tf.Tensor | None:
         """Return the voice latents [B, V, D] of each clip's own reference."""
         if self.voice_encoder is None:
             return None
-        frame_BC = tf.minimum(crop.first_frame[:, None] + tf.range(self.reference_frames)[None, :], mel_BTM.shape[1] - 1)
+        frame_BC = tf.minimum(
+            crop.first_frame[:, None] + tf.range(self.reference_frames)[None, :], mel_BTM.shape[1] - 1
+        )
         return self.embed_voice(tf.gather(mel_BTM, frame_BC, batch_dims=1), crop.length, dropout)
 
     def embed_voice(self, reference_BCM: tf.Tensor, length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from xtts_pipeline.config import ModelConfig
+from xtts_pipeline.config.schema import ModelConfig
 from xtts_pipeline.model.layers import Convolution, Dropout, Initializer, LayerNorm
 
 POSTNET_TAPS = 5
@@ -19,7 +19,9 @@ class Postnet(tf.Module):
         self.dropout_rate = config.dropout
         widths = [mel_bins, *[config.postnet_width] * (config.postnet_layers - 1), mel_bins]
         self.layers = [
-            Convolution(initializer, widths[index], widths[index + 1], POSTNET_TAPS, f"convolution_{index}", is_causal=True)
+            Convolution(
+                initializer, widths[index], widths[index + 1], POSTNET_TAPS, f"convolution_{index}", is_causal=True
+            )
             for index in range(config.postnet_layers)
         ]
         self.norms = [LayerNorm(width, f"norm_{index}") for index, width in enumerate(widths[1:-1])]

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from xtts_pipeline.config import ModelConfig
+from xtts_pipeline.config.schema import ModelConfig
 from xtts_pipeline.model.layers import (
     Convolution,
     Dropout,
@@ -31,7 +31,9 @@ class TextEncoder(tf.Module):
         self.convolution = Convolution(initializer, config.width, config.width, CONVOLUTION_TAPS, "convolution")
         self.position_scale = tf.Variable(1.0, name="position_scale")
         self.positions_SD = sinusoid_positions(max_text_length, config.width)
-        self.layers = [EncoderLayer(initializer, config, f"encoder_layer_{index}") for index in range(config.encoder_layers)]
+        self.layers = [
+            EncoderLayer(initializer, config, f"encoder_layer_{index}") for index in range(config.encoder_layers)
+        ]
         self.norm = LayerNorm(config.width, "norm")
 
     def __call__(

@@ -5,7 +5,7 @@ A Perceiver resampler (Jaegle et al. 2021; Alayrac et al. 2022), as XTTS conditi
 
 import tensorflow as tf
 
-from xtts_pipeline.config import ModelConfig
+from xtts_pipeline.config.schema import ModelConfig
 from xtts_pipeline.model.layers import Convolution, Dense, Dropout, EncoderLayer, Initializer, LayerNorm, length_mask
 
 REFERENCE_TAPS = 5
@@ -23,7 +23,9 @@ class VoiceEncoder(tf.Module):
         self.convolution = Convolution(initializer, config.width, config.width, REFERENCE_TAPS, "convolution")
         self.frame_norm = LayerNorm(config.width, "frame_norm")
         self.latents = initializer.normal((config.voice_latents, config.width), 0.5, "latents")
-        self.layers = [EncoderLayer(initializer, config, f"resampler_layer_{index}") for index in range(config.voice_layers)]
+        self.layers = [
+            EncoderLayer(initializer, config, f"resampler_layer_{index}") for index in range(config.voice_layers)
+        ]
         self.norm = LayerNorm(config.width, "norm")
 
     def __call__(self, reference_BCM: tf.Tensor, length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
@@ -31,7 +33,9 @@ class VoiceEncoder(tf.Module):
         batch, frames = reference_BCM.shape[:2]
         mask_BC = length_mask(length_B, frames)
         # Zeroed first: the convolution would carry what is masked into the last frames.
-        frame_BCD = tf.where(mask_BC[..., None], tf.nn.relu(self.widen(reference_BCM)), tf.zeros([], reference_BCM.dtype))
+        frame_BCD = tf.where(
+            mask_BC[..., None], tf.nn.relu(self.widen(reference_BCM)), tf.zeros([], reference_BCM.dtype)
+        )
         frame_BCD = self.frame_norm(frame_BCD + tf.nn.relu(self.convolution(frame_BCD)))
         voices = self.latents.shape[0]
         latent_BVD = tf.tile(tf.cast(self.latents, frame_BCD.dtype)[None], [batch, 1, 1])

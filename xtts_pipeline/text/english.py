@@ -49,7 +49,12 @@ _DEGREES = {"c": "celsius", "f": "fahrenheit"}
 _FRACTIONS = {"\u00bd": "1/2", "\u00bc": "1/4", "\u00be": "3/4", "\u2153": "1/3", "\u2154": "2/3"}
 _FRACTIONS |= {"\u215b": "1/8", "\u215c": "3/8", "\u215d": "5/8", "\u215e": "7/8"}
 _PARTS = {2: ("half", "halves"), 4: ("quarter", "quarters")}
-CURRENCIES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "penny"), "\u20ac": ("euro", "cent"), "\u00a5": ("yen", "sen")}
+CURRENCIES = {
+    "$": ("dollar", "cent"),
+    "\u00a3": ("pound", "penny"),
+    "\u20ac": ("euro", "cent"),
+    "\u00a5": ("yen", "sen"),
+}
 SCALES = {scale: scale for scale in ("hundred", "thousand", "million", "billion", "trillion")}
 SCALES |= {"k": "thousand", "m": "million", "bn": "billion"}
 _PLURALS = {"penny": "pence", "yen": "yen", "sen": "sen"}
@@ -109,7 +114,9 @@ def _expand_figures(text: str) -> str:
     text = _YEAR.sub(lambda match: _year(match[1]), text)
     text = _NEGATIVE.sub("minus ", text)
     text = _TOUCHING.sub(" ", text)
-    text = _DECIMAL.sub(lambda match: set_apart(f"{_spoken(match[1] or '0')} point {_digit_by_digit(match[2])}", match), text)
+    text = _DECIMAL.sub(
+        lambda match: set_apart(f"{_spoken(match[1] or '0')} point {_digit_by_digit(match[2])}", match), text
+    )
     return _WHOLE.sub(lambda match: _spoken(match[0]), _POINT.sub(" point ", text))
 
 

@@ -6,7 +6,7 @@ Normalising twice changes nothing more.
 import re
 import unicodedata
 
-from xtts_pipeline.config import TextConfig
+from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.errors import Reason, TextError
 from xtts_pipeline.text.english import expand_english
 from xtts_pipeline.text.numbers import expand_numbers
@@ -41,7 +41,11 @@ def _with_shapes(letters: dict[int, str | None]) -> dict[int, str | None]:
 _TATWEEL: dict[int, str | None] = {0x0640: None}
 # One letter, one code point: keyboards mix Arabic's yeh and kaf into Persian and Urdu.
 _YEH_AND_KAF = {**_TATWEEL, 0x064A: "\u06cc", 0x0649: "\u06cc", 0x0643: "\u06a9"}
-_LETTERS = {"ar": _with_shapes(_TATWEEL), "fa": _with_shapes({**_YEH_AND_KAF, **PERSIAN_LETTERS}), "ur": _with_shapes(_YEH_AND_KAF)}
+_LETTERS = {
+    "ar": _with_shapes(_TATWEEL),
+    "fa": _with_shapes({**_YEH_AND_KAF, **PERSIAN_LETTERS}),
+    "ur": _with_shapes(_YEH_AND_KAF),
+}
 # Turkish and Azerbaijani pair I with dotless i; str.lower knows no languages.
 _TURKIC_CAPITALS = str.maketrans({"I": "\u0131", "\u0130": "i"})
 
@@ -80,7 +84,9 @@ def normalize(text: str, config: TextConfig, language: str) -> str:
     plain = _plain(plain, primary)
     if not any(map(str.isalnum, plain)):
         shown = ascii(text if len(text) <= 60 else f"{text[:57]}...")
-        raise TextError(Reason.EMPTY_TEXT, f"the text {shown} has no letter or digit left after normalising; expected words")
+        raise TextError(
+            Reason.EMPTY_TEXT, f"the text {shown} has no letter or digit left after normalising; expected words"
+        )
     return plain
 
 

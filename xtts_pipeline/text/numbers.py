@@ -6,7 +6,9 @@ from functools import lru_cache
 from num2words import CONVERTER_CLASSES, num2words
 
 MAX_DIGITS = 15  # beyond it nobody says a number as one, and languages run out of words
-_COMMA_IS_DECIMAL = re.compile("az|be|ca|ce|cs|da|de|eo|es|fi|fr|hu|id|is|it|kz|lt|lv|nl|no|pl|pt|ro|ru|sk|sl|sr|sv|tg|tr|uk|vi")
+_COMMA_IS_DECIMAL = re.compile(
+    "az|be|ca|ce|cs|da|de|eo|es|fi|fr|hu|id|is|it|kz|lt|lv|nl|no|pl|pt|ro|ru|sk|sl|sr|sv|tg|tr|uk|vi"
+)
 _POINT_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.(?P<decimals>\d+))?")
 _COMMA_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:[. ]\d{3})+(?!\d)|\d+)(?:,(?P<decimals>\d+))?")
 # Each language is its own module in num2words, and a number that one of them cannot say fails in its own way.

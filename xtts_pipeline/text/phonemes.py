@@ -14,7 +14,9 @@ from xtts_pipeline.errors import ConfigError, Reason, TextError
 from xtts_pipeline.text.normalize import primary_language
 
 _MARKS = '!"(),.:;?[]-'
-_PLAIN_MARKS = str.maketrans("\u060c\u061b\u061f\u06d4\u3001\u3002\uff0c\uff01\uff1a\uff1b\uff1f\u00bf\u00a1", ",;?.,.,!:;?  ")
+_PLAIN_MARKS = str.maketrans(
+    "\u060c\u061b\u061f\u06d4\u3001\u3002\uff0c\uff01\uff1a\uff1b\uff1f\u00bf\u00a1", ",;?.,.,!:;?  "
+)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz\u00e6\u00e7\u00f0\u00f8\u0127\u014b\u0153\u03b2\u03b8\u03c7\u1d7b\u1d4a\u207f"
 _IPA_LETTERS = "".join(map(chr, range(0x0250, 0x02B0)))
 _MODIFIERS = "\u02b0\u02b1\u02b2\u02b7\u02bc\u02c8\u02cc\u02d0\u02d1\u02de\u02e0\u02e4"
@@ -60,7 +62,9 @@ def _phonemize_text(text: str, language: str, espeak: Any) -> str | TextError:
         if primary_language(language) == "fa":
             phonemes = phonemes.replace(_PERSIAN_QAF, _QAF)
         if not phonemes.strip():
-            return TextError(Reason.PHONEMIZER_FAILED, f"espeak-ng has no phonemes for {piece!a}; expected words in {language}")
+            return TextError(
+                Reason.PHONEMIZER_FAILED, f"espeak-ng has no phonemes for {piece!a}; expected words in {language}"
+            )
         before, after = piece[: len(piece) - len(piece.lstrip())], piece[len(piece.rstrip()) :]
         pieces.append(f"{before}{' '.join(phonemes.split())}{after}")
     return " ".join("".join(pieces).split())
@@ -73,13 +77,17 @@ def _espeak() -> Any:
         import espeakng_loader
         from phonemizer.backend.espeak.wrapper import EspeakWrapper
     except ImportError as error:
-        raise ConfigError(f"text.tokens=phonemes: {error.name} is not installed; pip install xtts_pipeline[phonemes]") from None
+        raise ConfigError(
+            f"text.tokens=phonemes: {error.name} is not installed; pip install xtts_pipeline[phonemes]"
+        ) from None
     EspeakWrapper.set_library(espeakng_loader.get_library_path())
     EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
     try:
         return EspeakWrapper()
     except RuntimeError as error:
-        raise ConfigError(f"text.tokens=phonemes: espeak-ng does not start ({error}); reinstall xtts_pipeline[phonemes]") from None
+        raise ConfigError(
+            f"text.tokens=phonemes: espeak-ng does not start ({error}); reinstall xtts_pipeline[phonemes]"
+        ) from None
 
 
 @lru_cache(maxsize=64)

@@ -36,7 +36,9 @@ _END = re.compile(
     rf"(?P<marks>[{_POINT_MARKS}{_FULL_MARKS}]*[{_FULL_MARKS}][{_POINT_MARKS}{_FULL_MARKS}]*|[{_POINT_MARKS}]+|[{_WEAK_MARKS}])"
     rf"(?P<closers>[{re.escape(_CLOSERS)}]*)(?P<space>\s*)"
 )
-_CLAUSE_END = re.compile(rf"(?:[,;:\u2013](?=\s)|[\u060c\u061b](?!\d)|[\uff0c\u3001\uff1b\uff1a\u2014])[{re.escape(_CLOSERS)}]*")
+_CLAUSE_END = re.compile(
+    rf"(?:[,;:\u2013](?=\s)|[\u060c\u061b](?!\d)|[\uff0c\u3001\uff1b\uff1a\u2014])[{re.escape(_CLOSERS)}]*"
+)
 _STRONG_CLAUSE_END = re.compile(rf"(?:[;:](?=\s)|\u061b(?!\d)|[\uff1b\uff1a])[{re.escape(_CLOSERS)}]*")
 _LAST_WORD = re.compile(rf"[^\s{re.escape(_OPENERS)}\u2013\u2014-]*$")
 _FIRST_LETTER = re.compile(rf"[{re.escape(_OPENERS)}]*(.?)", re.DOTALL)
@@ -49,8 +51,12 @@ _ENDING_ABBREVIATIONS = frozenset(["etc", "co", "corp", "inc", "ltd", "jr", "sr"
 _BEFORE_NUMBERS = frozenset(["no", "nos", "p", "pp", "vol", "vols", "ch", "fig", "figs", "sec", "art", "nr"])
 _ABBREVIATIONS = {
     "en": (frozenset(ABBREVIATIONS) - _ENDING_ABBREVIATIONS - _BEFORE_NUMBERS)
-    | frozenset(["st", "sen", "rep", "ph.d", "cf", "viz", "al", "eds", "jan", "feb", "apr", "aug", "sept", "oct", "nov", "dec"]),
-    "de": frozenset(["hr", "fr", "frl", "dr", "prof", "st", "str", "bzw", "ca", "vgl", "evtl", "ggf", "inkl", "zzgl", "sog"]),
+    | frozenset(
+        ["st", "sen", "rep", "ph.d", "cf", "viz", "al", "eds", "jan", "feb", "apr", "aug", "sept", "oct", "nov", "dec"]
+    ),
+    "de": frozenset(
+        ["hr", "fr", "frl", "dr", "prof", "st", "str", "bzw", "ca", "vgl", "evtl", "ggf", "inkl", "zzgl", "sog"]
+    ),
     "fr": frozenset(["m", "mm", "mme", "mmes", "mlle", "dr", "st", "ste", "av"]),
     "es": frozenset(["sr", "sra", "srta", "dr", "dra", "ud", "uds", "dña", "av"]),
     "it": frozenset(["sig", "dott", "prof", "dr", "ecc"]),
@@ -58,7 +64,9 @@ _ABBREVIATIONS = {
 }
 _ANY_LANGUAGE = frozenset(["dr", "prof", "st", "mr", "mrs"])
 # Where a point after a figure says that it is an ordinal: `Am 3. Oktober`.
-_ORDINAL_POINT = frozenset(["cs", "da", "de", "et", "fi", "hr", "hu", "is", "lv", "nb", "nn", "no", "pl", "sk", "sl", "sr"])
+_ORDINAL_POINT = frozenset(
+    ["cs", "da", "de", "et", "fi", "hr", "hu", "is", "lv", "nb", "nn", "no", "pl", "sk", "sl", "sr"]
+)
 
 
 def split_sentences(text: str, language: str, fits: Callable[[str], bool]) -> list[str]:

@@ -10,11 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
-from xtts_pipeline.config import LimitsConfig, TextConfig
+from xtts_pipeline.config.schema import LimitsConfig, TextConfig
 from xtts_pipeline.errors import Reason, TextError
-from xtts_pipeline.schema import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
 from xtts_pipeline.text.normalize import normalize
 from xtts_pipeline.text.phonemes import PHONEME_SYMBOLS, phonemize
+from xtts_pipeline.text.special_ids import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,9 @@ def prepare_texts(texts: Sequence[str], languages: Sequence[str], config: TextCo
     if config.tokens == "characters":
         return prepared
     for language in sorted(set(languages)):
-        places = [place for place, text in enumerate(prepared) if isinstance(text, str) and languages[place] == language]
+        places = [
+            place for place, text in enumerate(prepared) if isinstance(text, str) and languages[place] == language
+        ]
         spoken = phonemize([str(prepared[place]) for place in places], language)
         for place, phonemes in zip(places, spoken, strict=True):
             prepared[place] = phonemes
@@ -125,7 +127,10 @@ def check_text_length(length: int, limits: LimitsConfig, config: TextConfig) -> 
     if length > limits.max_text_length:
         counted = "begin, end and the blanks between symbols" if config.blank else "begin and end"
         limit = f"limits.max_text_length={limits.max_text_length}"
-        raise TextError(Reason.TEXT_TOO_LONG, f"{length} tokens, {counted} included, are over {limit}; raise the limit or split the clip")
+        raise TextError(
+            Reason.TEXT_TOO_LONG,
+            f"{length} tokens, {counted} included, are over {limit}; raise the limit or split the clip",
+        )
 
 
 def describe_character(character: str) -> str:

@@ -13,32 +13,38 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.config import Config
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.source import Source, bucket_signatures
 from xtts_pipeline.errors import InterruptedRunError, TrainingError
 from xtts_pipeline.model.network import Batch, Network
-from xtts_pipeline.training.alignment import AlignmentWatch
-from xtts_pipeline.training.checkpoint import Checkpoint, build_network, link_best, restore_variables, saved_weights_sha256
-from xtts_pipeline.training.data_wait import DataWaitWatch
-from xtts_pipeline.training.distributed_step import DistributedTrainStep, spread_text
-from xtts_pipeline.training.distribution import ALONE, Distribution
-from xtts_pipeline.training.fine_tuning import inherit, origin_lines
-from xtts_pipeline.training.garbage import release_free_memory, restoring_collector, set_objects_aside
-from xtts_pipeline.training.health import SkipCount, SpikeWatch, skipped_line
+from xtts_pipeline.training.checkpoints.files import (
+    Checkpoint,
+    build_network,
+    link_best,
+    restore_variables,
+    saved_weights_sha256,
+)
+from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders, remove_after, write_summary
+from xtts_pipeline.training.checkpoints.saver import SaveClock, Snapshot
+from xtts_pipeline.training.checkpoints.state import BestSoFar, RunState, origin_to_json
+from xtts_pipeline.training.checkpoints.variables import named_variables
+from xtts_pipeline.training.context import Progress, Surroundings, Told, surround
+from xtts_pipeline.training.distributed.step import DistributedTrainStep, spread_text
+from xtts_pipeline.training.distributed.strategy import ALONE, Distribution
+from xtts_pipeline.training.divergence import SkipCount, SpikeWatch, skipped_line
+from xtts_pipeline.training.init_from import inherit, origin_lines
 from xtts_pipeline.training.interruption import Interruption
-from xtts_pipeline.training.metrics import METRICS_NAME, SKIPPED_NAME
-from xtts_pipeline.training.monitor import WARMUP_STEPS, CompilationMonitor, StepTimer, total_counts
+from xtts_pipeline.training.memory_release import release_free_memory, restoring_collector, set_objects_aside
+from xtts_pipeline.training.monitoring.alignment import AlignmentWatch
+from xtts_pipeline.training.monitoring.data_wait import DataWaitWatch
+from xtts_pipeline.training.monitoring.metrics import METRICS_NAME, SKIPPED_NAME
+from xtts_pipeline.training.monitoring.metrics_buffer import MetricsWindow
+from xtts_pipeline.training.monitoring.monitor import WARMUP_STEPS, CompilationMonitor, StepTimer, total_counts
+from xtts_pipeline.training.monitoring.startup import StartUp
 from xtts_pipeline.training.resume import Resumption, newest_good
 from xtts_pipeline.training.retracing import RetraceError
-from xtts_pipeline.training.run_folder import checkpoint_folders, remove_after, write_summary
-from xtts_pipeline.training.saving import SaveClock, Snapshot
-from xtts_pipeline.training.source import Source, bucket_signatures
-from xtts_pipeline.training.startup import StartUp
-from xtts_pipeline.training.state import BestSoFar, RunState, origin_to_json
 from xtts_pipeline.training.step import TrainStep
-from xtts_pipeline.training.surroundings import Progress, Surroundings, Told, surround
 from xtts_pipeline.training.validation import BestLoss, Validation
-from xtts_pipeline.training.variables import named_variables
-from xtts_pipeline.training.window import MetricsWindow
 
 # What is left of the learning rate after a run had to go back.
 ROLL_BACK_RATE = 0.5
@@ -68,7 +74,11 @@ def train(
     begun = 0 if resumption is None else resumption.checkpoint.step
     state = RunState(source.records_digest()) if resumption is None else resumption.state
     told = Told(monitor, progress, interruption, profile_steps, startup or StartUp(), distribution)
-    with restoring_collector(), distribution.losing_workers(), surround(run, config, source.identity(), told, state, begun) as around:
+    with (
+        restoring_collector(),
+        distribution.losing_workers(),
+        surround(run, config, source.identity(), told, state, begun) as around,
+    ):
         running = _Run(source, config, around, state)
         if resumption is not None:
             running.restore(resumption.checkpoint)
@@ -116,7 +126,7 @@ class _Run:
         self.data_wait = DataWaitWatch(source.wait_advice)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
         self.warnings = list(state.warnings)
-        self.skips = SkipCount(state.skipped_steps, state.skipped_in_a_row)
+        self.skips = SkipCount(state.skipped_steps, state.max_consecutive_skips)
         self.rolled_back_at_step = state.rolled_back_at_step
         self._take_over(state)
         self.clock = SaveClock(self.settings)
@@ -127,7 +137,9 @@ class _Run:
         around, settings = self.around, self.settings
         if around.distribution.strategy is not None:
             around.progress.say(around.saver.saved_step, spread_text(around.distribution, signatures, settings))
-            spread = DistributedTrainStep(self.network, average, settings, signatures, around.distribution, around.interruption)
+            spread = DistributedTrainStep(
+                self.network, average, settings, signatures, around.distribution, around.interruption
+            )
             spread.have_watched(around.monitor)
             return spread
         step = TrainStep(self.network, average, settings, signatures)
@@ -137,7 +149,10 @@ class _Run:
     def _take_over(self, state: RunState) -> None:
         """Know of the steps taken so far what the state says, and no more."""
         self.state, self.is_settled = state, state.is_settled
-        self.best, self.around.saver.on_disk = BestLoss.from_state(self.settings.patience, state.best), state.best_on_disk or state.best
+        self.best, self.around.saver.on_disk = (
+            BestLoss.from_state(self.settings.patience, state.best),
+            state.best_on_disk or state.best,
+        )
         if self.validation is not None:
             self.validation.evaluations = state.evaluations
         self.alignment = AlignmentWatch(self.settings, state.aligned_at_step, state.reported_step)
@@ -152,7 +167,9 @@ class _Run:
         self.around.saver.find_best()
         missing = self.around.metrics.lines.missing_bytes
         if missing:
-            self.warn(f"{METRICS_NAME}: {missing} bytes fewer than at step {checkpoint.step}; reports before it are lost")
+            self.warn(
+                f"{METRICS_NAME}: {missing} bytes fewer than at step {checkpoint.step}; reports before it are lost"
+            )
 
     def begin_with(self, ancestor: Checkpoint) -> None:
         """Take over what fits of another run's weights, and say what does not; steps, moments and schedule begin at nothing."""
@@ -239,7 +256,7 @@ class _Run:
             aligned_at_step=self.alignment.aligned_at_step,
             spikes=self.spikes.state,
             skipped_steps=self.skips.total,
-            skipped_in_a_row=self.skips.in_a_row,
+            max_consecutive_skips=self.skips.in_a_row,
             rolled_back_at_step=self.rolled_back_at_step,
             warnings=tuple(self.warnings),
         )
@@ -305,7 +322,9 @@ class _Run:
         """Write down, once an epoch, which clips it leaves out of the batches that several workers share."""
         distribution, epoch = self.around.distribution, self.position.epoch
         if distribution.workers > 1 and distribution.is_chief and self.position.batch == 0:
-            self.around.metrics.left_out.write({"epoch": epoch, "ids": self.source.left_out(self.config, self.signatures, epoch)})
+            self.around.metrics.left_out.write(
+                {"epoch": epoch, "ids": self.source.left_out(self.config, self.signatures, epoch)}
+            )
 
     def _profile(self, result: tf.Tensor) -> None:
         """Trace the steps that a run is asked to trace; the summary's times leave them out, for tracing slows them."""
@@ -314,7 +333,10 @@ class _Run:
             return
         if profiling.is_tracing:
             self.timer.leave_out_last()
-        is_warm = len(self.timer.examples) >= WARMUP_STEPS and self.train_step.compiled.shapes_met >= self.source.filled_buckets
+        is_warm = (
+            len(self.timer.examples) >= WARMUP_STEPS
+            and self.train_step.compiled.shapes_met >= self.source.filled_buckets
+        )
         line = profiling.after_step(result, is_warm=is_warm)
         if line is not None:
             self.around.progress.say(self.steps_done, line)
@@ -323,7 +345,9 @@ class _Run:
         window, is_skipped = self.window, self.window.column("is_skipped") != 0.0
         numbers = window.means(~is_skipped)
         del numbers["mel_frames"], numbers["is_skipped"]
-        numbers |= {"skipped_updates": float(is_skipped.sum())} | self.timer.close_window(round(window.own("mel_frames")))
+        numbers |= {"skipped_updates": float(is_skipped.sum())} | self.timer.close_window(
+            round(window.own("mel_frames"))
+        )
         self._note_skipped(step, is_skipped)
         window.clear()
         self.reported_step = step
@@ -349,17 +373,23 @@ class _Run:
             line = skipped_line(step - len(is_skipped) + index + 1, position, (losses[index], norms[index]), clips)
             self.around.metrics.skipped.write(line)
             if is_first and index == bad[0]:
-                who = f"not finite in the cache: {', '.join(line['not_finite'])}" if line["not_finite"] else f"of {', '.join(line['ids'])}"
-                self.warn(f"step {line['step']}: the update was not finite and is left out ({who}); {SKIPPED_NAME} has each such step")
+                who = (
+                    f"not finite in the cache: {', '.join(line['not_finite'])}"
+                    if line["not_finite"]
+                    else f"of {', '.join(line['ids'])}"
+                )
+                self.warn(
+                    f"step {line['step']}: the update was not finite and is left out ({who}); {SKIPPED_NAME} has each such step"
+                )
 
     def _roll_back_if_lost(self, step: int) -> None:
         """Go back to the last checkpoint before the numbers went wrong, with half the rate, once; the data goes on where it is.
 
         Raises TrainingError the second time, or where there is no such checkpoint.
         """
-        if self.skips.in_a_row < self.settings.skipped_in_a_row:
+        if self.skips.in_a_row < self.settings.max_consecutive_skips:
             return
-        limit = f"training.skipped_in_a_row={self.settings.skipped_in_a_row}"
+        limit = f"training.max_consecutive_skips={self.settings.max_consecutive_skips}"
         found = f"step {step}: {self.skips.in_a_row} updates in a row were not finite ({limit})"
         remedy = f"lower training.learning_rate or training.clip_norm, and see {SKIPPED_NAME} for the clips"
         if self.rolled_back_at_step is not None:
@@ -383,7 +413,9 @@ class _Run:
         self._take_over(replace(state, window=kept))
         self.around.saver.find_best()
         self.rolled_back_at_step, self.skips.in_a_row = step, 0
-        self.warn(f"{found}; rolled back to step {checkpoint.step}, and going on with {ROLL_BACK_RATE:g} of the learning rate")
+        self.warn(
+            f"{found}; rolled back to step {checkpoint.step}, and going on with {ROLL_BACK_RATE:g} of the learning rate"
+        )
         if not self.is_settled:
             # It was saved by an interruption, before what was due after its step.
             self._settle(self.steps_done)
@@ -438,7 +470,9 @@ class _Run:
             "aligned_at_step": self.alignment.aligned_at_step,
             "first_step_seconds": self.first_step_seconds,
             "startup_seconds": self.around.startup.seconds,
-            "memory": self.around.monitor.memory(self.train_step.compiled.python_name, self.around.startup.estimated_bytes),
+            "memory": self.around.monitor.memory(
+                self.train_step.compiled.python_name, self.around.startup.estimated_bytes
+            ),
             "parameters": self.network.parameter_count,
             "weights_sha256": saved_weights_sha256(checkpoint_folders(self.around.folder)[-1]),
             "resumed_at_steps": list(self.state.resumed_at_steps),

@@ -18,8 +18,12 @@ class AdamW(tf.Module):
         self._trained = dict(trained)
         self.weight_decay = weight_decay
         # By name: a layer that is added or moved then shows as a missing name, not as another layer's moments.
-        self.first_moment = {name: tf.Variable(tf.zeros_like(variable), trainable=False) for name, variable in trained.items()}
-        self.second_moment = {name: tf.Variable(tf.zeros_like(variable), trainable=False) for name, variable in trained.items()}
+        self.first_moment = {
+            name: tf.Variable(tf.zeros_like(variable), trainable=False) for name, variable in trained.items()
+        }
+        self.second_moment = {
+            name: tf.Variable(tf.zeros_like(variable), trainable=False) for name, variable in trained.items()
+        }
 
     @property
     def trained(self) -> dict[str, tf.Variable]:

@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xtts_pipeline.cache.manifest import Manifest, config_differences
-from xtts_pipeline.config import Config, load_config
+from xtts_pipeline.cache.format.manifest import Manifest, config_differences
+from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CheckpointError, ConfigError, DamagedCheckpointError
-from xtts_pipeline.training.changes import RECORDS_KEY, Changes, changed_settings, check_changes
-from xtts_pipeline.training.checkpoint import Checkpoint, load_checkpoint
-from xtts_pipeline.training.distribution import Distribution
-from xtts_pipeline.training.run_folder import (
+from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint
+from xtts_pipeline.training.checkpoints.run_folder import (
     BEST_FOLDER,
     CONFIG_NAME,
     LAST_FOLDER,
@@ -20,12 +20,15 @@ from xtts_pipeline.training.run_folder import (
     step_name,
     steps_in,
 )
-from xtts_pipeline.training.source import Source
-from xtts_pipeline.training.state import Position, RunState
+from xtts_pipeline.training.checkpoints.state import Position, RunState
+from xtts_pipeline.training.config_diff import RECORDS_KEY, Changes, changed_settings, check_changes
+from xtts_pipeline.training.distributed.strategy import Distribution
 from xtts_pipeline.training.step import TrainStep
 
 # Settings that a batch's clips depend on: once one has changed, the rest of the epoch is not what was left of it.
-_ORDER_KEYS = frozenset({"training.seed", "training.batch_size", "training.accumulation_steps", "data.shuffle_records", RECORDS_KEY})
+_ORDER_KEYS = frozenset(
+    {"training.seed", "training.batch_size", "training.accumulation_steps", "data.shuffle_records", RECORDS_KEY}
+)
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,18 @@ def find_newest(run: Path, say: Callable[[str], None]) -> Resumption | None:
             say(f"damaged checkpoint: {error}; it is now {set_aside(folder)}")
             continue
         if checkpoint.state is None:
-            raise CheckpointError(f"{folder}: was written without the state of its run, so no run goes on from it; train again")
+            raise CheckpointError(
+                f"{folder}: was written without the state of its run, so no run goes on from it; train again"
+            )
         return Resumption(checkpoint, checkpoint.state)
     if folders:
-        raise CheckpointError(f"{run}: none of its {len(folders)} checkpoints is sound; remove the folder, or choose another --output")
+        raise CheckpointError(
+            f"{run}: none of its {len(folders)} checkpoints is sound; remove the folder, or choose another --output"
+        )
     if steps_in(run / BEST_FOLDER):
-        raise CheckpointError(f"{run}: holds {BEST_FOLDER}/ but no checkpoint to go on from; move it away, or choose another --output")
+        raise CheckpointError(
+            f"{run}: holds {BEST_FOLDER}/ but no checkpoint to go on from; move it away, or choose another --output"
+        )
     return None
 
 
@@ -74,10 +83,12 @@ def newest_good(run: Path, say: Callable[[str], None]) -> Checkpoint | None:
 def _is_calm(state: RunState) -> bool:
     """Return whether the last step before a checkpoint was updated, by the last report or the window that was open."""
     column = TrainStep.METRICS.index("is_skipped")
-    return not (state.window[-1][column] if state.window else state.skipped_in_a_row)
+    return not (state.window[-1][column] if state.window else state.max_consecutive_skips)
 
 
-def resume(run: Path, source: Source, config: Config, allowed: Collection[str], say: Callable[[str], None]) -> Resumption | None:
+def resume(
+    run: Path, source: Source, config: Config, allowed: Collection[str], say: Callable[[str], None]
+) -> Resumption | None:
     """Return what the run goes on from, or None to begin at step 0; what was written of later steps is removed.
 
     Raises CheckpointError if the checkpoint is of another cache, ConfigError if settings changed that are not `allowed`.
@@ -92,7 +103,12 @@ def resume(run: Path, source: Source, config: Config, allowed: Collection[str], 
 
 
 def resume_together(
-    run: Path, source: Source, config: Config, allowed: Collection[str], say: Callable[[str], None], distribution: Distribution
+    run: Path,
+    source: Source,
+    config: Config,
+    allowed: Collection[str],
+    say: Callable[[str], None],
+    distribution: Distribution,
 ) -> Resumption | None:
     """Return what `resume` does, in each of several workers: the chief looks and removes, the others read what it has chosen."""
     resumption = resume(run, source, config, allowed, say) if distribution.is_chief else None
@@ -102,7 +118,9 @@ def resume_together(
         return resumption
     checkpoint = load_checkpoint(run / LAST_FOLDER / step_name(step))
     if checkpoint.state is None:
-        raise CheckpointError(f"{checkpoint.folder}: holds no state of its run, though the chief found one; is it the same file system?")
+        raise CheckpointError(
+            f"{checkpoint.folder}: holds no state of its run, though the chief found one; is it the same file system?"
+        )
     return _under_settings(run, Resumption(checkpoint, checkpoint.state), source, config, allowed, say)
 
 
@@ -118,11 +136,15 @@ def _under_settings(
         changes[RECORDS_KEY] = (f"clips {state.records[:8]}", f"clips {records[:8]}")
     check_changes(run, _asked_now(run, changes, config), allowed)
     if config.training.steps < checkpoint.step:
-        raise ConfigError(f"{run}: {checkpoint.step} steps are done, training.steps={config.training.steps} is fewer; ask for more")
+        raise ConfigError(
+            f"{run}: {checkpoint.step} steps are done, training.steps={config.training.steps} is fewer; ask for more"
+        )
     if _ORDER_KEYS & changes.keys():
         # The window's steps were of the old order, and which clips they had could not be told any more.
         state = replace(state, records=records, position=Position(state.position.epoch + 1, 0), window=())
-        say(f"{', '.join(sorted(_ORDER_KEYS & changes.keys()))} changed: going on with epoch {state.position.epoch}, from its beginning")
+        say(
+            f"{', '.join(sorted(_ORDER_KEYS & changes.keys()))} changed: going on with epoch {state.position.epoch}, from its beginning"
+        )
     return Resumption(checkpoint, state.resumed(checkpoint.step))
 
 
@@ -144,7 +166,9 @@ def find_ancestor(path: Path, resumption: Resumption | None, say: Callable[[str]
     origin = resumption.state.origin
     if origin is None:
         run = resumption.checkpoint.folder
-        raise CheckpointError(f"{run}: its run was not begun with another one's weights; leave --init-from out, or choose another --output")
+        raise CheckpointError(
+            f"{run}: its run was not begun with another one's weights; leave --init-from out, or choose another --output"
+        )
     say(f"--init-from {path} is not read again: the run began with {origin.checkpoint}, and goes on")
     return None
 
@@ -152,12 +176,19 @@ def find_ancestor(path: Path, resumption: Resumption | None, say: Callable[[str]
 def check_same_cache(checkpoint: Checkpoint, manifest: Manifest) -> None:
     """Raise CheckpointError, naming what differs, unless the network was made for caches like this one."""
     identity = checkpoint.cache
-    if identity.fingerprint == manifest.fingerprint and (identity.speakers, identity.languages) == (manifest.speakers, manifest.languages):
+    if identity.fingerprint == manifest.fingerprint and (identity.speakers, identity.languages) == (
+        manifest.speakers,
+        manifest.languages,
+    ):
         return
     differences = config_differences(manifest, checkpoint.config)
     for name in ("symbols", "speakers", "languages"):
         was, found = getattr(identity, name), getattr(manifest, name)
         if was != found:
             differences.append(f"{name}: the cache has {len(found)}, the run {len(was)}, or others of them")
-    listed = "; ".join(differences) or f"fingerprint {manifest.fingerprint[:12]}, the run's is {identity.fingerprint[:12]}"
-    raise CheckpointError(f"{checkpoint.folder}: the run was trained on another cache: {listed}; use that cache, or another --output")
+    listed = (
+        "; ".join(differences) or f"fingerprint {manifest.fingerprint[:12]}, the run's is {identity.fingerprint[:12]}"
+    )
+    raise CheckpointError(
+        f"{checkpoint.folder}: the run was trained on another cache: {listed}; use that cache, or another --output"
+    )

@@ -46,7 +46,9 @@ class Change:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
-        arguments = [{"name": static.name, "static": str(static), "dynamic": str(dynamic)} for static, dynamic in self.arguments]
+        arguments = [
+            {"name": static.name, "static": str(static), "dynamic": str(dynamic)} for static, dynamic in self.arguments
+        ]
         return {"kind": self.kind, "arguments": arguments, "cause": self.cause, "remedy": self.remedy}
 
 
@@ -54,14 +56,21 @@ class RetraceError(TrainingError):
     """A strict function was called with what it was not compiled for; it was not run."""
 
     def __init__(self, function: str, change: Change) -> None:
-        super().__init__(f"{function} was called with what it was not compiled for: {change} (training.strict_shapes=false goes on)")
+        super().__init__(
+            f"{function} was called with what it was not compiled for: {change} (training.strict_shapes=false goes on)"
+        )
         self.change = change
 
 
 def key_of(batch: Batch) -> Hashable:
     """Return what tf.function tells calls apart by: shape and dtype of tensors and signatures, the type of anything else."""
     return tuple(
-        [(value.shape, value.dtype) if isinstance(value, tf.Tensor | tf.TensorSpec) else (type(value), _shape_of(value)) for value in batch]
+        [
+            (value.shape, value.dtype)
+            if isinstance(value, tf.Tensor | tf.TensorSpec)
+            else (type(value), _shape_of(value))
+            for value in batch
+        ]
     )
 
 
@@ -78,7 +87,10 @@ def find_change(dynamic: Sequence[Argument], signatures: Sequence[Sequence[Argum
         wanted = {argument.name: argument for argument in static}
         nothing = Argument("", "nothing", None, None)
         names = [name for name in Batch._fields if given.get(name) != wanted.get(name)]
-        return tuple((wanted.get(name, nothing._replace(name=name)), given.get(name, nothing._replace(name=name))) for name in names)
+        return tuple(
+            (wanted.get(name, nothing._replace(name=name)), given.get(name, nothing._replace(name=name)))
+            for name in names
+        )
 
     candidates = [(differing(static), static) for static in signatures]
     arguments, static = min(candidates, key=lambda candidate: (len(candidate[0]), _distance(candidate[0])))
@@ -100,7 +112,9 @@ def _describe(name: str, value: Any) -> Argument:
 def _distance(arguments: Sequence[tuple[Argument, Argument]]) -> int:
     """Return by how many elements along all axes the arguments differ, so that the nearest bucket is named."""
     pairs = [(static.shape or (), dynamic.shape or ()) for static, dynamic in arguments]
-    return sum(abs((one or 0) - (other or 0)) for static, dynamic in pairs for one, other in zip(static, dynamic, strict=False))
+    return sum(
+        abs((one or 0) - (other or 0)) for static, dynamic in pairs for one, other in zip(static, dynamic, strict=False)
+    )
 
 
 def _explain(
@@ -112,7 +126,11 @@ def _explain(
             return _explain_type(static, dynamic)
     for static, dynamic in arguments:
         if static.dtype != dynamic.dtype:
-            cause = "ids and lengths are int64 where Python or NumPy made them" if dynamic.dtype == "int64" else "a cast on the way"
+            cause = (
+                "ids and lengths are int64 where Python or NumPy made them"
+                if dynamic.dtype == "int64"
+                else "a cast on the way"
+            )
             return "dtype", cause, f"cast {static.name} to {static.dtype} where the batch is made, as schema.py has it"
     rows, found = (all_static[0].shape or (None,))[0], {argument.shape[0] for argument in all_dynamic if argument.shape}
     if len(found) == 1 and found != {rows}:
@@ -121,8 +139,16 @@ def _explain(
     for static, _ in arguments:
         if static.name in _LENGTHS:
             what, limit = _LENGTHS[static.name]
-            return "shape", f"{what} are padded to the longest of their batch", f"pad all {what} to {limit}, or to their bucket's length"
-    return "shape", "another shape of what the batch is made from", f"make {arguments[0][0].name} as the manifest's fields say"
+            return (
+                "shape",
+                f"{what} are padded to the longest of their batch",
+                f"pad all {what} to {limit}, or to their bucket's length",
+            )
+    return (
+        "shape",
+        "another shape of what the batch is made from",
+        f"make {arguments[0][0].name} as the manifest's fields say",
+    )
 
 
 def _explain_type(static: Argument, dynamic: Argument) -> tuple[str, str, str]:
@@ -133,8 +159,20 @@ def _explain_type(static: Argument, dynamic: Argument) -> tuple[str, str, str]:
             f"make the batch with to_batch, which drops {static.name}",
         )
     if dynamic.type == "nothing":
-        return "type", f"{static.name} was left out of the batch", f"make the batch with to_batch, which gives it {static.name}"
+        return (
+            "type",
+            f"{static.name} was left out of the batch",
+            f"make the batch with to_batch, which gives it {static.name}",
+        )
     if dynamic.type == "NumPy":
-        return "type", "a NumPy array is copied to the device at each call", f"pass {static.name} as a tensor of the input pipeline"
+        return (
+            "type",
+            "a NumPy array is copied to the device at each call",
+            f"pass {static.name} as a tensor of the input pipeline",
+        )
     remedy = f"pass {static.name} as a tensor: tf.constant(value, tf.{static.dtype})"
-    return "python_argument", f"the value of a {dynamic.type} is part of the trace, so each new value is traced again", remedy
+    return (
+        "python_argument",
+        f"the value of a {dynamic.type} is part of the trace, so each new value is traced again",
+        remedy,
+    )

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from xtts_pipeline.config import TrainingConfig
+from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import Totals, batch_totals, decoder_steps, total_loss
 from xtts_pipeline.model.network import Batch, Crop, Network
-from xtts_pipeline.schema import RecordSpec
+from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.optimizer import AdamW, LossScale, clip_by_global_norm
 from xtts_pipeline.training.retracing import Change, RetraceError, arguments_of, find_change, key_of
-from xtts_pipeline.training.schedule import guidance, learning_rate, own_frames_share
-from xtts_pipeline.training.variables import named_variables
+from xtts_pipeline.training.schedule import guidance, learning_rate, scheduled_sampling_share
 
 # What training and validation both report of the losses.
 PARTS = (
@@ -37,7 +37,10 @@ LOSS_METRICS = ("loss", "objective", *PARTS)
 
 def batch_signature(spec: RecordSpec, batch_size: int, *, with_speaker: bool, with_language: bool) -> Batch:
     """Return the TensorSpecs of a batch: fully static, made of the manifest's record spec and the batch size alone."""
-    specs = {field.name: tf.TensorSpec([batch_size, *field.shape], field.dtype, name=field.name) for field in spec.batch_fields}
+    specs = {
+        field.name: tf.TensorSpec([batch_size, *field.shape], field.dtype, name=field.name)
+        for field in spec.batch_fields
+    }
     if not with_speaker:
         specs.pop("speaker")
     if not with_language:
@@ -59,7 +62,12 @@ def from_signature(tensors: Sequence[tf.Tensor], signature: Batch) -> Batch:
 def with_rows(signature: Batch, rows: int) -> Batch:
     """Return the signature of so many rows of what this one is of, or of a batch."""
     named = signature._asdict().items()
-    return Batch(*(None if value is None else tf.TensorSpec([rows, *value.shape[1:]], value.dtype, name) for name, value in named))
+    return Batch(
+        *(
+            None if value is None else tf.TensorSpec([rows, *value.shape[1:]], value.dtype, name)
+            for name, value in named
+        )
+    )
 
 
 class ShapedFunction:
@@ -149,7 +157,16 @@ class TrainStep(tf.Module):
     it is the one that is validated and speaks.
     """
 
-    METRICS = ("loss", "objective", *PARTS, "gradient_norm", "learning_rate", "own_frames_share", "mel_frames", "is_skipped")
+    METRICS = (
+        "loss",
+        "objective",
+        *PARTS,
+        "gradient_norm",
+        "learning_rate",
+        "scheduled_sampling_share",
+        "mel_frames",
+        "is_skipped",
+    )
 
     def __init__(self, network: Network, average: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
         super().__init__(name="train_step")
@@ -174,10 +191,10 @@ class TrainStep(tf.Module):
     def _train_step(self, *tensors: tf.Tensor) -> tf.Tensor:
         batch = from_signature(tensors, self._signature)
         step = self.step.read_value()
-        share = own_frames_share(step, self.config)
+        share = scheduled_sampling_share(step, self.config)
         gradients, metrics = self._batch_gradients(batch, step, share)
         frames = tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)
-        return self._update(gradients, {**metrics, "own_frames_share": share, "mel_frames": frames}, step)
+        return self._update(gradients, {**metrics, "scheduled_sampling_share": share, "mel_frames": frames}, step)
 
     def _update(self, gradients: Sequence[tf.Tensor], metrics: Mapping[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
         """Change every variable as the gradients of a whole batch want it; return the METRICS."""
@@ -191,7 +208,11 @@ class TrainStep(tf.Module):
             self.loss_scale.update(is_finite)
         self._follow(step)
         self.step.assign_add(1)
-        extra = {"gradient_norm": norm, "learning_rate": rate, "is_skipped": tf.cast(tf.logical_not(is_finite), tf.float32)}
+        extra = {
+            "gradient_norm": norm,
+            "learning_rate": rate,
+            "is_skipped": tf.cast(tf.logical_not(is_finite), tf.float32),
+        }
         return in_order({**metrics, **extra}, self.METRICS)
 
     def _batch_gradients(
@@ -205,11 +226,13 @@ class TrainStep(tf.Module):
         config, network = self.config, self.network
         first = 0 if within is None else within.first
         dropout = Dropout.for_step(config.seed, step, first)
-        crop = network.choose_reference(batch.mel_length, dropout, config.null_voice_share)
+        crop = network.choose_reference(batch.mel_length, dropout, config.reference_dropout)
         whole, whole_crop = batch, crop
         if within is not None:
             whole = batch._replace(text_length=within.text_length, mel_length=within.mel_length)
-            whole_crop = network.choose_reference(whole.mel_length, Dropout.for_step(config.seed, step), config.null_voice_share)
+            whole_crop = network.choose_reference(
+                whole.mel_length, Dropout.for_step(config.seed, step), config.reference_dropout
+            )
         totals = batch_totals(whole, whole_crop, network.frames_per_step, config.stop_positive_weight)
         if config.accumulation_steps == 1:
             return self._gradients(batch, crop, totals, dropout, step, share)
@@ -238,18 +261,20 @@ class TrainStep(tf.Module):
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
         config = self.config
         with tf.GradientTape() as tape:
-            prediction = self.network(batch, crop, dropout, None if config.own_frames_start is None else share)
+            prediction = self.network(batch, crop, dropout, None if config.scheduled_sampling_start is None else share)
             metrics = total_loss(self.network, batch, crop, prediction, config, guidance(step, config), totals)
             scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
             scaled = metrics["objective"] if scale is None else metrics["objective"] * scale
-        found = tape.gradient(scaled, list(self.optimizer.trained.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        found = tape.gradient(
+            scaled, list(self.optimizer.trained.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
         gradients = [tf.convert_to_tensor(gradient) for gradient in found]
         return (gradients if scale is None else [gradient / scale for gradient in gradients]), metrics
 
     def _follow(self, step: tf.Tensor) -> None:
         """Move the average towards the trained weights; faster at first, when they have moved far from where they began."""
         count = tf.cast(step, tf.float32)
-        rate = 1.0 - tf.minimum(self.config.average_decay, (1.0 + count) / (10.0 + count))
+        rate = 1.0 - tf.minimum(self.config.ema_decay, (1.0 + count) / (10.0 + count))
         for follower, variable in zip(self._averages, self.optimizer.trained.values(), strict=True):
             follower.assign_add(rate * (variable - follower))
 
@@ -270,7 +295,7 @@ class EvaluateStep:
     def _evaluate_step(self, *tensors: tf.Tensor) -> tf.Tensor:
         batch, network, config = from_signature(tensors, self._signature), self.network, self.config
         dropout = Dropout.fixed(config.seed)
-        crop = network.choose_reference(batch.mel_length, dropout, null_voice_share=0.0)
+        crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
         totals = batch_totals(batch, crop, network.frames_per_step, config.stop_positive_weight)
         metrics = total_loss(network, batch, crop, network(batch, crop, dropout), config, 0.0, totals)
         weight = tf.reduce_sum(decoder_steps(batch.mel_length, network.frames_per_step))

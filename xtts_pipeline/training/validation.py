@@ -12,17 +12,17 @@ from typing import Self
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.config import Config
-from xtts_pipeline.model.alignment import attention_coverage, attention_focus, diagonal_share
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.source import Source
+from xtts_pipeline.model.attention_metrics import attention_coverage, attention_focus, diagonal_share
+from xtts_pipeline.model.decoding import Manner, Speech, speak
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import decoder_steps
 from xtts_pipeline.model.network import Batch, Network
-from xtts_pipeline.model.speech import Manner, Speech, speak
 from xtts_pipeline.text.tokens import Tokenizer
-from xtts_pipeline.training.distribution import ALONE, Distribution
-from xtts_pipeline.training.monitor import CompilationMonitor
-from xtts_pipeline.training.source import Source
-from xtts_pipeline.training.state import BestSoFar
+from xtts_pipeline.training.checkpoints.state import BestSoFar
+from xtts_pipeline.training.distributed.strategy import ALONE, Distribution
+from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 from xtts_pipeline.training.step import EvaluateStep, ShapedFunction, from_signature, with_rows
 
 
@@ -92,7 +92,7 @@ class SpeakStep:
         network, settings = self.network, self.config.synthesis
         batch = from_signature(tensors, self._signature)
         dropout = Dropout.fixed(self.config.training.seed)
-        crop = network.choose_reference(batch.mel_length, dropout, null_voice_share=0.0)
+        crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
         memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
         cap_B = tf.round(settings.max_frames_per_token * tf.cast(batch.text_length, tf.float32))
         # The lesser one before the cast: a cap of any height is allowed, and int32 is not of any height.
@@ -129,13 +129,15 @@ class Validation:
         self._source, self._settings, self._distribution = source, config.training, distribution
         # A device has room for its share of a training batch, so for no more rows here.
         replicas = distribution.replicas
-        signatures = self._signatures = [with_rows(signature, signature.tokens.shape[0] // replicas) for signature in signatures]
+        signatures = self._signatures = [
+            with_rows(signature, signature.tokens.shape[0] // replicas) for signature in signatures
+        ]
         self._evaluate_step = EvaluateStep(network, config.training, signatures)
         monitor.watch(*self._evaluate_step.compiled.functions, calls=self._evaluate_step.compiled)
-        speech_signature = with_rows(signatures[-1], min(config.training.spoken_sentences, source.validation_clips))
+        speech_signature = with_rows(signatures[-1], min(config.training.sample_sentences, source.validation_clips))
         self._sentences = source.validation_sentences(speech_signature)
         self._speak_step = SpeakStep(network, config, speech_signature)
-        if config.training.speak_every_evaluations is not None:
+        if config.training.sample_every_evaluations is not None:
             monitor.watch(*self._speak_step.compiled.functions, calls=self._speak_step.compiled)
         self._tokenizer = Tokenizer(source.manifest.symbols, config.text.blank)
         self.evaluations = 0
@@ -145,7 +147,9 @@ class Validation:
 
         def batches() -> Iterator[Batch]:
             workers = self._distribution
-            for batch in islice(self._source.validation_batches(self._signatures), workers.worker, None, workers.workers):
+            for batch in islice(
+                self._source.validation_batches(self._signatures), workers.worker, None, workers.workers
+            ):
                 before_batch()
                 yield batch
 
@@ -155,7 +159,7 @@ class Validation:
 
     def is_speaking_due(self, *, is_last: bool) -> bool:
         """Return whether the sentences should be spoken after this evaluation: every few of them, and after the last."""
-        every = self._settings.speak_every_evaluations
+        every = self._settings.sample_every_evaluations
         return every is not None and self._distribution.is_chief and (is_last or self.evaluations % every == 0)
 
     def speak(self) -> tuple[dict[str, float], list[SpokenSentence]]:
@@ -195,6 +199,8 @@ def mean_losses(step: EvaluateStep, batches: Iterable[Batch], distribution: Dist
     finite = results[np.isfinite(results).all(axis=1)]
     weights = finite[:, -1]
     counts = [weights.sum(), len(finite), len(results) - len(finite)]
-    *sums, weight, found, skipped = distribution.sum([*(finite[:, :-1] * weights[:, None]).sum(axis=0), *counts]).tolist()
+    *sums, weight, found, skipped = distribution.sum(
+        [*(finite[:, :-1] * weights[:, None]).sum(axis=0), *counts]
+    ).tolist()
     means = [value / max(weight, 1.0) if found else math.nan for value in sums]
     return {**dict(zip(names, means, strict=True)), "skipped_batches": skipped}

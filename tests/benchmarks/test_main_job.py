@@ -1,0 +1,360 @@
+"""The three commands and `synthesize`, as a user types them: real processes, their exit codes and what they print."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from click.testing import CliRunner
+
+from xtts_pipeline.cli import options
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.corpus.read import LAYOUTS
+from xtts_pipeline.errors import CheckpointError, Reason, TextError
+from xtts_pipeline.inference.synthesizer import Synthesizer
+
+SETTINGS = [
+    *("--set", "audio.mel_bins=20"),
+    *("--set", "limits.max_text_length=24"),
+    *("--set", "limits.max_mel_frames=64"),
+    *("--set", "cache.validation_share=0.2"),
+]
+CLIPS = 14
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A finished command."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def result(self) -> Any:
+        return json.loads(self.stdout)
+
+    @property
+    def error(self) -> str:
+        """The one line of an error; fails where there is more, or a traceback."""
+        lines = [line for line in self.stderr.splitlines() if line.startswith("xtts: ")]
+        assert "Traceback" not in self.stderr, self.stderr
+        assert len(lines) == 1, self.stderr
+        return lines[0]
+
+
+def xtts(*arguments: object, cwd: Path | None = None) -> Ended:
+    command = [sys.executable, "-m", "xtts_pipeline", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=300)
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def write_corpus(root: Path, clips: int = CLIPS) -> Path:
+    """Write an LJSpeech-shaped corpus of short tones, each with a text of its own."""
+    (root / "wavs").mkdir(parents=True)
+    random = np.random.default_rng(0)
+    lines = []
+    for index in range(clips):
+        seconds = 0.3 + 0.02 * index
+        wave = 0.3 * np.sin(
+            2 * np.pi * (200 + 30 * index) * np.arange(int(22_050 * seconds)) / 22_050
+        ) + 0.01 * random.normal(size=int(22_050 * seconds))
+        soundfile.write(root / "wavs" / f"clip{index:02d}.wav", wave.astype(np.float32), 22_050, subtype="PCM_16")
+        text = "tone " + "abcdefghijklmn"[index % 14] * (1 + index % 5)
+        lines.append(f"clip{index:02d}|{text}|{text}")
+    (root / "metadata.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return root
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the three commands made."""
+
+    corpus: Path
+    cache: Path
+    run: Path
+    preprocessed: Ended
+    verified: Ended
+    trained: Ended
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    folder = tmp_path_factory.mktemp("job")
+    corpus = write_corpus(folder / "corpus")
+    cache, run = folder / "cache", folder / "run"
+    return Job(
+        corpus,
+        cache,
+        run,
+        xtts("preprocess", "--data", corpus, "--cache", cache, *SETTINGS, "--json"),
+        xtts("verify-cache", "--cache", cache, "--json"),
+        xtts(
+            "train",
+            "--cache",
+            cache,
+            "--output",
+            run,
+            "--config",
+            "smoke",
+            "--set",
+            "training.log_every=2",
+            "--steps",
+            "12",
+            "--json",
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def synthesizer(job: Job) -> Synthesizer:
+    return Synthesizer.load(job.run)
+
+
+def test_preprocess_accounts_for_every_row(job: Job) -> None:
+    assert job.preprocessed.exit_code == 0, job.preprocessed.stderr
+    result = job.preprocessed.result
+    assert (result["read"], result["kept"], result["rejected"]) == (CLIPS, CLIPS, 0)
+    assert result["shards_written"] >= 2
+    assert result["seconds"] > 0
+    assert result["clips_per_second"] > 0
+
+
+def test_verify_cache_proves_it(job: Job) -> None:
+    assert job.verified.exit_code == 0, job.verified.stderr
+    result = job.verified.result
+    assert result["valid"] is True
+    assert result["problems"] == []
+    assert result["records"] == CLIPS
+
+
+def test_training_validation_and_speech_are_traced_and_compiled_once_each(job: Job) -> None:
+    assert job.trained.exit_code == 0, job.trained.stderr
+    summary = job.trained.result
+    once = {"traces": 1, "compilations": 1}
+    assert summary["by_function"] == {"train_step": once, "evaluate_step": once, "speak_step": once}
+    assert (summary["steps"], summary["traces"], summary["compilations"]) == (12, 3, 3)
+    assert summary["loss"]["last"] < summary["loss"]["first"]
+    assert set(summary["step_ms"]) == {"mean", "std", "p50", "p95"}
+    assert 0.0 <= summary["data_wait_share"] < 1.0
+    assert all(seconds > 0.0 for seconds in summary["startup_seconds"].values())
+    assert summary["startup_seconds"]["trace"] + summary["startup_seconds"]["compile"] < summary["first_step_seconds"]
+    assert 0 < summary["memory"]["program_bytes"] < summary["memory"]["peak_bytes"]
+    assert summary["examples_per_second"] > 0
+    assert summary["mel_frames_per_second"] > 0
+
+
+def test_tensorflow_says_nothing_on_the_terminal(job: Job) -> None:
+    shapes, memory, starting, *reports = job.trained.stderr.splitlines()
+    assert shapes.startswith("batches of ")
+    assert memory.startswith("memory: about ")
+    flags = f"--xla_cpu_use_onednn=true {os.environ['XLA_FLAGS']}"
+    assert starting == f"starting: CPU, XLA_FLAGS='{flags}', compiled programs not kept"
+    assert "first step done after " in reports[0]
+    assert all(line.startswith("step ") for line in reports), job.trained.stderr
+
+
+def test_a_run_holds_its_settings_metrics_and_summary(job: Job) -> None:
+    lines = [json.loads(line) for line in (job.run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["split"] == "train"] == [1, 2, 4, 6, 8, 10, 12]
+    assert [line["step"] for line in lines if line["split"] == "val"] == [12]
+    assert json.loads((job.run / "summary.json").read_text()) == job.trained.result
+    assert xtts("config", "check", job.run / "config.yaml").exit_code == 0
+    for folder in ("checkpoints", "best"):
+        assert [path.name for path in (job.run / folder).iterdir()] == ["step-00000012"]
+    assert {path.name for path in (job.run / "tensorboard").iterdir()} == {"train", "val", "speech", "media"}
+
+
+def test_synthesize_speaks_draws_and_hands_over_the_mel(job: Job, tmp_path: Path) -> None:
+    wav, png, npy = tmp_path / "out" / "speech.wav", tmp_path / "speech.png", tmp_path / "mel.npy"
+    spoken = xtts(
+        "synthesize",
+        "--run",
+        job.run,
+        "--text",
+        "Tone abc",
+        "--output",
+        wav,
+        "--plot",
+        png,
+        "--mel-output",
+        npy,
+        "--json",
+    )
+    assert spoken.exit_code == 0, spoken.stderr
+    wave, rate = soundfile.read(wav)
+    mel = np.load(npy)
+    assert rate == 22_050
+    assert mel.shape == (spoken.result["mel_frames"], 20)
+    assert len(wave) == (len(mel) - 1) * 256
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_unknown_symbol_is_named(job: Job, tmp_path: Path) -> None:
+    spoken = xtts("synthesize", "--run", job.run, "--text", "tone ф", "--output", tmp_path / "a.wav")
+    assert spoken.exit_code == 2
+    assert "U+0444 CYRILLIC SMALL LETTER EF" in spoken.error
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("", Reason.EMPTY_TEXT), ("   ", Reason.EMPTY_TEXT)],
+    ids=["empty", "blank"],
+)
+def test_a_text_that_cannot_be_spoken_is_an_error(synthesizer: Synthesizer, text: str, reason: Reason) -> None:
+    with pytest.raises(TextError) as caught:
+        synthesizer.synthesize(text)
+    assert caught.value.reason is reason
+
+
+def test_an_unknown_speaker_is_named_with_the_known_ones(synthesizer: Synthesizer) -> None:
+    with pytest.raises(CheckpointError, match="no speaker 'bob'; it knows default"):
+        synthesizer.synthesize("tone a", speaker="bob")
+
+
+def test_the_same_text_is_spoken_the_same_way(synthesizer: Synthesizer) -> None:
+    first, second = synthesizer.synthesize("tone abc"), synthesizer.synthesize("tone abc")
+    np.testing.assert_array_equal(first.wave, second.wave)
+    assert first.attention.shape == (-(-len(first.mel) // 4), len(first.tokens))
+    assert synthesizer.symbols(first.tokens) == ["<begin>", *"tone abc", "<end>"]
+
+
+def test_a_run_is_never_overwritten(job: Job) -> None:
+    again = xtts("train", "--cache", job.cache, "--output", job.run, "--config", "smoke")
+    assert again.exit_code == 2
+    assert "not empty" in again.error
+
+
+def test_a_config_that_contradicts_the_cache_is_refused_with_each_difference(job: Job, tmp_path: Path) -> None:
+    refused = xtts(
+        "train",
+        "--cache",
+        job.cache,
+        "--output",
+        tmp_path / "run",
+        "--set",
+        "audio.hop_samples=300",
+        "--set",
+        "text.lowercase=false",
+    )
+    assert refused.exit_code == 2
+    assert "audio.hop_samples" in refused.error
+    assert "text.lowercase" in refused.error
+
+
+def test_fewer_clips_than_a_batch_says_both_numbers(job: Job, tmp_path: Path) -> None:
+    refused = xtts("train", "--cache", job.cache, "--output", tmp_path / "run", "--set", "training.batch_size=64")
+    assert refused.exit_code == 2
+    assert "training.batch_size=64" in refused.error
+    assert str(CLIPS - json.loads(job.preprocessed.stdout)["splits"]["val"]) in refused.error
+
+
+def test_an_output_that_cannot_be_written_is_named(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    trained = xtts("train", "--cache", job.cache, "--config", "smoke", "--output", tmp_path / "file" / "run")
+    assert trained.exit_code == 2
+    assert "cannot be written (Not a directory)" in trained.error
+    made = xtts("preprocess", "--data", job.corpus, "--cache", tmp_path / "file" / "cache")
+    assert made.exit_code == 2
+    assert "file" in made.error
+
+
+def test_ctrl_c_ends_with_130_and_one_line(job: Job, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "xtts_pipeline",
+        "train",
+        "--cache",
+        job.cache,
+        "--output",
+        tmp_path / "run",
+        "--config",
+        "smoke",
+    ]
+    running = subprocess.Popen(
+        list(map(str, command)), stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "run" / "tensorflow.log").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    _, stderr = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert Ended(130, "", stderr).error == "xtts: interrupted"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["preprocess", "--data", "missing"], "missing"),
+        (["preprocess", "--data", "empty"], "metadata.csv"),
+        (["train", "--cache", "missing"], "missing"),
+        (["train", "--cache", "empty"], "empty"),
+        (["verify-cache", "--cache", "missing"], "missing"),
+        (["verify-cache", "--cache", "empty"], "empty"),
+        (["synthesize", "--run", "empty", "--text", "a", "--output", "a.wav"], "no checkpoint"),
+        (["config", "check", "--set", "training.learing_rate=1"], "did you mean training.learning_rate?"),
+        (["config", "check", "nowhere.yaml"], "no such file or preset"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    ended = xtts(*arguments, cwd=tmp_path)
+    assert ended.exit_code == 2
+    assert message in ended.error
+    assert ended.stdout == ""
+
+
+def test_the_layouts_that_help_lists_are_those_there_are() -> None:
+    assert options.LAYOUTS == LAYOUTS
+
+
+def test_help_shows_the_three_commands_on_lines_of_their_own() -> None:
+    lines = xtts("--help").stdout.splitlines()
+    assert sum(line.strip().startswith(("xtts preprocess", "xtts verify-cache", "xtts train")) for line in lines) == 3
+    assert xtts().exit_code == 2
+
+
+def test_config_check_lists_every_error_on_a_line_of_its_own() -> None:
+    ended = xtts("config", "check", "--set", "training.lr=1", "--set", "training.batch_size=x")
+    assert ended.exit_code == 2
+    first, second = sorted(ended.stderr.splitlines())
+    assert "training.batch_size='x'" in first
+    assert "unknown key training.lr; known are batch_size," in second
+
+
+def test_config_check_tells_a_program_what_it_tells_a_person() -> None:
+    good, bad = (
+        CliRunner().invoke(cli, ["config", "check", f"--set=training.steps={steps}", "--json"]) for steps in ("7", "x")
+    )
+    assert (good.exit_code, json.loads(good.stdout)) == (0, {"valid": True, "problems": []})
+    found = json.loads(bad.stdout)
+    assert (bad.exit_code, found["valid"]) == (2, False)
+    assert [f"xtts: {problem}" for problem in found["problems"]] == bad.stderr.splitlines()
+
+
+def test_a_full_disk_behind_stdout_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "xtts_pipeline", "config", "show"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert Ended(2, "", done.stderr).error.startswith(
+        "xtts: stdout: cannot be read or written (No space left on device)"
+    )
+
+
+def test_help_imports_neither_tensorflow_nor_pydantic() -> None:
+    program = (
+        "import sys; from xtts_pipeline.cli.main import cli; cli(['--help'], standalone_mode=False); "
+        "sys.exit(any(name in sys.modules for name in ('tensorflow', 'pydantic', 'numpy', 'librosa')))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, check=False).returncode == 0

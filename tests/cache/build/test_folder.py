@@ -1,0 +1,106 @@
+"""The folder: one writer at a time, nobody else's files, and no trace of a run that came to nothing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xtts_pipeline.cache.build.folder import existing_counts, locked_folder, readable_bytes
+from xtts_pipeline.errors import CacheError
+
+
+def test_a_second_writer_is_refused_at_once_and_a_third_after_the_first_has_gone(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    with locked_folder(cache) as work_folder:
+        (work_folder.parent / "manifest.json").touch()
+        imports = "from pathlib import Path; from xtts_pipeline.cache.build.folder import locked_folder"
+        command = f"{imports}; locked_folder(Path({str(cache)!r})).__enter__()"
+        second = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, timeout=30, check=False)
+        assert "another process writes this cache" in second.stderr
+    with locked_folder(cache):
+        pass
+
+
+def test_a_lock_and_work_left_by_a_dead_process_are_taken_over(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    (tmp_path / ".work-0123abcd").mkdir()
+    (tmp_path / ".work-0123abcd" / "beat-host-1").touch()
+    (tmp_path / ".manifest.json.0123abcd.tmp").touch()
+    with locked_folder(tmp_path) as work_folder:
+        assert {path.name for path in tmp_path.iterdir()} == {".lock", "receipts", work_folder.name}
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "train-1-of-2.tfrecord", ".git"])
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(CacheError, match=f"holds {name}, which is no part of a cache; remove it, or choose"), locked_folder(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_gitignore_is_tolerated(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").touch()
+    with locked_folder(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("place", ["file", "file/cache"])
+def test_a_file_in_the_way_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CacheError, match="is a file or lies under one"), locked_folder(tmp_path / place):
+        pass
+
+
+@pytest.mark.parametrize("folder", ["/proc/cache", "/sys/cache"])
+def test_a_folder_that_cannot_be_made_is_one_line(folder: str) -> None:
+    with pytest.raises(CacheError, match="cannot be written"), locked_folder(Path(folder)):
+        pass
+
+
+def test_a_failed_run_leaves_no_empty_cache(tmp_path: Path) -> None:
+    def fail() -> None:
+        with locked_folder(tmp_path / "cache"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_layout_is_read_from_the_names_of_shards(tmp_path: Path) -> None:
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "val-00000-of-00001", "test-00000-of-00001", "test-00000-of-00002"):
+        (tmp_path / f"{name}.tfrecord").touch()
+    assert existing_counts(tmp_path) == {"train": (2, 2), "val": (1, 1)}
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (1_850_000_000, "1.85 GB"), (2 * 10**12, "2 TB")])
+def test_sizes_are_readable(count: int, text: str) -> None:
+    assert readable_bytes(count) == text
+
+
+def test_what_lies_behind_a_link_is_left_alone(tmp_path: Path) -> None:
+    victim, cache = tmp_path / "victim", tmp_path / "cache"
+    victim.mkdir()
+    cache.mkdir()
+    (victim / "thesis.txt").write_text("years of work")
+    (cache / "receipts").symlink_to(victim)
+    with pytest.raises(CacheError, match="receipts: a link, pipe or the like, expected a folder"), locked_folder(cache):
+        pass
+    assert (victim / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_folder_of_receipts_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "receipts").mkdir()
+    (tmp_path / "receipts" / "taxes.pdf").write_text("paid")
+    with pytest.raises(CacheError, match=r"holds receipts/taxes.pdf, which is no part of a cache"), locked_folder(tmp_path):
+        pass
+    assert (tmp_path / "receipts" / "taxes.pdf").read_text() == "paid"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "train-00000-of-00001.tfrecord", ".lock"])
+def test_a_pipe_in_a_file_s_place_is_refused_and_not_opened(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(CacheError, match="expected a file"), locked_folder(tmp_path):
+        pass

@@ -1,0 +1,64 @@
+"""Receipts: whole or worthless."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cache.corpora import build, write_corpus
+from xtts_pipeline.system.sealed_json import canonical_json, open_seal, sealed_bytes
+from xtts_pipeline.cache.build.receipts import load_receipt, receipt_bytes, receipt_path, source_stat
+from xtts_pipeline.cache.format.shards import ShardName
+
+
+def test_a_receipt_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    build(write_corpus(tmp_path / "data", 4), tmp_path / "cache")
+    name = ShardName("train", 0, 1)
+    receipt = load_receipt(tmp_path / "cache", name)
+    assert receipt is not None
+    assert receipt_bytes(receipt) == receipt_path(tmp_path / "cache", name).read_bytes()
+    assert [clip.is_kept for clip in receipt.rows] == [True] * len(receipt.rows)
+
+
+def test_a_receipt_with_any_flipped_bit_or_of_another_shard_counts_for_nothing(tmp_path: Path) -> None:
+    build(write_corpus(tmp_path / "data", 1), tmp_path / "cache")
+    name = ShardName("train", 0, 1)
+    path = receipt_path(tmp_path / "cache", name)
+    data = path.read_bytes()
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(changed))
+        assert load_receipt(tmp_path / "cache", name) is None
+    other = ShardName("train", 1, 2)
+    receipt_path(tmp_path / "cache", other).write_bytes(data)
+    assert load_receipt(tmp_path / "cache", other) is None
+
+
+def test_a_seal_opens_to_the_content_alone() -> None:
+    content = {"bytes": 1, "rows": [{"checksum": "f" * 32}]}
+    assert open_seal(sealed_bytes(content)).decode() == canonical_json(content)
+    with pytest.raises(ValueError, match="no checksum"):
+        open_seal(b'{"bytes":1}\n')
+
+
+def test_what_is_no_regular_file_has_no_identity(tmp_path: Path) -> None:
+    assert source_stat(tmp_path) is None
+    assert source_stat(tmp_path / "absent") is None
+    assert source_stat(Path("/dev/zero")) is None
+    (tmp_path / "file").write_bytes(b"abc")
+    found = source_stat(tmp_path / "file")
+    assert found is not None
+    assert found.bytes == 3
+
+
+def test_a_pipe_or_an_endless_file_is_no_receipt(tmp_path: Path) -> None:
+    name = ShardName("train", 0, 1)
+    path = receipt_path(tmp_path, name)
+    path.parent.mkdir()
+    os.mkfifo(path)
+    assert load_receipt(tmp_path, name) is None
+    path.unlink()
+    path.touch()
+    os.truncate(path, 1 << 40)
+    assert load_receipt(tmp_path, name) is None

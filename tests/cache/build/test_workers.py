@@ -1,0 +1,78 @@
+"""One clip in a worker: what is refused before it is read, and what ends the run instead of costing a clip."""
+
+import errno
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cache.corpora import make_config, write_clip
+from tests.cache.build.test_plan import make_corpus
+from xtts_pipeline.cache.build.build import shard_task
+from xtts_pipeline.cache.build.plan import take_in
+from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.cache.build.tasks import ShardTask
+from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.corpus.utterance import Corpus
+from xtts_pipeline.errors import MACHINE_ERRORS, CacheError
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> ShardTask:
+    write_clip(tmp_path, "clip")
+    return make_task(tmp_path, make_config())
+
+
+def make_task(root: Path, config: Config) -> ShardTask:
+    corpus = make_corpus(["clip"])
+    intake = take_in([Corpus(corpus.layout, root, corpus.utterances, ())], config)
+    return shard_task(root, root, ShardName("train", 0, 1), intake.rows, intake, config)
+
+
+def make(task: ShardTask) -> tuple[str | None, bytes | None]:
+    clip, payload = ExampleMaker(task, StageClock()).make(task.rows[0])
+    return clip.reason, payload
+
+
+def test_a_sound_clip_becomes_a_record(task: ShardTask) -> None:
+    reason, payload = make(task)
+    assert reason is None
+    assert payload is not None
+
+
+def test_a_file_too_large_for_any_clip_is_not_read(task: ShardTask) -> None:
+    path = task.roots[0] / "wavs" / "clip.wav"
+    os.truncate(path, 1 << 40)
+    assert make(task) == ("audio_too_long", None)
+
+
+@pytest.mark.parametrize("place", ["missing", "folder", "fifo"])
+def test_what_is_no_file_is_not_opened(task: ShardTask, place: str) -> None:
+    path = task.roots[0] / "wavs" / "clip.wav"
+    path.unlink()
+    if place == "folder":
+        path.mkdir()
+    elif place == "fifo":
+        os.mkfifo(path)
+    assert make(task) == ("audio_missing" if place == "missing" else "audio_unreadable", None)
+
+
+def test_a_lack_of_the_machine_is_no_fault_of_the_clip(task: ShardTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(number: int) -> None:
+        def read_bytes(_path: Path) -> bytes:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(Path, "read_bytes", read_bytes)
+
+    fail(errno.EACCES)
+    assert make(task) == ("audio_unreadable", None)
+    for number in MACHINE_ERRORS:
+        fail(number)
+        with pytest.raises(CacheError, match=re.escape(os.strerror(number))):
+            make(task)
+
+
+def test_a_text_is_judged_before_its_sound(tmp_path: Path) -> None:
+    assert make(make_task(tmp_path, make_config("limits.max_text_length=5"))) == ("text_too_long", None)

@@ -1,0 +1,200 @@
+"""The manifest: one byte sequence a content, and nothing of it is used before all of it holds."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from xtts_pipeline.system.sealed_json import canonical_json, open_sealed, read_regular_file, sealed_bytes
+from xtts_pipeline.cache.format.manifest import Counts, FieldEntry, FileEntry, Manifest, ShardEntry, Statistics, buckets_of, cache_settings, config_differences, file_checksum, fingerprint, load_manifest, manifest_bytes, record_spec_of
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.config.load import load_config
+from xtts_pipeline.errors import CacheError
+
+CHECKSUM = "0" * 32
+SYMBOLS = ("a", "b")
+
+
+def make_manifest(config: Config | None = None) -> Manifest:
+    config = config or Config()
+    spread = Statistics(1.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0)
+    return Manifest(
+        format_version=1,
+        fingerprint=fingerprint(config.audio, config.text, config.limits, SYMBOLS),
+        fields=tuple(FieldEntry(f.name, f.dtype, f.shape, f.storage) for f in record_spec_of(config.audio, config.limits).fields),
+        audio=config.audio,
+        text=config.text,
+        limits=config.limits,
+        cache=config.cache,
+        symbols=SYMBOLS,
+        speakers=("ljspeech",),
+        languages=("en",),
+        layout="ljspeech",
+        counts=Counts(4, 3, 1),
+        rejected_by_reason={"audio_missing": 1},
+        shards=(
+            ShardEntry("train-00000-of-00002.tfrecord", "train", 2, 300, CHECKSUM),
+            ShardEntry("train-00001-of-00002.tfrecord", "train", 0, 0, CHECKSUM),
+            ShardEntry("val-00000-of-00001.tfrecord", "val", 1, 150, CHECKSUM),
+        ),
+        statistics={"seconds": spread, "frames": spread, "tokens": spread},
+        files={"utterances.jsonl": FileEntry(10, CHECKSUM), "rejected.jsonl": FileEntry(0, CHECKSUM)},
+    )
+
+
+def write(folder: Path, content: dict[str, object]) -> None:
+    content.pop("checksum", None)
+    (folder / "manifest.json").write_bytes(sealed_bytes(content))
+
+
+def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    manifest = make_manifest()
+    (tmp_path / "manifest.json").write_bytes(manifest_bytes(manifest))
+    assert load_manifest(tmp_path) == manifest
+
+
+def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
+    data = manifest_bytes(make_manifest())
+    for bit in range(0, 8 * len(data), 7):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "manifest.json").write_bytes(bytes(changed))
+        with pytest.raises(CacheError):
+            load_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("counts", "kept"), 4, "counts.read: found 4, expected 5"),
+        (("counts", "kept"), True, "counts.kept"),
+        (("counts", "kept"), -1, "counts.kept"),
+        (("shards", 0, "records"), 3, "counts.kept: found 3, expected 4"),
+        (("shards", 0, "name"), "../x.tfrecord", "not a shard's name"),
+        (("shards", 0, "name"), "val-00000-of-00002.tfrecord", "split"),
+        (("shards", 1, "records"), 1, "1 records in 0 bytes"),
+        (("fingerprint",), "0" * 64, "fingerprint"),
+        (("audio", "mel_bins"), 40, "fields"),
+        (("audio", "hop_samples"), 0, "hop_samples"),
+        (("rejected_by_reason",), {"because": 1}, "rejected_by_reason"),
+        (("symbols",), ["a", "a"], "symbols"),
+        (("statistics", "frames", "p50"), 9.0, "statistics.frames"),
+        (("files",), {}, "files"),
+        (("format_version",), 2, "format_version 2, expected 1"),
+        (("surplus",), 1, "surplus"),
+        (("shards",), {}, "shards"),
+    ],
+)
+def test_a_resealed_manifest_with_a_wrong_value_is_refused_and_named(
+    tmp_path: Path, path: tuple[str | int, ...], value: object, message: str
+) -> None:
+    content = json.loads(manifest_bytes(make_manifest()))
+    *parents, key = path
+    place = content
+    for parent in parents:
+        place = place[parent]
+    place[key] = value
+    write(tmp_path, content)
+    with pytest.raises(CacheError, match=message):
+        load_manifest(tmp_path)
+
+
+def test_a_missing_setting_is_not_filled_with_its_default(tmp_path: Path) -> None:
+    content = json.loads(manifest_bytes(make_manifest()))
+    del content["cache"]["seed"]
+    write(tmp_path, content)
+    with pytest.raises(CacheError, match="missing keys"):
+        load_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]\n", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a":NaN}\n', b"null\n"])
+def test_data_that_is_no_sealed_object_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "manifest.json").write_bytes(data)
+    with pytest.raises(CacheError, match=r"manifest\.json: found"):
+        load_manifest(tmp_path)
+
+
+def test_no_folder_and_no_manifest_are_said_apart(tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match="no such folder"):
+        load_manifest(tmp_path / "absent")
+    with pytest.raises(CacheError, match="no finished cache"):
+        load_manifest(tmp_path)
+
+
+def test_the_fingerprint_follows_every_setting_that_changes_a_record() -> None:
+    base = Config()
+    reference = fingerprint(base.audio, base.text, base.limits, SYMBOLS)
+    overrides = ["audio.trim_db=30.0", "audio.floor=1e-4", "text.blank=true", "text.lowercase=false", "limits.max_text_length=201"]
+    for override in overrides:
+        config = load_config(overrides=[override])
+        assert fingerprint(config.audio, config.text, config.limits, SYMBOLS) != reference, override
+    assert fingerprint(base.audio, base.text, base.limits, ("a",)) != reference
+
+
+def test_config_differences_name_setting_and_both_values() -> None:
+    manifest = make_manifest()
+    assert config_differences(manifest, Config()) == []
+    config = load_config(overrides=["audio.trim_db=30.0", "cache.seed=5", "training.steps=7"])
+    assert config_differences(manifest, config) == ["audio.trim_db: the cache has null, the config 30.0"]
+
+
+def test_sums_hold_from_the_start() -> None:
+    with pytest.raises(ValueError, match=r"counts\.read"):
+        replace(make_manifest(), counts=Counts(5, 3, 1))
+
+
+def test_sealed_content_is_one_canonical_line() -> None:
+    data = sealed_bytes({"b": 1.5, "a": "ä\u2028"})
+    assert data.endswith(b"\n")
+    assert data.startswith('{"a":"ä\u2028","b":1.5,"checksum":"'.encode())
+    assert open_sealed(data) == {"b": 1.5, "a": "ä\u2028"}
+    assert canonical_json({"b": [1, None], "a": True}) == '{"a":true,"b":[1,null]}'
+
+
+def test_an_empty_file_has_a_checksum(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    assert file_checksum(tmp_path / "empty") == "99aa06d3014798d86001c324468d497f"
+
+
+def test_a_name_that_claims_more_shards_than_are_listed_is_refused_at_once(tmp_path: Path) -> None:
+    content = open_sealed(manifest_bytes(make_manifest()))
+    content["shards"][2]["name"] = "val-00000-of-999999999.tfrecord"
+    write(tmp_path, content)
+    with pytest.raises(CacheError, match="shards of the val split: found 1, expected 999999999"):
+        load_manifest(tmp_path)
+
+
+def test_only_a_regular_file_of_sane_size_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"abc")
+    assert read_regular_file(tmp_path / "file", 3) == b"abc"
+    with pytest.raises(OSError, match="found 3 bytes, expected at most 2"):
+        read_regular_file(tmp_path / "file", 2)
+    with pytest.raises(OSError, match="no regular file"):
+        read_regular_file(tmp_path / "pipe", 3)
+    with pytest.raises(OSError, match="no regular file"):
+        file_checksum(tmp_path / "pipe")
+    with pytest.raises(IsADirectoryError):
+        read_regular_file(tmp_path, 3)
+
+
+def test_buckets_enter_the_fingerprint_and_the_differences_only_where_there_are_several() -> None:
+    base = Config()
+    arguments = (base.audio, base.text, base.limits, SYMBOLS)
+    pairs = ((100, 440), (200, 880))
+    assert fingerprint(*arguments) == fingerprint(*arguments, ())
+    assert len({fingerprint(*arguments), fingerprint(*arguments, pairs), fingerprint(*arguments, ((90, 440), (200, 880)))}) == 3
+
+    manifest = make_manifest()
+    assert config_differences(manifest, load_config(overrides=["data.buckets=[[200, 880]]"])) == []
+    assert config_differences(manifest, load_config(overrides=["data.buckets=auto"])) == []
+    config = load_config(overrides=["data.buckets=[[100, 440], [200, 880]]"])
+    assert config_differences(manifest, config) == ["data.buckets: the cache has null, the config [[100, 440], [200, 880]]"]
+    assert config_differences(manifest, load_config(base=cache_settings(manifest))) == []
+
+
+def test_auto_must_be_chosen_before_it_is_written() -> None:
+    with pytest.raises(ValueError, match="expected pairs"):
+        buckets_of(load_config(overrides=["data.buckets=auto"]))

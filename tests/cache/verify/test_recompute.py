@@ -1,0 +1,225 @@
+"""A cache held against its corpus: recomputed records, and what is broken made again."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tests.cache.corpora import build, cache_bytes, modification_times, write_clip, write_corpus, write_metadata
+from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.listings import UTTERANCES
+from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
+from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
+from xtts_pipeline.cache.verify.verify import verify_cache
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.cli.commands.verify_cache import verify
+from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
+
+CLIPS = 24
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus and its cache, side by side; tests work on copies."""
+    root = tmp_path_factory.mktemp("pristine")
+    build(write_corpus(root / "data", CLIPS), root / "cache")
+    return root
+
+
+@pytest.fixture
+def root(pristine: Path, tmp_path: Path) -> Path:
+    shutil.copytree(pristine, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def deep(root: Path, sample: int = CLIPS) -> list[tuple[str, str]]:
+    report = verify(root / "cache", level="deep", data=root / "data", sample=sample, repair=False, jobs=1)
+    assert report.sampled == sample
+    return [(str(problem.kind), problem.detail) for problem in report.problems]
+
+
+def repair(root: Path, data: str = "data") -> bool:
+    return verify(root / "cache", level="full", data=root / data, sample=None, repair=True, jobs=1).valid
+
+
+def test_a_cache_is_what_its_corpus_gives(root: Path) -> None:
+    assert deep(root) == []
+
+
+def test_the_summary_says_how_many_clips_were_recomputed(root: Path) -> None:
+    def summary(sample: int | None) -> str:
+        report = verify(root / "cache", level="deep", data=root / "data", sample=sample, repair=False, jobs=1)
+        assert (report.to_json()["level"], report.to_json()["sampled"]) == ("deep", sample or 20)
+        return report.to_text()
+
+    assert summary(2).startswith(f"valid (deep: 2 of {CLIPS} clips recomputed): {CLIPS} records, ")
+    assert summary(None).startswith(f"valid (deep: 20 of {CLIPS} clips recomputed): ")
+
+
+def test_nothing_is_recomputed_where_the_full_level_finds_problems(root: Path) -> None:
+    (root / "cache" / "rejected.jsonl").write_text("x")
+
+    report = verify(root / "cache", level="deep", data=root / "data", sample=2, repair=False, jobs=1)
+
+    assert {problem.where.split(":")[0] for problem in report.problems} == {"rejected.jsonl"}
+    assert "NOT VALID (deep: no clip recomputed, the full level found problems), " in report.to_text()
+
+
+def test_repair_says_what_it_wrote(root: Path) -> None:
+    cache = root / "cache"
+    shard = load_manifest(cache).shard_names("train")[0]
+    (cache / shard).unlink()
+    (cache / "train-00000-of-00099.tfrecord").touch()
+
+    report = verify(cache, level="full", data=root / "data", sample=None, repair=True, jobs=1)
+
+    names = ["manifest.json", f"receipts/{Path(shard).stem}.json", "train-00000-of-00099.tfrecord", shard]
+    assert report.to_json()["repaired"] == sorted(names)
+    assert report.to_text().startswith(f"repaired: {', '.join(sorted(names))}\nvalid (full): ")
+
+
+def test_a_changed_source_is_named(root: Path) -> None:
+    write_clip(root / "data", "clip-003", hz=999.0)
+
+    [(kind, detail)] = deep(root)
+
+    assert kind == "source"
+    assert detail.startswith("clip-003: wavs/clip-003.wav is not the file that the cache was made from")
+
+
+def test_a_changed_text_and_a_lost_clip_are_named(root: Path) -> None:
+    write_metadata(root / "data", CLIPS, changed={5: "this is clip 6"})
+    (root / "data" / "wavs" / "clip-007.wav").unlink()
+
+    details = sorted(detail for _, detail in deep(root))
+
+    assert details[0].startswith("clip-005: tokens: differs")
+    assert details[1].startswith("clip-007: the corpus has audio_missing (no sound file wavs/clip-007.wav")
+    assert len(details) == 2
+
+
+def test_a_record_with_another_mel_is_found_though_every_checksum_fits(root: Path, reseal: Callable[[Path], None]) -> None:
+    cache = root / "cache"
+    spec = record_spec(load_manifest(cache))
+    shard = cache / load_manifest(cache).shard_names("train")[0]
+    payloads = list(read_records(shard))
+    mel = decode_example(payloads[0], spec)["mel"]
+    payloads[0] = payloads[0].replace(mel.tobytes(), np.where(np.arange(len(mel))[:, None] == 1, mel + np.float16(0.5), mel).tobytes())
+    with shard.open("wb") as file:
+        writer = RecordWriter(file)
+        for payload in payloads:
+            writer.write(payload)
+    reseal(cache)
+    for receipt in (cache / "receipts").iterdir():
+        receipt.unlink()
+
+    assert verify_cache(cache).valid
+    assert [detail.split(": ")[1:3] for _, detail in deep(root)] == [
+        ["mel", "differs by up to 0.5000 from the recomputed one, at most 0.0078 expected"]
+    ]
+
+    report = verify(cache, level="deep", data=root / "data", sample=CLIPS, repair=True, jobs=1)
+    assert report.valid
+    assert shard.name in report.repaired
+
+
+def test_validation_clips_of_a_second_corpus_are_neither_missed_nor_dropped(tmp_path: Path) -> None:
+    """Both are of one layout, and the copy has no receipts to tell them apart."""
+    first, second = write_corpus(tmp_path / "data", 20), write_corpus(tmp_path / "other", 6)
+    metadata = second / "metadata.csv"
+    metadata.write_text(metadata.read_text().replace("clip-", "other-"), encoding="utf-8")
+    for path in (second / "wavs").iterdir():
+        path.rename(path.with_name(path.name.replace("clip-", "other-")))
+    done = CliRunner().invoke(cli, ["preprocess", "--data", str(first), "--val-data", str(second), "--cache", str(tmp_path / "cache")])
+    assert done.exit_code == 0, done.output
+    assert deep(tmp_path, 20) == []
+    shutil.rmtree(tmp_path / "cache" / "receipts")
+    path = tmp_path / "cache" / load_manifest(tmp_path / "cache").shard_names("train")[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    before = cache_bytes(tmp_path / "cache")
+    with pytest.raises(CacheError, match="made with --val-data"):
+        repair(tmp_path)
+    assert cache_bytes(tmp_path / "cache") == before
+
+
+def test_a_lost_validation_clip_is_named(root: Path) -> None:
+    """It came from this corpus, as every clip of the cache did."""
+    lines = (root / "data" / "metadata.csv").read_text().splitlines(keepends=True)
+    val = {entry.id for _, entry in UTTERANCES.read(root / "cache" / "utterances.jsonl") if entry.split == "val"}
+    assert val
+    (root / "data" / "metadata.csv").write_text("".join(line for line in lines if line.split("|")[0] not in val))
+    assert len(deep(root)) == len(val)
+
+
+def test_a_smaller_sample_looks_at_fewer_clips(root: Path) -> None:
+    write_metadata(root / "data", CLIPS, changed={number: f"that is clip {number}" for number in range(CLIPS)})
+
+    assert len(deep(root, 5)) == 5
+    assert set(deep(root, 5)) < set(deep(root, 9))
+
+
+@pytest.mark.parametrize("level", ["full", "deep"])
+def test_deep_and_repair_need_the_corpus(root: Path, level: str) -> None:
+    with pytest.raises(ConfigError, match="add --data DIR"):
+        verify(root / "cache", level=level, data=None, sample=None, repair=level == "full", jobs=1)
+
+
+def test_repair_writes_what_is_broken_and_nothing_else(root: Path) -> None:
+    cache = root / "cache"
+    expected, times = cache_bytes(cache), modification_times(cache)
+    shards = load_manifest(cache).shard_names("train")
+    data = bytearray((cache / shards[0]).read_bytes())
+    data[700] ^= 4
+    (cache / shards[0]).write_bytes(data)
+    os.utime(cache / shards[0], ns=(times[shards[0]], times[shards[0]]))
+    (cache / shards[1]).unlink()
+    (cache / "receipts" / f"{Path(shards[2]).stem}.json").write_text("{}")
+    (cache / "rejected.jsonl").unlink()
+    (cache / "rejected.jsonl").symlink_to("/dev/null")
+
+    assert repair(root)
+
+    assert cache_bytes(cache) == expected
+    untouched = set(expected) - {*shards[:3], "manifest.json", "rejected.jsonl"}
+    assert {name: modification_times(cache)[name] for name in untouched} == {name: times[name] for name in untouched}
+
+
+def test_repair_needs_no_modification_times(root: Path) -> None:
+    (root / "data").rename(root / "moved")
+    for path in (root / "moved").rglob("*.wav"):
+        os.utime(path)
+    times = modification_times(root / "cache")
+    (root / "cache" / "utterances.jsonl").write_text("")
+
+    assert repair(root, "moved")
+
+    after = modification_times(root / "cache")
+    assert {name for name in times if after[name] != times[name]} == {"utterances.jsonl", "manifest.json"}
+
+
+def test_repair_of_a_sound_cache_changes_nothing(root: Path) -> None:
+    times = modification_times(root / "cache")
+
+    assert repair(root)
+    assert modification_times(root / "cache") == times
+
+
+def test_a_failed_repair_loses_nothing(root: Path) -> None:
+    before = cache_bytes(root / "cache")
+    (root / "cache" / "rejected.jsonl").write_text("x")
+
+    with pytest.raises(CorpusError):
+        repair(root, "elsewhere")
+
+    assert cache_bytes(root / "cache") == {**before, "rejected.jsonl": b"x"}
+
+
+def test_without_a_manifest_there_is_nothing_to_repair_by(root: Path) -> None:
+    (root / "cache" / "manifest.json").write_text("{}")
+
+    with pytest.raises(CacheError, match=r"manifest\.json"):
+        repair(root)

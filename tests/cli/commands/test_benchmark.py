@@ -1,0 +1,117 @@
+"""What `xtts benchmark` needs, writes and refuses; what is measured is tested in tests/benchmarking."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.perf.corpora import write_corpus
+from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.cli.commands.benchmark import benchmark
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.errors import CacheError, ConfigError, OutputError, StepError
+from xtts_pipeline.perf.benchmark.naive import write_shard
+from xtts_pipeline.perf.benchmark.preprocess import measure_preprocess
+
+WriteCache = Callable[..., Manifest]
+NOTHING = {
+    "data": None,
+    "configs": (),
+    "overrides": (),
+    "clips": None,
+    "rounds": 1,
+    "seconds": 0.1,
+    "echo_native_log": False,
+}
+
+
+@pytest.mark.parametrize("name", ["preprocess", "input", "step", "all"])
+def test_every_benchmark_explains_itself(name: str):
+    ended = CliRunner().invoke(cli, ["benchmark", name, "--help"])
+
+    assert ended.exit_code == 0
+    assert all(option in ended.output for option in ("--cache", "--config", "--set", "--json", "--output"))
+    assert ("--data" in ended.output) is (name != "step")
+    assert ("--seconds" in ended.output) is (name in ("input", "all"))
+
+
+def test_preprocess_needs_sound_from_somewhere(tmp_path: Path):
+    with pytest.raises(ConfigError, match="give --data DIR"):
+        benchmark(("preprocess",), cache=tmp_path / "none", output=tmp_path / "out", **NOTHING)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path: Path, write_cache: WriteCache):
+    write_cache(tmp_path / "cache")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "step.json").write_text("{}", encoding="utf-8")
+
+    with pytest.raises(OutputError, match="not empty; choose another --output"):
+        benchmark(("step",), cache=tmp_path / "cache", output=tmp_path / "out", **NOTHING)
+
+
+def test_settings_that_contradict_the_cache_are_refused(tmp_path: Path, write_cache: WriteCache):
+    write_cache(tmp_path / "cache")
+    given = {**NOTHING, "overrides": ("limits.max_mel_frames=25",)}
+
+    with pytest.raises(CacheError, match=r"limits.max_mel_frames: the cache has 24, the config 25"):
+        benchmark(("step",), cache=tmp_path / "cache", output=tmp_path / "out", **given)
+
+
+def test_all_asks_for_the_cache_before_it_measures_anything(tmp_path: Path):
+    given = {**NOTHING, "data": write_corpus(tmp_path / "corpus", ["one"])}
+    with pytest.raises(CacheError, match="expected a cache"):
+        benchmark(("preprocess", "input", "step"), cache=tmp_path / "none", output=tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_naive_rival_writes_every_clip(tmp_path: Path):
+    corpus = write_corpus(tmp_path / "corpus", ["one", "two"])
+    rows = (corpus / "metadata.csv").read_text(encoding="utf-8").splitlines()
+    write_shard(rows, corpus, tmp_path / "0.tfrecord", Config())
+
+    assert len(list(read_records(tmp_path / "0.tfrecord"))) == 2
+
+
+def test_a_process_that_fails_is_no_figure(tmp_path: Path):
+    with pytest.raises(StepError, match="xtts preprocess: ended with exit code 2"):
+        measure_preprocess(tmp_path / "missing", 1, Config(), tmp_path, rounds=1, jobs=1, say=lambda _: None)
+
+
+@pytest.mark.slow
+def test_input_as_a_program_prints_json_alone_and_writes_its_files(tmp_path: Path, write_cache: WriteCache):
+    write_cache(tmp_path / "cache", train=9)
+    command = [
+        sys.executable,
+        "-m",
+        "xtts_pipeline",
+        "benchmark",
+        "input",
+        "--cache",
+        str(tmp_path / "cache"),
+        "--rounds",
+        "1",
+    ]
+    command += [
+        "--seconds",
+        "0.1",
+        "--clips",
+        "4",
+        "--set",
+        "training.batch_size=2",
+        "--output",
+        str(tmp_path / "out"),
+        "--json",
+    ]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(ended.stdout)
+
+    assert "ours/librosa" in found["ratios"]
+    assert json.loads((tmp_path / "out" / "input.json").read_text(encoding="utf-8"))["ratios"] == found["ratios"]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"input.json", "input.png", "tensorflow.log"}

@@ -1,0 +1,112 @@
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from xtts_pipeline.cli.commands import demo as demo_module
+from xtts_pipeline.cli.commands.demo import DemoPaths, demo
+from xtts_pipeline.errors import StepError
+
+RESULTS = {
+    "preprocess": {"read": 61, "kept": 60, "rejected": 1},
+    "verify-cache": {"valid": True, "records": 60, "shards": 5, "bytes": 3_097_140},
+    "train": {
+        "steps": 7,
+        "traces": 2,
+        "compilations": 3,
+        "step_ms": {"mean": 250.4, "std": 12.6, "p50": 249.0, "p95": 260.0},
+        "data_wait_share": 0.0096,
+        "loss": {"first": 5.537, "last": 1.031},
+    },
+    "synthesize": {"seconds": 1.52},
+}
+
+
+@pytest.fixture
+def commands(tmp_path: Path, write_cache, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Stand-ins for the commands: what they were given is recorded, what they print is RESULTS; preprocess leaves a cache."""
+    given = []
+
+    def run(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
+        assert command[:3] == [sys.executable, "-m", "xtts_pipeline"]
+        given.append(list(command[3:]))
+        if command[3] == "preprocess":
+            write_cache(tmp_path / "demo" / "cache")
+        return subprocess.CompletedProcess(command, 0, json.dumps(RESULTS[command[3]]) + "\n")
+
+    monkeypatch.setattr(demo_module.subprocess, "run", run)
+    return given
+
+
+def test_the_commands_are_shown_as_typed_and_what_they_made_is_named(commands: list[list[str]], tmp_path: Path, capsys):
+    demo(tmp_path / "demo", tmp_path / "my corpus", steps=7)
+
+    shown = capsys.readouterr().out
+    assert [command[0] for command in commands] == ["preprocess", "verify-cache", "train", "synthesize"]
+    assert (
+        f"$ xtts preprocess --data '{tmp_path}/my corpus' --cache {tmp_path}/demo/cache --config demo --config ljspeech --json\n"
+        in shown
+    )
+    assert f"{tmp_path}/demo/cache: 60 records in 5 shards, 3.1 MB, verified; 1 of 61 rows rejected\n" in shown
+    assert f"{tmp_path}/demo/runs/1:" in shown
+    assert f"{tmp_path}/demo/speech.wav: 1.52 s\n" in shown
+    assert f"{tmp_path}/demo/speech.png:" in shown
+    for line in (
+        "steps      7\n",
+        "traces     2, compilations 3,",
+        "step time  250 ms +/- 13 (p50 249, p95 260)\n",
+        "data wait  0.96%\n",
+    ):
+        assert line in shown
+    assert "loss       5.537 -> 1.031\n" in shown
+
+
+def test_the_spoken_text_is_one_that_was_trained_on(commands: list[list[str]], tmp_path: Path):
+    demo(tmp_path / "demo", tmp_path, steps=None)
+
+    lines = (tmp_path / "demo" / "cache" / "utterances.jsonl").read_text(encoding="utf-8").splitlines()
+    trained_on = {row["raw_text"] for row in map(json.loads, lines) if row["split"] == "train"}
+    synthesize = commands[-1]
+    assert synthesize[synthesize.index("--text") + 1] in trained_on
+
+
+def test_steps_are_the_presets_fewer_on_a_longer_corpus_or_as_asked_for(commands: list[list[str]], tmp_path: Path):
+    demo(tmp_path / "demo", None, steps=None)
+    demo(tmp_path / "demo", tmp_path, steps=None)
+    demo(tmp_path / "demo", tmp_path, steps=9)
+
+    trains = [command for command in commands if command[0] == "train"]
+    assert "--steps" not in trains[0]
+    assert [train[train.index("--steps") + 1] for train in trains[1:]] == ["200", "9"]
+
+
+def test_each_demo_trains_in_a_folder_that_is_still_free(tmp_path: Path):
+    assert DemoPaths.plan(tmp_path, None).run == tmp_path / "runs" / "1"
+
+    (tmp_path / "runs" / "1").mkdir(parents=True)
+    (tmp_path / "runs" / "3").mkdir()
+    assert DemoPaths.plan(tmp_path, None).run == tmp_path / "runs" / "2"
+
+
+def test_a_command_that_fails_ends_the_demo_with_its_exit_code(tmp_path: Path, capfd):
+    with pytest.raises(StepError, match="xtts preprocess: ended with exit code 2") as caught:
+        demo(tmp_path / "demo", tmp_path / "no such corpus", steps=1)
+
+    assert caught.value.exit_code == 2
+    assert "no such corpus" in capfd.readouterr().err
+
+
+def test_a_command_that_was_killed_is_a_failure_too():
+    assert StepError("xtts train", -9).exit_code == 1
+
+
+@pytest.mark.slow
+def test_the_demo_speaks(tmp_path: Path, capfd):
+    demo(tmp_path / "demo", None, steps=2)
+
+    assert (tmp_path / "demo" / "speech.wav").stat().st_size > 1_000
+    assert (tmp_path / "demo" / "speech.png").read_bytes().startswith(b"\x89PNG")
+    assert "traces     3, compilations 3" in capfd.readouterr().out

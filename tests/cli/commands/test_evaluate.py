@@ -1,0 +1,327 @@
+"""`xtts evaluate`, with a speaker that is no network: a cache, a corpus and a run's identity in, figures and a folder out."""
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.cache.corpora import build, make_config, write_clip, write_corpus
+from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
+from xtts_pipeline.cli.commands import evaluate as command
+from xtts_pipeline.config.schema import DataConfig
+from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
+from xtts_pipeline.evaluation.inputs import first_frame, read_true_mels, split_entries
+from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
+from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.training.checkpoints.files import CacheIdentity
+from xtts_pipeline.vocoder.griffin_lim import GriffinLim
+
+# Bins enough for the cepstrum; a pitch in the range of voices.
+CONFIG = make_config("audio.mel_bins=20")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A corpus and the cache that was made from it."""
+
+    data: Path
+    cache: Path
+
+
+class Parrot:
+    """Says a cache's own mels, each text's one; changed where a test wants that."""
+
+    def __init__(self, cache: Path, change: Callable[[SpokenText], SpokenText] = lambda spoken: spoken) -> None:
+        manifest = load_manifest(cache)
+        identity = CacheIdentity(
+            manifest.fingerprint, record_spec(manifest), manifest.symbols, manifest.speakers, manifest.languages
+        )
+        data = DataConfig(buckets=manifest.buckets or None)
+        settings = SimpleNamespace(audio=manifest.audio, text=manifest.text, limits=manifest.limits, data=data)
+        self.checkpoint: Any = SimpleNamespace(
+            folder=Path("run/checkpoints/step-00000007"), step=7, config=settings, cache=identity
+        )
+        self.asked: list[tuple[str, str | None, str | None]] = []
+        self.references: list[Sequence[Path]] = []
+        self.vocode = GriffinLim(manifest.audio, 10, 0.9)
+        self._manifest, self._change = manifest, change
+        self._tokenizer = Tokenizer(manifest.symbols)
+        entries = [entry for split in ("train", "val") for entry in split_entries(cache, manifest, split, None)]
+        self._mels = {entry.raw_text: (entry.text, mel) for entry, mel in read_true_mels(cache, manifest, entries)}
+
+    def synthesize(
+        self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path] = ()
+    ) -> SpokenText:
+        self.references.append(references)
+        self.asked.append((text, speaker, language))
+        prepared, mel = self._mels[text]
+        tokens = self._tokenizer.encode(prepared)
+        attention = np.eye(len(tokens), dtype=np.float32)
+        return self._change(
+            SpokenText(text, tokens, mel, attention, self.vocode(mel), self._manifest.audio.sample_rate, True)
+        )
+
+    def symbols(self, tokens: np.ndarray) -> list[str]:
+        return [self._tokenizer.name_of(int(token)) for token in tokens]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Work:
+    root = tmp_path_factory.mktemp("evaluate")
+    build(write_corpus(root / "data"), root / "cache", CONFIG)
+    return Work(root / "data", root / "cache")
+
+
+@pytest.fixture
+def evaluate(monkeypatch: pytest.MonkeyPatch, work: Work, tmp_path: Path) -> Callable[..., command.EvaluationReport]:
+    """Return the command with defaults, spoken by the `speaker` given."""
+
+    def run(speaker: Parrot | None = None, **options: Any) -> command.EvaluationReport:
+        monkeypatch.setattr(Synthesizer, "load", lambda _run, _overrides: speaker or Parrot(work.cache))
+        defaults: dict[str, Any] = {
+            "run": Path("run"),
+            "cache": work.cache,
+            "split": "val",
+            "data": None,
+            "output": tmp_path / "out",
+            "limit": 2,
+            "references": (),
+            "overrides": (),
+            "per": False,
+            "progress": False,
+            "echo_native_log": False,
+        }
+        return command.evaluate(**{**defaults, **options})
+
+    return run
+
+
+def figures_of(report: command.EvaluationReport) -> dict[str, Any]:
+    figures = report.to_json()["figures"]
+    assert isinstance(figures, dict)
+    return figures
+
+
+def test_a_speaker_that_says_the_true_frames_has_no_error(
+    evaluate: Callable[..., command.EvaluationReport], work: Work
+):
+    parrot = Parrot(work.cache)
+
+    figures = figures_of(evaluate(parrot))
+
+    worst = {name: summary["worst"] for name, summary in figures.items()}
+    assert worst["mel_cepstral_distortion_db"] == 0.0
+    assert worst["voicing_error"] == 0.0
+    assert worst["duration_ratio"] == worst["attention_focus"] == 1.0
+    assert worst["skipped_tokens"] == worst["repeated_tokens"] == 0
+
+
+def test_texts_are_spoken_as_the_corpus_has_them_once_to_warm_up_and_once_each(
+    evaluate: Callable[..., command.EvaluationReport], work: Work
+):
+    parrot = Parrot(work.cache)
+
+    report = evaluate(parrot)
+
+    texts = [utterance.entry.raw_text for utterance in report.utterances]
+    assert all(
+        "clip" in text and text != utterance.entry.text
+        for text, utterance in zip(texts, report.utterances, strict=True)
+    )
+    assert parrot.asked == [(text, "default", "en") for text in (texts[0], *texts)]
+
+
+def test_every_text_is_spoken_in_the_voice_of_the_references_and_in_no_speakers(
+    evaluate: Callable[..., command.EvaluationReport], work: Work
+):
+    parrot, references = Parrot(work.cache), (Path("one.wav"), Path("two.wav"))
+
+    report = evaluate(parrot, references=references, overrides=["synthesis.sharpness=2"])
+
+    assert parrot.references == [references] * 3  # to warm up, and both utterances
+    assert {speaker for _, speaker, _ in parrot.asked} == {None}
+    assert report.to_json()["references"] == ["one.wav", "two.wav"]
+    assert report.to_json()["overrides"] == ["synthesis.sharpness=2"]
+    assert "in the voice of one.wav, two.wav, with synthesis.sharpness=2," in report.to_text()
+
+
+def test_the_folder_holds_sounds_pictures_rows_and_a_page(
+    evaluate: Callable[..., command.EvaluationReport], tmp_path: Path
+):
+    report = evaluate()
+
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        *(f"{number:04d}-{name}" for number in (0, 1) for name in ("copy.wav", "spoken.png", "spoken.wav", "true.png")),
+        "index.html",
+        "report.json",
+        "utterances.jsonl",
+    ]
+    assert json.loads((tmp_path / "out" / "report.json").read_text()) == json.loads(json.dumps(report.to_json()))
+    rows = [json.loads(line) for line in (tmp_path / "out" / "utterances.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows] == [utterance.entry.id for utterance in report.utterances]
+    assert rows[0]["sounds"] == {"spoken": "0000-spoken.wav", "copy": "0000-copy.wav"}
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert all(name in page for name in ("0001-spoken.wav", "0001-true.png", rows[1]["text"]))
+    assert "held against copy synthesis" in report.to_text()
+
+
+def test_with_the_corpus_speech_is_held_against_its_clips(
+    evaluate: Callable[..., command.EvaluationReport], work: Work, tmp_path: Path
+):
+    report = evaluate(data=work.data)
+
+    entry = report.utterances[0].entry
+    true, rate = soundfile.read(tmp_path / "out" / "0000-true.wav")
+    clip, _ = soundfile.read(work.data / entry.source.path)
+    assert rate == 8_000
+    assert len(true) == (entry.frames - 1) * 128
+    np.testing.assert_allclose(true, clip[: len(true)], atol=1e-4)
+    assert not (tmp_path / "out" / "0000-copy.wav").exists()
+    assert "held against the corpus" in report.to_text()
+    assert report.to_json()["truth"] == "corpus"
+
+
+def test_the_true_wave_begins_where_its_trimmed_mel_does(
+    evaluate: Callable[..., command.EvaluationReport], tmp_path: Path
+):
+    data, cache = write_corpus(tmp_path / "data", 12), tmp_path / "cache"
+    quiet = np.zeros(2_560)
+    for path in (data / "wavs").iterdir():
+        sound, rate = soundfile.read(path)
+        soundfile.write(path, np.concatenate([quiet, sound, quiet]), rate, "PCM_16")
+    build(data, cache, make_config("audio.mel_bins=20", "audio.trim_db=30", "audio.trim_margin_seconds=0"))
+
+    report = evaluate(Parrot(cache), cache=cache, data=data, limit=1)
+
+    true, _ = soundfile.read(tmp_path / "out" / "0000-true.wav")
+    clip, _ = soundfile.read(data / report.utterances[0].entry.source.path)
+    assert len(true) < len(clip) - 2 * len(quiet) + 512
+    assert np.abs(true[256:512]).max() > 0.4
+    assert np.abs(true[-512:-256]).max() > 0.4
+
+
+def test_a_run_of_frames_is_found_again():
+    frames = np.random.default_rng(0).normal(size=(30, 4))
+
+    assert first_frame(frames, (frames[11:20]).astype(np.float16)) == 11
+    assert first_frame(frames, frames) == 0
+
+
+def test_speech_that_goes_wrong_is_counted(evaluate: Callable[..., command.EvaluationReport], work: Work):
+    def spoil(spoken: SpokenText) -> SpokenText:
+        cut = spoken.attention[:6]
+        return replace(spoken, attention=cut, has_stopped=False)
+
+    report = evaluate(Parrot(work.cache, spoil))
+
+    assert report.to_json()["stop_misses"] == 2
+    assert "stop           0 of 2 by themselves" in report.to_text()
+    assert figures_of(report)["skipped_tokens"]["worst"] > 5
+
+
+def test_phoneme_errors_are_those_of_a_recogniser(
+    evaluate: Callable[..., command.EvaluationReport], work: Work, monkeypatch: pytest.MonkeyPatch
+):
+    class Ear:
+        def __init__(self) -> None:
+            # In turn: the speech, the true clip, copy synthesis.
+            self.answers = itertools.cycle(["abcd", "abxd", "abcd"])
+
+        def hear(self, _wave: np.ndarray, sample_rate: int) -> list[str]:
+            assert sample_rate == 8_000
+            return list(next(self.answers))
+
+    monkeypatch.setattr(command, "Recogniser", Ear)
+
+    report = evaluate(data=work.data, per=True)
+
+    assert report.to_json()["phoneme_error_rates"] == {"to_truth": 0.25, "to_copy": 0.0, "of_copy": 0.25}
+    assert "PER to truth   0.250 over 8 phonemes" in report.to_text()
+
+
+def test_phoneme_errors_without_the_extra_are_refused_before_anything_is_loaded(
+    evaluate: Callable[..., command.EvaluationReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "hama", None)
+
+    with pytest.raises(ConfigError, match="hama is not installed"):
+        evaluate(per=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_cache_is_refused_with_what_differs(
+    evaluate: Callable[..., command.EvaluationReport], work: Work, tmp_path: Path
+):
+    build(write_corpus(tmp_path / "data", 12), tmp_path / "cache", make_config("audio.mel_bins=16", "audio.min_hz=50"))
+
+    with pytest.raises(
+        CacheError, match=r"not a cache for run.*: audio\.mel_bins: the cache has 16, the config 20; audio\.min_hz: "
+    ):
+        evaluate(Parrot(work.cache), cache=tmp_path / "cache")
+    assert not (tmp_path / "out").exists()
+
+
+def test_symbols_and_speakers_that_the_run_does_not_know_are_named(
+    evaluate: Callable[..., command.EvaluationReport], work: Work
+):
+    parrot = Parrot(work.cache)
+    parrot.checkpoint.cache = replace(
+        parrot.checkpoint.cache, symbols=parrot.checkpoint.cache.symbols[1:], speakers=("anna",)
+    )
+
+    with pytest.raises(
+        CacheError, match="symbols: ' ' are in one of the two alone; speakers: the run does not know default"
+    ):
+        evaluate(parrot)
+
+
+def test_a_split_without_an_utterance_is_an_error_that_says_what_there_is(
+    evaluate: Callable[..., command.EvaluationReport],
+):
+    with pytest.raises(CacheError, match=r"no utterance in the test split, it holds train \d+, val \d+, test 0"):
+        evaluate(split="test")
+
+
+def test_a_corpus_that_the_cache_was_not_made_from_is_refused(
+    evaluate: Callable[..., command.EvaluationReport], work: Work, tmp_path: Path
+):
+    entry = split_entries(work.cache, load_manifest(work.cache), "val", 1)[0]
+
+    with pytest.raises(CorpusError, match=f"{entry.source.path}: cannot be read"):
+        evaluate(data=tmp_path / "nowhere")
+    write_clip(tmp_path / "other", Path(entry.source.path).stem, hz=333)
+    with pytest.raises(CorpusError, match=f"not the file that {entry.id} was made from"):
+        evaluate(data=tmp_path / "other", output=tmp_path / "out2")
+
+
+def test_a_folder_that_holds_something_is_refused(evaluate: Callable[..., command.EvaluationReport], tmp_path: Path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").touch()
+
+    with pytest.raises(OutputError, match="is not empty"):
+        evaluate()
+    with pytest.raises(OutputError, match="cannot be made"):
+        evaluate(output=tmp_path / "out" / "mine.txt")
+
+
+def test_a_cache_in_buckets_gives_the_same_utterances_and_mels(work: Work, tmp_path: Path):
+    """The first few of a split are a fair sample whatever its buckets: those of the shortest clips come first in the folder alone."""
+    bucketed = tmp_path / "cache"
+    build(work.data, bucketed, make_config("audio.mel_bins=20", "data.buckets=[[24,22],[32,28],[40,80]]"))
+
+    def first_mels(cache: Path, limit: int | None) -> dict[str, bytes]:
+        manifest = load_manifest(cache)
+        entries = split_entries(cache, manifest, "train", limit)
+        return {entry.id: mel.tobytes() for entry, mel in read_true_mels(cache, manifest, entries)}
+
+    assert len({entry.shard for entry in split_entries(bucketed, load_manifest(bucketed), "train", None)}) > 3
+    for limit in (7, None):
+        assert first_mels(bucketed, limit) == first_mels(work.cache, limit)

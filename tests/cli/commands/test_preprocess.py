@@ -1,0 +1,299 @@
+"""`xtts preprocess` as a user meets it: a process that is killed, starved, interrupted, or run twice."""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cache.corpora import CONFIG, cache_bytes, write_clip, write_corpus, write_metadata
+from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cache.verify.verify import verify_cache
+from xtts_pipeline.errors import CacheError
+
+SETTINGS = [argument for setting in CONFIG for argument in ("--set", setting)]
+# Many small shards: a run can be killed between any two of them.
+SHARDS = ["--set", "cache.records_per_shard=2"]
+
+
+def command(data: Path, cache: Path, *arguments: str) -> list[str]:
+    options = ["--data", str(data), "--cache", str(cache), "--jobs", "1", *SETTINGS]
+    return [sys.executable, "-m", "xtts_pipeline", "preprocess", *options, *arguments]
+
+
+def run(data: Path, cache: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(data, cache, *arguments), capture_output=True, text=True, timeout=120, check=False, **options
+    )  # type: ignore[call-overload,no-any-return]
+
+
+def report(completed: subprocess.CompletedProcess[str]) -> dict[str, object]:
+    assert completed.returncode in (0, 1), completed.stderr
+    content = json.loads(completed.stdout)
+    assert content["read"] == content["kept"] + content["rejected"]
+    return content  # type: ignore[no-any-return]
+
+
+def assert_one_line(completed: subprocess.CompletedProcess[str], exit_code: int, *words: str) -> None:
+    assert completed.returncode == exit_code, completed.stderr
+    assert completed.stderr.count("\n") == 1, completed.stderr
+    assert all(word in completed.stderr for word in words), completed.stderr
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "data")
+
+
+def test_any_number_of_jobs_gives_the_same_bytes_and_json_stands_alone(data: Path, tmp_path: Path) -> None:
+    reports = [report(run(data, tmp_path / jobs, "--jobs", jobs, "--json")) for jobs in ("1", "2")]
+    assert cache_bytes(tmp_path / "1") == cache_bytes(tmp_path / "2")
+    for content in reports:
+        assert (content["read"], content["kept"], content["rejected"], content["shards_reused"]) == (40, 40, 0, 0)
+        assert content["shards_written"] == len(load_manifest(tmp_path / "1").shards)
+        assert content["seconds"] > 0.1  # type: ignore[operator]
+        assert content["clips_per_second"] == pytest.approx(40 / content["seconds"], rel=0.05)  # type: ignore[operator]
+
+
+def test_too_many_rejected_rows_end_with_1_and_a_complete_cache(data: Path, tmp_path: Path) -> None:
+    for number in range(3):
+        (data / "wavs" / f"clip-{number:03d}.wav").write_bytes(b"broken")
+    completed = run(data, tmp_path / "cache")
+    assert completed.returncode == 1
+    assert "read 40 = kept 37 + rejected 3" in completed.stdout
+    assert "over --max-rejected 5.00%" in completed.stdout
+    assert "audio_unreadable" in completed.stdout
+    assert load_manifest(tmp_path / "cache").counts.rejected == 3
+    content = report(run(data, tmp_path / "cache", "--json", "--max-rejected", "10%"))
+    assert content["rejected_by_reason"] == {"audio_unreadable": 3}
+    assert content["shards_written"] == 0
+
+
+def test_a_wrong_transcript_shows_as_a_warning_with_its_id(tmp_path: Path) -> None:
+    data = write_corpus(tmp_path / "data", 30)
+    write_clip(data, "clip-004", seconds=0.5)
+    write_metadata(data, 30, changed={4: "hi"})
+    content = report(run(data, tmp_path / "cache", "--json"))
+    assert [outlier["id"] for outlier in content["outliers"]] == ["clip-004"]  # type: ignore[union-attr]
+    assert content["warnings"][0].startswith("clip-004: 4.0 characters a second")  # type: ignore[index]
+
+
+@pytest.mark.parametrize("arguments", [["--dry-run"], []], ids=["dry run", "run"])
+def test_mel_filters_without_a_frequency_are_one_warning(data: Path, tmp_path: Path, arguments: list[str]) -> None:
+    [warning] = report(run(data, tmp_path / "cache", *arguments, "--set", "audio.max_hz=100.0", "--json"))["warnings"]  # type: ignore[misc]
+    assert warning.startswith("audio.mel_bins=")
+    assert "of the mel filters hold no frequency" in warning
+
+
+def test_a_dry_run_foresees_the_run_and_writes_nothing(data: Path, tmp_path: Path) -> None:
+    (data / "wavs" / "clip-000.wav").write_bytes(b"broken")
+    write_clip(data, "clip-001", seconds=2.0)
+    foreseen = report(run(data, tmp_path / "cache", "--dry-run", "--json"))
+    assert not (tmp_path / "cache").exists()
+    made = report(run(data, tmp_path / "cache", "--json"))
+    for key in ("read", "kept", "rejected", "rejected_by_reason"):
+        assert foreseen[key] == made[key]
+    assert foreseen["shards_to_write"] == made["shards_written"]
+    written = sum(shard.bytes for shard in load_manifest(tmp_path / "cache").shards)
+    assert foreseen["bytes_to_write"] == pytest.approx(written * 40 / 38, rel=0.02)
+    assert foreseen["hours"] == pytest.approx(sum(0.3 + 0.005 * number for number in range(2, 40)) / 3600, abs=1e-3)
+    assert report(run(data, tmp_path / "cache", "--dry-run", "--json"))["shards_to_write"] == 0
+
+
+def test_a_second_corpus_becomes_the_validation_split(data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    for number in range(5):
+        write_clip(other, f"held-out-{number}")
+    write_clip(other, "clip-000")
+    lines = [f"held-out-{number}|x|this is clip {number}\n" for number in range(5)]
+    (other / "metadata.csv").write_text("".join([*lines, "clip-000|x|in both\n"]))
+    content = report(run(data, tmp_path / "cache", "--val-data", str(other), "--json", "--max-rejected", "10%"))
+    assert content["splits"] == {"train": 40, "val": 5, "test": 0}
+    assert content["rejected_by_reason"] == {"duplicate_id": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--backend", "dask"], ["no --scheduler"]),
+        (["--scheduler", "tcp://127.0.0.1:1"], ["only --backend dask"]),
+        (["--layout", "nonsense"], ["--layout", "nonsense", "ljspeech"]),
+    ],
+)
+def test_options_that_cannot_be_meant_are_one_line(
+    data: Path, tmp_path: Path, arguments: list[str], words: list[str]
+) -> None:
+    assert_one_line(run(data, tmp_path / "cache", *arguments), 2, *words)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_file_size_limit_is_one_line_and_the_next_run_goes_on(data: Path, tmp_path: Path) -> None:
+    def limit_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
+
+    completed = run(data, tmp_path / "cache", preexec_fn=limit_files)
+    assert_one_line(completed, 2, "cannot be written (File too large)", "run again")
+    assert_half_made(tmp_path / "cache")
+    assert report(run(data, tmp_path / "cache", "--json"))["kept"] == 40
+
+
+def test_too_few_file_descriptors_are_one_line(data: Path, tmp_path: Path) -> None:
+    def limit_descriptors() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
+
+    assert_one_line(run(data, tmp_path / "cache", preexec_fn=limit_descriptors), 2, "Too many open files")
+    assert report(run(data, tmp_path / "cache", "--json"))["kept"] == 40
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_with_130_and_leaves_no_process_and_no_half_file(
+    data: Path, tmp_path: Path, number: signal.Signals, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    cache = tmp_path / "cache"
+    process = started(data, cache)
+    wait_for_shards(process, cache, 2)
+    # To the whole group, as a terminal does with Ctrl-C.
+    os.killpg(process.pid, number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert stderr.strip() == "xtts: interrupted"
+    wait_for_group_to_end(process.pid)
+    assert_half_made(cache)
+    # The last shard to appear may not have its receipt yet.
+    assert report(run(data, cache, *SHARDS, "--json"))["shards_reused"] >= 1  # type: ignore[operator]
+
+
+def test_killed_at_any_moment_the_next_run_ends_with_the_same_bytes(
+    data: Path, tmp_path: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    kill_and_rerun(data, tmp_path, started, repetitions=2)
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_moments_each_next_run_ends_with_the_same_bytes(
+    data: Path, tmp_path: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    kill_and_rerun(data, tmp_path, started, repetitions=20)
+
+
+def kill_and_rerun(data: Path, tmp_path: Path, started: Callable[..., subprocess.Popen[str]], repetitions: int) -> None:
+    run(data, tmp_path / "whole", *SHARDS)
+    whole = cache_bytes(tmp_path / "whole")
+    shards = sum(1 for name in whole if name.endswith("tfrecord"))
+    moments = random.Random(0)  # noqa: S311 (chooses moments, keeps no secret)
+    for repetition in range(repetitions):
+        cache = tmp_path / f"cache-{repetition}"
+        process = started(data, cache)
+        wait_for_shards(process, cache, moments.randrange(shards))
+        time.sleep(moments.random() * 0.05)
+        process.kill()
+        process.wait()
+        if not (cache / "manifest.json").exists():
+            assert_half_made(cache)
+        assert not is_valid(cache) or cache_bytes(cache).items() >= whole.items(), (
+            "a cache that is called valid is whole"
+        )
+        # At once, while the dead run's workers may still be at it.
+        completed = run(data, cache, *SHARDS)
+        assert completed.returncode == 0, completed.stderr
+        assert cache_bytes(cache) == whole
+        assert is_valid(cache)
+        wait_for_group_to_end(process.pid)
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Return a function that starts a run in a process group of its own; what is left of it dies with the test."""
+    processes = []
+
+    def start(data: Path, cache: Path, *arguments: str) -> subprocess.Popen[str]:
+        processes.append(
+            subprocess.Popen(
+                command(data, cache, *SHARDS, "--jobs", "2", *arguments),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        if processes_of_group(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def wait_for_shards(process: subprocess.Popen[str], cache: Path, count: int) -> None:
+    """Return when so many shards are there; by then the run is in the midst of writing."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if cache.is_dir() and sum(1 for path in cache.iterdir() if path.suffix == ".tfrecord") >= count:
+            return
+        time.sleep(0.001)
+    pytest.fail(f"the run ended before {count} shards were written")
+
+
+def wait_for_group_to_end(group: int) -> None:
+    """Return when no process of the group is left: joblib's helpers end a moment after the run."""
+    deadline = time.monotonic() + 20
+    while processes_of_group(group) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not processes_of_group(group), "workers outlive their run"
+
+
+def processes_of_group(group: int) -> list[int]:
+    """Return the living processes of a group."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(status.parent.name))
+    return found
+
+
+def is_valid(cache: Path) -> bool:
+    """Return whether verify-cache would exit with 0."""
+    try:
+        return verify_cache(cache).valid
+    except CacheError:
+        return False
+
+
+def assert_half_made(cache: Path) -> None:
+    with pytest.raises(CacheError):
+        load_manifest(cache)
+    assert not list(cache.glob("*.tmp"))
+
+
+def test_buckets_are_printed_before_and_after(data: Path, tmp_path: Path) -> None:
+    buckets = ["--set", "data.buckets=[[24,22],[32,28],[40,80]]"]
+    foreseen = report(run(data, tmp_path / "cache", *buckets, "--dry-run", "--json"))
+    made = report(run(data, tmp_path / "cache", *buckets, "--json"))
+    again = run(data, tmp_path / "cache", *buckets)
+
+    manifest = load_manifest(tmp_path / "cache")
+    clips = [entry["clips"] for entry in made["buckets"]]  # type: ignore[attr-defined]
+    assert foreseen["buckets"] == [list(bucket) for bucket in manifest.buckets] == [[24, 22], [32, 28], [40, 80]]
+    assert foreseen["bytes_to_write"] == sum(shard.bytes for shard in manifest.shards)
+    assert sum(clips) == 40
+    assert f"buckets: [24, 22] {clips[0]}, [32, 28] {clips[1]}, [40, 80] {clips[2]}" in again.stdout
+    assert "shards: 0 written" in again.stdout
+
+
+def test_buckets_that_do_not_end_at_the_limits_are_refused(data: Path, tmp_path: Path) -> None:
+    refused = run(data, tmp_path / "cache", "--set", "data.buckets=[[24,22],[40,72]]")
+
+    assert_one_line(refused, 2, "data.buckets: the last one is [40, 72], expected the limits [40, 80]; add [40, 80]")
+    assert not (tmp_path / "cache").exists()

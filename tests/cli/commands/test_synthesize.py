@@ -1,0 +1,192 @@
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from click.testing import CliRunner, Result
+
+from tests.speaking import make_run
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.errors import AudioError, ConfigError, CorpusError, OutputError, TextError, XttsError
+from xtts_pipeline.inference.synthesizer import Synthesizer
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("run"))
+
+
+def xtts(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["synthesize", *map(str, arguments)])
+
+
+def error_of(*arguments: object) -> XttsError:
+    """Return the error of the command: one line, and exit code 2."""
+    error = xtts(*arguments).exception
+    assert isinstance(error, XttsError), error
+    assert error.exit_code == 2
+    assert "\n" not in str(error)
+    return error
+
+
+def test_each_line_of_a_file_becomes_a_file_in_line_order(run: Path, tmp_path: Path) -> None:
+    lines = ["a", "bcd efg hij klm", "one, two, three, four, five, six.", "z"]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    result = xtts("--run", run, "--text-file", tmp_path / "lines.txt", "--output", tmp_path / "out", "--json")
+    assert result.exit_code == 0, result.output
+    report, synthesizer = json.loads(result.stdout), Synthesizer.load(run)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"000{number}.wav" for number in range(4)]
+    for number, line in enumerate(lines):
+        alone = synthesizer.synthesize(line)
+        assert soundfile.info(tmp_path / "out" / f"000{number}.wav").frames == len(alone.wave)
+        assert report["files"][number]["mel_frames"] == len(alone.mel)
+    assert report["mel_frames"] == sum(file["mel_frames"] for file in report["files"])
+    assert report["has_stopped"] is False
+
+
+def test_a_stream_is_a_wav_file(run: Path, tmp_path: Path) -> None:
+    output = tmp_path / "new" / "speech.wav"
+    result = xtts("--run", run, "--text", "one, two, three, four, five.", "--output", output, "--stream", "--json")
+    assert result.exit_code == 0, result.output
+    wave, rate = soundfile.read(output)
+    report = json.loads(result.stdout)
+    assert rate == 22_050
+    assert len(wave) == (report["mel_frames"] - 1) * 256
+    assert report["seconds"] == pytest.approx(len(wave) / rate)
+
+
+@pytest.mark.parametrize("options", [(), ("--stream",)], ids=["whole", "streamed"])
+def test_stdout_takes_sound_alone(run: Path, options: tuple[str, ...]) -> None:
+    result = xtts("--run", run, "--text", "abc", "--output", "-", *options)
+    assert result.exit_code == 0, result.output
+    assert result.stdout_bytes[:4] == b"RIFF"
+    assert len(result.stdout_bytes) == 44 + 2 * 9 * 256
+    assert "10 frames" in result.stderr
+
+
+def test_a_reference_is_heard(run: Path, tmp_path: Path) -> None:
+    wave = 0.3 * np.sin(2 * np.pi * 300 * np.arange(16_000) / 16_000)
+    soundfile.write(tmp_path / "voice.wav", wave, 16_000)
+    mels = []
+    asked = ("--run", run, "--text", "abc", "--output", tmp_path / "a.wav", "--mel-output", tmp_path / "a.npy")
+    for options in ((), ("--reference", tmp_path / "voice.wav")):
+        assert xtts(*asked, *options).exit_code == 0
+        mels.append(np.load(tmp_path / "a.npy"))
+    assert np.abs(mels[0] - mels[1]).max() > 1e-4
+
+
+def test_settings_of_speaking_can_be_others_than_the_run_s(run: Path, tmp_path: Path) -> None:
+    frames = []
+    for options in ((), ("--set", "synthesis.max_frames_per_token=1")):
+        result = xtts("--run", run, "--text", "abc", "--output", tmp_path / "a.wav", "--json", *options)
+        assert result.exit_code == 0, result.output
+        frames.append(json.loads(result.stdout)["mel_frames"])
+    assert frames == [10, 5]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.steps=3", "a trained run takes synthesis.* alone"),
+        ("synthesis.sharpnes=2", "did you mean synthesis.sharpness?"),
+        (
+            "synthesis.sharpness=0",
+            "--set synthesis.sharpness=0: synthesis.sharpness=0: input should be greater than or equal to 1",
+        ),
+        ("synthesis", "expected section.key=value"),
+    ],
+)
+def test_a_setting_that_speech_cannot_take_is_named(run: Path, tmp_path: Path, override: str, message: str) -> None:
+    error = error_of("--run", run, "--text", "a", "--output", tmp_path / "a.wav", "--set", override)
+    assert isinstance(error, ConfigError)
+    assert message in str(error)
+    assert not (tmp_path / "a.wav").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"abc\n\nabc\n", r"lines\.txt:2: the line is empty"),
+        (b"", "no lines"),
+        (b"abc\n\xff\n", "byte 4 is not UTF-8"),
+        ("abc\nabф\n".encode(), r"lines\.txt:2: .*CYRILLIC SMALL LETTER EF"),
+    ],
+)
+def test_a_line_that_cannot_be_said_is_named_before_any_is_written(
+    run: Path, tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "lines.txt").write_bytes(content)
+    error = error_of("--run", run, "--text-file", tmp_path / "lines.txt", "--output", tmp_path / "out")
+    assert isinstance(error, (CorpusError, TextError))
+    with pytest.raises(XttsError, match=message):
+        raise error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "one of --text and --text-file"),
+        (("--text", "a", "--text-file", "b"), "one of --text and --text-file"),
+        (("--text-file", "b", "--stream"), "leave out --stream"),
+        (("--text", "a", "--stream", "--plot", "p.png"), "--plot and --mel-output"),
+        (("--text", "a", "--speaker", "ann", "--reference", "a.wav"), "takes the speaker's place"),
+    ],
+)
+def test_options_that_exclude_each_other_are_an_error(
+    run: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    error = error_of("--run", run, "--output", tmp_path / "a.wav", *arguments)
+    assert isinstance(error, ConfigError)
+    assert message in str(error)
+    assert not (tmp_path / "a.wav").exists()
+
+
+def test_an_output_without_a_name_is_refused_before_anything_is_said(run: Path) -> None:
+    assert "name a file" in str(error_of("--run", run, "--text", "a", "--output", ""))
+
+
+def test_a_text_that_is_not_utf_8_is_refused(run: Path, tmp_path: Path) -> None:
+    error = error_of("--run", run, "--text", "caf\udce9", "--output", tmp_path / "a.wav", "--plot", tmp_path / "a.png")
+    assert "not UTF-8" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stream_into_a_pipe_says_that_its_length_is_not_known(run: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    heard: list[bytes] = []
+    reader = threading.Thread(target=lambda: heard.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    result = xtts("--run", run, "--text", "one, two, three, four, five.", "--output", tmp_path / "pipe", "--stream")
+    reader.join(60)
+    assert result.exit_code == 0, result.output
+    assert heard[0][40:44] == b"\xff" * 4
+    assert len(heard[0]) > 44
+
+
+def test_a_full_disk_is_blamed_on_what_did_not_fit(run: Path, tmp_path: Path) -> None:
+    error = error_of("--run", run, "--text", "a", "--output", tmp_path / "a.wav", "--mel-output", "/dev/full")
+    assert "/dev/full: cannot be written" in str(error)
+    assert (tmp_path / "a.wav").is_file()
+
+
+def test_json_beside_sound_on_stdout_is_a_usage_error(run: Path) -> None:
+    assert xtts("--run", run, "--text", "a", "--output", "-", "--json").exit_code == 2
+
+
+def test_a_reference_that_is_no_sound_is_named(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "voice.wav").write_bytes(b"no sound")
+    error = error_of("--run", run, "--text", "a", "--output", tmp_path / "a.wav", "--reference", tmp_path / "voice.wav")
+    assert isinstance(error, AudioError)
+    assert "voice.wav: cannot be decoded" in str(error)
+
+
+@pytest.mark.parametrize("options", [(), ("--stream",)], ids=["whole", "streamed"])
+def test_an_output_that_cannot_be_written_is_named(run: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "file").touch()
+    error = error_of("--run", run, "--text", "a", "--output", tmp_path / "file" / "a.wav", *options)
+    assert isinstance(error, OutputError)
+    assert "file" in str(error)

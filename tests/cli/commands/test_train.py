@@ -1,0 +1,332 @@
+"""What `xtts train` checks before it begins and says while it runs; the training itself is tested in tests/training."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, load_manifest, manifest_bytes
+from xtts_pipeline.cli import training_run
+from xtts_pipeline.cli.commands import train as train_module
+from xtts_pipeline.cli.commands.train import check_enough_records, shapes_text
+from xtts_pipeline.cli.progress import RunProgress
+from xtts_pipeline.cli.run_summary import summary_text
+from xtts_pipeline.config.load import dump_config
+from xtts_pipeline.config.schema import Config, TrainingConfig
+from xtts_pipeline.data.source import Source
+from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError
+from xtts_pipeline.system.sealed_json import open_sealed, sealed_bytes
+from xtts_pipeline.training import resume as resume_module
+from xtts_pipeline.training.checkpoints.files import save_checkpoint
+from xtts_pipeline.training.checkpoints.run_folder import locked_run, write_config
+from xtts_pipeline.training.checkpoints.saved_state import CHECKPOINT_VERSION
+from xtts_pipeline.training.checkpoints.state import RunState
+from xtts_pipeline.training.distributed.cluster import Cluster
+
+WriteCache = Callable[..., Manifest]
+SUMMARY: dict[str, Any] = {
+    "steps": 7,
+    "stopped_early": True,
+    "first_step_seconds": 1.5,
+    "parameters": 2_000_000,
+    "loss": {"first": 3.0, "last": 1.0},
+    "best": {"step": 5, "val_loss": 1.25},
+    "weights_sha256": "5e" * 32,
+    "resumed_at_steps": [3, 4],
+    "origin": None,
+    "traces": 1,
+    "compilations": 1,
+    "by_function": {"train_step": {"traces": 1, "compilations": 1}},
+    "step_ms": None,
+    "profile": None,
+}
+
+
+def check(manifest: Manifest, **settings: object) -> None:
+    check_enough_records(Path("cache"), manifest, Config(training=TrainingConfig(**settings)))
+
+
+def test_a_cache_must_fill_a_batch(tmp_path: Path, write_cache: WriteCache) -> None:
+    manifest = write_cache(tmp_path / "few", train=3, val=1)
+    check(manifest, batch_size=3)
+    with pytest.raises(
+        CacheError, match=r"cache: 3 training records, but training.batch_size=4; set training.batch_size=3 or less"
+    ):
+        check(manifest, batch_size=4)
+    with pytest.raises(CacheError, match=r"cache: 0 training records; preprocess a larger corpus"):
+        check(write_cache(tmp_path / "none", train=0), batch_size=4)
+
+
+def test_every_bucket_must_fill_a_batch_of_its_own(tmp_path: Path, write_cache: WriteCache) -> None:
+    manifest = write_cache(tmp_path / "12-48", train=60, buckets=((9, 12), (16, 24)))
+    assert [manifest.split_records("train", bucket) for bucket in (0, 1)] == [12, 48]
+    check(manifest, batch_size=6)
+    found = (
+        r"cache: bucket 0 \[9, 12\]: 12 training records, but training.batch_size=8, which is 16 rows in this bucket"
+    )
+    with pytest.raises(CacheError, match=rf"{found}; set training.batch_size=6 or less"):
+        check(manifest, batch_size=8)
+    with pytest.raises(CacheError, match=rf"{found}; set training.batch_size=4 or less"):
+        check(manifest, batch_size=8, accumulation_steps=4)
+
+
+def test_a_bucket_that_no_batch_size_fills_needs_other_buckets_and_an_empty_one_nothing(
+    tmp_path: Path, write_cache: WriteCache
+) -> None:
+    with pytest.raises(
+        CacheError,
+        match=r"bucket 0 \[4, 4\]: 1 training records, .* 12 rows in this bucket; preprocess with other data.buckets",
+    ):
+        check(write_cache(tmp_path / "one", train=24, buckets=((4, 4), (16, 24))), batch_size=2)
+    check(write_cache(tmp_path / "none", train=24, buckets=((3, 2), (16, 24))), batch_size=2)
+
+
+def test_patience_needs_a_validation_split(tmp_path: Path, write_cache: WriteCache) -> None:
+    check(write_cache(tmp_path / "one", train=4, val=1), batch_size=4, patience=2)
+    with pytest.raises(
+        CacheError, match=r"no validation records, but training.patience=2 .* cache.validation_share over 0"
+    ):
+        check(write_cache(tmp_path / "none", train=4, val=0), batch_size=4, patience=2)
+
+
+def test_what_batches_look_like_is_said(tmp_path: Path, write_cache: WriteCache) -> None:
+    settings = Config(training=TrainingConfig(batch_size=8))
+    one, three = (
+        write_cache(tmp_path / name, buckets=buckets)
+        for name, buckets in (("1", None), ("3", ((9, 12), (12, 20), (16, 24))))
+    )
+    real = one.statistics["frames"].mean * 34
+    assert (
+        shapes_text(one, settings)
+        == f"batches of 8 x 16 x 24 (clips x tokens x frames); {1 - real / (34 * 24):.0%} of the frames are padding"
+    )
+    assert shapes_text(three, settings).startswith(
+        "batches of 16 x 9 x 12, 9 x 12 x 20, 8 x 16 x 24 (clips x tokens x frames); "
+    )
+    padded = sum(
+        three.split_records(split, bucket) * frames
+        for split in ("train", "val")
+        for bucket, frames in enumerate((12, 20, 24))
+    )
+    assert shapes_text(three, settings).endswith(f"; {1 - real / padded:.0%} of the frames are padding")
+
+
+def test_two_buckets_are_two_traces_and_two_compilations(tmp_path: Path, write_cache: WriteCache) -> None:
+    manifest = write_cache(tmp_path / "cache", train=60, buckets=((9, 12), (16, 24)))
+    batches = 12 // 8 + 48 // 4
+    layers = ["encoder_layers=1", "decoder_layers=1", "postnet_layers=1", "voice_latents=0"]
+    model = [*layers, "width=16", "heads=2", "feedforward_width=16", "prenet_width=8", "postnet_width=8"]
+    training = [
+        "batch_size=4",
+        f"steps={2 * batches}",
+        f"evaluate_every={batches}",
+        "sample_every_evaluations=null",
+        "scheduled_sampling_start=null",
+    ]
+    settings = [*(f"model.{setting}" for setting in model), *(f"training.{setting}" for setting in training)]
+    command = [
+        sys.executable,
+        "-m",
+        "xtts_pipeline",
+        "train",
+        "--cache",
+        tmp_path / "cache",
+        "--output",
+        tmp_path / "run",
+        "--json",
+    ]
+    done = subprocess.run(
+        [*command, *(f"--set={setting}" for setting in settings)], capture_output=True, text=True, check=True
+    )
+    summary = json.loads(done.stdout)
+    assert summary["by_function"] == {
+        name: {"traces": 2, "compilations": 2} for name in ("train_step", "evaluate_step")
+    }
+    assert (summary["traces"], summary["compilations"]) == (4, 4)
+    assert shapes_text(manifest, Config(training=TrainingConfig(batch_size=4))) in done.stderr
+
+
+def test_the_progress_line_keeps_what_was_last_known_of_each_split(capsys: pytest.CaptureFixture[str]) -> None:
+    with RunProgress(40) as progress:
+        progress.show(10, "val", {"loss": 1.5})
+        progress.show(10, "speech", {"stop_rate": 0.75})
+        times = {"step_ms": 30.0, "data_wait_share": 0.01, "device_share": 0.97, "examples_per_second": 132.25}
+        progress.show(20, "train", {"loss": 2.0, "attention_focus": 0.5, **times})
+        progress.say(20, "warning: something")
+    shown = capsys.readouterr()
+    lines = shown.err.splitlines()
+    assert lines[:2] == ["step 10/40: val 1.500", "step 10/40: val 1.500, stops 75%"]
+    assert lines[2].startswith(
+        "step 20/40: val 1.500, stops 75%, loss 2.000, focus 0.50, step 30 ms, wait 1.0%, device 97%, "
+    )
+    assert ", examples/s 132.2, " in lines[2]
+    assert lines[3] == "step 20/40: warning: something"
+    assert shown.out == ""
+
+
+def test_the_summary_says_that_a_run_ended_early_and_which_step_was_best() -> None:
+    text = summary_text(Path("run"), SUMMARY)
+    assert "7 (stopped early), resumed 2 times, last after step 4, first after 1.5 s" in text
+    assert "step 5, validation loss 1.250" in text
+    assert "start " not in text, "a run of before does not say where its time went"
+    without = summary_text(Path("run"), {**SUMMARY, "stopped_early": False, "best": None})
+    assert "stopped early" not in without
+    assert "none: no evaluation's weights are in best/" in without
+    without_loss = summary_text(Path("run"), {**SUMMARY, "loss": {"first": None, "last": None}})
+    assert "none finite -> none finite" in without_loss
+
+
+def test_the_summary_says_where_the_start_went_and_what_memory_was_used() -> None:
+    memory = {"estimated_bytes": 1_840_000_000, "program_bytes": None, "peak_bytes": 2_000_000_000}
+    text = summary_text(Path("run"), {**SUMMARY, "startup_seconds": {"import": 4.0, "compile": 15.5}, "memory": memory})
+    assert "start          19.5 s (import 4.0, compile 15.5)" in text
+    assert "memory         2.00 GB at most, estimated 1.84" in text.splitlines()
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of the run's own code sees it."""
+
+
+def begin(cache: Path, run: Path, *, settings: Sequence[str] = (), **options: Any) -> None:
+    rest = {"configs": (), "steps": 2, "allow_change": (), "echo_native_log": False, "resume": False}
+    train_module.train(cache, output=run, overrides=("training.batch_size=2", *settings), **{**rest, **options})
+
+
+@pytest.fixture
+def begun_with(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Stands for training: the weights that each run began with; none comes to a checkpoint."""
+    found: list[Any] = []
+
+    def killed_at_once(*arguments: Any) -> None:
+        found.append(arguments[8])
+        raise Killed
+
+    monkeypatch.setattr(training_run, "train", killed_at_once)
+    monkeypatch.setattr(train_module, "saved_config", lambda _: Config())
+    monkeypatch.setattr(resume_module, "load_checkpoint", lambda path: SimpleNamespace(folder=path))
+    return found
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_with_the_same_weights_again(
+    tmp_path: Path, write_cache: WriteCache, begun_with: list[Any]
+) -> None:
+    cache, run = tmp_path / "cache", tmp_path / "run"
+    write_cache(cache)
+    for options in (
+        {"init_from": tmp_path / "base"},
+        {"resume": True},
+        {"resume": True, "init_from": tmp_path / "other"},
+        {"resume": True},
+    ):
+        with pytest.raises(Killed):
+            begin(cache, run, **options)
+    assert [checkpoint.folder.name for checkpoint in begun_with] == ["base", "base", "other", "other"]
+
+
+def test_a_run_that_began_with_nothing_begins_with_nothing_again(
+    tmp_path: Path, write_cache: WriteCache, begun_with: list[Any]
+) -> None:
+    write_cache(tmp_path / "cache")
+    for is_resumed in (False, True):
+        with pytest.raises(Killed):
+            begin(tmp_path / "cache", tmp_path / "run", resume=is_resumed)
+    assert begun_with == [None, None]
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, write_cache: WriteCache) -> tuple[Path, Path]:
+    """A cache, and a run on it that was stopped after its first step; its weights are one number, since none comes to be loaded."""
+    cache, run = tmp_path / "cache", tmp_path / "run"
+    manifest = write_cache(cache)
+    config = train_module.training_config(manifest, (), ("training.batch_size=2",), 2)
+    run.mkdir()
+    write_config(run, dump_config(config))
+    source = Source(cache, manifest)
+    state = RunState(source.records_digest())
+    save_checkpoint(run, 1, config, source.identity(), {"weight": np.ones(1, np.float32)}, keep=3, state=state)
+    return cache, run
+
+
+def test_a_checkpoint_of_another_version_is_refused_with_the_reason(stopped: tuple[Path, Path]) -> None:
+    cache, run = stopped
+    state = run / "checkpoints" / "step-00000001" / "state.json"
+    state.write_bytes(sealed_bytes({**open_sealed(state.read_bytes()), "checkpoint_version": 1}))
+    with pytest.raises(
+        CheckpointError, match=rf"step-00000001: checkpoint version 1, expected {CHECKPOINT_VERSION}; train again"
+    ):
+        begin(cache, run, resume=True)
+
+
+def test_a_checkpoint_of_another_cache_is_refused_with_the_reason(
+    tmp_path: Path, stopped: tuple[Path, Path], write_cache: WriteCache
+) -> None:
+    cache, run = stopped
+    manifest = load_manifest(cache)
+    (cache / MANIFEST_NAME).write_bytes(manifest_bytes(replace(manifest, speakers=("anna", "carl"))))
+    with pytest.raises(
+        CheckpointError, match=r"was trained on another cache: speakers: the cache has 2, the run 2, or others of them"
+    ):
+        begin(cache, run, resume=True)
+    write_cache(tmp_path / "larger", train=35)
+    with pytest.raises(
+        ConfigError, match=r"run: cache: the run has \"clips .*\", asked for is \"clips .*\"; .* --allow-change cache"
+    ):
+        begin(tmp_path / "larger", run, resume=True)
+
+
+def test_what_is_wrong_with_the_settings_is_said_before_a_cache_is_copied_or_a_folder_made(
+    tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_cache(tmp_path / "cache")
+    monkeypatch.setattr(train_module, "stage_cache", lambda *_: pytest.fail("copied"))
+    refused = {
+        "training.batch_size=100": "training records, but training.batch_size=100",
+        "audio.hop_samples=111": "the cache was made with other settings: audio.hop_samples",
+    }
+    for setting, expected in refused.items():
+        with pytest.raises(CacheError, match=expected):
+            begin(tmp_path / "cache", tmp_path / "run", settings=[setting], stage=tmp_path / "staging")
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+
+
+@pytest.mark.parametrize("place", ["", "run", "runs/first"])
+def test_a_run_within_its_cache_is_refused(tmp_path: Path, write_cache: WriteCache, place: str) -> None:
+    write_cache(tmp_path / "cache")
+    with pytest.raises(OutputError, match="expected a folder apart from it"):
+        begin(tmp_path / "cache", tmp_path / "cache" / place)
+
+
+def test_a_log_in_a_run_s_folder_does_not_keep_it_from_going_on(
+    stopped: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, run = stopped
+    (run / "slurm-1.out").touch()
+    monkeypatch.setattr(training_run, "train", lambda *_: {"steps": 2})
+    begin(cache, run, resume=True)
+    assert (run / "slurm-1.out").is_file()
+
+
+def test_auto_is_one_number_for_all_workers_or_none(
+    tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_cache(tmp_path / "cache")
+    monkeypatch.setenv("TF_CONFIG", Cluster(("a:1", "b:2"), 0).to_tf_config())
+    with pytest.raises(ConfigError, match="each worker would choose by its own memory"):
+        begin(tmp_path / "cache", tmp_path / "run", settings=["training.batch_size=auto"])
+
+
+def test_a_run_is_held_before_anything_is_measured_for_it(
+    tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_cache(tmp_path / "cache")
+    monkeypatch.setattr(train_module, "tuned_config", lambda *_: pytest.fail("measured"))
+    (tmp_path / "run").mkdir()
+    with locked_run(tmp_path / "run"), pytest.raises(OutputError, match="another process trains this run"):
+        begin(tmp_path / "cache", tmp_path / "run", settings=["training.autotune=true"], resume=True)

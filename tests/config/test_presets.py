@@ -1,0 +1,66 @@
+"""The presets load, and no setting is dead."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from xtts_pipeline.config.load import load_config, preset_names
+from xtts_pipeline.config.schema import Config
+
+ROOT = Path(__file__).parents[2]
+PRESETS = sorted(
+    path.relative_to(ROOT / "configs").with_suffix("").as_posix() for path in (ROOT / "configs").rglob("*.yaml")
+)
+
+
+def keys_of(section: type[BaseModel]) -> set[str]:
+    return set(section.model_fields)
+
+
+def attributes_read() -> set[str]:
+    """Return every attribute name that the package reads, but for the validators that declare the settings."""
+    modules = [module for module in (ROOT / "xtts_pipeline").rglob("*.py") if module.parent.name != "config"]
+    trees = [ast.parse(module.read_text(encoding="utf-8")) for module in modules]
+    return {
+        node.attr
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_loads_by_its_name_and_by_its_file(name: str):
+    assert name in preset_names()
+    assert load_config([name]) == load_config([str(ROOT / "configs" / f"{name}.yaml")])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_says_what_it_is_for(name: str):
+    assert (ROOT / "configs" / f"{name}.yaml").read_text(encoding="utf-8").startswith("# ")
+
+
+@pytest.mark.parametrize("section", sorted(Config.model_fields))
+def test_no_setting_is_dead(section: str):
+    annotation = Config.model_fields[section].annotation
+    assert annotation is not None
+
+    assert keys_of(annotation) - attributes_read() == set()
+
+
+def test_the_presets_of_ljspeech_hold_what_their_names_say():
+    whole, quoted = load_config(["ljspeech"]), load_config(["ljspeech-800"])
+
+    assert (whole.limits.max_text_length, whole.limits.max_mel_frames) == (200, 880)
+    assert (quoted.limits.max_text_length, quoted.limits.max_mel_frames) == (200, 800)
+    assert whole.audio == quoted.audio == Config().audio
+    assert whole.audio.trim_db is None
+
+
+def test_of_two_configs_the_later_wins():
+    merged = load_config(["demo", "ljspeech"])
+
+    assert merged.limits == load_config(["ljspeech"]).limits
+    assert merged.model == load_config(["demo"]).model

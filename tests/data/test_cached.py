@@ -1,0 +1,304 @@
+"""Batches: static, deterministic, complete, and made by TensorFlow operations alone."""
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import xtts_pipeline
+from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, record_spec
+from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.config.schema import DataConfig
+from xtts_pipeline.data.cached import parse_batch, training_dataset, validation_dataset
+from xtts_pipeline.errors import CacheError
+
+BATCH = 4
+PACKAGE = Path(xtts_pipeline.__file__).parent
+Batch = dict[str, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, write_cache: Callable[..., Manifest]) -> Path:
+    folder = tmp_path_factory.mktemp("cache")
+    write_cache(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def manifest(folder: Path) -> Manifest:
+    return load_manifest(folder)
+
+
+def training_batches(
+    folder: Path, *, batch_size: int = BATCH, data: DataConfig | None = None, seed: int = 0, **settings: int
+) -> list[Batch]:
+    dataset = training_dataset(
+        folder,
+        load_manifest(folder),
+        batch_size=batch_size,
+        seed=seed,
+        data=data or DataConfig(),
+        **{"epochs": 1, **settings},
+    )
+    return list(dataset.as_numpy_iterator())
+
+
+def clips(batches: list[Batch]) -> list[bytes]:
+    """Return what tells one clip from another, in the order of the batches."""
+    return [mel.tobytes() for batch in batches for mel in batch["mel"]]
+
+
+def test_a_batch_is_what_the_records_hold(folder: Path, manifest: Manifest) -> None:
+    spec = record_spec(manifest)
+    payloads = list(read_records(folder / manifest.shard_names("train")[0]))[:BATCH]
+
+    batch = parse_batch(tf.constant(payloads), spec, BATCH)
+
+    for row, payload in enumerate(payloads):
+        for name, value in decode_example(payload, spec).items():
+            if name != "id":
+                np.testing.assert_array_equal(batch[name][row], value)
+
+
+def test_parsing_eagerly_equals_parsing_inside_the_dataset(folder: Path, manifest: Manifest) -> None:
+    spec = record_spec(manifest)
+    serialized = tf.data.TFRecordDataset([str(folder / name) for name in manifest.shard_names("val")]).batch(BATCH)
+
+    inside = next(iter(validation_dataset(folder, manifest, "val", BATCH)))
+    eager = parse_batch(next(iter(serialized)), spec, BATCH)
+
+    assert inside.keys() == eager.keys()
+    for name, value in eager.items():
+        assert inside[name].dtype == value.dtype
+        np.testing.assert_array_equal(inside[name], value)
+
+
+def test_a_record_of_another_size_is_an_error(folder: Path, manifest: Manifest) -> None:
+    payloads = tf.constant(list(read_records(folder / manifest.shard_names("train")[0]))[:2])
+
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        parse_batch(payloads, replace(record_spec(manifest), max_mel_frames=23), 2)
+
+
+def test_every_dimension_is_static(folder: Path, manifest: Manifest) -> None:
+    spec = record_spec(manifest)
+    expected = {field.name: tf.TensorSpec([BATCH, *field.shape], field.dtype) for field in spec.batch_fields}
+
+    assert training_dataset(folder, manifest, batch_size=BATCH, seed=0, data=DataConfig()).element_spec == expected
+    assert validation_dataset(folder, manifest, "val", BATCH).element_spec == expected
+
+
+def test_no_python_runs_in_the_datasets(folder: Path, manifest: Manifest) -> None:
+    training = training_dataset(folder, manifest, batch_size=BATCH, seed=0, data=DataConfig())
+    rival = training.map(lambda batch: tf.numpy_function(np.negative, [batch["mel"]], tf.float16))
+
+    assert {"TFRecordDataset", "DecodeRaw", "ParseExampleV2"} <= operations(training)
+    assert not python_operations(operations(training))
+    assert not python_operations(operations(validation_dataset(folder, manifest, "val", BATCH)))
+    assert python_operations(operations(rival)), "the walk must be able to see what it looks for"
+
+
+def operations(dataset: tf.data.Dataset) -> set[str]:
+    """Return the types of all operations of the dataset's graph, those of functions within functions too."""
+    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return {node.op for node in nodes}
+
+
+def python_operations(names: set[str]) -> set[str]:
+    return {name for name in names if "PyFunc" in name}
+
+
+def test_no_source_brings_python_into_tensorflow() -> None:
+    banned = {"numpy_function", "py_function", "py_func", "from_generator"}
+
+    # The benchmark's rivals do on purpose what the rest must not.
+    sources = [source for source in PACKAGE.rglob("*.py") if not source.match("benchmarking/rivals.py")]
+
+    assert not [where for source in sources for where, name in names_used(source) if name.split(".")[-1] in banned]
+
+
+def test_no_step_asks_for_a_shape_at_run_time() -> None:
+    sources = [source for folder in ("model", "training") for source in (PACKAGE / folder).rglob("*.py")]
+
+    assert not [where for source in sources for where, name in names_used(source) if name == "tf.shape"]
+
+
+def names_used(source: Path) -> Iterator[tuple[str, str]]:
+    """Yield `file:line` and dotted name of every name and attribute in the code; comments and strings do not count."""
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Attribute | ast.Name):
+            yield f"{source}:{node.lineno}", ast.unparse(node)
+
+
+def test_an_epoch_sees_every_clip_once_but_for_the_remainder(folder: Path) -> None:
+    for epoch in range(3):
+        seen = clips(training_batches(folder, start_epoch=epoch))
+
+        assert len(seen) == len(set(seen)) == 28  # of 29
+
+
+def test_each_epoch_leaves_out_another_remainder(folder: Path, manifest: Manifest) -> None:
+    everything = set(clips(training_batches(folder, batch_size=1)))
+    left_out = [everything - set(clips(training_batches(folder, start_epoch=epoch))) for epoch in range(4)]
+
+    assert len(everything) == manifest.split_records("train")
+    assert len(set.union(*left_out)) > 1
+
+
+def test_each_epoch_and_each_seed_has_its_own_order(folder: Path) -> None:
+    orders = {
+        tuple(clips(training_batches(folder, start_epoch=epoch, seed=seed))) for epoch in range(3) for seed in range(3)
+    }
+
+    assert len(orders) == 9
+
+
+def test_a_shuffle_mixes_shards_even_with_a_buffer_of_one(folder: Path, manifest: Manifest) -> None:
+    first_shard = {tf.io.decode_raw(mel, tf.float16).numpy().tobytes() for mel in stored_mels(folder, manifest, 0)}
+    members = [clip in first_shard for clip in clips(training_batches(folder, data=DataConfig(shuffle_records=1)))]
+
+    assert any(members[:6])
+    assert not all(members[:6])
+
+
+def stored_mels(folder: Path, manifest: Manifest, shard: int) -> Iterator[bytes]:
+    for payload in read_records(folder / manifest.shard_names("train")[shard]):
+        yield decode_example(payload, record_spec(manifest))["mel"].tobytes()
+
+
+def test_the_order_depends_on_seed_and_epoch_alone(folder: Path) -> None:
+    expected = clips(training_batches(folder, start_epoch=3, seed=5))
+
+    tf.random.set_seed(1234)
+    single = DataConfig(num_workers=1, prefetch_buffer_size=1)
+    assert clips(training_batches(folder, start_epoch=3, seed=5, data=single)) == expected
+
+
+def test_epochs_follow_each_other_as_if_each_were_started_alone(folder: Path) -> None:
+    assert clips(training_batches(folder, epochs=3)) == [
+        clip for epoch in range(3) for clip in clips(training_batches(folder, start_epoch=epoch))
+    ]
+
+
+def test_skipping_batches_continues_where_a_run_stopped(folder: Path) -> None:
+    whole = clips(training_batches(folder, epochs=3))
+
+    assert clips(training_batches(folder, start_epoch=1, skip_batches=5, epochs=2)) == whole[(7 + 5) * BATCH :]
+
+
+def test_without_epochs_training_does_not_end(folder: Path, manifest: Manifest) -> None:
+    endless = training_dataset(folder, manifest, batch_size=BATCH, seed=0, data=DataConfig())
+
+    assert endless.cardinality() < 0
+    assert sum(1 for _ in endless.take(30)) == 30
+
+
+def test_fewer_clips_than_a_batch_is_an_error_with_both_numbers(folder: Path, manifest: Manifest) -> None:
+    with pytest.raises(CacheError, match=r"29 training clips are fewer than one batch of 32"):
+        training_dataset(folder, manifest, batch_size=32, seed=0, data=DataConfig())
+
+
+def test_validation_drops_nothing_and_fills_with_rows_of_length_0(folder: Path, manifest: Manifest) -> None:
+    batches = list(validation_dataset(folder, manifest, "val", BATCH).as_numpy_iterator())
+    spec = record_spec(manifest)
+    filling = {name: value[1:] for name, value in batches[-1].items()}
+
+    assert [len(batch["mel"]) for batch in batches] == [4, 4]
+    assert np.concatenate([batch["mel_length"] for batch in batches]).tolist()[5:] == [0, 0, 0]
+    assert (np.concatenate([batch["text_length"] for batch in batches])[:5] > 0).all()
+    assert not filling["text_length"].any()
+    assert not filling["tokens"].any()
+    np.testing.assert_array_equal(filling["mel"], np.float16(spec.pad_value))
+
+
+def test_validation_that_fills_its_last_batch_gets_no_rows_more(folder: Path, manifest: Manifest) -> None:
+    assert sum(1 for _ in validation_dataset(folder, manifest, "val", 5)) == 1
+
+
+def test_an_empty_split_is_an_error(folder: Path, manifest: Manifest) -> None:
+    with pytest.raises(CacheError, match="0 clips in the test split"):
+        validation_dataset(folder, manifest, "test", BATCH)
+
+
+def test_padding_is_silence(folder: Path, manifest: Manifest) -> None:
+    spec = record_spec(manifest)
+    for batch in training_batches(folder):
+        frames = np.arange(spec.max_mel_frames) >= batch["mel_length"][:, None]
+        tokens = np.arange(spec.max_text_length) >= batch["text_length"][:, None]
+
+        np.testing.assert_array_equal(batch["mel"][frames], np.float16(spec.pad_value))
+        assert not batch["tokens"][tokens].any()
+
+
+def test_a_shard_that_lost_a_record_stops_the_stream(tmp_path: Path, write_cache: Callable[..., Manifest]) -> None:
+    manifest = write_cache(tmp_path)
+    shard = tmp_path / manifest.shard_names("train")[0]
+    length = len(next(read_records(shard))) + 16
+    shard.write_bytes(shard.read_bytes()[length:])
+
+    with pytest.raises(
+        tf.errors.FailedPreconditionError, match="expected to contain 29 elements but contained only 28"
+    ):
+        training_batches(tmp_path, batch_size=1)
+
+
+BUCKETS = ((8, 12), (12, 18), (16, 24))
+
+
+@pytest.fixture(scope="module")
+def bucketed(tmp_path_factory: pytest.TempPathFactory, write_cache: Callable[..., Manifest]) -> Path:
+    folder = tmp_path_factory.mktemp("bucketed")
+    write_cache(folder, buckets=BUCKETS)
+    return folder
+
+
+def real_frames(batches: list[Batch]) -> list[bytes]:
+    """Return what tells one clip from another whatever its padding."""
+    return [
+        mel[:length].tobytes()
+        for batch in batches
+        for mel, length in zip(batch["mel"], batch["mel_length"], strict=True)
+        if length
+    ]
+
+
+def test_the_buckets_together_hold_what_one_shape_holds(folder: Path, bucketed: Path) -> None:
+    manifest = load_manifest(bucketed)
+    for split in ("train", "val"):
+        found = []
+        for bucket in (bucket for bucket in range(3) if manifest.split_records(split, bucket)):
+            batches = list(validation_dataset(bucketed, manifest, split, 2, bucket).as_numpy_iterator())
+            assert {(batch["tokens"].shape, batch["mel"].shape) for batch in batches} == {
+                ((2, BUCKETS[bucket][0]), (2, BUCKETS[bucket][1], 4))
+            }
+            found += real_frames(batches)
+        whole = validation_dataset(folder, load_manifest(folder), split, 2).as_numpy_iterator()
+
+        assert sorted(found) == sorted(real_frames(list(whole)))
+
+
+def test_an_epoch_of_each_bucket_is_its_own_and_can_be_resumed(bucketed: Path) -> None:
+    for bucket in range(3):
+        epochs = [
+            real_frames(training_batches(bucketed, batch_size=2, bucket=bucket, start_epoch=epoch))
+            for epoch in range(2)
+        ]
+        rest = training_batches(bucketed, batch_size=2, bucket=bucket, start_epoch=1, skip_batches=1)
+
+        assert len(epochs[0]) == len(set(epochs[0])) == load_manifest(bucketed).split_records("train", bucket) // 2 * 2
+        assert epochs[0] != epochs[1]
+        assert real_frames(rest) == epochs[1][2:]
+
+
+def test_a_bucket_with_fewer_clips_than_a_batch_is_named(bucketed: Path) -> None:
+    with pytest.raises(
+        CacheError,
+        match=r"bucket 0 \[8, 12\] holds 5 training clips, fewer than one batch of 6.*other data\.buckets, or set",
+    ):
+        training_dataset(bucketed, load_manifest(bucketed), batch_size=6, seed=0, data=DataConfig(), bucket=0)

@@ -1,0 +1,158 @@
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.config.schema import Config, TrainingConfig
+from xtts_pipeline.data.batching import batch_sizes, bucket_order
+from xtts_pipeline.data.cached import training_dataset, validation_dataset
+from xtts_pipeline.data.source import Source
+from xtts_pipeline.errors import CacheError
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.training.checkpoints.state import Position
+from xtts_pipeline.training.step import batch_signature
+
+BUCKETS = ((9, 12), (12, 20), (16, 24))
+# What these hold of the made-up clips, how many rows a batch of each has, and how many batches that fills: no bucket comes out even.
+TRAIN_RECORDS, ROWS, BATCHES = [12, 22, 26], [8, 4, 4], [1, 5, 6]
+CONFIG = Config(training=TrainingConfig(seed=5, batch_size=4))
+WriteCache = Callable[..., Manifest]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory, write_cache: WriteCache) -> Source:
+    folder = tmp_path_factory.mktemp("buckets")
+    source = Source(folder, write_cache(folder, train=60, val=9, buckets=BUCKETS))
+    assert [source.manifest.split_records("train", bucket) for bucket in range(3)] == TRAIN_RECORDS
+    assert [signature.tokens.shape[0] for signature in signatures_of(source)] == ROWS
+    return source
+
+
+def signatures_of(source: Source) -> list[Batch]:
+    sizes = batch_sizes(source.specs, CONFIG.training.batch_size, parts=1)
+    return [
+        batch_signature(spec, rows, with_speaker=True, with_language=False)
+        for spec, rows in zip(source.specs, sizes, strict=True)
+    ]
+
+
+def training_batches(source: Source, steps_done: int = 0) -> Iterator[Batch]:
+    signatures = signatures_of(source)
+    position = Position(*divmod(steps_done, source.batches_per_epoch(signatures)))
+    return source.training_batches(CONFIG, signatures, position)
+
+
+def clips(batches: Iterable[Batch]) -> list[bytes]:
+    """Return what tells one clip from another, in the order of the batches, without the rows of length 0 that fill the last one."""
+    rows = [
+        (mel, length)
+        for batch in batches
+        for mel, length in zip(batch.mel.numpy(), batch.mel_length.numpy(), strict=True)
+    ]
+    return [mel[:length].tobytes() for mel, length in rows if length]
+
+
+def bucket_of(batch: Batch) -> int:
+    return BUCKETS.index((batch.tokens.shape[1], batch.mel.shape[1]))
+
+
+def assert_same(found: Batch, expected: dict[str, tf.Tensor]) -> None:
+    for name in ("tokens", "mel", "text_length", "mel_length", "speaker"):
+        np.testing.assert_array_equal(getattr(found, name), expected[name])
+
+
+def training_clips(source: Source, bucket: int) -> set[bytes]:
+    """Return every training clip of a bucket."""
+    every = training_dataset(
+        source.folder, source.manifest, batch_size=1, seed=0, data=CONFIG.data, bucket=bucket, epochs=1
+    )
+    return set(
+        clips(Batch(fields["tokens"], fields["mel"], fields["text_length"], fields["mel_length"]) for fields in every)
+    )
+
+
+def test_an_epoch_is_the_split_without_what_fills_no_batch(source: Source) -> None:
+    records = [training_clips(source, bucket) for bucket in range(len(BUCKETS))]
+    assert [len(ids) for ids in records] == TRAIN_RECORDS
+    stream = training_batches(source)
+    for epoch in range(2):
+        batches = list(islice(stream, sum(BATCHES)))
+        assert [bucket_of(batch) for batch in batches] == bucket_order(BATCHES, CONFIG.training.seed, epoch).tolist()
+        for bucket, ids in enumerate(records):
+            read = clips(batch for batch in batches if bucket_of(batch) == bucket)
+            assert len(set(read)) == len(read) == ROWS[bucket] * BATCHES[bucket]
+            assert set(read) <= ids
+
+
+def test_a_run_that_stopped_anywhere_goes_on_as_if_it_had_not(source: Source) -> None:
+    whole = list(islice(training_batches(source), 2 * sum(BATCHES) + 3))
+    for steps_done in (1, sum(BATCHES), sum(BATCHES) + 4):
+        rest = list(islice(training_batches(source, steps_done), len(whole) - steps_done))
+        assert [bucket_of(batch) for batch in rest] == [bucket_of(batch) for batch in whole[steps_done:]]
+        assert clips(rest) == clips(whole[steps_done:])
+
+
+def test_a_cache_of_one_bucket_is_read_as_its_dataset_gives_it(tmp_path: Path, write_cache: WriteCache) -> None:
+    source = Source(tmp_path, write_cache(tmp_path))
+    settings = CONFIG.training
+    dataset = training_dataset(
+        tmp_path, source.manifest, batch_size=settings.batch_size, seed=settings.seed, data=CONFIG.data, epochs=2
+    )
+    expected = list(dataset)
+    for batch, fields in zip(islice(training_batches(source), len(expected)), expected, strict=True):
+        assert_same(batch, fields)
+    (sentences,) = validation_dataset(tmp_path, source.manifest, "val", settings.batch_size).take(1)
+    (signature,) = signatures_of(source)
+    assert_same(source.validation_sentences(signature), sentences)
+
+
+def test_a_bucket_that_fills_no_batch_is_refused_and_one_without_clips_left_out(
+    tmp_path: Path, write_cache: WriteCache
+) -> None:
+    source = Source(tmp_path / "few", write_cache(tmp_path / "few", train=24, buckets=((4, 4), (16, 24))))
+    with pytest.raises(CacheError, match=r"bucket 0 \[4, 4\] holds 1 training clips, fewer than one batch of 24"):
+        training_batches(source)
+    source = Source(tmp_path / "none", write_cache(tmp_path / "none", train=24, buckets=((3, 2), (16, 24))))
+    assert len(set(clips(islice(training_batches(source), 24 // 4)))) == 24
+
+
+def test_validation_reads_every_bucket_whole(source: Source) -> None:
+    batches = list(source.validation_batches(signatures_of(source)))
+    assert [bucket_of(batch) for batch in batches] == [0, 1, 2]
+    assert [len(set(clips([batch]))) for batch in batches] == [3, 4, 2]
+
+
+def test_spoken_sentences_are_the_first_of_each_bucket_in_turn_padded_as_records_are(source: Source) -> None:
+    short, middle, long = (clips([batch]) for batch in source.validation_batches(signatures_of(source)))
+    signature = batch_signature(source.specs[-1], 5, with_speaker=True, with_language=False)
+    sentences = source.validation_sentences(signature)
+    assert clips([sentences]) == [short[0], middle[0], long[0], short[1], middle[1]]
+    assert [tensor.shape for tensor in sentences if tensor is not None] == [
+        spec.shape for spec in signature if spec is not None
+    ]
+    for tokens, mel, symbols, frames in zip(*(tensor.numpy() for tensor in sentences[:4]), strict=True):
+        assert not tokens[symbols:].any()
+        assert (mel[frames:] == np.float16(source.specs[-1].pad_value)).all()
+
+
+def test_the_clips_of_a_batch_can_be_looked_up(source: Source) -> None:
+    signatures, features = signatures_of(source), {}
+    for shard in source.manifest.shards:
+        for payload in read_records(source.folder / shard.name):
+            record = decode_example(payload, source.specs[shard.bucket or 0])
+            features[record["mel"][: record["mel_length"]].tobytes()] = record["id"]
+    per_epoch = source.batches_per_epoch(signatures)
+    assert per_epoch == sum(BATCHES)
+    batches = list(islice(training_batches(source), per_epoch + 2))
+    expected = [[(features[clip], True) for clip in clips([batch])] for batch in batches]
+    positions = [Position(*divmod(steps_done, per_epoch)) for steps_done in range(len(batches))]
+    assert source.batch_clips(CONFIG, signatures, positions) == expected
+    # A few of them, in any order.
+    assert source.batch_clips(CONFIG, signatures, [positions[-1], positions[3]]) == [expected[-1], expected[3]]
+    assert source.batch_clips(CONFIG, signatures, []) == []

@@ -1,0 +1,147 @@
+"""The GPU is sampled by a library that stands for NVML."""
+
+import sys
+import time
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xtts_pipeline.system.nvml import Sampler, free_memory_bytes
+
+
+def library(**changed: Any) -> ModuleType:
+    """Return a module with the names of nvidia-ml-py that are used, of a device at rest."""
+    module = ModuleType("pynvml")
+    names = {
+        "NVMLError": RuntimeError,
+        "NVML_CLOCK_SM": 1,
+        "NVML_PCIE_UTIL_TX_BYTES": 0,
+        "NVML_PCIE_UTIL_RX_BYTES": 1,
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
+        "nvmlDeviceGetName": lambda handle: f"Device {handle}",
+        "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=87),
+        "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(used=2_000_000, free=7_000_000),
+        "nvmlDeviceGetClockInfo": lambda *_: 1_410,
+        "nvmlDeviceGetPowerUsage": lambda _: 250_000,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _: 0x20,
+        "nvmlDeviceGetPcieThroughput": lambda *_: 1_500,
+        **changed,
+    }
+    for name, value in names.items():
+        setattr(module, name, value)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def no_device_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def sample_until(count: int) -> Sampler:
+    """Return a sampler that has ended, after so many samples or when it has given up."""
+    with Sampler() as sampler:
+        end = time.monotonic() + 10.0
+        while len(sampler.samples) < count and sampler.reason is None and time.monotonic() < end:
+            time.sleep(0.02)
+    return sampler
+
+
+def refuse(*_: object) -> None:
+    raise RuntimeError("Not Supported")
+
+
+def test_the_device_is_sampled_while_something_else_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", library())
+    sampler = sample_until(1)
+    first = sampler.samples[0]
+    assert (sampler.device, sampler.reason) == ("Device 0", None)
+    assert (first.utilisation, first.memory_mb, first.watts, first.throttled) == (0.87, 2.0, 250.0, ("heat",))
+    assert first.pcie_mb_per_second == 3.0
+
+
+def test_a_slow_answer_does_not_stretch_the_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer_slowly(_: object) -> int:
+        time.sleep(0.06)
+        return 250_000
+
+    monkeypatch.setitem(sys.modules, "pynvml", library(nvmlDeviceGetPowerUsage=answer_slowly))
+    seconds = [sample.seconds for sample in sample_until(6).samples]
+    # 0.8 with pauses of a tenth between the looks.
+    assert seconds[5] - seconds[0] == pytest.approx(0.5, abs=0.15)
+
+
+def test_a_counter_that_the_device_lacks_is_not_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = library(nvmlDeviceGetPcieThroughput=refuse, nvmlDeviceGetCurrentClocksThrottleReasons=refuse)
+    monkeypatch.setitem(sys.modules, "pynvml", lacking)
+    sampler = sample_until(2)
+    assert (len(sampler.samples), sampler.reason) == (2, None)
+    assert (sampler.samples[1].pcie_mb_per_second, sampler.samples[1].throttled, sampler.samples[1].watts) == (
+        None,
+        None,
+        250.0,
+    )
+
+
+def test_a_device_that_answers_nothing_is_not_sampled_and_the_reason_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    counters = (
+        "UtilizationRates",
+        "MemoryInfo",
+        "ClockInfo",
+        "PowerUsage",
+        "CurrentClocksThrottleReasons",
+        "PcieThroughput",
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", library(**{f"nvmlDeviceGet{counter}": refuse for counter in counters}))
+    sampler = sample_until(1)
+    assert (sampler.samples, sampler.device, sampler.reason) == ([], "Device 0", "NVML does not answer (Not Supported)")
+
+
+@pytest.mark.parametrize(
+    ("visible", "device"), [("2,0", "Device 2"), ("GPU-8932f937,1", "Device GPU-8932f937"), ("", None), ("-1", None)]
+)
+def test_the_device_is_the_one_that_cuda_counts_first(
+    visible: str, device: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", library())
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with Sampler() as sampler:
+        pass
+    assert (sampler.device, free_memory_bytes()) == (device, 7_000_000 if device else None)
+    assert (sampler.reason == "CUDA_VISIBLE_DEVICES hides every GPU") == (device is None)
+
+
+def test_a_device_that_nvml_does_not_know_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", library(nvmlDeviceGetHandleByUUID=refuse))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-89")
+    with Sampler() as sampler:
+        pass
+    assert sampler.reason == "NVML finds no GPU (Not Supported; CUDA_VISIBLE_DEVICES is GPU-89)"
+
+
+def test_a_driver_that_is_missing_is_a_reason_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("Driver Not Loaded")
+
+    monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=fail))
+    with Sampler() as sampler:
+        pass
+    assert sampler.samples == []
+    assert "Driver Not Loaded" in (sampler.reason or "")
+
+
+def test_the_free_memory_is_that_of_the_device_and_nobody_s_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("no driver")
+
+    monkeypatch.setitem(sys.modules, "pynvml", library())
+    assert free_memory_bytes() == 7_000_000
+    monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=fail))
+    assert free_memory_bytes() is None
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert free_memory_bytes() is None

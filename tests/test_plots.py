@@ -1,0 +1,109 @@
+"""Pictures: what they say, in which size, and that no text or place can break them."""
+
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from xtts_pipeline.errors import OutputError
+from xtts_pipeline.plots import encode_comparison, save_histograms, save_speech_picture
+
+MEL = np.linspace(-11.0, 1.0, 50 * 80, dtype=np.float32).reshape(50, 80)
+ATTENTION = np.array([[0.2, 0.1, 0.1], [0.1, 0.25, 0.05]], np.float32)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Return the figures that were saved, each still open to questions."""
+    figures: list[Figure] = []
+    save = Figure.savefig
+
+    def keep(figure: Figure, *arguments: object, **options: object) -> None:
+        figures.append(figure)
+        save(figure, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    return figures
+
+
+@pytest.mark.parametrize("seconds", [0.2, 5.0, 60.0])
+def test_a_picture_of_any_length_fits_a_screen(tmp_path: Path, seconds: float) -> None:
+    save_speech_picture(tmp_path / "mel.png", MEL, seconds, "a title " * 30)
+
+    height, width = matplotlib.image.imread(tmp_path / "mel.png").shape[:2]
+    assert 700 <= width <= 1400
+    assert height >= 400
+
+
+def test_mel_bins_are_counted_from_the_first_to_the_last(tmp_path: Path, drawn: list[Figure]) -> None:
+    save_speech_picture(tmp_path / "mel.png", MEL, 1.0, "title")
+
+    axes = drawn[0].axes[0]
+    assert axes.get_ylim() == (-0.5, 79.5)
+    assert axes.get_ylabel() == "mel bin, 0 to 79"
+
+
+def test_attention_is_drawn_up_to_its_own_maximum_and_says_so(tmp_path: Path, drawn: list[Figure]) -> None:
+    save_speech_picture(tmp_path / "speech.png", MEL, 1.0, "title", ATTENTION, ["<begin>", " ", "<end>"])
+
+    _, axes, _, bar = drawn[0].axes
+    assert axes.images[0].get_clim() == (0.0, 0.25)
+    assert bar.get_ylabel() == "weight, up to this map's maximum 0.25"
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["<begin>", "␣", "<end>"]
+
+
+@pytest.mark.parametrize(("has_stopped", "title"), [(True, "abc"), (False, "abc (cut, no stop)")])
+def test_speech_that_was_cut_says_so(tmp_path: Path, drawn: list[Figure], has_stopped: bool, title: str) -> None:
+    save_speech_picture(tmp_path / "speech.png", MEL, 1.0, "abc", ATTENTION, ["a", "b", "c"], has_stopped)
+
+    assert drawn[0].axes[0].get_title() == title
+
+
+def test_a_text_is_never_read_as_a_formula(tmp_path: Path) -> None:
+    save_speech_picture(tmp_path / "speech.png", MEL, 1.0, r"$\nonsense$", ATTENTION, ["$", "^", "$_$"])
+
+    assert (tmp_path / "speech.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_histograms_mark_what_they_are_handed(tmp_path: Path, drawn: list[Figure]) -> None:
+    save_histograms(tmp_path / "lengths.png", {"frames": np.array([1, 2, 2, 9])}, {"frames": {"p50": 2.0, "p99": 9.0}})
+
+    axes = drawn[0].axes[0]
+    assert [(line.get_label(), line.get_xdata()[0]) for line in axes.lines] == [
+        ("p50 = 2.00", 2.0),
+        ("p99 = 9.00", 9.0),
+    ]  # type: ignore[index]
+    assert all(float(tick).is_integer() for tick in (*axes.get_xticks(), *axes.get_yticks()))
+    legend = axes.get_legend()
+    assert legend is not None
+    assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
+
+
+@pytest.mark.parametrize(("clips", "bins"), [(1, 2), (24, 10), (900, 60), (13_100, 60)])
+def test_few_clips_have_few_bins(tmp_path: Path, drawn: list[Figure], clips: int, bins: int) -> None:
+    save_histograms(tmp_path / "lengths.png", {"seconds": np.linspace(1.0, 9.0, clips)}, {"seconds": {"p50": 5.0}})
+
+    assert len(drawn[0].axes[0].patches) == bins
+
+
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(OutputError, match=r"file/mel\.png: cannot be written"):
+        save_speech_picture(tmp_path / "file" / "mel.png", MEL, 1.0, "title")
+    with pytest.raises(OutputError, match="cannot be written"):
+        save_histograms(tmp_path, {"frames": np.array([1])}, {"frames": {"p50": 1.0}})
+
+
+@pytest.mark.parametrize(("has_stopped", "title"), [(True, "spoken"), (False, "spoken (cut, no stop)")])
+def test_spoken_and_true_mels_share_colours_and_time(drawn: list[Figure], has_stopped: bool, title: str) -> None:
+    png = encode_comparison(MEL, MEL[:25] + 3.0, ATTENTION, ["<begin>", "$a$", "<end>"], 0.01, has_stopped)
+
+    assert png.startswith(b"\x89PNG")
+    true_axes, spoken_axes, attention_axes = drawn[0].axes[:3]
+    assert (true_axes.get_title(), spoken_axes.get_title()) == ("true", title)
+    assert true_axes.images[0].get_clim() == spoken_axes.images[0].get_clim() == (-11.0, 1.0)
+    assert {axes.get_xlim() for axes in (true_axes, spoken_axes, attention_axes)} == {(0.0, 0.5)}
+    assert spoken_axes.images[0].get_extent()[1] == pytest.approx(0.25)

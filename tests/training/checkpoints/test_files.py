@@ -1,0 +1,264 @@
+import errno
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.model.conftest import MODEL, SPEC
+from tests.training.conftest import SETTINGS
+from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
+from xtts_pipeline.errors import CheckpointError
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.system.sealed_json import open_sealed, sealed_bytes
+from xtts_pipeline.training.checkpoints import files as module
+from xtts_pipeline.training.checkpoints.files import (
+    CacheIdentity,
+    load_checkpoint,
+    load_network,
+    restore_variables,
+    save_best,
+    save_checkpoint,
+)
+from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
+from xtts_pipeline.training.checkpoints.variables import named_variables
+from xtts_pipeline.training.step import TrainStep
+
+CONFIG = Config(
+    audio=AudioConfig(mel_bins=SPEC.mel_bins, floor=math.exp(SPEC.pad_value)),
+    limits=LimitsConfig(max_text_length=SPEC.max_text_length, max_mel_frames=SPEC.max_mel_frames),
+    model=MODEL,
+    training=SETTINGS,
+)
+CACHE = CacheIdentity("f" * 64, SPEC, tuple("abcdefgh"), ("anna",), ("en",))
+
+
+@pytest.fixture
+def step(train_step: TrainStep) -> TrainStep:
+    return train_step
+
+
+def save(run: Path, step: TrainStep, number: int, keep: int = 3) -> Path:
+    return save_checkpoint(run, number, CONFIG, CACHE, named_variables(step), keep)
+
+
+def test_names_are_paths_and_cover_every_variable_once(step: TrainStep) -> None:
+    variables = named_variables(step)
+    assert "network.mel_decoder.layers.1.text_attention.query.weight" in variables
+    assert "optimizer.first_moment.mel_decoder.to_stop.bias" in variables
+    assert "step" in variables
+    assert {id(variable) for variable in variables.values()} == {id(variable) for variable in step.variables}
+    assert len(variables) == len(step.variables)
+
+
+def test_what_is_loaded_is_what_was_saved(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+    step(batch)
+    save(tmp_path, step, 1)
+    loaded = load_checkpoint(tmp_path)
+    assert (loaded.step, loaded.config, loaded.cache) == (1, CONFIG, CACHE)
+    for name, variable in named_variables(step).items():
+        np.testing.assert_array_equal(loaded.arrays[name], variable.numpy())
+
+
+def test_loading_changes_nothing_and_training_goes_on_bit_for_bit(
+    step: TrainStep, batch: Batch, tmp_path: Path
+) -> None:
+    step(batch)
+    save(tmp_path, step, 1)
+    step(batch)
+    expected = {name: variable.numpy() for name, variable in named_variables(step).items()}
+    restore_variables(named_variables(step), load_checkpoint(tmp_path))
+    step(batch)
+    for name, variable in named_variables(step).items():
+        np.testing.assert_array_equal(variable.numpy(), expected[name], err_msg=name)
+
+
+def test_the_average_speaks_from_a_checkpoint_without_the_optimizer(
+    step: TrainStep, batch: Batch, tmp_path: Path
+) -> None:
+    step(batch)
+    step(batch)
+    save(tmp_path, step, 1)
+    network = load_network(load_checkpoint(tmp_path))
+    np.testing.assert_array_equal(network.text_encoder.embedding, step.average.text_encoder.embedding)
+    assert not np.array_equal(network.text_encoder.embedding, step.network.text_encoder.embedding)
+
+
+def test_only_the_last_ones_are_kept(step: TrainStep, tmp_path: Path) -> None:
+    for number in (1, 2, 30):
+        save(tmp_path, step, number, keep=2)
+    assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["step-00000002", "step-00000030"]
+    assert load_checkpoint(tmp_path).step == 30
+    assert load_checkpoint(tmp_path / "checkpoints" / "step-00000002").step == 2
+
+
+def keep_best(run: Path, step: TrainStep, number: int) -> Path:
+    return save_best(run, number, CONFIG, CACHE, named_variables(step))
+
+
+def test_the_best_one_stays_when_the_last_ones_rotate(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+    save(tmp_path, step, 1, keep=1)
+    best = keep_best(tmp_path, step, 1)
+    first = step.network.text_encoder.embedding.numpy()
+    step(batch)
+    save(tmp_path, step, 2, keep=1)
+    assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["step-00000002"]
+    assert (load_checkpoint(tmp_path).step, load_checkpoint(tmp_path / "best").step, load_checkpoint(best).step) == (
+        2,
+        1,
+        1,
+    )
+    np.testing.assert_array_equal(load_checkpoint(tmp_path / "best").arrays["network.text_encoder.embedding"], first)
+
+
+def test_a_better_one_takes_the_place_of_the_best(step: TrainStep, tmp_path: Path) -> None:
+    for number in (3, 7):
+        keep_best(tmp_path, step, number)
+    assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-00000007"]
+    assert checkpoint_folders(tmp_path) == []
+
+
+def test_weights_that_are_last_and_best_lie_on_the_disk_once(step: TrainStep, tmp_path: Path) -> None:
+    last, best = save(tmp_path, step, 5), keep_best(tmp_path, step, 5)
+    assert (last / "weights.safetensors").samefile(best / "weights.safetensors")
+
+
+def test_a_file_system_without_hard_links_gets_a_copy(
+    step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    last, best = save(tmp_path, step, 5), keep_best(tmp_path, step, 5)
+    assert not (last / "weights.safetensors").samefile(best / "weights.safetensors")
+    assert load_checkpoint(best).step == 5
+
+
+def test_a_full_disk_keeps_the_best_before(step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_best(tmp_path, step, 1)
+
+    def refuse(path: Path, content: bytes) -> None:
+        path.write_bytes(content[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "_write_durably", refuse)
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        keep_best(tmp_path, step, 2)
+    assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-00000001"]
+    assert load_checkpoint(tmp_path / "best").step == 1
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "state.json"])
+def test_every_flipped_bit_is_found(step: TrainStep, tmp_path: Path, name: str) -> None:
+    weights = save(tmp_path, step, 1) / name
+    sound = weights.read_bytes()
+    for position in np.random.default_rng(0).integers(0, len(sound) * 8, 40).tolist():
+        damaged = bytearray(sound)
+        damaged[position // 8] ^= 1 << position % 8
+        weights.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=r"checksum|not a sound checkpoint"):
+            load_checkpoint(tmp_path)
+
+
+def test_weights_of_another_size_are_not_read(step: TrainStep, tmp_path: Path) -> None:
+    weights = save(tmp_path, step, 1) / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes() + b"more")
+    with pytest.raises(CheckpointError, match=r"bytes, expected \d+"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_checkpoint_is_never_replaced(step: TrainStep, tmp_path: Path) -> None:
+    save(tmp_path, step, 1)
+    with pytest.raises(CheckpointError, match="there is a checkpoint of this step"):
+        save(tmp_path, step, 1)
+
+
+def test_what_a_killed_run_left_behind_is_removed(step: TrainStep, tmp_path: Path) -> None:
+    (tmp_path / "checkpoints" / ".step-00000007.partial").mkdir(parents=True)
+    save(tmp_path, step, 8)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000008"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"checkpoint_version": 1}', b"\xff\xfe"])
+def test_a_damaged_state_is_named(step: TrainStep, tmp_path: Path, content: bytes) -> None:
+    folder = save(tmp_path, step, 1)
+    (folder / "state.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match="step-00000001"):
+        load_checkpoint(tmp_path)
+
+
+def test_another_version_is_refused(step: TrainStep, tmp_path: Path) -> None:
+    state = save(tmp_path, step, 1) / "state.json"
+    state.write_bytes(sealed_bytes({**open_sealed(state.read_bytes()), "checkpoint_version": 99}))
+    with pytest.raises(CheckpointError, match="version 99, expected 5"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_folder_without_a_checkpoint_says_what_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no checkpoint here; expected a run folder"):
+        load_checkpoint(tmp_path)
+
+
+def test_weights_of_another_model_are_refused(step: TrainStep, tmp_path: Path) -> None:
+    save(tmp_path, step, 1)
+    checkpoint = load_checkpoint(tmp_path)
+    wider = {**named_variables(step.network), "text_encoder.embedding": tf.Variable(tf.zeros([5, 5]))}
+    with pytest.raises(
+        CheckpointError, match=r"text_encoder.embedding: found float32 \(11, 16\), expected float32 \(5, 5\)"
+    ):
+        restore_variables(wider, checkpoint, "network.")
+    more = {**named_variables(step.network), "new.bias": tf.Variable(0.0)}
+    with pytest.raises(CheckpointError, match=r"new.bias: found nothing"):
+        restore_variables(more, checkpoint, "network.")
+    del more["new.bias"], more["mel_decoder.to_stop.bias"]
+    with pytest.raises(CheckpointError, match=r"to_stop.bias: found float32 .* expected nothing"):
+        restore_variables(more, checkpoint, "network.")
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, step, 1)
+
+    def refuse(path: Path, content: bytes) -> None:
+        path.write_bytes(content[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "_write_durably", refuse)
+    with pytest.raises(CheckpointError, match=r"No space left on device.*earlier checkpoints are untouched"):
+        save(tmp_path, step, 2)
+    assert load_checkpoint(tmp_path).step == 1
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("speakers", [], "cache.speakers: found 0 names"),
+        ("languages", ["en", "en"], "cache.languages: found 2 names, 1 of them distinct"),
+        ("spec", {"max_text_length": 9, "max_mel_frames": 21, "mel_bins": 5, "pad_value": -11.5}, "cache.spec: found"),
+    ],
+)
+def test_a_cache_that_does_not_fit_the_config_is_refused(
+    step: TrainStep, tmp_path: Path, key: str, value: object, said: str
+) -> None:
+    path = save(tmp_path, step, 1) / "state.json"
+    state = open_sealed(path.read_bytes())
+    state["cache"][key] = value
+    path.write_bytes(sealed_bytes(state))
+    with pytest.raises(CheckpointError, match=said):
+        load_checkpoint(tmp_path)
+
+
+def test_a_pipe_or_an_endless_file_is_not_read(step: TrainStep, tmp_path: Path) -> None:
+    folder = save(tmp_path, step, 1)
+    os.truncate(folder / "state.json", 1 << 40)
+    with pytest.raises(
+        CheckpointError, match=r"state.json: cannot be read \(found 1099511627776 bytes, expected at most 67108864\)"
+    ):
+        load_checkpoint(tmp_path)
+    (folder / "state.json").unlink()
+    os.mkfifo(folder / "state.json")
+    with pytest.raises(CheckpointError, match=r"state.json: cannot be read \(no regular file\)"):
+        load_checkpoint(tmp_path)

@@ -1,0 +1,100 @@
+"""A program: the step on one device and on several parts of the CPU, from the same weights and on the same batches.
+
+Prints JSON: `one` and `many`, the METRICS of each step; `variables`, the largest difference of any variable afterwards; `traces` by
+function. With `synchronised` steps, that many more are taken of which each begins with the weights of one device: `one_apart` and
+`many_apart` are their METRICS. With `is_shaken` one device trains again from weights that are one last place off: `shaken`.
+Parts of a CPU are made before TensorFlow computes anything, so a test runs it in a process of its own.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.training.checkpoints.variables import named_variables
+from xtts_pipeline.training.distributed.step import DistributedTrainStep
+from xtts_pipeline.training.distributed.strategy import choose_distribution
+from xtts_pipeline.training.step import TrainStep, batch_signature
+
+ROWS = 8
+# What is asked is how devices share a batch: one layer of a kind is traced sooner than several.
+LAYERS = {"encoder_layers": 1, "decoder_layers": 1, "postnet_layers": 1}
+# One of float32, as far as it goes: the least that rounding can do.
+LAST_PLACE = 2.0**-24
+
+
+def compare(
+    devices: int,
+    steps: int,
+    *,
+    is_compiled: bool,
+    accumulation_steps: int,
+    synchronised: int = 0,
+    is_shaken: bool = False,
+) -> dict[str, object]:
+    """Return what the program prints, of a network with a voice encoder that hears its own frames."""
+    distribution = choose_distribution(devices=devices)
+    settings = TrainingConfig(
+        batch_size=ROWS,
+        accumulation_steps=accumulation_steps,
+        steps=60,
+        scheduled_sampling_start=2,
+        scheduled_sampling_ramp_steps=4,
+        jit_compile=is_compiled,
+    )
+    signatures = [batch_signature(SPEC, ROWS, with_speaker=False, with_language=False)]
+
+    def networks() -> list[Network]:
+        model = MODEL.model_copy(update=LAYERS)
+        return [Network(model, SPEC, SYMBOL_COUNT, seed=1) for _ in range(2)]
+
+    one = TrainStep(*networks(), settings, signatures)
+    with distribution.scope():
+        made = networks()
+    many = DistributedTrainStep(*made, settings, signatures, distribution)
+    expected, reached = named_variables(one), named_variables(many)
+    begun = {name: variable.numpy() for name, variable in expected.items()}
+    batches = [batch_of(number) for number in range(steps + synchronised)]
+    found = {"one": metrics(one, batches[:steps]), "many": metrics(many, batches[:steps])}
+    apart = max(float(np.abs(expected[name].numpy() - reached[name].numpy()).max()) for name in expected)
+
+    def begin_alike() -> None:
+        for name, variable in reached.items():
+            variable.assign(expected[name].numpy())
+
+    found |= {"one_apart": [], "many_apart": []}
+    for batch in batches[steps:]:
+        begin_alike()
+        found["many_apart"] += metrics(many, [batch])
+        found["one_apart"] += metrics(one, [batch])
+    if is_shaken:
+        random = np.random.default_rng(0)
+        for name, variable in expected.items():
+            shaken = begun[name] * (1.0 + LAST_PLACE * random.choice([-1.0, 1.0], begun[name].shape))
+            variable.assign(shaken.astype(begun[name].dtype) if variable.trainable else begun[name])
+        found["shaken"] = metrics(one, batches[:steps])
+    functions = {"gradient_step": many.compiled.functions, "update_step": [many.update]}
+    traces = {
+        name: [function.experimental_get_tracing_count() for function in those] for name, those in functions.items()
+    }
+    return {**found, "variables": apart, "traces": traces}
+
+
+def batch_of(number: int) -> Batch:
+    """Return one of the batches, of clips of random lengths."""
+    random = np.random.default_rng(number)
+    return random_batch(SPEC, random.integers(2, 10, ROWS).tolist(), random.integers(3, 21, ROWS).tolist(), seed=number)
+
+
+def metrics(step: Callable[[Batch], tf.Tensor], batches: Sequence[Batch]) -> list[list[float]]:
+    """Take a step on each batch and return the METRICS of each."""
+    return [step(batch).numpy().tolist() for batch in batches]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(compare(**json.loads(sys.argv[1]))))

@@ -1,0 +1,192 @@
+"""`xtts train` in several processes on loopback: they train what one trains, and end together whatever ends one of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from benchmarks.scaling_processes import free_ports
+from tests.training.test_kills import MODEL, metrics
+from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
+from xtts_pipeline.training.distributed.cluster import Cluster
+
+pytestmark = pytest.mark.slow
+BUCKETS = ((9, 12), (16, 24))
+TRAINING = {
+    "batch_size": 12,
+    "log_every": 1,
+    "evaluate_every": 20,
+    "save_every": 4,
+    "scheduled_sampling_start": "null",
+    "sample_every_evaluations": "null",
+    # What devices share is asked in test_distributed_step.py, compiled and with all that a network has.
+    "jit_compile": "false",
+}
+# "Within a minute".
+DETECTION_SECONDS = 60.0
+
+
+class Workers:
+    """The processes of one run; a context manager that ends those that are left."""
+
+    def __init__(self, cache: Path, run: Path, count: int, steps: int) -> None:
+        settings = {"model": MODEL, "training": TRAINING}
+        texts = [f"--set={section}.{key}={value}" for section, keys in settings.items() for key, value in keys.items()]
+        options = ["--cache", str(cache), "--output", str(run), "--steps", str(steps), "--resume", "--json"]
+        addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
+        self.run = run
+        self.processes = []
+        for index in range(count):
+            environment = {
+                **os.environ,
+                **({"TF_CONFIG": Cluster(addresses, index).to_tf_config()} if count > 1 else {}),
+            }
+            command = [sys.executable, "-m", "xtts_pipeline", "train", *options, *texts]
+            with (run.parent / f"{run.name}-{index}.err").open("a") as said:
+                self.processes.append(
+                    subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said, text=True)
+                )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Return the summaries, the chief's first."""
+        printed = [process.communicate()[0] for process in self.processes]
+        assert self.codes() == [0] * len(self.processes), self.said(0)
+        return [dict(json.loads(text)) for text in printed]
+
+    def codes(self) -> list[int]:
+        return [process.wait() for process in self.processes]
+
+    def said(self, index: int) -> str:
+        return (self.run.parent / f"{self.run.name}-{index}.err").read_text()
+
+    def wait_for(self, step: int) -> None:
+        """Return once the chief has reported a step."""
+        while f"\nstep {step}/" not in self.said(0):
+            assert self.processes[0].poll() is None, self.said(0)
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, write_cache: Callable[..., Manifest]) -> Path:
+    write_cache(tmp_path / "cache", train=220, val=9, shards=5)
+    return tmp_path / "cache"
+
+
+def finish(cache: Path, run: Path, count: int, steps: int) -> list[dict[str, Any]]:
+    with Workers(cache, run, count, steps) as workers:
+        return workers.finish()
+
+
+def losses(run: Path) -> list[float]:
+    return [line["loss"] for line in metrics(run) if line["split"] == "train"]
+
+
+def left_out(run: Path) -> list[Any]:
+    return [json.loads(line) for line in (run / "left_out.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_several_processes_train_what_one_trains(
+    tmp_path: Path, write_cache: Callable[..., Manifest], count: int
+) -> None:
+    write_cache(tmp_path / "cache", train=220, val=9, shards=5, buckets=BUCKETS)
+    one, many = tmp_path / "one", tmp_path / "many"
+    with Workers(tmp_path / "cache", one, 1, 50) as alone, Workers(tmp_path / "cache", many, count, 50) as together:
+        alone.finish()
+        _, *others = together.finish()
+    assert others == [{"steps": 50}] * (count - 1)
+    expected = np.array(losses(one))
+    assert len(expected) == 50
+    np.testing.assert_allclose(losses(many), expected, rtol=1e-4)
+    sys.stdout.write(f"{count} processes: loss apart by {np.max(np.abs(losses(many) / expected - 1)):.1e}\n")
+    epochs = left_out(many)
+    assert [line["epoch"] for line in epochs] == list(range(len(epochs)))
+    assert len(epochs) >= 3
+
+
+@pytest.mark.parametrize(("victim", "number"), [(1, signal.SIGKILL), (0, signal.SIGKILL), (2, signal.SIGSTOP)])
+def test_a_worker_that_dies_ends_all_and_the_same_command_goes_on(
+    tmp_path: Path, cache: Path, victim: int, number: signal.Signals
+) -> None:
+    steps, run, other = 30, tmp_path / "disturbed", tmp_path / "undisturbed"
+    with Workers(cache, other, 3, steps) as undisturbed, Workers(cache, run, 3, steps) as workers:
+        workers.wait_for(11)
+        workers.processes[victim].send_signal(number)
+        sent = time.monotonic()
+        others = [index for index in range(3) if index != victim]
+        assert [workers.processes[index].wait(DETECTION_SECONDS) for index in others] == [1, 1]
+        passed = time.monotonic() - sent
+        sys.stdout.write(f"worker {victim} {number.name}: the others had ended after {passed:.0f} s\n")
+        assert passed < DETECTION_SECONDS
+        for index in others:
+            assert f"worker {index} of 3: another worker is gone" in workers.said(index)
+            assert "Traceback" not in workers.said(index)
+        expected, *_ = undisturbed.finish()
+    found, *_ = finish(cache, run, 3, steps)
+    assert found["resumed_at_steps"]
+    assert found["weights_sha256"] == expected["weights_sha256"]
+    assert metrics(run) == metrics(other)
+    assert left_out(run) == left_out(other)
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_a_sigterm_at_one_stops_all_at_the_same_step(tmp_path: Path, cache: Path, asked: int) -> None:
+    steps, run = 24, tmp_path / "disturbed"
+    with Workers(cache, tmp_path / "undisturbed", 2, steps) as undisturbed, Workers(cache, run, 2, steps) as workers:
+        workers.wait_for(6)
+        workers.processes[asked].terminate()
+        assert workers.codes() == [130, 130]
+        assert [("which is saved" in workers.said(index)) for index in range(2)] == [True, True]
+        expected, *_ = undisturbed.finish()
+    stopped_at = int(checkpoint_folders(run)[-1].name.removeprefix("step-"))
+    found, *_ = finish(cache, run, 2, steps)
+    assert found["resumed_at_steps"] == [stopped_at]
+    assert found["weights_sha256"] == expected["weights_sha256"]
+
+
+def refused(cache: Path, run: Path, count: int, more: Sequence[str]) -> tuple[int, str]:
+    command = [
+        sys.executable,
+        "-m",
+        "xtts_pipeline",
+        "train",
+        "--cache",
+        str(cache),
+        "--output",
+        str(run),
+        "--steps",
+        "2",
+        *more,
+    ]
+    environment = {
+        **os.environ,
+        **({"TF_CONFIG": Cluster(("127.0.0.1:1", "127.0.0.1:2"), 0).to_tf_config()} if count > 1 else {}),
+    }
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_a_batch_that_devices_cannot_share_is_refused(tmp_path: Path, cache: Path) -> None:
+    code, said = refused(cache, tmp_path / "run", 1, ["--devices", "3", "--set", "training.batch_size=4"])
+    assert (code, "training.batch_size=4 cannot be shared by 3 devices" in said) == (2, True)
+    code, said = refused(cache, tmp_path / "other", 2, ["--devices", "3"])
+    assert (code, "start more workers instead" in said) == (2, True)

@@ -1,0 +1,227 @@
+"""A new run that begins with another one's weights: what is taken over, what is not, and that it is said."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.model.conftest import SPEC
+from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource, NoCompilations, Watcher
+from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.cli.commands.train import training_config
+from xtts_pipeline.config.schema import Config, ModelConfig
+from xtts_pipeline.errors import CheckpointError
+from xtts_pipeline.model.network import Network
+from xtts_pipeline.text.special_ids import FIRST_SYMBOL_ID
+from xtts_pipeline.training import loop
+from xtts_pipeline.training import resume as resume_module
+from xtts_pipeline.training.checkpoints.files import (
+    CacheIdentity,
+    Checkpoint,
+    build_network,
+    load_checkpoint,
+    load_network,
+)
+from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
+from xtts_pipeline.training.checkpoints.saved_state import saved_config
+from xtts_pipeline.training.checkpoints.state import Origin
+from xtts_pipeline.training.checkpoints.variables import named_variables
+from xtts_pipeline.training.init_from import inherit, origin_lines
+from xtts_pipeline.training.loop import train
+from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+from xtts_pipeline.training.resume import Resumption, find_ancestor
+
+BEFORE = CacheIdentity("f" * 64, SPEC, tuple("abc"), ("anna", "ben"), ("en",))
+NOW = CacheIdentity("e" * 64, SPEC, tuple("bcd"), ("ben", "carl", "anna"), ("en", "fa"))
+
+
+def with_seed(seed: int, **model: object) -> Config:
+    training, changed = TRAINING.model_copy(update={"seed": seed}), CONFIG.model.model_copy(update=model)
+    return CONFIG.model_copy(update={"training": training, "model": changed})
+
+
+def checkpoint_of(cache: CacheIdentity, config: Config) -> Checkpoint:
+    """Return a checkpoint whose trained weights are other than its average."""
+    arrays = {name: variable.numpy() for name, variable in named_variables(build_network(cache, config)).items()}
+    content = {f"average.{name}": array for name, array in arrays.items()}
+    content |= {f"network.{name}": array + np.float32(1.0) for name, array in arrays.items()}
+    return Checkpoint(Path("run/checkpoints/step-00000007"), 7, config, cache, content, "5e" * 32, None)
+
+
+def begin(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -> tuple[Network, Network, Origin]:
+    network, average = (build_network(cache, config) for _ in range(2))
+    return network, average, inherit(network, average, checkpoint, cache, config)
+
+
+@pytest.fixture(scope="module")
+def fine_tuned() -> tuple[Checkpoint, Network, Network, Origin]:
+    checkpoint = checkpoint_of(BEFORE, with_seed(1))
+    return checkpoint, *begin(checkpoint, NOW, with_seed(2))
+
+
+def test_what_has_the_same_name_and_shape_is_the_average_of_the_other_run(fine_tuned: Any) -> None:
+    checkpoint, network, average, origin = fine_tuned
+    tables = {"text_encoder.embedding", "aligner.embedding", "speaker_embedding", "language_embedding"}
+    for name, variable in named_variables(network).items():
+        np.testing.assert_array_equal(variable, named_variables(average)[name], err_msg=name)
+        if name not in tables:
+            np.testing.assert_array_equal(variable, checkpoint.arrays[f"average.{name}"], err_msg=name)
+    assert (origin.misfits, origin.left_behind, origin.new) == ((), (), ())
+    assert (origin.step, origin.weights_sha256) == (7, "5e" * 32)
+    assert 0.9 < origin.kept_share < 1.0
+
+
+@pytest.mark.parametrize("table", ["text_encoder.embedding", "aligner.embedding"])
+def test_symbols_keep_their_rows_wherever_they_stand_now(fine_tuned: Any, table: str) -> None:
+    checkpoint, network, _, origin = fine_tuned
+    before, now = checkpoint.arrays[f"average.{table}"], named_variables(network)[table].numpy()
+    np.testing.assert_array_equal(now[:FIRST_SYMBOL_ID], before[:FIRST_SYMBOL_ID])  # pad, begin and end
+    np.testing.assert_array_equal(
+        now[FIRST_SYMBOL_ID : FIRST_SYMBOL_ID + 2], before[FIRST_SYMBOL_ID + 1 : FIRST_SYMBOL_ID + 3]
+    )  # b and c
+    fresh = named_variables(build_network(NOW, with_seed(2)))[table].numpy()
+    np.testing.assert_array_equal(now[-1], fresh[-1])  # d
+    assert (origin.symbols.kept, origin.symbols.new, origin.symbols.left_behind) == (
+        FIRST_SYMBOL_ID + 2,
+        ("d",),
+        ("a",),
+    )
+
+
+def test_speakers_keep_their_vectors_by_name_and_a_new_one_gets_a_new_row(fine_tuned: Any) -> None:
+    checkpoint, network, _, origin = fine_tuned
+    before, now = checkpoint.arrays["average.speaker_embedding"], network.speaker_embedding.numpy()
+    np.testing.assert_array_equal(now[[2, 0]], before)
+    np.testing.assert_array_equal(now[1], build_network(NOW, with_seed(2)).speaker_embedding[1])
+    assert (origin.speakers.kept, origin.speakers.new, origin.speakers.left_behind) == (2, ("carl",), ())
+
+
+def test_the_one_language_of_a_run_had_no_vector_and_its_row_adds_nothing(fine_tuned: Any) -> None:
+    _, network, _, origin = fine_tuned
+    assert not network.language_embedding[0].numpy().any()
+    assert network.language_embedding[1].numpy().any()
+    assert (origin.languages.kept, origin.languages.new) == (1, ("fa",))
+
+
+def test_a_speaker_table_without_a_place_is_left_behind() -> None:
+    *_, origin = begin(checkpoint_of(BEFORE, with_seed(1)), replace(BEFORE, speakers=("ben",)), with_seed(2))
+    assert origin.left_behind == ("speaker_embedding",)
+    assert origin.speakers.left_behind == ("anna",)
+    assert origin.kept_share == 1.0
+
+
+def test_another_model_keeps_what_fits_and_lists_the_rest() -> None:
+    checkpoint = checkpoint_of(BEFORE, with_seed(1))
+    network, _, origin = begin(checkpoint, BEFORE, with_seed(2, frames_per_step=2, encoder_layers=3, postnet_layers=2))
+    assert any(
+        line.startswith("mel_decoder.to_frames.weight: [16, 15] there, [16, 10] here") for line in origin.misfits
+    )
+    assert all(name.startswith("text_encoder.layers.2.") for name in origin.new)
+    assert origin.new
+    assert origin.left_behind
+    np.testing.assert_array_equal(network.text_encoder.embedding, checkpoint.arrays["average.text_encoder.embedding"])
+    assert "model.frames_per_step: 3 there, 2 here" in origin.settings
+
+
+def test_nothing_that_fits_is_refused() -> None:
+    checkpoint = checkpoint_of(BEFORE, with_seed(1))
+    none = replace(checkpoint, arrays={name: array[None] for name, array in checkpoint.arrays.items()})
+    with pytest.raises(
+        CheckpointError, match="nothing of its weights fits this network; use the model settings of that run"
+    ):
+        begin(none, BEFORE, with_seed(2))
+
+
+def test_each_thing_that_was_not_kept_has_its_line() -> None:
+    *_, origin = begin(
+        checkpoint_of(BEFORE, with_seed(1)), replace(NOW, speakers=("ben",)), with_seed(2, frames_per_step=2)
+    )
+    first, *lines = origin_lines(origin)
+    assert first.startswith("begun with the averaged weights of run/checkpoints/step-00000007, which make ")
+    assert lines[0] == f"symbols: {FIRST_SYMBOL_ID + 2} kept, 1 new (d), 1 left behind (a)"
+    assert lines[1] == "speakers: 1 kept, 1 left behind (anna)"
+    assert lines[2] == "languages: 1 kept, 1 new (fa)"
+    assert lines[3] == "other settings than that run's: model.frames_per_step: 3 there, 2 here"
+    assert lines[4].startswith("begun anew, because the shape is another: mel_decoder.")
+    assert lines[5] == "left behind, because this network has none: speaker_embedding"
+    many = replace(origin, new=tuple(f"layer.{number}" for number in range(9)))
+    assert origin_lines(many)[6].endswith("layer.5; and 3 more (summary.json has all)")
+
+
+def test_the_model_is_that_of_the_run_unless_it_is_set(tmp_path: Path, write_cache: Any) -> None:
+    manifest: Manifest = write_cache(tmp_path / "cache")
+    model = ModelConfig(width=32, heads=2)
+    assert training_config(manifest, (), (), None, model=model).model == model
+    overlaid = training_config(manifest, (), ("model.encoder_layers=1",), None, model=model).model
+    assert overlaid == model.model_copy(update={"encoder_layers": 1})
+
+
+def run_loop(
+    folder: Path, steps: int, resumption: Resumption | None = None, ancestor: Checkpoint | None = None
+) -> tuple[Any, Watcher]:
+    settings = TRAINING.model_copy(
+        update={
+            "steps": steps,
+            "aligned_by_step": 50,
+            "evaluate_every": 50,
+            "keep_checkpoints": 9,
+            "save_every": 1,
+            "sample_every_evaluations": None,
+        }
+    )
+    config = CONFIG.model_copy(update={"training": settings})
+    watcher, monitor = Watcher(), CompilationMonitor(NoCompilations(), is_strict=True, is_compiled=False)  # type: ignore[arg-type]
+    return train(MadeUpSource(), config, folder, monitor, watcher, resumption, ancestor=ancestor), watcher  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def _no_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    validation = SimpleNamespace(evaluations=0, evaluate=lambda _: {"loss": 1.0}, is_speaking_due=lambda **_: False)
+    monkeypatch.setattr(loop, "Validation", lambda *_: validation)
+    monkeypatch.setattr(resume_module, "check_same_cache", lambda *_: None)
+
+
+@pytest.mark.usefixtures("_no_validation")
+def test_a_fine_tuned_run_remembers_where_it_began_and_does_not_begin_again(tmp_path: Path) -> None:
+    first, run = tmp_path / "first", tmp_path / "fine-tuned"
+    for folder in (first, run):
+        folder.mkdir()
+    assert run_loop(first, 2)[0]["origin"] is None
+    ancestor = find_ancestor(first, None, lambda _: None)
+    assert ancestor is not None
+    summary, watcher = run_loop(run, 2, ancestor=ancestor)
+    assert watcher.said[0][1].endswith("step-00000002, which make 100.0% of this network")
+    assert summary["origin"]["weights_sha256"] == load_checkpoint(first).weights_sha256
+    assert json.loads((run / "summary.json").read_text())["origin"] == summary["origin"]
+    begun, one = load_network(ancestor), load_checkpoint(checkpoint_folders(run)[0])
+    # The first step has the rate of a schedule's beginning, so what was taken over is what is trained on.
+    np.testing.assert_allclose(one.arrays["network.text_encoder.embedding"], begun.text_encoder.embedding, atol=1e-4)
+    assert one.arrays["optimizer.first_moment.text_encoder.position_scale"] != 0.0
+
+    said: list[str] = []
+    newest = load_checkpoint(run)
+    assert newest.state is not None
+    resumption = Resumption(newest, newest.state.resumed(newest.step))
+    assert find_ancestor(tmp_path / "gone", resumption, said.append) is None
+    assert said[0].startswith(f"--init-from {tmp_path / 'gone'} is not read again: the run began with {first}")
+    again, watcher = run_loop(run, 3, resumption)
+    assert again["origin"] == summary["origin"]
+    assert [line.split(" after ")[0] for _, line in watcher.said] == ["first step done"]
+
+    other = load_checkpoint(first)
+    assert other.state is not None
+    with pytest.raises(CheckpointError, match="was not begun with another one's weights; leave --init-from out"):
+        find_ancestor(run, Resumption(other, other.state), said.append)
+
+
+@pytest.mark.usefixtures("_no_validation")
+def test_settings_are_read_without_the_weights(tmp_path: Path) -> None:
+    run_loop(tmp_path, 1)
+    (checkpoint_folders(tmp_path)[-1] / "weights.safetensors").unlink()
+    assert saved_config(tmp_path).model == CONFIG.model
+    with pytest.raises(CheckpointError, match="no checkpoint here"):
+        saved_config(tmp_path / "elsewhere")

@@ -1,0 +1,1 @@
+"""Build a cache from a corpus, or bring one up to date."""

@@ -1,0 +1,50 @@
+"""Choose the buckets of `data.buckets: auto`: those that a cache has, or those that leave the least padding.
+
+Reads texts and the headers of sound files; decodes nothing.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from xtts_pipeline.cache.build.folder import existing_shards
+from xtts_pipeline.cache.build.lengths import measure_rows
+from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cache.build.plan import Intake
+from xtts_pipeline.cache.build.receipts import load_receipt
+from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
+from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig
+from xtts_pipeline.errors import CacheError
+
+
+def with_chosen_buckets(config: Config, folder: Path, intake: Intake, *, reshard: bool) -> Config:
+    """Return the settings with pairs in the place of `auto`; any other settings as they are.
+
+    What the cache in `folder`, whole or half-made, was parted into is kept, so that a rerun stays incremental, unless `reshard`.
+    """
+    if config.data.buckets != "auto":
+        return config
+    kept = () if reshard else _buckets_in(folder, config.limits)
+    buckets = kept or _best_buckets(intake, config)
+    return config.model_copy(update={"data": config.data.model_copy(update={"buckets": buckets})})
+
+
+def _buckets_in(folder: Path, limits: LimitsConfig) -> tuple[Bucket, ...]:
+    """Return the buckets of the cache that lies in the folder, by its manifest or else by a receipt; none if it has other limits."""
+    if not folder.is_dir():
+        return ()
+    try:
+        buckets = load_manifest(folder).buckets
+    except CacheError:
+        receipts = (load_receipt(folder, name) for name in existing_shards(folder))
+        buckets = next((receipt.buckets for receipt in receipts if receipt is not None), ())
+    return buckets if buckets and buckets[-1] == (limits.max_text_length, limits.max_mel_frames) else ()
+
+
+def _best_buckets(intake: Intake, config: Config) -> tuple[Bucket, ...]:
+    """Return the pairs, the limits last, that leave the least padding by the lengths that are known before a clip is decoded."""
+    largest = Shape(config.limits.max_text_length, config.limits.max_mel_frames)
+    measured = [lengths for lengths in measure_rows(intake, config) if lengths is not None]
+    tokens = np.array([lengths.tokens for lengths in measured], np.int64)
+    frames = np.array([lengths.frames for lengths in measured], np.int64)
+    return tuple((shape.max_text_length, shape.max_mel_frames) for shape in auto_shapes(largest, tokens, frames))

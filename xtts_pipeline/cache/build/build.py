@@ -1,0 +1,228 @@
+"""Make a cache, or bring one up to date: reuse what is right, write the rest, finish with the manifest.
+
+The cache's bytes depend on the intake, the config and the shard counts only; never on workers, order, or earlier interruptions.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from xtts_pipeline.cache.build.bucketing import with_chosen_buckets
+from xtts_pipeline.cache.format.example import encode_example
+from xtts_pipeline.cache.build.publish import Totals, finish_cache
+from xtts_pipeline.cache.build.folder import check_free_space, existing_counts, existing_shard_files, existing_shards, invalidate, remove_shards_but
+from xtts_pipeline.cache.format.manifest import CACHE_SECTIONS, Manifest, bucket_specs_of, buckets_of, config_differences, fingerprint, load_manifest
+from xtts_pipeline.cache.build.plan import Intake, PlannedRow, choose_validation_row, lay_out, plan_shards
+from xtts_pipeline.cache.build.pool import Pool, run_tasks
+from xtts_pipeline.cache.build.receipts import PASSING_REASONS, Receipt, SourceCheck, load_receipt, receipt_bytes, receipt_path, reusable_receipt
+from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
+from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.cache.build.tasks import CLIP_SECONDS, ShardResult, ShardTask, write_error
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.errors import CacheError
+from xtts_pipeline.cache.format.schema import Example, RecordSpec
+
+_OTHER_BYTES_PER_ROW = 2_000  # its lines in utterances.jsonl and in a receipt
+_MAX_VALIDATION_ROUNDS = 3
+
+Layout = dict[ShardName, list[PlannedRow]]
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How a cache is brought up to date; none of it changes a byte of the result but the two that change the layout.
+
+    `clip_seconds` is how long a clip may take before its worker is ended.
+    """
+
+    pool: Pool
+    jobs: int
+    check: SourceCheck = "stat"
+    train_shards: int | None = None
+    reshard: bool = False
+    clip_seconds: float = CLIP_SECONDS
+
+
+@dataclass
+class BuildResult:
+    """What a run did. `stage_seconds` are summed over the workers."""
+
+    manifest: Manifest
+    totals: Totals
+    shards_written: int
+    shards_reused: int
+    settings_changed: tuple[str, ...]
+    stage_seconds: Counter[str] = field(default_factory=Counter)
+
+
+def build_cache(
+    folder: Path, work_folder: Path, intake: Intake, config: Config, options: BuildOptions, progress: Callable[[int], object]
+) -> BuildResult:
+    """Bring the locked cache folder up to date and return what was done; `progress` is told how many more rows are done.
+
+    Raises CacheError if the disk is or becomes full; what is finished then is reused by the next run.
+    """
+    config = with_chosen_buckets(config, folder, intake, reshard=options.reshard)
+    changed = tuple(changed_settings(folder, config, intake))
+    plan = plan_shards(intake, config.cache, existing_counts(folder), options.train_shards, reshard=options.reshard)
+    builder = _Builder(folder, work_folder, intake, config, options, progress)
+    with _explained_write(folder):
+        rejected = _rejected_ids(folder, intake, final=False)
+        for _ in range(_MAX_VALIDATION_ROUNDS):
+            validation_id = choose_validation_row(intake, config.cache, rejected)
+            layout = lay_out(intake, plan, validation_id)
+            builder.bring_up_to_date(layout)
+            rejected = _rejected_ids(folder, intake, final=True)
+            if choose_validation_row(intake, config.cache, rejected) == validation_id:
+                break
+        manifest, totals = finish_cache(folder, work_folder, intake, layout, config)
+    written = len(builder.written & set(layout))
+    return BuildResult(manifest, totals, written, len(layout) - written, changed, builder.stage_seconds)
+
+
+def changed_settings(folder: Path, config: Config, intake: Intake) -> Iterator[str]:
+    """Yield one line a setting that makes the cache that is there unfit for reuse, as a whole or in its layout."""
+    try:
+        manifest = load_manifest(folder)
+    except CacheError:
+        return
+    yield from config_differences(manifest, config, CACHE_SECTIONS)
+    for name, before, now in (
+        ("symbols", manifest.symbols, intake.symbols),
+        ("speakers", manifest.speakers, intake.speakers),
+        ("languages", manifest.languages, intake.languages),
+    ):
+        if before != now:
+            gone, new = sorted(set(before) - set(now)), sorted(set(now) - set(before))
+            yield f"{name}: {len(new)} new {_shown(new)}, {len(gone)} gone {_shown(gone)}"
+
+
+def planned_bytes(layout: Layout, specs: Sequence[RecordSpec], buckets: Mapping[str, int]) -> dict[ShardName, int]:
+    """Return how large each shard becomes if none of its rows is rejected.
+
+    `buckets` are the places in `specs` of the rows of which they are known, by id; any other row counts as one of the largest.
+    """
+    empty = Example("", np.zeros(0, np.int32), np.zeros((0, specs[-1].mel_bins), np.float32))
+    record_bytes = [FRAME_BYTES + len(encode_example(empty, spec)) for spec in specs]
+    return {name: sum(record_bytes[buckets.get(row.id, -1)] + len(row.id.encode()) for row in rows) for name, rows in layout.items()}
+
+
+def current_receipts(
+    folder: Path, layout: Layout, intake: Intake, wanted_fingerprint: str, options: BuildOptions
+) -> dict[ShardName, tuple[Receipt, bool]]:
+    """Return the receipts of the shards that need not be made again, and whether their times were brought up to date."""
+
+    def find(name: ShardName) -> tuple[Receipt, bool] | None:
+        receipt = load_receipt(folder, name)
+        if receipt is None or receipt.fingerprint != wanted_fingerprint:
+            return None
+        current = reusable_receipt(receipt, folder, layout[name], intake.roots, options.check)
+        return None if current is None else (current, current is not receipt)
+
+    with ThreadPoolExecutor(options.jobs) as threads:
+        found = zip(layout, threads.map(find, layout), strict=True)
+        return {name: receipt for name, receipt in found if receipt is not None}
+
+
+def shard_task(folder: Path, work_folder: Path, name: ShardName, rows: Sequence[PlannedRow], intake: Intake, config: Config) -> ShardTask:
+    """Return what a worker must know to write this shard."""
+    return ShardTask(
+        folder=folder,
+        work_folder=work_folder,
+        name=name,
+        rows=tuple(rows),
+        roots=intake.roots,
+        audio=config.audio,
+        text=config.text,
+        limits=config.limits,
+        buckets=buckets_of(config),
+        symbols=intake.symbols,
+        fingerprint=fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config)),
+    )
+
+
+class _Builder:
+    """One run's state: what was written so far, and how long it took."""
+
+    def __init__(
+        self, folder: Path, work_folder: Path, intake: Intake, config: Config, options: BuildOptions, progress: Callable[[int], object]
+    ) -> None:
+        self._folder, self._work_folder = folder, work_folder
+        self._intake, self._config, self._options, self._progress = intake, config, options, progress
+        self._specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
+        self._fingerprint = fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config))
+        self.written: set[ShardName] = set()
+        self.stage_seconds: Counter[str] = Counter()
+
+    def bring_up_to_date(self, layout: Layout) -> None:
+        """Make every shard of the layout what it must be, and remove all others."""
+        current = current_receipts(self._folder, layout, self._intake, self._fingerprint, self._options)
+        for name, (receipt, is_refreshed) in current.items():
+            if is_refreshed:
+                with atomic_write(receipt_path(self._folder, name), self._work_folder) as file:
+                    file.write(receipt_bytes(receipt))
+        stale = [name for name in layout if name not in current]
+        self._progress(sum(len(layout[name]) for name in current))
+        wanted = {file for name in layout for file in name.files(len(self._specs))}
+        if stale or not set(existing_shard_files(self._folder)) <= wanted:
+            self._check_free_space(layout, stale)
+            invalidate(self._folder)
+        remove_shards_but(self._folder, layout, len(self._specs))
+        tasks = [shard_task(self._folder, self._work_folder, name, layout[name], self._intake, self._config) for name in stale]
+        run_tasks([replace(task, clip_seconds=self._options.clip_seconds) for task in tasks], self._options.pool, self._done)
+
+    def _check_free_space(self, layout: Layout, stale: list[ShardName]) -> None:
+        sizes = planned_bytes(layout, self._specs, {})
+        new_bytes = sum(sizes[name] for name in stale) + _OTHER_BYTES_PER_ROW * len(self._intake.rows)
+        reused = {file for name in layout if name not in stale for file in name.files(len(self._specs))}
+        old_bytes = sum((self._folder / file).stat().st_size for file in set(existing_shard_files(self._folder)) - reused)
+        # A shard's old file goes only when its new one is whole.
+        unfinished_bytes = self._options.jobs * max((sizes[name] for name in stale), default=0)
+        check_free_space(self._folder, min(new_bytes, new_bytes - old_bytes + unfinished_bytes))
+
+    def _done(self, result: ShardResult) -> None:
+        self.written.add(result.name)
+        self.stage_seconds.update(result.stage_seconds)
+        self._progress(result.rows)
+
+
+def _rejected_ids(folder: Path, intake: Intake, *, final: bool) -> set[str]:
+    """Return the ids that the receipts call rejected; all of them only where validation would be left without a clip.
+
+    Before a run (`final` False), a clip that timed out or crashed counts as usable, since it is tried again.
+    """
+    names = existing_shards(folder)
+    validation = {row.id for row in intake.rows if row.split == "val"}
+    rejected = _rejected_in(folder, [name for name in names if name.split == "val"], final=final)
+    if validation - rejected:
+        return rejected
+    return rejected | _rejected_in(folder, names, final=final)
+
+
+def _rejected_in(folder: Path, names: list[ShardName], *, final: bool) -> set[str]:
+    receipts: Iterator[Receipt | None] = (load_receipt(folder, name) for name in names)
+    return {
+        clip.id
+        for receipt in receipts
+        if receipt is not None
+        for clip in receipt.rows
+        if not clip.is_kept and (final or clip.reason not in PASSING_REASONS)
+    }
+
+
+def _shown(names: list[str]) -> str:
+    return f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})" if names else ""
+
+
+@contextmanager
+def _explained_write(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise write_error(Path(error.filename or folder), error) from None

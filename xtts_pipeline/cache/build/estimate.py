@@ -1,0 +1,133 @@
+"""What a run would do, from texts, headers and a short sample alone. Writes nothing."""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import soundfile
+
+from xtts_pipeline.cache.build.bucketing import with_chosen_buckets
+from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes, shard_task
+from xtts_pipeline.cache.build.folder import existing_counts
+from xtts_pipeline.cache.build.lengths import RowLengths
+from xtts_pipeline.cache.format.manifest import bucket_specs_of, buckets_of, fingerprint
+from xtts_pipeline.cache.build.plan import Intake, PlannedRow, choose_validation_row, lay_out, plan_shards
+from xtts_pipeline.cache.build.receipts import source_stat
+from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
+from xtts_pipeline.config.schema import Bucket, Config
+from xtts_pipeline.errors import Reason, TextError
+from xtts_pipeline.cache.format.schema import bucket_of
+from xtts_pipeline.text.tokens import Tokenizer, check_text_length
+
+SAMPLE_CLIPS = 64
+SAMPLE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a run would read, keep and write. `kept` is what texts and headers promise; `hours` are those of it.
+
+    `buckets` are none where one shape holds every record.
+    """
+
+    layout: str
+    read: int
+    kept: int
+    rejected: int
+    rejected_by_reason: dict[str, int]
+    hours: float
+    buckets: tuple[Bucket, ...]
+    shards: dict[str, int]
+    shards_to_write: int
+    bytes_to_write: int
+    free_bytes: int
+    estimated_seconds: float
+
+    def to_json(self) -> dict[str, object]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+def foresee(folder: Path, intake: Intake, config: Config, options: BuildOptions) -> DryRun:
+    """Judge every row by its text and its sound file's header, and time a short sample."""
+    config = with_chosen_buckets(config, folder, intake, reshard=options.reshard)
+    specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
+    existing = existing_counts(folder) if folder.is_dir() else {}
+    plan = plan_shards(intake, config.cache, existing, options.train_shards, reshard=options.reshard)
+    layout = lay_out(intake, plan, choose_validation_row(intake, config.cache, ()))
+    wanted = fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config))
+    current = current_receipts(folder, layout, intake, wanted, options)
+    stale = [name for name in layout if name not in current]
+    with ThreadPoolExecutor(options.jobs) as threads:
+        verdicts = list(threads.map(partial(_judge, intake=intake, config=config), intake.rows))
+    reasons = Counter(rejection.reason for _, rejection in intake.rejections)
+    reasons.update(verdict for verdict in verdicts if isinstance(verdict, Reason))
+    kept = {row.id: verdict for row, verdict in zip(intake.rows, verdicts, strict=True) if isinstance(verdict, RowLengths)}
+    found = {id: bucket_of(specs, lengths.tokens, lengths.frames) for id, lengths in kept.items()}
+    sizes = planned_bytes(layout, specs, {id: bucket for id, bucket in found.items() if bucket is not None})
+    rows_to_make = [row for name in stale for row in layout[name]]
+    return DryRun(
+        layout=intake.layout,
+        read=intake.read,
+        kept=len(kept),
+        rejected=sum(reasons.values()),
+        rejected_by_reason={reason.value: count for reason, count in sorted(reasons.items())},
+        hours=round(sum(lengths.seconds for lengths in kept.values()) / 3600, 3),
+        buckets=buckets_of(config),
+        shards=dict(Counter(name.split for name in layout)),
+        shards_to_write=len(stale),
+        bytes_to_write=sum(sizes[name] for name in stale),
+        free_bytes=shutil.disk_usage(_existing_parent(folder)).free,
+        estimated_seconds=round(_seconds_per_clip(layout, rows_to_make, intake, config, folder) * len(rows_to_make) / options.jobs, 1),
+    )
+
+
+def _judge(row: PlannedRow, intake: Intake, config: Config) -> RowLengths | Reason:
+    """Return the clip's lengths by its text and its header, or why it would be rejected."""
+    audio, limits = config.audio, config.limits
+    try:
+        tokens = len(Tokenizer(intake.symbols, config.text.blank).encode(row.text))
+        check_text_length(tokens, limits, config.text)
+    except TextError as error:
+        return error.reason
+    path = intake.roots[row.corpus] / row.audio
+    if source_stat(path) is None:
+        return Reason.AUDIO_UNREADABLE if path.exists() else Reason.AUDIO_MISSING
+    try:
+        header = soundfile.info(str(path))
+    except (soundfile.SoundFileError, RuntimeError):
+        return Reason.AUDIO_UNREADABLE
+    if header.frames <= 0:
+        return Reason.AUDIO_EMPTY
+    seconds = float(header.frames / header.samplerate)
+    if not limits.min_seconds <= seconds <= limits.max_seconds:
+        return Reason.AUDIO_TOO_LONG if seconds > limits.max_seconds else Reason.AUDIO_TOO_SHORT
+    frames = 1 + int(seconds * audio.sample_rate) // audio.hop_samples
+    # How much trimming takes is seen in the samples only.
+    return Reason.MEL_TOO_LONG if frames > limits.max_mel_frames and audio.trim_db is None else RowLengths(seconds, frames, tokens)
+
+
+def _seconds_per_clip(layout: Layout, rows: Sequence[PlannedRow], intake: Intake, config: Config, folder: Path) -> float:
+    """Return what a worker takes for a clip, measured on clips from all over the rows."""
+    if not rows:
+        return 0.0
+    task = shard_task(folder, folder, next(iter(layout)), rows, intake, config)
+    maker = ExampleMaker(task, StageClock())
+    maker.make(rows[0])  # the first one pays for filters and tables
+    sample = rows[:: max(1, len(rows) // SAMPLE_CLIPS)]
+    start, made = time.perf_counter(), 0
+    for row in sample:
+        maker.make(row)
+        made += 1
+        if time.perf_counter() - start > SAMPLE_SECONDS:
+            break
+    return (time.perf_counter() - start) / made
+
+
+def _existing_parent(folder: Path) -> Path:
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())

@@ -1,0 +1,192 @@
+"""The cache's folder while a process writes it: whose it is, who may write, and what is left lying about.
+
+Knows file names, not their content.
+"""
+
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME
+from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER
+from xtts_pipeline.cache.format.shards import ShardName, parse_shard_name
+from xtts_pipeline.system.atomic_files import sync_folder
+from xtts_pipeline.errors import CacheError
+
+LOCK_NAME = ".lock"
+_OWN_NAMES = frozenset({MANIFEST_NAME, UTTERANCES_NAME, REJECTED_NAME, RECEIPTS_FOLDER, LOCK_NAME, ".gitignore"})
+_WORK_PREFIX = ".work-"
+_OTHER_CACHE = "choose another --cache"
+_LEFTOVER = re.compile(rf"{re.escape(_WORK_PREFIX)}[0-9a-f]{{8}}|\..+\.[0-9a-f]{{8}}\.tmp")
+
+
+@contextmanager
+def locked_folder(folder: Path, *, on_wait: Callable[[str], object] | None = None, other_place: str = _OTHER_CACHE) -> Iterator[Path]:
+    """Make the folder if need be, lock it, and yield an empty work folder inside it.
+
+    What a dead process left is removed first; the work folder goes at the end, and so does a cache folder that is still empty then.
+    A late worker of a dead process cannot rename anything into the cache, because its work folder is gone.
+    Raises CacheError if another process writes the cache (with `on_wait` it is waited for, once that has been given a line that says so),
+    if the folder holds anything but a cache, or if it cannot be written; `other_place` is what to do then, other than mending it.
+    """
+    lock = FileLock(folder / LOCK_NAME)
+    with _explained(folder, other_place):
+        was_there = folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        _refuse_foreign(folder, other_place)
+        _acquire(lock, folder, on_wait)
+    work_folder = folder / f"{_WORK_PREFIX}{secrets.token_hex(4)}"
+    try:
+        with _explained(folder, other_place):
+            _remove_leftovers(folder)
+            work_folder.mkdir()
+            (folder / RECEIPTS_FOLDER).mkdir(exist_ok=True)
+        yield work_folder
+    finally:
+        shutil.rmtree(work_folder, ignore_errors=True)
+        _remove_if_unused(folder, was_there=was_there)
+        lock.release()
+
+
+def _acquire(lock: FileLock, folder: Path, on_wait: Callable[[str], object] | None) -> None:
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        if on_wait is None:
+            raise
+        on_wait(f"{folder}: waiting for another process that writes this cache")
+        lock.acquire()
+
+
+@contextmanager
+def _explained(folder: Path, other_place: str) -> Iterator[None]:
+    """Turn what the system says of a folder that cannot be used into one line."""
+    try:
+        yield
+    except Timeout:
+        raise CacheError(f"{folder}: another process writes this cache; wait for it, or {other_place}") from None
+    except (NotADirectoryError, FileExistsError):
+        raise CacheError(f"{folder}: is a file or lies under one, expected a folder; {other_place}") from None
+    except OSError as error:
+        raise CacheError(f"{folder}: cannot be written ({error.strerror}); mend that or {other_place}") from None
+
+
+def is_cache_name(name: str) -> bool:
+    """Return whether a cache, whole or half-made, has files or folders of this name."""
+    return name in _OWN_NAMES or parse_shard_name(name) is not None or _LEFTOVER.fullmatch(name) is not None
+
+
+def existing_shards(folder: Path) -> list[ShardName]:
+    """Return the shards of which any file lies in the folder, of whatever layout."""
+    names = (parse_shard_name(name) for name in existing_shard_files(folder))
+    return sorted({name for name in names if name is not None})
+
+
+def existing_shard_files(folder: Path) -> list[str]:
+    """Return the names of the shards' files that lie in the folder, of whatever layout and buckets."""
+    return sorted(entry.name for entry in folder.iterdir() if parse_shard_name(entry.name))
+
+
+def existing_counts(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return split -> shard count of the layout that lies in the folder, and how many of those shards are there.
+
+    Splits whose files disagree are left out.
+    """
+    counts: dict[str, list[int]] = {}
+    for name in existing_shards(folder):
+        counts.setdefault(name.split, []).append(name.count)
+    return {split: (found[0], len(found)) for split, found in counts.items() if len(set(found)) == 1}
+
+
+def invalidate(folder: Path) -> None:
+    """Remove the manifest, for good, before anything that it vouches for changes."""
+    (folder / MANIFEST_NAME).unlink(missing_ok=True)
+    sync_folder(folder)
+
+
+def remove_shards_but(folder: Path, wanted: Collection[ShardName], bucket_count: int) -> None:
+    """Remove every shard's file and every receipt that is not of the plan. The manifest must be gone before."""
+    for file in set(existing_shard_files(folder)) - {file for name in wanted for file in name.files(bucket_count)}:
+        (folder / file).unlink()
+    remove_receipts_but(folder, {str(name) for name in wanted})
+
+
+def remove_receipts_but(folder: Path, wanted_stems: Collection[str]) -> None:
+    """Remove every receipt that is not of a shard with one of these stems. The manifest must be gone before."""
+    for path in (folder / RECEIPTS_FOLDER).iterdir():
+        if _is_receipt_name(path.name) and path.stem not in wanted_stems:
+            path.unlink()
+
+
+def check_free_space(folder: Path, needed_bytes: int, other_place: str = _OTHER_CACHE) -> None:
+    """Raise CacheError if the disk has less room than will be needed."""
+    free_bytes = shutil.disk_usage(folder).free
+    if needed_bytes > free_bytes:
+        found, expected = readable_bytes(free_bytes), readable_bytes(needed_bytes)
+        raise CacheError(f"{folder}: the disk has {found} free, the cache needs {expected}; make room or {other_place}")
+
+
+def readable_bytes(count: int) -> str:
+    """Return a size as a person reads it: `1.9 GB`."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1_000:
+            return f"{size:.3g} {unit}"
+        size /= 1_000
+    return f"{size:.3g} TB"
+
+
+def _refuse_foreign(folder: Path, other_place: str) -> None:
+    """Raise CacheError if anything in the folder is no part of a cache: what a run removes and replaces must be its own.
+
+    Another process may be at work in it: what is gone by the time it is looked at was no obstacle.
+    """
+    foreign = sorted(entry.name for entry in folder.iterdir() if not is_cache_name(entry.name))
+    receipts = folder / RECEIPTS_FOLDER
+    for entry in sorted(folder.iterdir()):
+        is_folder = entry.name == RECEIPTS_FOLDER or entry.name.startswith(_WORK_PREFIX)
+        try:
+            mode = entry.lstat().st_mode
+        except FileNotFoundError:
+            continue
+        if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
+            expected = "a folder" if is_folder else "a file"
+            raise CacheError(f"{entry}: a link, pipe or the like, expected {expected}; remove it, or {other_place}")
+    if receipts.is_dir():
+        foreign += sorted(f"{RECEIPTS_FOLDER}/{path.name}" for path in receipts.iterdir() if not _is_receipt_name(path.name))
+    if foreign:
+        listed = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
+        raise CacheError(f"{folder}: holds {listed}, which is no part of a cache; remove it, or choose an empty folder or another cache")
+
+
+def _is_receipt_name(name: str) -> bool:
+    """Return whether a receipt, or a temporary file of one, has this name."""
+    shard = parse_shard_name(f"{Path(name).stem}.tfrecord")
+    return (shard is not None and name == f"{shard}.json") or _LEFTOVER.fullmatch(name) is not None
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if _LEFTOVER.fullmatch(entry.name):
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+
+
+def _remove_if_unused(folder: Path, *, was_there: bool) -> None:
+    """Remove what locking made, if nothing came of it: a failed run leaves no empty cache behind."""
+    receipts = folder / RECEIPTS_FOLDER
+    # Nothing here may hide the error that is on its way.
+    with suppress(OSError):
+        if was_there or any(receipts.iterdir()) or {entry.name for entry in folder.iterdir()} != {LOCK_NAME, RECEIPTS_FOLDER}:
+            return
+        receipts.rmdir()
+        (folder / LOCK_NAME).unlink()
+        folder.rmdir()

@@ -1,0 +1,56 @@
+"""Clips whose text is too long or too short for their sound: that is where a wrong transcript shows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xtts_pipeline.cache.build.publish import Totals
+
+MIN_CLIPS = 20  # fewer say nothing about what is usual
+MIN_SCORE = 6.0
+_MAD_TO_DEVIATION = 1.4826  # of a normal distribution
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A kept clip far from what is usual in its language. `score` is its distance in robust standard deviations of the log rate."""
+
+    id: str
+    characters_per_second: float
+    usual: float
+    score: float
+
+    def to_json(self) -> dict[str, str | float]:
+        """Return what `--json` lists."""
+        return {
+            "id": self.id,
+            "characters_per_second": round(self.characters_per_second, 2),
+            "usual": round(self.usual, 2),
+            "score": round(self.score, 1),
+        }
+
+
+def find_outliers(totals: Totals) -> list[Outlier]:
+    """Return the clips whose characters per second are out of line, the furthest first."""
+    languages = np.array(totals.languages)
+    rates = np.frombuffer(totals.characters, np.int64) / np.frombuffer(totals.seconds, np.float64) if totals.ids else np.zeros(0)
+    outliers = []
+    for language in sorted(set(totals.languages)):
+        places = np.flatnonzero(languages == language)
+        if len(places) >= MIN_CLIPS:
+            outliers += _outliers_among(places, rates, totals.ids)
+    return sorted(outliers, key=lambda outlier: (-abs(outlier.score), outlier.id))
+
+
+def _outliers_among(places: np.ndarray, rates: np.ndarray, ids: Sequence[str]) -> list[Outlier]:
+    logs = np.log(rates[places])
+    usual = float(np.median(logs))
+    deviation = _MAD_TO_DEVIATION * float(np.median(np.abs(logs - usual)))
+    if deviation == 0:
+        return []
+    scores = (logs - usual) / deviation
+    return [
+        Outlier(ids[places[at]], float(rates[places[at]]), float(np.exp(usual)), float(scores[at]))
+        for at in np.flatnonzero(np.abs(scores) >= MIN_SCORE)
+    ]

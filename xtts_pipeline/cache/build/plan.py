@@ -1,0 +1,207 @@
+"""What goes where: corpora in, usable rows laid out over splits and shards.
+
+Reads texts, never sound. The layout depends on ids, the seed and the shard counts alone.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from xtts_pipeline.cache.format.shards import ShardName, ShardPlan, default_shard_count, digest_of, split_of
+from xtts_pipeline.config.schema import CacheConfig, Config
+from xtts_pipeline.corpus.rejection import Rejection
+from xtts_pipeline.corpus.utterance import Corpus, Utterance
+from xtts_pipeline.errors import ConfigError, Reason, TextError
+from xtts_pipeline.text.tokens import build_symbols, prepare_texts
+
+# A shard's receipt must stay well under what a reader takes of one (receipts.MAX_RECEIPT_BYTES), and one process makes a shard.
+MAX_ROWS_PER_SHARD = 32_768
+_WHERE = re.compile(r"(.*):(\d+)")
+
+
+@dataclass(frozen=True)
+class RowContent:
+    """What a row's record is made of, but for the sound itself: a receipt of the same content is one of the same row.
+
+    `corpus` is the place of its corpus among the roots.
+    """
+
+    id: str
+    corpus: int
+    audio: str
+    raw_text: str
+    text: str
+    speaker: str
+    language: str
+    speaker_id: int
+    language_id: int
+
+
+@dataclass(frozen=True)
+class PlannedRow(RowContent):
+    """One usable row: its text is ready, its sound not yet looked at. `is_pinned` says that the corpus itself chose the split."""
+
+    where: str
+    split: str
+    is_pinned: bool
+    digest: bytes
+
+
+def content_of(row: RowContent) -> dict[str, Any]:
+    """Return the fields of a row's content by name."""
+    return {name: getattr(row, name) for name in _CONTENT_FIELDS}
+
+
+_CONTENT_FIELDS = tuple(field.name for field in fields(RowContent))
+
+
+@dataclass(frozen=True)
+class Intake:
+    """All that was read: usable rows and rejections, and what is common to the whole cache."""
+
+    layout: str
+    roots: tuple[Path, ...]
+    rows: tuple[PlannedRow, ...]
+    rejections: tuple[tuple[int, Rejection], ...]
+    symbols: tuple[str, ...]
+    speakers: tuple[str, ...]
+    languages: tuple[str, ...]
+
+    @property
+    def read(self) -> int:
+        """How many rows were read."""
+        return len(self.rows) + len(self.rejections)
+
+
+def take_in(corpora: Sequence[Corpus], config: Config) -> Intake:
+    """Prepare the texts of one corpus, or of one and its validation corpus, and give every usable row its split.
+
+    A row whose text cannot be used, or whose id an earlier corpus has, becomes a rejection.
+    """
+    members, rejections = _merge(corpora)
+    texts = prepare_texts([member.text for _, member in members], [member.language for _, member in members], config.text)
+    usable: list[tuple[int, Utterance, str]] = []
+    for (place, utterance), text in zip(members, texts, strict=True):
+        if isinstance(text, TextError):
+            rejections.append((place, Rejection(utterance.id, utterance.where, text.reason, text.detail)))
+        else:
+            usable.append((place, utterance, text))
+    speakers = tuple(sorted({utterance.speaker for _, utterance, _ in usable}))
+    languages = tuple(sorted({utterance.language for _, utterance, _ in usable}))
+    # A validation corpus is the validation split: the hash takes none of the first corpus then.
+    splits = config.cache.model_copy(update={"validation_share": 0.0}) if len(corpora) > 1 else config.cache
+    return Intake(
+        layout="+".join(corpus.layout for corpus in corpora),
+        roots=tuple(corpus.root for corpus in corpora),
+        rows=tuple(_planned_rows(usable, speakers, languages, splits)),
+        rejections=tuple(rejections),
+        symbols=build_symbols([text for _, _, text in usable], config.text),
+        speakers=speakers,
+        languages=languages,
+    )
+
+
+def _merge(corpora: Sequence[Corpus]) -> tuple[list[tuple[int, Utterance]], list[tuple[int, Rejection]]]:
+    """Return the utterances and rejections of all corpora, each with the place of its corpus; an id belongs to the first that has it."""
+    rejections = [(place, rejection) for place, corpus in enumerate(corpora) for rejection in corpus.rejections]
+    first_ids = {utterance.id for utterance in corpora[0].utterances}
+    members: list[tuple[int, Utterance]] = []
+    for place, corpus in enumerate(corpora):
+        for utterance in corpus.utterances:
+            if place and utterance.id in first_ids:
+                detail = f"id {utterance.id} is in both corpora; ids must differ"
+                rejections.append((place, Rejection(utterance.id, utterance.where, Reason.DUPLICATE_ID, detail)))
+            else:
+                members.append((place, utterance))
+    return members, rejections
+
+
+def _planned_rows(
+    usable: Sequence[tuple[int, Utterance, str]], speakers: Sequence[str], languages: Sequence[str], splits: CacheConfig
+) -> Iterator[PlannedRow]:
+    speaker_ids = {name: number for number, name in enumerate(speakers)}
+    language_ids = {name: number for number, name in enumerate(languages)}
+    for place, utterance, text in usable:
+        digest = digest_of(splits.seed, utterance.id)
+        own_split = "val" if place else utterance.split
+        yield PlannedRow(
+            id=utterance.id,
+            corpus=place,
+            audio=utterance.audio.as_posix(),
+            raw_text=utterance.text,
+            text=text,
+            speaker=utterance.speaker,
+            language=utterance.language,
+            speaker_id=speaker_ids[utterance.speaker],
+            language_id=language_ids[utterance.language],
+            where=utterance.where,
+            split=own_split or split_of(digest, splits),
+            is_pinned=own_split is not None,
+            digest=digest,
+        )
+
+
+def choose_validation_row(intake: Intake, config: CacheConfig, rejected: Collection[str]) -> str | None:
+    """Return the id of the training row that must serve as validation, or None if a split has one or none is wanted.
+
+    `rejected` are the ids known to be unusable. The smallest digest is taken, and never the only row there is.
+    """
+    if config.validation_share == 0:
+        return None
+    kept = [row for row in intake.rows if row.id not in rejected]
+    if any(row.split == "val" for row in kept) or len(kept) < 2:
+        return None
+    candidates = [row for row in kept if row.split == "train" and not row.is_pinned]
+    return min(candidates, key=lambda row: row.digest).id if candidates else None
+
+
+def plan_shards(
+    intake: Intake, config: CacheConfig, existing: Mapping[str, tuple[int, int]], train_shards: int | None, *, reshard: bool
+) -> ShardPlan:
+    """Return the shard count of each split: what is there is kept, unless `reshard` or `train_shards` ask for another.
+
+    `existing` is split -> the count that its files' names claim, and how many of them there are. A count above the rows of its split is
+    kept only where all its files are there: any stray file's name can claim one. Raises ConfigError if `train_shards` is above them, or if
+    a shard would have more than MAX_ROWS_PER_SHARD.
+    """
+    rows = Counter(row.split for row in intake.rows)
+    counts = {split: default_shard_count(number, config.records_per_shard) for split, number in rows.items()}
+    if not reshard:
+        counts |= {split: count for split, (count, found) in existing.items() if rows[split] and (found == count or count <= rows[split])}
+    if train_shards is not None and "train" in counts:
+        if train_shards > rows["train"]:
+            raise ConfigError(
+                f"--shards: found {train_shards}, expected at most the {rows['train']} rows of the train split; ask for fewer"
+            )
+        counts["train"] = train_shards
+    for split, count in counts.items():
+        # A hash deals rows to shards, so some have a little more than the mean.
+        if rows[split] > count * MAX_ROWS_PER_SHARD:
+            least = -(-rows[split] // MAX_ROWS_PER_SHARD)
+            raise ConfigError(
+                f"{split}: found {rows[split]} rows for {count} shards, expected at most {MAX_ROWS_PER_SHARD} a shard; "
+                f"give --reshard, cache.records_per_shard={MAX_ROWS_PER_SHARD} or less, or --shards {least} or more"
+            )
+    return ShardPlan(counts)
+
+
+def lay_out(intake: Intake, plan: ShardPlan, validation_id: str | None) -> dict[ShardName, list[PlannedRow]]:
+    """Return every shard of the plan with its rows in the order of their digests.
+
+    The row `validation_id` is moved to a validation shard; the plan's counts stay as they are without it.
+    """
+    if validation_id is not None and "val" not in plan.counts:
+        plan = ShardPlan({**plan.counts, "val": 1})
+    shards: dict[ShardName, list[PlannedRow]] = {name: [] for name in plan.names()}
+    for row in sorted(intake.rows, key=lambda row: row.digest):
+        shards[plan.shard("val" if row.id == validation_id else row.split, row.digest)].append(row)
+    return shards
+
+
+def reading_order(corpus: int, where: str) -> tuple[int, str, int]:
+    """Return a sort key that puts `file:line` places in the order in which they are read."""
+    match = _WHERE.fullmatch(where)
+    return (corpus, match[1], int(match[2])) if match else (corpus, where, 0)

@@ -1,0 +1,184 @@
+"""The end of a run: what all receipts say together, as utterances.jsonl, rejected.jsonl and the manifest.
+
+Receipts are read one at a time, so that a large corpus takes no more memory than a small one.
+"""
+
+import shutil
+import tempfile
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import xxhash
+
+from xtts_pipeline.system.sealed_json import canonical_json, read_regular_file
+from xtts_pipeline.cache.build.folder import invalidate
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, MEASURES, REJECTED_NAME, UTTERANCES_NAME, Counts, FieldEntry, FileEntry, Manifest, ShardEntry, bucket_specs_of, buckets_of, file_checksum, fingerprint, manifest_bytes, record_spec_of
+from xtts_pipeline.cache.build.plan import Intake, PlannedRow, reading_order
+from xtts_pipeline.cache.build.receipts import ClipReceipt, load_receipt
+from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.cache.format.statistics import spread
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.corpus.rejection import Rejection
+from xtts_pipeline.errors import CacheError
+
+_SPOOL_BYTES = 32 << 20
+
+
+@dataclass
+class Totals:
+    """What is added up over all receipts."""
+
+    shards: list[ShardEntry] = field(default_factory=list)
+    rejections: list[tuple[int, Rejection]] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    seconds: "array[float]" = field(default_factory=lambda: array("d"))
+    frames: "array[int]" = field(default_factory=lambda: array("q"))
+    tokens: "array[int]" = field(default_factory=lambda: array("q"))
+    characters: "array[int]" = field(default_factory=lambda: array("q"))
+    languages: list[str] = field(default_factory=list)
+
+    def add(self, clip: ClipReceipt) -> None:
+        """Count a kept clip."""
+        self.ids.append(clip.id)
+        self.languages.append(clip.language)
+        self.seconds.append(clip.seconds)
+        self.frames.append(clip.frames)
+        self.tokens.append(clip.tokens)
+        self.characters.append(len(clip.text))
+
+
+def finish_cache(
+    folder: Path, work_folder: Path, intake: Intake, layout: dict[ShardName, list[PlannedRow]], config: Config
+) -> tuple[Manifest, Totals]:
+    """Write what is not a shard, the manifest last; files that would not change are not touched."""
+    totals = Totals(rejections=list(intake.rejections))
+    with (
+        tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(work_folder)) as utterances,
+        tempfile.TemporaryFile(dir=work_folder) as rejected,
+    ):
+        utterance_entry = _spool(utterances, _utterance_lines(folder, layout, config, totals))
+        totals.rejections.sort(key=lambda item: (*reading_order(item[0], item[1].where), item[1].id))
+        rejected_entry = _spool(rejected, (rejection.to_json() for _, rejection in totals.rejections))
+        lengths = {measure: getattr(totals, measure) for measure in MEASURES}
+        reasons = Counter(rejection.reason.value for _, rejection in totals.rejections)
+        files = {UTTERANCES_NAME: utterance_entry, REJECTED_NAME: rejected_entry}
+        manifest = manifest_of(intake, config, totals.shards, lengths, reasons, files)
+        data = manifest_bytes(manifest)
+        if not _is_file_of(folder / MANIFEST_NAME, data):
+            invalidate(folder)
+        for name, source, entry in ((UTTERANCES_NAME, utterances, utterance_entry), (REJECTED_NAME, rejected, rejected_entry)):
+            if not _is_entry_of(folder / name, entry):
+                invalidate(folder)
+                _copy(source, folder / name, work_folder)
+    if not (folder / MANIFEST_NAME).exists():
+        with atomic_write(folder / MANIFEST_NAME, work_folder) as file:
+            file.write(data)
+    return manifest, totals
+
+
+def _utterance_lines(
+    folder: Path, layout: dict[ShardName, list[PlannedRow]], config: Config, totals: Totals
+) -> Iterator[dict[str, object]]:
+    """Yield the lines of utterances.jsonl, and add everything up on the way."""
+    specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
+    for name, rows in layout.items():
+        receipt = load_receipt(folder, name)
+        if receipt is None:
+            raise CacheError(f"{folder}: the receipt of {name} vanished during the run; leave the cache alone and run again")
+        for clip, row in zip(receipt.rows, rows, strict=True):
+            if clip.reason is not None:
+                totals.rejections.append((row.corpus, Rejection(row.id, row.where, clip.reason, clip.detail)))
+        for bucket, file in enumerate(receipt.files):
+            entry_bucket = bucket if receipt.buckets else None
+            totals.shards.append(ShardEntry(file.shard, name.split, file.records, file.bytes, file.shard_checksum, entry_bucket))
+            for position, clip in enumerate(receipt.kept_rows(specs, bucket)):
+                totals.add(clip)
+                yield _utterance_line(name.split, file.shard, position, clip)
+
+
+def _utterance_line(split: str, shard: str, position: int, clip: ClipReceipt) -> dict[str, object]:
+    source_bytes = clip.source.bytes if clip.source else 0
+    return {
+        "id": clip.id,
+        "split": split,
+        "shard": shard,
+        "position": position,
+        "text": clip.text,
+        "raw_text": clip.raw_text,
+        "speaker": clip.speaker,
+        "language": clip.language,
+        "seconds": clip.seconds,
+        "frames": clip.frames,
+        "tokens": clip.tokens,
+        "source": {"path": clip.audio, "bytes": source_bytes, "checksum": clip.checksum},
+    }
+
+
+def manifest_of(
+    intake: Intake,
+    config: Config,
+    shards: Sequence[ShardEntry],
+    lengths: Mapping[str, Sequence[float]],
+    reasons: Mapping[str, int],
+    files: dict[str, FileEntry],
+) -> Manifest:
+    """Return the manifest of a cache of these shards and listings.
+
+    `lengths` has each of MEASURES of every kept clip, `reasons` how many rows were rejected for each reason.
+    """
+    spec = record_spec_of(config.audio, config.limits)
+    kept, rejected = len(lengths[MEASURES[0]]), sum(reasons.values())
+    return Manifest(
+        format_version=1,
+        fingerprint=fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config)),
+        fields=tuple(FieldEntry(entry.name, entry.dtype, entry.shape, entry.storage) for entry in spec.fields),
+        audio=config.audio,
+        text=config.text,
+        limits=config.limits,
+        cache=config.cache,
+        symbols=intake.symbols,
+        speakers=intake.speakers,
+        languages=intake.languages,
+        layout=intake.layout,
+        counts=Counts(kept + rejected, kept, rejected),
+        rejected_by_reason=dict(reasons),
+        shards=tuple(shards),
+        statistics={measure: spread(lengths[measure]) for measure in MEASURES} if kept else {},
+        files=files,
+        buckets=buckets_of(config),
+    )
+
+
+def _spool(file: IO[bytes], lines: Iterable[Mapping[str, object]]) -> FileEntry:
+    digest, size = xxhash.xxh3_128(), 0
+    for line in lines:
+        data = f"{canonical_json(line)}\n".encode()
+        file.write(data)
+        digest.update(data)
+        size += len(data)
+    return FileEntry(size, digest.hexdigest())
+
+
+def _is_file_of(path: Path, data: bytes) -> bool:
+    try:
+        return read_regular_file(path, len(data)) == data
+    except OSError:
+        return False
+
+
+def _is_entry_of(path: Path, entry: FileEntry) -> bool:
+    try:
+        return path.stat().st_size == entry.bytes and file_checksum(path) == entry.checksum
+    except OSError:
+        return False
+
+
+def _copy(source: IO[bytes], path: Path, work_folder: Path) -> None:
+    source.seek(0)
+    with atomic_write(path, work_folder) as file:
+        shutil.copyfileobj(source, file)

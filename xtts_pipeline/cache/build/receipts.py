@@ -1,0 +1,200 @@
+"""Receipts: what each shard was made of, so that a rerun can tell without making it again.
+
+A receipt may be deleted at any time; its shard is then made again. Only receipts hold modification times.
+"""
+
+import stat
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import xxhash
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from xtts_pipeline.system.sealed_json import open_regular_file, open_seal, read_regular_file, sealed_bytes
+from xtts_pipeline.cache.format.manifest import file_checksum
+from xtts_pipeline.cache.build.plan import PlannedRow, RowContent, content_of
+from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.config.schema import Bucket
+from xtts_pipeline.errors import Reason
+from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
+
+RECEIPTS_FOLDER = "receipts"
+MAX_RECEIPT_BYTES = 64 << 20
+TEXT_REASONS = frozenset({Reason.UNKNOWN_SYMBOL, Reason.EMPTY_TEXT, Reason.TEXT_TOO_LONG})  # found before the sound file is opened
+PASSING_REASONS = frozenset({Reason.DECODER_CRASHED, Reason.TIMEOUT})  # the machine's state may be to blame: tried again in the next run
+
+SourceCheck = Literal["stat", "content"]
+
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+@dataclass(frozen=True, config=_STRICT)
+class SourceStat:
+    """A sound file's identity without reading it."""
+
+    bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, config=_STRICT)
+class ClipReceipt(RowContent):
+    """One row of a shard: what went in, and what came of it.
+
+    `source` is None where there was no regular file or the text was refused first; `checksum` where the file was not read.
+    A rejected row has a `reason` and no lengths.
+    """
+
+    source: SourceStat | None
+    checksum: str | None
+    seconds: float
+    frames: int
+    tokens: int
+    reason: Reason | None
+    detail: str
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the row has a record."""
+        return self.reason is None
+
+
+@dataclass(frozen=True, config=_STRICT)
+class FileReceipt:
+    """One file of a shard, by its name."""
+
+    shard: str
+    records: int
+    bytes: int
+    mtime_ns: int
+    shard_checksum: str
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Receipt:
+    """One shard: its file, or its files in the order of the buckets, and its rows in order, kept and rejected.
+
+    `shard` to `shard_checksum` are of the first file; `buckets` and `more_files` are empty, and no keys of it, where it is the only one.
+    """
+
+    shard: str
+    fingerprint: str
+    records: int
+    bytes: int
+    mtime_ns: int
+    shard_checksum: str
+    rows: tuple[ClipReceipt, ...]
+    buckets: tuple[Bucket, ...] = ()
+    more_files: tuple[FileReceipt, ...] = ()
+
+    @property
+    def files(self) -> tuple[FileReceipt, ...]:
+        """Every file of the shard, in the order of the buckets."""
+        return (FileReceipt(self.shard, self.records, self.bytes, self.mtime_ns, self.shard_checksum), *self.more_files)
+
+    def kept_rows(self, specs: Sequence[RecordSpec], bucket: int) -> list[ClipReceipt]:
+        """Return the rows whose records lie in the file of a bucket, in order; `specs` are those of all buckets."""
+        return [clip for clip in self.rows if clip.is_kept and bucket_of(specs, clip.tokens, clip.frames) == bucket]
+
+
+def make_receipt(fingerprint: str, files: Sequence[FileReceipt], rows: tuple[ClipReceipt, ...], buckets: tuple[Bucket, ...]) -> Receipt:
+    """Return the receipt of a shard with these files, at least one, in the order of the buckets."""
+    first, *more = files
+    sizes = (first.records, first.bytes, first.mtime_ns, first.shard_checksum)
+    return Receipt(first.shard, fingerprint, *sizes, rows, buckets, tuple(more))
+
+
+_RECEIPT = TypeAdapter(Receipt)
+
+
+def receipt_path(folder: Path, shard: ShardName) -> Path:
+    """Return where a shard's receipt lies."""
+    return folder / RECEIPTS_FOLDER / f"{shard}.json"
+
+
+def receipt_bytes(receipt: Receipt) -> bytes:
+    """Return what a receipt's file holds: one line of canonical JSON with its own checksum."""
+    content = _RECEIPT.dump_python(receipt, mode="json")
+    if not receipt.buckets:
+        del content["buckets"], content["more_files"]
+    return sealed_bytes(content)
+
+
+def load_receipt(folder: Path, shard: ShardName) -> Receipt | None:
+    """Return a shard's receipt, or None if there is none that is whole and about this shard."""
+    try:
+        receipt = _RECEIPT.validate_json(open_seal(read_regular_file(receipt_path(folder, shard), MAX_RECEIPT_BYTES)))
+    except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
+        return None
+    bucket_count = len(receipt.buckets) or 1
+    return receipt if [file.shard for file in receipt.files] == shard.files(bucket_count) else None
+
+
+def source_stat(path: Path) -> SourceStat | None:
+    """Return the identity of a regular file, or None if there is none: a FIFO or a device is never opened."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return SourceStat(status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
+
+
+def reusable_receipt(
+    receipt: Receipt, folder: Path, rows: Sequence[PlannedRow], roots: Sequence[Path], check: SourceCheck
+) -> Receipt | None:
+    """Return the receipt, its times brought up to date, if its shard is what these rows would make again; else None.
+
+    With `stat`, a source is the same if its size and modification time are; with `content`, if its bytes are.
+    """
+    if len(receipt.rows) != len(rows) or not all(map(_is_same_row, receipt.rows, rows)):
+        return None
+    sources = [None if clip.reason in TEXT_REASONS else source_stat(roots[clip.corpus] / clip.audio) for clip in receipt.rows]
+    found = [source_stat(folder / file.shard) for file in receipt.files]
+    files = [
+        replace(file, mtime_ns=now.mtime_ns) for file, now in zip(receipt.files, found, strict=True) if now and now.bytes == file.bytes
+    ]
+    is_same_source = _has_same_stat if check == "stat" else _may_have_same_content
+    if len(files) != len(found) or not all(map(is_same_source, receipt.rows, sources)):
+        return None
+    if check == "content" and not all(_has_same_content(clip, roots[clip.corpus]) for clip in receipt.rows):
+        return None
+    # Another modification time is another copy of the shard: only its bytes can tell.
+    doubtful = [file for file, before in zip(files, receipt.files, strict=True) if check == "content" or file != before]
+    if any(file_checksum(folder / file.shard) != file.shard_checksum for file in doubtful):
+        return None
+    if tuple(files) == receipt.files and all(map(_has_same_stat, receipt.rows, sources)):
+        return receipt
+    rows_now = tuple(replace(clip, source=source) for clip, source in zip(receipt.rows, sources, strict=True))
+    return make_receipt(receipt.fingerprint, files, rows_now, receipt.buckets)
+
+
+def source_checksum(path: Path) -> str | None:
+    """Return the xxh3-128 hex digest of a sound file, or None if it cannot be read."""
+    try:
+        with open_regular_file(path) as file:
+            digest = xxhash.xxh3_128()
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def _has_same_stat(clip: ClipReceipt, found: SourceStat | None) -> bool:
+    return clip.source == found
+
+
+def _may_have_same_content(clip: ClipReceipt, found: SourceStat | None) -> bool:
+    return clip.source == found or (clip.source is not None and found is not None and clip.source.bytes == found.bytes)
+
+
+def _has_same_content(clip: ClipReceipt, root: Path) -> bool:
+    return clip.checksum is None or source_checksum(root / clip.audio) == clip.checksum
+
+
+def _is_same_row(clip: ClipReceipt, row: PlannedRow) -> bool:
+    # A file that was there and could not be read: what forbade it may have gone, and would change neither size nor time.
+    is_unread = clip.reason is Reason.AUDIO_UNREADABLE and clip.source is not None and clip.checksum is None
+    return content_of(clip) == content_of(row) and clip.reason not in PASSING_REASONS and not is_unread

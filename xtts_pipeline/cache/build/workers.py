@@ -1,0 +1,262 @@
+"""What runs in a worker process: one task writes one shard and its receipt.
+
+Imports no TensorFlow and no librosa: a worker starts in half a second and stays small. It says which clip it works on, so that the
+parent knows whom to blame if it dies.
+"""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+import xxhash
+
+from xtts_pipeline.audio.load import decode_wave
+from xtts_pipeline.audio.mel import wave_to_mel
+from xtts_pipeline.cache.format.example import encode_example
+from xtts_pipeline.cache.format.manifest import bucket_specs_of
+from xtts_pipeline.cache.build.plan import PlannedRow, content_of
+from xtts_pipeline.cache.build.receipts import ClipReceipt, FileReceipt, SourceStat, make_receipt, receipt_bytes, receipt_path, source_stat
+from xtts_pipeline.cache.format.tfrecord import RecordWriter, keep_freed_memory
+from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.cache.build.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask, write_error
+from xtts_pipeline.config.schema import LimitsConfig
+from xtts_pipeline.errors import MACHINE_ERRORS, AudioError, CacheError, Reason, RowError
+from xtts_pipeline.cache.format.schema import Example, bucket_of
+from xtts_pipeline.text.tokens import Tokenizer, check_text_length
+
+PARENT_CHECK_SECONDS = 1.0
+STAGES = ("read", "decode", "mel", "encode", "write")
+# 192 kHz, two channels, 64-bit: no clip within limits.max_seconds takes more. What is larger is refused before it is read.
+_MAX_BYTES_PER_SECOND = 192_000 * 2 * 8
+_HEADER_ALLOWANCE_BYTES = 1 << 20
+
+# The watchdog's timer belongs to the process, so threads of one (a dask worker's) take turns.
+_one_shard_at_a_time = threading.Lock()
+
+
+def write_shard(task: ShardTask) -> ShardResult:
+    """Write a shard's files, one a bucket, then its receipt; each appears whole or not at all.
+
+    Raises CacheError if the disk is full or the folder cannot be written, ClipOutOfMemoryError for a clip to be tried alone. A clip that
+    hangs for `clip_seconds` ends the process.
+    """
+    clock = StageClock()
+    with _one_shard_at_a_time, _explained_write(task):
+        maker = ExampleMaker(task, clock)
+        paths = [task.folder / name for name in task.name.files(len(maker.specs))]
+        with Heartbeat(task.work_folder) as heartbeat, ExitStack() as stack:
+            files = [stack.enter_context(atomic_write(path, task.work_folder)) for path in paths]
+            writers = [RecordWriter(file) for file in files]
+            clips = []
+            for position, row in enumerate(task.rows):
+                heartbeat.now_at(task.name, position, task.clip_seconds)
+                clip, payload = maker.make(row)
+                heartbeat.disarm()
+                clips.append(clip)
+                if payload is not None:
+                    with clock.stage("write"):
+                        writers[maker.bucket_of(clip)].write(payload)
+            with clock.stage("write"):
+                for file in files:
+                    file.flush()
+                    os.fsync(file.fileno())
+        written = [
+            FileReceipt(path.name, writer.records, writer.bytes, path.stat().st_mtime_ns, writer.checksum)
+            for path, writer in zip(paths, writers, strict=True)
+        ]
+        receipt = make_receipt(task.fingerprint, written, tuple(clips), task.buckets)
+        with atomic_write(receipt_path(task.folder, task.name), task.work_folder) as file:
+            file.write(receipt_bytes(receipt))
+    return ShardResult(task.name, len(clips), clock.seconds)
+
+
+def try_clip(task: ShardTask, position: int) -> None:
+    """Make one clip's record and throw it away, in a process of its own: whether the process lives is the answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Heartbeat(task.work_folder) as heartbeat:
+        heartbeat.now_at(task.name, position, task.clip_seconds)
+        ExampleMaker(task, StageClock()).make(task.rows[position])
+
+
+def start_worker(parent: int) -> None:
+    """Leave Ctrl-C to the parent process, which ends its workers itself, and end by oneself if it is killed."""
+    keep_freed_memory()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # libmpg123 prints a line for each damaged frame; what a clip is worth is judged by its content, and errors travel another way.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    # Idle workers of a killed parent would wait for ever: each holds the pipe open on which the others listen.
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_SECONDS)
+    os._exit(1)
+
+
+class StageClock:
+    """Adds up the seconds that each stage takes."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the block's time towards a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - start
+
+
+class Heartbeat:
+    """A small file that says which clip this process works on, and a timer that ends the process if it hangs there.
+
+    The timer is a signal's default action, which no Python code and no decoder can hold up.
+    """
+
+    def __init__(self, work_folder: Path) -> None:
+        self._path = work_folder / f"{BEAT_PREFIX}{socket.gethostname()}-{os.getpid()}"
+
+    def __enter__(self) -> Self:
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        return self
+
+    def now_at(self, shard: ShardName, position: int, limit_seconds: float) -> None:
+        """Say that the clip at this position is next, and give it `limit_seconds`."""
+        os.pwrite(self._descriptor, f"{shard} {position:012d}\n".encode(), 0)
+        signal.setitimer(signal.ITIMER_REAL, limit_seconds)
+
+    def disarm(self) -> None:
+        """Stop the timer: what comes next may take its time."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def __exit__(self, *exception: object) -> None:
+        self.disarm()
+        os.close(self._descriptor)
+        self._path.unlink(missing_ok=True)
+
+
+class ExampleMaker:
+    """Turns rows into serialized records, or says why not."""
+
+    def __init__(self, task: ShardTask, clock: StageClock) -> None:
+        self._task = task
+        self._clock = clock
+        self.specs = bucket_specs_of(task.audio, task.limits, task.buckets)
+        self._tokenizer = Tokenizer(task.symbols, task.text.blank)
+
+    def bucket_of(self, clip: ClipReceipt) -> int:
+        """Return the bucket of a kept clip's record."""
+        bucket = bucket_of(self.specs, clip.tokens, clip.frames)
+        if bucket is None:
+            raise ValueError(f"{clip.id}: {clip.tokens} tokens and {clip.frames} frames are over the limits, so it was not kept")
+        return bucket
+
+    def make(self, row: PlannedRow) -> tuple[ClipReceipt, bytes | None]:
+        """Return the row's receipt and its record, or None in its place if the row is rejected."""
+        task, clock = self._task, self._clock
+        path = task.roots[row.corpus] / row.audio
+        source: SourceStat | None = None
+        checksum: str | None = None
+        try:
+            tokens = self._tokenizer.encode(row.text)
+            check_text_length(len(tokens), task.limits, task.text)
+            with clock.stage("read"):
+                # The identity is taken first: a file that changes while it is read differs from it in the next run.
+                source = source_stat(path)
+                self._refuse_condemned(row)
+                data = read_source(path, source, task.limits, row.audio)
+                checksum = xxhash.xxh3_128_hexdigest(data)
+            with clock.stage("decode"):
+                wave = decode_wave(data, task.audio, task.limits, row.audio)
+            with clock.stage("mel"):
+                mel = wave_to_mel(wave, task.audio)
+            check_mel_length(len(mel), task.limits, row.audio)
+            with clock.stage("encode"):
+                seconds = round(len(wave) / task.audio.sample_rate, 6)
+                clip = _receipt(row, source, checksum, seconds, len(mel), len(tokens))
+                example = Example(row.id, tokens, mel, row.speaker_id, row.language_id)
+                return clip, encode_example(example, self.specs[self.bucket_of(clip)])
+        except RowError as error:
+            return _receipt(row, source, checksum, error=error), None
+        except MemoryError:
+            raise ClipOutOfMemoryError(row.id) from None
+
+    def _refuse_condemned(self, row: PlannedRow) -> None:
+        reason = self._task.condemned.get(row.id)
+        if reason is Reason.TIMEOUT:
+            raise AudioError(reason, f"{row.audio}: took over {self._task.clip_seconds:g} s, twice; look at the file with another program")
+        if reason is not None:
+            raise AudioError(reason, f"{row.audio}: the worker process died on it, twice; look at the file with another program")
+
+
+def check_mel_length(frames: int, limits: LimitsConfig, name: str) -> None:
+    """Raise AudioError if a clip of so many frames is over the limit."""
+    if frames > limits.max_mel_frames:
+        limit = f"limits.max_mel_frames={limits.max_mel_frames}"
+        raise AudioError(Reason.MEL_TOO_LONG, f"{name}: {frames} frames are over {limit}; split the clip or raise the limit")
+
+
+def read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, name: str) -> bytes:
+    """Return a sound file's bytes.
+
+    Raises AudioError if there is no such file or it is too large to be a clip, CacheError if it is the machine that fails.
+    """
+    if source is None:
+        if path.exists():
+            raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: not a regular file; expected a sound file")
+        raise AudioError(Reason.AUDIO_MISSING, f"{name}: no such file")
+    most = int(limits.max_seconds * _MAX_BYTES_PER_SECOND) + _HEADER_ALLOWANCE_BYTES
+    if source.bytes > most:
+        limit = f"limits.max_seconds={limits.max_seconds:g}"
+        raise AudioError(Reason.AUDIO_TOO_LONG, f"{name}: {source.bytes} bytes, more than any clip within {limit} takes ({most})")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise AudioError(Reason.AUDIO_MISSING, f"{name}: no such file") from None
+    except OSError as error:
+        if error.errno in MACHINE_ERRORS:
+            # The run must end rather than record a rejection.
+            raise CacheError(f"{path}: cannot be read ({error.strerror}); mend that and run again, finished shards are kept") from None
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: cannot be read ({error.strerror})") from None
+
+
+def _receipt(
+    row: PlannedRow,
+    source: SourceStat | None,
+    checksum: str | None,
+    seconds: float = 0.0,
+    frames: int = 0,
+    tokens: int = 0,
+    error: RowError | None = None,
+) -> ClipReceipt:
+    return ClipReceipt(
+        **content_of(row),
+        source=source,
+        checksum=checksum,
+        seconds=seconds,
+        frames=frames,
+        tokens=tokens,
+        reason=None if error is None else error.reason,
+        detail="" if error is None else error.detail,
+    )
+
+
+@contextmanager
+def _explained_write(task: ShardTask) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # Of several files the system does not say which.
+        raise write_error(task.folder / (str(task.name) if task.buckets else task.name.file()), error) from None

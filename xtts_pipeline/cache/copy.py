@@ -1,0 +1,226 @@
+"""Copy a cache whole, to a store or from one, each file under the manifest's checksum and the manifest last.
+
+Object stores have no rename, so the manifest is what makes a cache: it goes before anything changes and comes when all else is there.
+Receipts are not copied: they are of use only where the cache was made.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import xxhash
+
+from xtts_pipeline.system.sealed_json import open_regular_file
+from xtts_pipeline.cache.build.folder import check_free_space, existing_shard_files, invalidate, is_cache_name, locked_folder, readable_bytes, remove_receipts_but
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, FileEntry, Manifest, file_checksum, load_manifest, manifest_bytes
+from xtts_pipeline.cache.format.problems import refuse
+from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.cache.verify.files import check_files
+from xtts_pipeline.errors import CacheError
+from xtts_pipeline.system.storage import StoredPath
+
+_CHUNK_BYTES = 8 << 20
+# Enough of the manifest's digest to tell any two caches apart.
+_STAGED_NAME_LENGTH = 16
+
+
+@dataclass(frozen=True)
+class CopyReport:
+    """What a copy took: files and bytes of the cache, those that had to be copied, and the names that were removed from the target."""
+
+    target: str
+    files: int
+    bytes: int
+    copied_files: int
+    copied_bytes: int
+    removed: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result of `xtts cache push --json`."""
+        return {**asdict(self), "removed": list(self.removed)}
+
+    def to_text(self) -> str:
+        """Return the same in a line for people."""
+        removed = f"; removed {', '.join(self.removed)}" if self.removed else ""
+        copied = f"{self.copied_files} files, {readable_bytes(self.copied_bytes)}, copied" if self.copied_files else "nothing to copy"
+        return f"{self.target}: whole, {self.files} files, {readable_bytes(self.bytes)}; {copied}{removed}"
+
+
+def copy_cache(
+    source: Path,
+    target: Path,
+    jobs: int,
+    on_bytes: Callable[[int], object],
+    on_wait: Callable[[str], object],
+    other_place: str = "choose another DST",
+) -> CopyReport:
+    """Make the target a copy of the source, with `jobs` files at a time; what lies there already and is right stays.
+
+    Another process that writes the target is waited for, and `on_wait` given a line that says so. `other_place` is what errors advise
+    where the target cannot be used.
+
+    Files that the target's own manifest vouches for are known by it, others, of a copy that was interrupted, are read and compared.
+    Raises CacheError if the source is no whole cache, if the target holds anything else, or if either fails; the target then has no
+    manifest, or the one of a whole cache.
+    """
+    manifest = load_manifest(source)
+    refuse(source, check_files(source, manifest))
+    entries = _entries(manifest)
+    nothing = CopyReport(str(target), len(entries) + 1, sum(entry.bytes for entry in entries.values()), 0, 0)
+    # Looked at before it is locked: a whole copy needs no more, whoever else reads it.
+    if _manifest_at(target) == manifest and not _missing_files(target, entries, manifest, jobs):
+        return nothing
+    with _opened_target(target, on_wait, other_place) as place:
+        before = _manifest_at(target)
+        missing = _missing_files(target, entries, before, jobs)
+        if before == manifest and not missing:
+            return nothing  # another process has just made it
+        # First: where there is no room for another cache, the old one stays one.
+        place.make_room(sum(entries[name].bytes for name in missing))
+        place.invalidate()
+        _for_each(missing, jobs, lambda name: _copy(source / name, place, name, entries[name], on_bytes))
+        removed = _remove_others(target, entries)
+        with place.write(MANIFEST_NAME) as file:
+            file.write(manifest_bytes(manifest))
+    return replace(
+        nothing, copied_files=len(missing) + 1, copied_bytes=sum(entries[name].bytes for name in missing), removed=removed
+    )
+
+
+def stage_cache(source: Path, folder: Path, jobs: int, on_bytes: Callable[[int], object], on_wait: Callable[[str], object]) -> Path:
+    """Return a whole copy of a cache in a subfolder of a local folder, made or finished now unless it is there.
+
+    The subfolder's name is of the manifest's content, so another cache, or a changed one, gets its own. Raises CacheError as `copy_cache`.
+    """
+    digest = xxhash.xxh3_128_hexdigest(manifest_bytes(load_manifest(source)))
+    target = folder / digest[:_STAGED_NAME_LENGTH]
+    copy_cache(source, target, jobs, on_bytes, on_wait, "choose another --stage")
+    return target
+
+
+class _LocalTarget:
+    """A folder of this machine, locked, whose files take their names when they are whole."""
+
+    def __init__(self, folder: Path, work_folder: Path, other_place: str) -> None:
+        self.folder, self._work_folder, self._other_place = folder, work_folder, other_place
+
+    def invalidate(self) -> None:
+        invalidate(self.folder)
+        # Those of a cache that was made here know nothing of the shards to come.
+        remove_receipts_but(self.folder, ())
+
+    def make_room(self, needed_bytes: int) -> None:
+        check_free_space(self.folder, needed_bytes, self._other_place)
+
+    @contextmanager
+    def write(self, name: str) -> Iterator[BinaryIO]:
+        with atomic_write(self.folder / name, self._work_folder) as file:
+            yield file
+
+
+class _StoredTarget:
+    """A place in a store, where a file that fails half-way is removed."""
+
+    def __init__(self, folder: StoredPath) -> None:
+        self.folder = folder
+
+    def invalidate(self) -> None:
+        (self.folder / MANIFEST_NAME).unlink(missing_ok=True)
+
+    def make_room(self, needed_bytes: int) -> None:
+        """Do nothing: a store has room, or says itself that it has none."""
+
+    @contextmanager
+    def write(self, name: str) -> Iterator[BinaryIO]:
+        path = self.folder / name
+        try:
+            with path.write() as file:
+                yield file
+        except BaseException:
+            with suppress(OSError):
+                path.unlink()
+            raise
+
+
+@contextmanager
+def _opened_target(folder: Path, on_wait: Callable[[str], object], other_place: str) -> Iterator[_LocalTarget | _StoredTarget]:
+    """Yield the target, ready to be written. Raises CacheError if it holds anything but a cache, or cannot be written."""
+    try:
+        if isinstance(folder, StoredPath):
+            foreign = sorted(path.name for path in folder.iterdir() if not is_cache_name(path.name)) if folder.is_dir() else []
+            if foreign:
+                raise CacheError(f"{folder}: holds {foreign[0]}, which is no part of a cache; choose an empty place or another cache")
+            yield _StoredTarget(folder)
+        else:
+            with locked_folder(folder, on_wait=on_wait, other_place=other_place) as work_folder:
+                yield _LocalTarget(folder, work_folder, other_place)
+    except OSError as error:
+        raise CacheError(f"{error.filename or folder}: cannot be read or written ({error.strerror}); mend that and copy again") from None
+
+
+def _entries(manifest: Manifest) -> dict[str, FileEntry]:
+    """Return every file that the manifest vouches for."""
+    shards = {shard.name: FileEntry(shard.bytes, shard.checksum) for shard in manifest.shards}
+    return {**shards, **manifest.files}
+
+
+def _manifest_at(folder: Path) -> Manifest | None:
+    """Return the manifest of a whole cache at the target, or None."""
+    try:
+        return load_manifest(folder)
+    except CacheError:
+        return None
+
+
+def _remove_others(target: Path, wanted: Collection[str]) -> tuple[str, ...]:
+    """Remove the shards of an earlier cache and return their names."""
+    others = tuple(name for name in existing_shard_files(target) if name not in wanted)
+    for name in others:
+        (target / name).unlink()
+    return others
+
+
+def _missing_files(target: Path, entries: dict[str, FileEntry], before: Manifest | None, jobs: int) -> list[str]:
+    """Return the files that the target lacks, or has with other bytes."""
+    vouched = {} if before is None else _entries(before)
+
+    def is_missing(name: str) -> bool:
+        path, entry = target / name, entries[name]
+        try:
+            if path.lstat().st_size != entry.bytes:
+                return True
+            return vouched.get(name) != entry and file_checksum(path) != entry.checksum
+        except OSError:
+            return True
+
+    return [name for name, missing in zip(entries, _for_each(list(entries), jobs, is_missing), strict=True) if missing]
+
+
+def _for_each(names: list[str], jobs: int, function: Callable[[str], Any]) -> list[Any]:
+    """Return the function's result for each name, several at a time; the first error ends what has not begun."""
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            return list(pool.map(function, names))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _copy(source: Path, place: _LocalTarget | _StoredTarget, name: str, entry: FileEntry, on_bytes: Callable[[int], object]) -> None:
+    digest = xxhash.xxh3_128()
+    with open_regular_file(source, entry.bytes) as file, place.write(name) as out:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            out.write(chunk)
+            on_bytes(len(chunk))
+        if digest.hexdigest() != entry.checksum:
+            found_checksum = digest.hexdigest()
+            raise CacheError(
+                f"{source}: found checksum {found_checksum}, expected {entry.checksum}; run xtts verify-cache --cache {source.parent}"
+            )
+    found = (place.folder / name).stat().st_size
+    if found != entry.bytes:
+        raise CacheError(f"{place.folder / name}: found {found} bytes after writing, expected {entry.bytes}; copy again")

@@ -1,0 +1,120 @@
+"""One record: padded features to the bytes of a tf.train.Example, and back.
+
+Speaks the protobuf runtime alone, so that workers and the verifier need no TensorFlow; the batched TensorFlow parser is in dataset.py.
+"""
+
+from typing import Any
+
+import numpy as np
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from xtts_pipeline.cache.format import schema
+from xtts_pipeline.cache.format.problems import REPAIR
+from xtts_pipeline.errors import CacheError
+
+_FEATURE_KINDS = {"raw": "bytes_list", "utf8": "bytes_list", "int64": "int64_list"}
+
+
+def encode_example(example: schema.Example, spec: schema.RecordSpec) -> bytes:
+    """Return the serialized tf.train.Example of one utterance, padded to the spec's static shape.
+
+    The same features always give the same bytes. Raises ValueError if an array is longer than the spec allows.
+    """
+    values = schema.padded_values(example, spec)
+    message = _Example()
+    feature = message.features.feature
+    for field in spec.fields:
+        value = values[field.name]
+        if field.storage == "int64":
+            feature[field.name].int64_list.value.append(int(value))
+        elif isinstance(value, str):
+            feature[field.name].bytes_list.value.append(value.encode())
+        else:
+            feature[field.name].bytes_list.value.append(value.tobytes())
+    serialized: bytes = message.SerializeToString(deterministic=True)
+    return serialized
+
+
+def decode_example(payload: bytes, spec: schema.RecordSpec) -> dict[str, np.ndarray | str | int]:
+    """Return the features of one record: `raw` fields as arrays of the spec's dtype and shape, the others as str and int.
+
+    Raises CacheError if the payload is no tf.train.Example or a feature is missing, unknown, or of another kind or size.
+    """
+    try:
+        message = _Example.FromString(payload)
+    except DecodeError:
+        raise CacheError(f"found {len(payload)} bytes that are no tf.train.Example; {REPAIR}") from None
+    feature = message.features.feature
+    names = {field.name for field in spec.fields}
+    if set(feature) != names:
+        found = ", ".join(sorted(set(feature) ^ names))
+        raise CacheError(f"features differ from the manifest's fields in {found}; {REPAIR}")
+    return {field.name: _decode_field(field, feature[field.name]) for field in spec.fields}
+
+
+def _decode_field(field: schema.Field, feature: Any) -> np.ndarray | str | int:
+    expected_kind = _FEATURE_KINDS[field.storage]
+    kind = feature.WhichOneof("kind")
+    if kind != expected_kind:
+        raise CacheError(f"feature {field.name} is a {kind}, expected a {expected_kind}; {REPAIR}")
+    values = getattr(feature, expected_kind).value
+    if len(values) != 1:
+        raise CacheError(f"feature {field.name} holds {len(values)} values, expected 1; {REPAIR}")
+    value = values[0]
+    if field.storage == "int64":
+        return int(value)
+    if field.storage == "utf8":
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            raise CacheError(f"feature {field.name} is not UTF-8; {REPAIR}") from None
+    if len(value) != field.raw_bytes:
+        raise CacheError(f"feature {field.name} holds {len(value)} bytes, expected {field.raw_bytes}; {REPAIR}")
+    return np.frombuffer(value, np.dtype(field.dtype).newbyteorder("<")).reshape(field.shape)
+
+
+def _example_class() -> Any:
+    """Return the message class of tf.train.Example, described here after tensorflow/core/example/{feature,example}.proto.
+
+    It lives in a descriptor pool of its own: TensorFlow registers the same names in the default pool when it is imported.
+    """
+    label, kind = descriptor_pb2.FieldDescriptorProto.Label, descriptor_pb2.FieldDescriptorProto.Type
+    file = descriptor_pb2.FileDescriptorProto(name="xtts_pipeline/example.proto", package="tensorflow", syntax="proto3")
+    for name, value_type in (("BytesList", kind.TYPE_BYTES), ("FloatList", kind.TYPE_FLOAT), ("Int64List", kind.TYPE_INT64)):
+        file.message_type.add(name=name).field.add(name="value", number=1, label=label.LABEL_REPEATED, type=value_type)
+
+    feature = file.message_type.add(name="Feature")
+    feature.oneof_decl.add(name="kind")
+    for number, (name, type_name) in enumerate((("bytes_list", "BytesList"), ("float_list", "FloatList"), ("int64_list", "Int64List")), 1):
+        feature.field.add(
+            name=name,
+            number=number,
+            label=label.LABEL_OPTIONAL,
+            type=kind.TYPE_MESSAGE,
+            type_name=f".tensorflow.{type_name}",
+            oneof_index=0,
+        )
+
+    features = file.message_type.add(name="Features")
+    entry = features.nested_type.add(name="FeatureEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, label=label.LABEL_OPTIONAL, type=kind.TYPE_STRING)
+    entry.field.add(name="value", number=2, label=label.LABEL_OPTIONAL, type=kind.TYPE_MESSAGE, type_name=".tensorflow.Feature")
+    features.field.add(
+        name="feature",
+        number=1,
+        label=label.LABEL_REPEATED,
+        type=kind.TYPE_MESSAGE,
+        type_name=".tensorflow.Features.FeatureEntry",
+    )
+
+    example = file.message_type.add(name="Example")
+    example.field.add(name="features", number=1, label=label.LABEL_OPTIONAL, type=kind.TYPE_MESSAGE, type_name=".tensorflow.Features")
+
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+
+
+_Example = _example_class()

@@ -1,0 +1,107 @@
+"""The lines of utterances.jsonl and rejected.jsonl: what each says, typed and checked as it is read.
+
+Knows one line at a time; whether the lines fit the shards and the manifest is verify_listings.py's question.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Generic, Literal, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file
+from xtts_pipeline.cache.format.manifest import Checksum, Name, Natural
+from xtts_pipeline.errors import Reason
+
+_strict = dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
+Entry = TypeVar("Entry")
+
+MAX_LISTING_BYTES = 4 << 30
+
+
+def _inside_the_corpus(path: str) -> str:
+    if path.startswith("/") or ".." in path.split("/") or "\0" in path:
+        raise ValueError("found a path that leaves the corpus")
+    return path
+
+
+@_strict
+class SourceEntry:
+    """The sound file that a record was made from; `path` is relative to the corpus."""
+
+    path: Annotated[Name, AfterValidator(_inside_the_corpus)]
+    bytes: Natural
+    checksum: Checksum
+
+
+@_strict
+class UtteranceEntry:
+    """One kept utterance. `text` is what was tokenised; `frames` and `tokens` are the record's lengths."""
+
+    id: Name
+    split: Literal["train", "val", "test"]
+    shard: str
+    position: Natural
+    text: Name
+    raw_text: str
+    speaker: str
+    language: str
+    seconds: Annotated[float, Field(ge=0)]
+    frames: Annotated[int, Field(ge=1)]
+    tokens: Annotated[int, Field(ge=1)]
+    source: SourceEntry
+
+
+@_strict
+class RejectedEntry:
+    """One rejected row; `where` is `file:line`."""
+
+    id: str
+    where: str
+    reason: Annotated[str, Field(pattern=f"^({'|'.join(Reason)})$")]
+    detail: str
+
+
+class Listing(Generic[Entry]):
+    """How lines of one kind are read and written: `parse_line` and `dump_line` are inverses."""
+
+    def __init__(self, entry: type[Entry]) -> None:
+        self._adapter = TypeAdapter(entry)
+
+    def dump_line(self, entry: Entry) -> bytes:
+        """Return the line of one entry, with its newline."""
+        return f"{canonical_json(self._adapter.dump_python(entry, mode='json'))}\n".encode()
+
+    def parse_line(self, line: bytes) -> Entry:
+        """Return the entry of one line. Raises ValueError, saying what is wrong, unless `dump_line` would give the same bytes."""
+        try:
+            content = json.loads(line)
+            is_canonical = f"{canonical_json(content)}\n".encode() == line
+        except (ValueError, RecursionError):
+            raise ValueError("found no valid JSON line") from None
+        if not is_canonical:
+            raise ValueError("found JSON that is not in its canonical form")
+        try:
+            return self._adapter.validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(key) for key in first["loc"])
+            raise ValueError(f"{where}: found {str(first['input'])[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
+
+    def read(self, path: Path, most_bytes: int = MAX_LISTING_BYTES) -> Iterator[tuple[int, Entry | ValueError]]:
+        """Yield each line's number, from 1, and its entry or what is wrong with it.
+
+        Raises OSError if the file cannot be read, is no regular file or has more bytes.
+        """
+        with open_regular_file(path, most_bytes) as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    yield number, self.parse_line(line)
+                except ValueError as error:
+                    yield number, error
+
+
+UTTERANCES = Listing(UtteranceEntry)
+REJECTED = Listing(RejectedEntry)

@@ -1,0 +1,353 @@
+"""The manifest: what a cache is, validated as a whole before anything in it is used."""
+
+import hashlib
+import json
+import math
+import mmap
+import stat
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import xxhash
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
+
+from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file, open_sealed, sealed_bytes
+from xtts_pipeline.cache.format.shards import ShardName, parse_shard_file, parse_shard_name
+from xtts_pipeline.config.schema import AudioConfig, Bucket, CacheConfig, Config, DataConfig, LimitsConfig, TextConfig, check_bucket_order, check_last_bucket
+from xtts_pipeline.errors import CacheError, Reason
+from xtts_pipeline.cache.format.schema import FORMAT_VERSION, RecordSpec
+from xtts_pipeline.system.storage import is_stored
+
+MANIFEST_NAME = "manifest.json"
+UTTERANCES_NAME = "utterances.jsonl"
+REJECTED_NAME = "rejected.jsonl"
+MEASURES = ("seconds", "frames", "tokens")
+RECORD_SECTIONS = ("audio", "text", "limits")  # the settings that change a record
+CACHE_SECTIONS = (*RECORD_SECTIONS, "cache")  # and those that lay records out
+_MAX_MANIFEST_BYTES = 64 << 20
+# Up to here `data.cache_records: auto` keeps training records: not much more than the buffer that shuffles them takes otherwise.
+SMALL_BYTES = 512 << 20
+
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+Natural = Annotated[int, Field(ge=0)]
+Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Name = Annotated[str, Field(min_length=1)]
+
+
+@dataclass(frozen=True, config=_STRICT)
+class FieldEntry:
+    """One feature of a record, as schema.Field has it."""
+
+    name: Name
+    dtype: Name
+    shape: tuple[Natural, ...]
+    storage: str
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Counts:
+    """Every row that was read is either kept or rejected."""
+
+    read: Natural
+    kept: Natural
+    rejected: Natural
+
+
+@dataclass(frozen=True, config=_STRICT)
+class ShardEntry:
+    """One shard file. `bucket` is None, and no key of it, in a cache of one shape."""
+
+    name: str
+    split: str
+    records: Natural
+    bytes: Natural
+    checksum: Checksum
+    bucket: Natural | None = None
+
+
+@dataclass(frozen=True, config=_STRICT)
+class FileEntry:
+    """One of the other files under the manifest's protection."""
+
+    bytes: Natural
+    checksum: Checksum
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Statistics:
+    """How a length is spread over the kept utterances."""
+
+    min: float
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Manifest:
+    """All that a reader must know of a cache. Constructing one checks every type, range and sum.
+
+    `buckets` is empty, and no key of it, in a cache of one shape.
+    """
+
+    format_version: int
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    fields: tuple[FieldEntry, ...]
+    audio: AudioConfig
+    text: TextConfig
+    limits: LimitsConfig
+    cache: CacheConfig
+    symbols: tuple[Name, ...]
+    speakers: tuple[str, ...]
+    languages: tuple[str, ...]
+    layout: Name
+    counts: Counts
+    rejected_by_reason: Mapping[str, Annotated[int, Field(ge=1)]]
+    shards: tuple[ShardEntry, ...]
+    statistics: Mapping[str, Statistics]
+    files: Mapping[str, FileEntry]
+    buckets: tuple[Bucket, ...] = ()
+
+    @property
+    def bucket_count(self) -> int:
+        """How many shapes the records have."""
+        return len(self.buckets) or 1
+
+    def split_records(self, split: str, bucket: int | None = None) -> int:
+        """Return how many records a split holds, in all or in one bucket."""
+        return sum(shard.records for shard in self.shards_of(split, bucket))
+
+    def split_bytes(self, split: str) -> int:
+        """Return how many bytes the shard files of a split have, of all its buckets."""
+        return sum(shard.bytes for shard in self.shards_of(split))
+
+    def is_kept_in_memory(self, data: DataConfig) -> bool:
+        """Return whether the training records, as they lie in their files, are read once and kept."""
+        return self.split_bytes("train") <= SMALL_BYTES if data.cache_records == "auto" else data.cache_records
+
+    def shard_names(self, split: str, bucket: int | None = None) -> list[str]:
+        """Return the file names of a split's shards, in order, all of them or those of one bucket."""
+        return [shard.name for shard in self.shards_of(split, bucket)]
+
+    def bucket_of_shard(self, name: str) -> int:
+        """Return the bucket of the records in a shard's file. Raises KeyError if the manifest lists no such file."""
+        return {shard.name: shard.bucket or 0 for shard in self.shards}[name]
+
+    def shards_of(self, split: str, bucket: int | None = None) -> list[ShardEntry]:
+        """Return the shards of a split, in order, all of them or those of one bucket."""
+        return [shard for shard in self.shards if shard.split == split and bucket in (None, shard.bucket or 0)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Manifest":
+        self._check_names()
+        self._check_buckets()
+        self._check_records()
+        self._check_shards()
+        counts = self.counts
+        _expect("counts.read", counts.read, counts.kept + counts.rejected)
+        _expect("counts.kept", counts.kept, sum(shard.records for shard in self.shards))
+        _expect("counts.rejected", counts.rejected, sum(self.rejected_by_reason.values()))
+        _expect("rejected_by_reason", sorted(set(self.rejected_by_reason) - set(Reason)), [])
+        _expect("files", sorted(self.files), [REJECTED_NAME, UTTERANCES_NAME])
+        _expect("statistics", sorted(self.statistics), sorted(MEASURES) if counts.kept else [])
+        for measure, spread in self.statistics.items():
+            ordered = [0.0, spread.min, spread.p50, spread.p90, spread.p95, spread.p99, spread.max]
+            if ordered != sorted(ordered) or not spread.min <= spread.mean <= spread.max:
+                raise ValueError(f"statistics.{measure} is not in ascending order")
+        return self
+
+    def _check_records(self) -> None:
+        spec = record_spec(self)
+        fields = [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape), "storage": f.storage} for f in self.fields]
+        _expect("fields", fields, spec.to_json())
+        _expect("fingerprint", self.fingerprint, fingerprint(self.audio, self.text, self.limits, self.symbols, self.buckets))
+
+    def _check_buckets(self) -> None:
+        """Hold the buckets to the rules of `data.buckets`, by which they were made."""
+        if len(self.buckets) == 1:
+            raise ValueError("buckets: found 1, expected several, or none where there is one shape")
+        if self.buckets:
+            check_bucket_order(self.buckets)
+            check_last_bucket(self.buckets, self.limits)
+
+    def _check_names(self) -> None:
+        for key in ("symbols", "speakers", "languages"):
+            names = getattr(self, key)
+            if len(set(names)) != len(names):
+                raise ValueError(f"{key} holds a name twice")
+
+    def _check_shards(self) -> None:
+        parsed = []
+        for shard in self.shards:
+            name, bucket = parse_shard_file(shard.name) or (None, None)
+            if name is None:
+                raise ValueError(f"shards: {shard.name!r} is not a shard's name")
+            _expect(f"{shard.name}.split", shard.split, name.split)
+            _expect(f"{shard.name}.bucket", shard.bucket, bucket)
+            if (shard.records == 0) != (shard.bytes == 0):
+                raise ValueError(f"{shard.name} has {shard.records} records in {shard.bytes} bytes")
+            parsed.append(name)
+        counts = {name.split: name.count for name in parsed}
+        for split, listed in Counter(name.split for name in parsed).items():  # first: a name may claim any count
+            _expect(f"shards of the {split} split", listed, counts[split] * self.bucket_count)
+        expected = sorted(ShardName(split, number, count) for split, count in counts.items() for number in range(count))
+        _expect("shards", [shard.name for shard in self.shards], [file for name in expected for file in name.files(self.bucket_count)])
+
+
+def shards_of(manifest: Manifest) -> list[ShardName]:
+    """Return the shards whose files the manifest lists, in order."""
+    return sorted({name for shard in manifest.shards if (name := parse_shard_name(shard.name))})
+
+
+def record_spec_of(audio: AudioConfig, limits: LimitsConfig) -> RecordSpec:
+    """Return the static shape that records have under these settings."""
+    return RecordSpec(limits.max_text_length, limits.max_mel_frames, audio.mel_bins, math.log(audio.floor))
+
+
+def bucket_specs_of(audio: AudioConfig, limits: LimitsConfig, buckets: Sequence[Bucket]) -> tuple[RecordSpec, ...]:
+    """Return the static shape of each bucket's records, the smallest first; without buckets the one that all records have."""
+    largest = record_spec_of(audio, limits)
+    shapes = (replace(largest, max_text_length=text, max_mel_frames=mel) for text, mel in buckets)
+    return tuple(shapes) or (largest,)
+
+
+def bucket_specs(manifest: Manifest) -> tuple[RecordSpec, ...]:
+    """Return the static shape of each bucket's records, the smallest first; the one shape of a cache without buckets."""
+    return bucket_specs_of(manifest.audio, manifest.limits, manifest.buckets)
+
+
+def record_spec(manifest: Manifest, bucket: int | None = None) -> RecordSpec:
+    """Return the static shape of a bucket's records; without a number that of the largest, which any record would fit."""
+    return bucket_specs(manifest)[-1 if bucket is None else bucket]
+
+
+def buckets_of(config: Config) -> tuple[Bucket, ...]:
+    """Return the buckets that a manifest of these settings lists: none where one shape holds every record.
+
+    Raises ValueError if they are `auto`: choose them first.
+    """
+    buckets = config.data.buckets
+    if buckets == "auto":
+        raise ValueError("data.buckets is auto, expected pairs")
+    return buckets if buckets is not None and len(buckets) > 1 else ()
+
+
+def fingerprint(
+    audio: AudioConfig, text: TextConfig, limits: LimitsConfig, symbols: tuple[str, ...], buckets: Sequence[Bucket] = ()
+) -> str:
+    """Return the SHA-256 hex digest of everything that changes a record."""
+    content: dict[str, object] = {
+        "format_version": FORMAT_VERSION,
+        "audio": audio.model_dump(mode="json"),
+        "text": text.model_dump(mode="json"),
+        "limits": limits.model_dump(mode="json"),
+        "symbols": list(symbols),
+        "fields": record_spec_of(audio, limits).to_json(),
+    }
+    if buckets:
+        content["buckets"] = [list(bucket) for bucket in buckets]
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
+
+
+def config_differences(manifest: Manifest, config: Config, sections: Sequence[str] = RECORD_SECTIONS) -> list[str]:
+    """Return one line a setting of the sections that is not the cache's: `audio.trim_db: the cache has null, the config 30.0`."""
+    differences = []
+    for section in sections:
+        cached = getattr(manifest, section).model_dump(mode="json")
+        wanted = getattr(config, section).model_dump(mode="json")
+        differences += [
+            f"{section}.{key}: the cache has {json.dumps(cached[key])}, the config {json.dumps(wanted[key])}"
+            for key in cached
+            if cached[key] != wanted[key]
+        ]
+    if config.data.buckets != "auto" and manifest.buckets != buckets_of(config):  # auto is whatever a cache has
+        cached_buckets, wanted_buckets = (json.dumps(buckets or None) for buckets in (manifest.buckets, buckets_of(config)))
+        differences.append(f"data.buckets: the cache has {cached_buckets}, the config {wanted_buckets}")
+    return differences
+
+
+def cache_settings(manifest: Manifest) -> dict[str, dict[str, object]]:
+    """Return the settings that a cache was made with, section by section, as `load_config` takes them for a base."""
+    settings = {section: getattr(manifest, section).model_dump(mode="json") for section in CACHE_SECTIONS}
+    return {**settings, "data": {"buckets": [list(bucket) for bucket in manifest.buckets] or None}}
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """Return exactly what manifest.json holds."""
+    content = _MANIFEST.dump_python(manifest, mode="json")
+    if not manifest.buckets:  # a cache of one shape has the bytes that it always had
+        del content["buckets"]
+        for shard in content["shards"]:
+            del shard["bucket"]
+    return sealed_bytes(content)
+
+
+def load_manifest(folder: Path) -> Manifest:
+    """Return a cache's manifest, every type, range, sum and its checksum verified; nothing else in the folder is opened.
+
+    Raises CacheError with what was found, what was expected and what to do.
+    """
+    path = folder / MANIFEST_NAME
+    remedy = "run xtts preprocess to make the cache"
+    if not folder.is_dir():
+        raise CacheError(f"{folder}: no such folder, expected a cache; {remedy}")
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited on for ever
+            raise CacheError(f"{path}: found no regular file; {remedy} anew")
+        found_bytes = status.st_size
+        if found_bytes > _MAX_MANIFEST_BYTES:
+            raise CacheError(f"{path}: found {found_bytes} bytes, expected at most {_MAX_MANIFEST_BYTES}; {remedy}")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise CacheError(f"{path}: no such file, so this is no finished cache; {remedy} or to finish it") from None
+    except OSError as error:
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+    try:
+        content = open_sealed(data)
+    except ValueError as error:
+        raise CacheError(f"{path}: found {error}; restore the file or {remedy} anew") from None
+    version = content.get("format_version")
+    if version != FORMAT_VERSION:
+        raise CacheError(f"{path}: found format_version {version}, expected {FORMAT_VERSION}; {remedy} anew")
+    try:
+        manifest = _MANIFEST.validate_json(canonical_json(content))
+    except ValidationError as error:
+        raise CacheError(f"{path}: {_explain(error)}; {remedy} anew") from None
+    if manifest_bytes(manifest) != data:
+        raise CacheError(f"{path}: found missing keys or numbers of another type, expected what preprocess writes; {remedy} anew")
+    return manifest
+
+
+_MANIFEST = TypeAdapter(Manifest)
+
+
+def file_checksum(path: Path) -> str:
+    """Return the xxh3-128 hex digest of a regular file. Raises OSError if it is none or cannot be read."""
+    with open_regular_file(path) as file:
+        if is_stored(path) or not file.seek(0, 2):  # what is stored or nothing cannot be mapped
+            return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()  # type: ignore[arg-type]  # xxhash has hashlib's interface
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            return xxhash.xxh3_128_hexdigest(view)
+
+
+def _expect(where: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise ValueError(f"{where}: found {found}, expected {expected}")
+
+
+def _explain(error: ValidationError) -> str:
+    """Return the first problem: its place, what was found, what was expected."""
+    first = error.errors()[0]
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    where = ".".join(str(key) for key in first["loc"])
+    return f"{where}: found {str(first['input'])[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}"

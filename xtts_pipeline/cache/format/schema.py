@@ -1,0 +1,120 @@
+"""What a record holds: field names, dtypes, shapes and padding, said once.
+
+The writer, the parser, the verifier and the step's signature are all built from here. Knows NumPy only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from xtts_pipeline.text.special_ids import PAD_ID
+
+FORMAT_VERSION = 1
+SPLITS = ("train", "val", "test")
+
+Storage = Literal["int64", "utf8", "raw"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One feature of a record.
+
+    `int64` and `utf8` are stored as such in the tf.train.Example; `raw` is the array's little-endian bytes in C order.
+    `dtype` and `shape` are those of the tensor after parsing, one record, no batch axis.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    storage: Storage
+
+    @cached_property
+    def raw_bytes(self) -> int:
+        """Size of the stored value of a `raw` field."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class RecordSpec:
+    """The static shape that every record of a cache has.
+
+    Padding is `PAD_ID` for tokens and `pad_value`, the log-mel floor (silence), for mels.
+    """
+
+    max_text_length: int
+    max_mel_frames: int
+    mel_bins: int
+    pad_value: float
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """All features of a record, in the order in which they are documented."""
+        return (
+            Field("id", "str", (), "utf8"),
+            Field("tokens", "int32", (self.max_text_length,), "raw"),
+            Field("text_length", "int32", (), "int64"),
+            Field("mel", "float16", (self.max_mel_frames, self.mel_bins), "raw"),
+            Field("mel_length", "int32", (), "int64"),
+            Field("speaker", "int32", (), "int64"),
+            Field("language", "int32", (), "int64"),
+        )
+
+    @cached_property
+    def batch_fields(self) -> tuple[Field, ...]:
+        """The fields that reach the compiled step, in the dtypes they are stored in: casting on the way would double what is copied."""
+        return tuple(field for field in self.fields if field.storage != "utf8")
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return the fields as the manifest lists them."""
+        return [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape), "storage": f.storage} for f in self.fields]
+
+
+def bucket_of(specs: Sequence[RecordSpec], text_length: int, mel_length: int) -> int | None:
+    """Return the number of the first bucket, the smallest, that holds a clip of these lengths; None if not even the last one does.
+
+    `specs` are those of the buckets, each at least as large as the one before.
+    """
+    fitting = (number for number, spec in enumerate(specs) if text_length <= spec.max_text_length and mel_length <= spec.max_mel_frames)
+    return next(fitting, None)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One utterance's features before padding.
+
+    tokens: int32 [text_length]. mel: float [mel_length, mel_bins], natural log.
+    """
+
+    id: str
+    tokens: np.ndarray
+    mel: np.ndarray
+    speaker: int = 0
+    language: int = 0
+
+
+def pad_to(array: np.ndarray, length: int, value: float, dtype: str | None = None) -> np.ndarray:
+    """Return the array lengthened along its first axis to `length` with `value`; as `dtype`, or as it is.
+
+    Raises ValueError if it is longer: nothing is ever cut to fit.
+    """
+    if len(array) > length:
+        raise ValueError(f"length {len(array)} is over the limit {length}")
+    padded = np.full((length, *array.shape[1:]), value, dtype or array.dtype)
+    padded[: len(array)] = array
+    return padded
+
+
+def padded_values(example: Example, spec: RecordSpec) -> Mapping[str, np.ndarray | np.int32 | str]:
+    """Return each field's stored value: arrays padded to the spec's static shape, lengths beside them."""
+    return {
+        "id": example.id,
+        "tokens": pad_to(example.tokens, spec.max_text_length, PAD_ID, "<i4"),
+        "text_length": np.int32(len(example.tokens)),
+        "mel": pad_to(example.mel, spec.max_mel_frames, spec.pad_value, "<f2"),
+        "mel_length": np.int32(len(example.mel)),
+        "speaker": np.int32(example.speaker),
+        "language": np.int32(example.language),
+    }

@@ -1,0 +1,1 @@
+"""Verify a cache against its manifest and its corpus."""

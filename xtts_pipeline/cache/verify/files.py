@@ -1,0 +1,125 @@
+"""Hold the names, kinds and sizes of a cache's files against the manifest, and its receipts too.
+
+Opens nothing but receipts; links, pipes and devices are named and never followed.
+"""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from xtts_pipeline.system.sealed_json import open_sealed, read_regular_file
+from xtts_pipeline.cache.build.folder import LOCK_NAME, is_cache_name
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, shards_of
+from xtts_pipeline.cache.format.problems import Kind, Problem
+from xtts_pipeline.cache.build.receipts import MAX_RECEIPT_BYTES, RECEIPTS_FOLDER, Receipt, load_receipt, receipt_path
+from xtts_pipeline.cache.format.shards import ShardName
+
+IGNORED_NAMES = frozenset({".gitignore"})
+_FOREIGN = "no part of a cache; remove it"
+
+
+def check_files(folder: Path, manifest: Manifest) -> list[Problem]:
+    """Return what is missing, extra, no regular file or of another size, in the order of the names."""
+    sizes = {shard.name: shard.bytes for shard in manifest.shards}
+    sizes |= {name: entry.bytes for name, entry in manifest.files.items()}
+    found = list(folder.iterdir())
+    missing = sizes.keys() - {path.name for path in found}
+    problems = [Problem(Kind.MISSING, name, "no such file") for name in missing]
+    for path in found:
+        if path.name in sizes:
+            problems += _file_problems(path, path.name, sizes[path.name])
+        elif path.name == LOCK_NAME:
+            problems += _file_problems(path, path.name, 0)
+        elif path.name == RECEIPTS_FOLDER:
+            problems += _receipts_folder_problems(path, manifest)
+        elif path.name != MANIFEST_NAME and path.name not in IGNORED_NAMES:
+            is_unfinished = is_cache_name(path.name)
+            detail = "not in the manifest; remove it, or run xtts preprocess to finish the cache" if is_unfinished else _FOREIGN
+            problems.append(Problem(Kind.EXTRA, path.name, detail))
+    return sorted(problems, key=lambda problem: problem.where)
+
+
+def check_receipts(folder: Path, manifest: Manifest) -> dict[ShardName, Receipt | Problem]:
+    """Return, for each shard that has a receipt, the receipt or what is wrong with it."""
+    checked: dict[ShardName, Receipt | Problem] = {}
+    if not (folder / RECEIPTS_FOLDER).is_dir():
+        return checked  # a copy has none; a store would be asked for each
+    for name in shards_of(manifest):
+        if not is_regular(receipt_path(folder, name)):
+            continue  # may be deleted; what is no file is named by check_files
+        receipt = load_receipt(folder, name)
+        contradiction = (
+            next(_receipt_contradictions(receipt, name, manifest), None) if receipt else _why_unsound(receipt_path(folder, name))
+        )
+        if receipt is not None and contradiction is None:
+            checked[name] = receipt
+        else:
+            where = receipt_path(folder, name).relative_to(folder).as_posix()
+            checked[name] = Problem(Kind.RECEIPT, where, str(contradiction))
+    return checked
+
+
+def is_regular(path: Path) -> bool:
+    """Return whether the path itself, not what it may link to, is a regular file."""
+    return regular_size(path) is not None
+
+
+def regular_size(path: Path) -> int | None:
+    """Return the size of a regular file, None for what is none."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _file_problems(path: Path, where: str, expected_bytes: int) -> Iterator[Problem]:
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        yield Problem(Kind.NOT_A_FILE, where, f"found {_kind_of(status.st_mode)}, expected a regular file")
+    elif status.st_size != expected_bytes:
+        yield Problem(Kind.SIZE, where, f"found {status.st_size} bytes, expected {expected_bytes}")
+
+
+def _receipts_folder_problems(folder: Path, manifest: Manifest) -> Iterator[Problem]:
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        yield Problem(Kind.NOT_A_FILE, folder.name, f"found {_kind_of(folder.lstat().st_mode)}, expected a folder")
+        return
+    names = {receipt_path(folder.parent, name).name for name in shards_of(manifest)}
+    for path in folder.iterdir():
+        where = f"{folder.name}/{path.name}"
+        if path.name not in names:
+            yield Problem(Kind.EXTRA, where, "the receipt of no shard in the manifest; remove it")
+        elif not is_regular(path):
+            yield Problem(Kind.NOT_A_FILE, where, f"found {_kind_of(path.lstat().st_mode)}, expected a regular file")
+
+
+def _why_unsound(path: Path) -> str:
+    try:
+        open_sealed(read_regular_file(path, MAX_RECEIPT_BYTES))
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    except ValueError as error:
+        return f"found {error}"
+    return "is not the receipt of this shard"
+
+
+def _receipt_contradictions(receipt: Receipt, name: ShardName, manifest: Manifest) -> Iterator[str]:
+    entries = {shard.name: shard for shard in manifest.shards}
+    files = [(file, entries[listed]) for file, listed in zip(receipt.files, name.files(manifest.bucket_count), strict=False)]
+    expected = [
+        ("fingerprint", receipt.fingerprint, manifest.fingerprint),
+        ("buckets", receipt.buckets, manifest.buckets),
+        *(("records", file.records, entry.records) for file, entry in files),
+        *(("bytes", file.bytes, entry.bytes) for file, entry in files),
+        *(("shard_checksum", file.shard_checksum, entry.checksum) for file, entry in files),
+        ("kept rows", sum(row.is_kept for row in receipt.rows), sum(entry.records for _, entry in files)),
+    ]
+    for what, have, want in expected:
+        if have != want:
+            yield f"{what}: found {have}, the manifest says {want}"
+
+
+def _kind_of(mode: int) -> str:
+    kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")

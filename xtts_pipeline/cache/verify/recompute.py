@@ -1,0 +1,191 @@
+"""Hold a cache against the corpus it was made from: make records again, or mend what is broken.
+
+Uses the writer's own functions, so that the two cannot drift apart.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from xtts_pipeline.cache.build.build import BuildOptions, build_cache
+from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.build.folder import LOCK_NAME, locked_folder
+from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, load_manifest, record_spec, shards_of
+from xtts_pipeline.cache.build.plan import PlannedRow, take_in
+from xtts_pipeline.cache.build.pool import local_pool
+from xtts_pipeline.cache.format.problems import Kind, Problem
+from xtts_pipeline.cache.build.receipts import receipt_path
+from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.cache.build.tasks import ShardTask
+from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
+from xtts_pipeline.config.schema import Config, DataConfig
+from xtts_pipeline.corpus.read import read_corpus
+from xtts_pipeline.corpus.utterance import Corpus
+from xtts_pipeline.errors import CacheError
+from xtts_pipeline.cache.format.schema import RecordSpec
+
+# One step of a float16 at the floor of a log-mel: what another processor's rounding may change.
+MEL_TOLERANCE = 2.0**-7
+_REMEDY = "run xtts preprocess --check content to bring the cache up to date"
+
+
+@dataclass(frozen=True)
+class SourceCheck:
+    """How many clips were looked at, and the problems of those that differ."""
+
+    sampled: int
+    problems: tuple[Problem, ...]
+
+
+def check_sources(folder: Path, data: Path, sample: int) -> SourceCheck:
+    """Make up to `sample` records of a sound cache again from the corpus `data`, and list those that differ.
+
+    The sample is the same for the same cache, and a larger one holds a smaller one. Of a cache that was made with --val-data, validation
+    clips that this corpus does not have are left out. Raises CorpusError if the corpus cannot be read.
+    """
+    manifest = load_manifest(folder)
+    corpus = read_corpus(data, _first_layout(manifest), manifest.text.language)
+    entries = _sample(_entries_of(folder, manifest, corpus), manifest, sample)
+    rows, refusals = _planned(corpus, entries, manifest)
+    maker = ExampleMaker(_task(folder, manifest, corpus), StageClock())
+    problems = []
+    for shard, members in _by_shard(entries).items():
+        payloads = dict(enumerate(read_records(folder / shard)))
+        spec = record_spec(manifest, manifest.bucket_of_shard(shard))
+        for entry in members:
+            if entry.id in rows:
+                detail = _difference(maker, entry, rows[entry.id], payloads[entry.position], spec)
+            else:
+                detail = f"the corpus has {refusals.get(entry.id, 'no such row')} now; {_REMEDY}"
+            if detail is not None:
+                problems.append(Problem(Kind.SOURCE, f"{shard} record {entry.position}", f"{entry.id}: {detail}"))
+    return SourceCheck(len(entries), tuple(problems))
+
+
+def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: int) -> tuple[str, ...]:
+    """Write again from the corpus `data` whatever the problems name, leave what is whole, and return the files written or removed.
+
+    Needs the manifest, which holds the settings. Raises CacheError if it cannot be used, or if the cache has a second corpus.
+    """
+    manifest = load_manifest(folder)
+    names = shards_of(manifest)
+    if _has_second_corpus(manifest):
+        raise CacheError(f"{folder}: was made with --val-data, which --repair does not know; run xtts preprocess as it was made")
+    config = _settings_of(manifest)
+    corpus = read_corpus(data, manifest.layout, manifest.text.language)
+    before = _file_identities(folder)
+    for problem in problems:
+        _clear_the_way(folder, problem, names, manifest.bucket_count)
+    train_shards = len(manifest.shard_names("train", bucket=0)) or None
+    # By content: in another checkout every modification time differs, and nothing else.
+    options = BuildOptions(local_pool(jobs), jobs, check="content", train_shards=train_shards)
+    with locked_folder(folder) as work_folder:
+        build_cache(folder, work_folder, take_in([corpus], config), config, options, lambda _rows: None)
+    return tuple(sorted({name for name, _ in before ^ _file_identities(folder)} - {LOCK_NAME}))
+
+
+def _file_identities(folder: Path) -> set[tuple[str, tuple[int, int, int]]]:
+    """Return each file's name with what changes when it is written again."""
+    statuses = {path.relative_to(folder).as_posix(): path.lstat() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()}
+    return {(name, (status.st_ino, status.st_mtime_ns, status.st_size)) for name, status in statuses.items()}
+
+
+def _settings_of(manifest: Manifest) -> Config:
+    """Return the config that makes this cache again."""
+    data = DataConfig(buckets=manifest.buckets or None)
+    return Config(audio=manifest.audio, text=manifest.text, limits=manifest.limits, cache=manifest.cache, data=data)
+
+
+def _clear_the_way(folder: Path, problem: Problem, names: Sequence[ShardName], bucket_count: int) -> None:
+    """Remove a broken shard's receipt, so that it is made again, and links and pipes that stand in a file's place."""
+    place = problem.where.split(" ")[0]
+    for name in names:
+        if place in (*name.files(bucket_count), receipt_path(folder, name).relative_to(folder).as_posix()):
+            receipt_path(folder, name).unlink(missing_ok=True)
+    path = folder / place
+    if problem.kind is Kind.NOT_A_FILE and (path.is_symlink() or not path.is_dir()):
+        path.unlink()
+
+
+def _has_second_corpus(manifest: Manifest) -> bool:
+    """Say whether the cache was made with --val-data: its layout names each corpus."""
+    return "+" in manifest.layout
+
+
+def _first_layout(manifest: Manifest) -> str:
+    return manifest.layout.split("+")[0]
+
+
+def _entries_of(folder: Path, manifest: Manifest, corpus: Corpus) -> list[UtteranceEntry]:
+    entries = [entry for _, entry in UTTERANCES.read(folder / UTTERANCES_NAME) if isinstance(entry, UtteranceEntry)]
+    if not _has_second_corpus(manifest):
+        return entries
+    known = {utterance.id for utterance in corpus.utterances}
+    return [entry for entry in entries if entry.split != "val" or entry.id in known]
+
+
+def _sample(entries: Sequence[UtteranceEntry], manifest: Manifest, size: int) -> list[UtteranceEntry]:
+    return sorted(entries, key=lambda entry: hashlib.sha256(f"{manifest.fingerprint}:{entry.id}".encode()).digest())[:size]
+
+
+def _by_shard(entries: Sequence[UtteranceEntry]) -> dict[str, list[UtteranceEntry]]:
+    return {shard: [entry for entry in entries if entry.shard == shard] for shard in sorted({entry.shard for entry in entries})}
+
+
+def _planned(corpus: Corpus, entries: Sequence[UtteranceEntry], manifest: Manifest) -> tuple[dict[str, PlannedRow], dict[str, str]]:
+    """Return the writer's plan for the sampled rows alone, by id, and why rows are refused.
+
+    Speakers and languages get the ids that they have in the whole cache.
+    """
+    wanted = {entry.id for entry in entries}
+    members = tuple(utterance for utterance in corpus.utterances if utterance.id in wanted)
+    intake = take_in([replace(corpus, utterances=members)], _settings_of(manifest))
+    speakers = {name: number for number, name in enumerate(manifest.speakers)}
+    languages = {name: number for number, name in enumerate(manifest.languages)}
+    rows = {
+        row.id: replace(row, speaker_id=speakers.get(row.speaker, -1), language_id=languages.get(row.language, -1)) for row in intake.rows
+    }
+    return rows, {rejection.id: f"{rejection.reason} ({rejection.detail})" for _, rejection in intake.rejections}
+
+
+def _task(folder: Path, manifest: Manifest, corpus: Corpus) -> ShardTask:
+    return ShardTask(
+        folder=folder,
+        work_folder=folder,
+        name=ShardName("train", 0, 1),
+        rows=(),
+        roots=(corpus.root,),
+        audio=manifest.audio,
+        text=manifest.text,
+        limits=manifest.limits,
+        buckets=manifest.buckets,
+        symbols=manifest.symbols,
+        fingerprint=manifest.fingerprint,
+    )
+
+
+def _difference(maker: ExampleMaker, entry: UtteranceEntry, row: PlannedRow, stored: bytes, spec: RecordSpec) -> str | None:
+    """Return how the record differs from what the corpus gives now, or None."""
+    receipt, payload = maker.make(row)
+    if payload is None:
+        return f"the corpus has {receipt.reason} ({receipt.detail}) now; {_REMEDY}"
+    if receipt.checksum != entry.source.checksum:
+        return f"{row.audio} is not the file that the cache was made from; {_REMEDY}"
+    if payload == stored:
+        return None
+    return next(_field_differences(decode_example(stored, spec), decode_example(payload, spec)), None)
+
+
+def _field_differences(stored: dict[str, np.ndarray | str | int], made: dict[str, np.ndarray | str | int]) -> Iterator[str]:
+    for name, value in stored.items():
+        if name == "mel":
+            distance = float(np.abs(np.asarray(value, np.float32) - np.asarray(made[name], np.float32)).max())
+            if not distance <= MEL_TOLERANCE:
+                yield f"mel: differs by up to {distance:.4f} from the recomputed one, at most {MEL_TOLERANCE:.4f} expected"
+        elif not np.array_equal(value, made[name]):
+            yield f"{name}: differs from the recomputed one"

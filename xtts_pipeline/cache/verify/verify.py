@@ -1,0 +1,168 @@
+"""Prove that a cache is what its manifest says, byte by byte and record by record.
+
+Needs no TensorFlow and no corpus. The manifest is proved first: nothing that it says is used before that.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from xtts_pipeline.cache.verify.parallel import map_forked
+from xtts_pipeline.cache.format.listings import UtteranceEntry
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, bucket_specs, load_manifest
+from xtts_pipeline.cache.format.problems import Kind, Problem, refuse
+from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER, ClipReceipt, Receipt
+from xtts_pipeline.cache.format.tfrecord import keep_freed_memory
+from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.cache.verify.files import IGNORED_NAMES, check_files, check_receipts, is_regular, regular_size
+from xtts_pipeline.cache.verify.listings import ListingCheck, RejectedCheck, check_rejected, check_utterances
+from xtts_pipeline.cache.verify.shards import ShardCheck, ShardVerifier
+from xtts_pipeline.errors import CacheError
+
+Level = Literal["quick", "full", "deep"]
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What was found: every problem, and how much was looked at.
+
+    `records` were read and decoded (`full`) or are what the manifest lists (`quick`); `shards` and `bytes` are of the shards there are.
+    `sampled` clips were recomputed from the corpus (`deep`); `repaired` are the files that were written again or removed before.
+    """
+
+    problems: tuple[Problem, ...] = ()
+    records: int = 0
+    shards: int = 0
+    bytes: int = 0
+    level: Level = "full"
+    sampled: int = 0
+    repaired: tuple[str, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result of `xtts verify-cache --json`."""
+        return {
+            "valid": self.valid,
+            "problems": [problem.to_json() for problem in self.problems],
+            "records": self.records,
+            "shards": self.shards,
+            "bytes": self.bytes,
+            "level": self.level,
+            "sampled": self.sampled,
+            "repaired": list(self.repaired),
+        }
+
+    def to_text(self) -> str:
+        """Return what was repaired, one line a problem, and a summary that says what was proved."""
+        repaired = [f"repaired: {', '.join(self.repaired)}"] if self.repaired else []
+        lines = [f"{problem.kind:10}  {problem.where}: {problem.detail}" for problem in self.problems]
+        count = len(lines)
+        verdict = f"NOT VALID ({self._proof()}), {count} problem{'s' if count > 1 else ''}" if lines else f"valid ({self._proof()})"
+        return "\n".join([*repaired, *lines, f"{verdict}: {self.records} records, {self.shards} shards, {self.bytes / 1e6:.1f} MB"])
+
+    def _proof(self) -> str:
+        """Return the level, and what a reader may not take as proved by it."""
+        if self.level == "quick":
+            return "quick: names and sizes; no record was read"
+        if self.level == "full":
+            return "full"
+        if not (self.valid or self.sampled):
+            return "deep: no clip recomputed, the full level found problems"
+        return f"deep: {self.sampled} of {self.records} clips recomputed"
+
+
+def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: int = 2) -> VerifyReport:
+    """Return every problem of a cache.
+
+    `quick` looks at the manifest, the receipts, names and sizes; `full` also at every byte and every record, with `jobs` processes.
+    Raises CacheError if there is no such folder, it is a file, or nothing is in it.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise CacheError(f"{folder}: is a file, expected the folder of a cache; name the folder")
+    if not folder.is_dir() or not _names(folder):
+        found = "an empty folder" if folder.is_dir() else "no such folder"
+        raise CacheError(f"{folder}: found {found}, expected a cache; run xtts preprocess to make one")
+    if (folder / MANIFEST_NAME).exists() and not is_regular(folder / MANIFEST_NAME):
+        problem = Problem(Kind.NOT_A_FILE, MANIFEST_NAME, "found a link, pipe or folder, expected a regular file")
+        return VerifyReport((problem,), level=level)
+    try:
+        manifest = load_manifest(folder)
+    except CacheError as error:
+        return VerifyReport((Problem(Kind.MANIFEST, MANIFEST_NAME, str(error).removeprefix(f"{folder / MANIFEST_NAME}: ")),), level=level)
+    problems = check_files(folder, manifest)
+    receipts = check_receipts(folder, manifest)
+    problems += [receipt for receipt in receipts.values() if isinstance(receipt, Problem)]
+    sizes = {shard: size for shard in manifest.shards if (size := regular_size(folder / shard.name)) is not None}
+    records = sum(shard.records for shard in sizes)
+    if level == "full":
+        content_problems, records = _check_contents(folder, manifest, receipts, jobs)
+        problems += content_problems
+    return VerifyReport(tuple(dict.fromkeys(problems)), records, len(sizes), sum(sizes.values()), level)
+
+
+def require_whole(folder: Path) -> None:
+    """Raise CacheError if a file of the cache is missing, extra or of another size: found in a second, not hours into a run."""
+    refuse(folder, verify_cache(folder, level="quick").problems)
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - IGNORED_NAMES
+
+
+def _check_contents(
+    folder: Path, manifest: Manifest, receipts: Mapping[ShardName, Receipt | Problem], jobs: int
+) -> tuple[list[Problem], int]:
+    """Return the problems inside the files that are there, and how many records were read."""
+    problems: list[Problem] = []
+    utterances = check_utterances(folder, manifest) if _has_listed_size(folder, UTTERANCES_NAME, manifest) else ListingCheck()
+    rejected = check_rejected(folder, manifest) if _has_listed_size(folder, REJECTED_NAME, manifest) else RejectedCheck()
+    problems += [*utterances.problems, *rejected.problems, *_receipt_problems(receipts, utterances, rejected, manifest)]
+    verifier = ShardVerifier(folder, manifest)
+
+    def check_shard(shard: ShardEntry) -> ShardCheck:
+        return verifier.check(shard, utterances.by_shard.get(shard.name, ()) if utterances.is_whole else None)
+
+    keep_freed_memory()
+    checks = map_forked(check_shard, [shard for shard in manifest.shards if is_regular(folder / shard.name)], jobs)
+    return [*problems, *(problem for check in checks for problem in check.problems)], sum(check.records for check in checks)
+
+
+def _has_listed_size(folder: Path, name: str, manifest: Manifest) -> bool:
+    """Return whether there is anything to read: what is no file or of another size is named already, and may be endless."""
+    return is_regular(folder / name) and (folder / name).stat().st_size == manifest.files[name].bytes
+
+
+def _receipt_problems(
+    receipts: Mapping[ShardName, Receipt | Problem], utterances: ListingCheck, rejected: RejectedCheck, manifest: Manifest
+) -> Iterator[Problem]:
+    """Yield the receipts whose rows are not those of the listings that are whole: preprocess would believe them."""
+    specs = bucket_specs(manifest)
+    for shard, receipt in receipts.items():
+        if isinstance(receipt, Problem):
+            continue
+        where = f"{RECEIPTS_FOLDER}/{shard}.json"
+        if utterances.is_whole:
+            for bucket, file in enumerate(shard.files(len(specs))):
+                lines = [_line_content(entry) for entry in utterances.by_shard.get(file, ())]
+                if [_row_content(row) for row in receipt.kept_rows(specs, bucket)] != lines:
+                    yield Problem(Kind.RECEIPT, where, f"its kept rows are not the {len(lines)} lines of {file} in {UTTERANCES_NAME}")
+        if rejected.is_whole:
+            unknown = [row.id for row in receipt.rows if row.reason is not None and (row.id, row.reason, row.detail) not in rejected.rows]
+            if unknown:
+                yield Problem(Kind.RECEIPT, where, f"{len(unknown)} of its rejected rows, {unknown[0]!r} first, are not in {REJECTED_NAME}")
+
+
+def _row_content(row: ClipReceipt) -> tuple[object, ...]:
+    """Return what a kept row's receipt and its line both say."""
+    lengths = (row.seconds, row.frames, row.tokens)
+    return (row.id, row.text, row.raw_text, row.speaker, row.language, *lengths, row.audio, row.source and row.source.bytes, row.checksum)
+
+
+def _line_content(entry: UtteranceEntry) -> tuple[object, ...]:
+    lengths, source = (entry.seconds, entry.frames, entry.tokens), entry.source
+    return (entry.id, entry.text, entry.raw_text, entry.speaker, entry.language, *lengths, source.path, source.bytes, source.checksum)

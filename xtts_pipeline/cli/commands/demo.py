@@ -1,0 +1,116 @@
+"""`xtts demo`: the main job from a corpus to speech, each command run as a user would type it."""
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME
+from xtts_pipeline.errors import StepError
+
+# Real clips are four times as long as the demo's sentences: these steps take about as long as the preset's take there.
+CORPUS_STEPS = 200
+
+
+@dataclass(frozen=True)
+class DemoPaths:
+    """What a demo reads and makes; all but a corpus of the user's own lies in its output folder."""
+
+    corpus: Path
+    cache: Path
+    run: Path
+    speech: Path
+    picture: Path
+
+    @classmethod
+    def plan(cls, output: Path, data: Path | None) -> "DemoPaths":
+        """Return the paths, with the first run folder that is still free: training never writes into an earlier run."""
+        runs = output / "runs"
+        number = next(number for number in range(1, sys.maxsize) if not (runs / str(number)).exists())
+        return cls(
+            data or output / "corpus",
+            output / "cache",
+            runs / str(number),
+            output / "speech.wav",
+            output / "speech.png",
+        )
+
+
+def demo(output: Path, data: Path | None, steps: int | None) -> None:
+    """Preprocess, verify, train and synthesize into `output`, then name what was made.
+
+    Without `data` the corpus is the demo's own sentences, spoken by espeak-ng. Raises StepError with the exit code of the first
+    command that fails.
+    """
+    started = time.monotonic()
+    paths = DemoPaths.plan(output, data)
+    if data is None:
+        from xtts_pipeline.corpus.demo.espeak import make_corpus
+
+        click.echo(f"{make_corpus(paths.corpus)} sentences spoken by espeak-ng in {paths.corpus}")
+    # Of two configs the later wins: a corpus of the user's own keeps every clip that LJSpeech's limits keep.
+    configs = ["--config", "demo"] if data is None else ["--config", "demo", "--config", "ljspeech"]
+    steps = CORPUS_STEPS if steps is None and data is not None else steps
+    steps_option = [] if steps is None else ["--steps", str(steps)]
+    cache = ["--cache", str(paths.cache)]
+    made = _run_step("preprocess", "--data", str(paths.corpus), *cache, *configs, "--json")
+    proved = _run_step("verify-cache", *cache, "--json")
+    trained = _run_step("train", *cache, "--output", str(paths.run), *configs, *steps_option, "--json")
+    written = ["--output", str(paths.speech), "--plot", str(paths.picture)]
+    spoken = _run_step("synthesize", "--run", str(paths.run), "--text", _first_text(paths.cache), *written, "--json")
+    click.echo(_summary(paths, made, proved, trained, spoken, time.monotonic() - started))
+
+
+def _run_step(*arguments: str) -> dict[str, Any]:
+    """Show and run one `xtts` command in a process of its own; return what it printed as JSON."""
+    click.echo(f"\n$ xtts {shlex.join(arguments)}")
+    # The child's stderr is the terminal's, so its progress and its errors are seen as they come.
+    ended = subprocess.run(
+        [sys.executable, "-m", "xtts_pipeline", *arguments], stdout=subprocess.PIPE, text=True, check=False
+    )
+    click.echo(ended.stdout, nl=False)
+    if ended.returncode:
+        raise StepError(f"xtts {arguments[0]}", ended.returncode)
+    result: dict[str, Any] = json.loads(ended.stdout)
+    return result
+
+
+def _first_text(cache: Path) -> str:
+    """Return a text that the run was trained on, so that its symbols are known."""
+    entries = (entry for _, entry in UTTERANCES.read(cache / UTTERANCES_NAME))
+    return next(entry.raw_text for entry in entries if isinstance(entry, UtteranceEntry) and entry.split == "train")
+
+
+def _summary(
+    paths: DemoPaths,
+    made: Mapping[str, Any],
+    proved: Mapping[str, Any],
+    trained: Mapping[str, Any],
+    spoken: Mapping[str, Any],
+    seconds: float,
+) -> str:
+    step, loss = trained["step_ms"], trained["loss"]
+    cache = f"{proved['records']} records in {proved['shards']} shards, {proved['bytes'] / 1e6:.1f} MB"
+    return "\n".join(
+        [
+            f"\nMade in {seconds:.0f} s:",
+            f"  cache      {paths.cache}: {cache}, verified; {made['rejected']} of {made['read']} rows rejected",
+            f"  run        {paths.run}: checkpoints, metrics.jsonl, TensorBoard scalars",
+            f"  speech     {paths.speech}: {spoken['seconds']:.2f} s",
+            f"  picture    {paths.picture}: the mel and the attention",
+            "The run:",
+            f"  steps      {trained['steps']}",
+            f"  traces     {trained['traces']}, compilations {trained['compilations']}, training, validation and speaking together",
+            f"  step time  {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
+            f"  data wait  {trained['data_wait_share']:.2%}",
+            f"  loss       {loss['first']:.3f} -> {loss['last']:.3f}",
+        ]
+    )

@@ -1,0 +1,150 @@
+"""`xtts inspect`: what one record holds, as text, picture and sound."""
+
+import difflib
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from xtts_pipeline.audio.save import write_wave
+from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, load_manifest, record_spec
+from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.cli.commands.cache import reaching_stores
+from xtts_pipeline.config.schema import SynthesisConfig
+from xtts_pipeline.errors import CacheError, OutputError
+from xtts_pipeline.plots import SPACE_MARK, save_speech_picture
+from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.vocoder.griffin_lim import GriffinLim
+
+# Fixed names: an id is the corpus's word, and no file is named by it.
+PICTURE_NAME, SOUND_NAME = "mel.png", "sound.wav"
+
+
+@dataclass(frozen=True)
+class InspectReport:
+    """One utterance's line, and what its record holds."""
+
+    entry: UtteranceEntry
+    symbols: tuple[str, ...]
+    token_ids: tuple[int, ...]
+    text_length: int
+    mel_length: int
+    speaker: int
+    language: int
+    mel_range: tuple[float, float]
+    picture: Path
+    sound: Path
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report for programs."""
+        entry = self.entry
+        return {
+            "id": entry.id,
+            "split": entry.split,
+            "shard": entry.shard,
+            "position": entry.position,
+            "raw_text": entry.raw_text,
+            "text": entry.text,
+            "symbols": list(self.symbols),
+            "tokens": list(self.token_ids),
+            "text_length": self.text_length,
+            "mel_length": self.mel_length,
+            "seconds": entry.seconds,
+            "speaker": {"name": entry.speaker, "index": self.speaker},
+            "language": {"name": entry.language, "index": self.language},
+            "mel_range": [round(bound, 4) for bound in self.mel_range],
+            "source": entry.source.path,
+            "picture": str(self.picture),
+            "sound": str(self.sound),
+        }
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        entry = self.entry
+        low, high = self.mel_range
+        return "\n".join(
+            [
+                f"{entry.id}: {entry.shard} record {entry.position}, split {entry.split}",
+                f"source   {entry.source.path}, {entry.seconds:.3f} s",
+                f"speaker  {entry.speaker} ({self.speaker}), language {entry.language} ({self.language})",
+                f"raw text {entry.raw_text}",
+                f"text     {entry.text}",
+                f"tokens   {self.text_length}: {' '.join(SPACE_MARK if symbol == ' ' else symbol for symbol in self.symbols)}",
+                f"mel      {self.mel_length} frames, {low:.2f} to {high:.2f} in natural log",
+                f"picture  {self.picture}",
+                f"sound    {self.sound}",
+            ]
+        )
+
+
+def inspect(cache: Path, id: str, output: Path) -> InspectReport:
+    """Read one record and write its picture and its sound into the folder `output`.
+
+    Raises CacheError if the cache has no such id or its record is damaged, OutputError if the folder cannot be written.
+    """
+    with reaching_stores(cache):
+        return _inspect(cache, id, output)
+
+
+def _inspect(cache: Path, id: str, output: Path) -> InspectReport:
+    manifest = load_manifest(cache)
+    entry = _find(cache, id)
+    buckets = {shard.name: shard.bucket for shard in manifest.shards}
+    # A listing may name any file: only the manifest's are opened.
+    payload = (
+        next(islice(read_records(cache / entry.shard), entry.position, None), None) if entry.shard in buckets else None
+    )
+    if payload is None:
+        raise CacheError(
+            f"{cache / entry.shard}: has no record {entry.position}, which {UTTERANCES_NAME} promises; run xtts verify-cache"
+        )
+    values = decode_example(payload, record_spec(manifest, buckets[entry.shard]))
+    text_length, mel_length = cast("int", values["text_length"]), cast("int", values["mel_length"])
+    tokens, mel = np.asarray(values["tokens"])[:text_length], np.asarray(values["mel"], np.float32)[:mel_length]
+    tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
+    synthesis = SynthesisConfig()
+    wave = GriffinLim(manifest.audio, synthesis.griffin_lim_iterations, synthesis.griffin_lim_momentum)(mel)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        save_speech_picture(output / PICTURE_NAME, mel, entry.seconds, f"{entry.id}: {entry.text}")
+        write_wave(output / SOUND_NAME, wave, manifest.audio.sample_rate)
+    except OSError as error:
+        raise OutputError(
+            f"{output}: cannot be written ({error.strerror}); name a folder that is writable with --output"
+        ) from None
+    return InspectReport(
+        entry=entry,
+        symbols=tuple(tokenizer.name_of(int(token)) for token in tokens),
+        token_ids=tuple(int(token) for token in tokens),
+        text_length=text_length,
+        mel_length=mel_length,
+        speaker=cast("int", values["speaker"]),
+        language=cast("int", values["language"]),
+        mel_range=(float(mel.min()), float(mel.max())),
+        picture=output / PICTURE_NAME,
+        sound=output / SOUND_NAME,
+    )
+
+
+def _find(cache: Path, id: str) -> UtteranceEntry:
+    known = []
+    try:
+        for number, entry in UTTERANCES.read(cache / UTTERANCES_NAME):
+            if isinstance(entry, ValueError):
+                raise CacheError(f"{cache / UTTERANCES_NAME}:{number}: {entry}; run xtts verify-cache")
+            if entry.id == id:
+                return entry
+            known.append(entry.id)
+    except OSError as error:
+        raise CacheError(
+            f"{cache / UTTERANCES_NAME}: cannot be read ({error.strerror}); run xtts verify-cache"
+        ) from None
+    near = difflib.get_close_matches(id, known, n=1, cutoff=0.0)
+    hint = f"; the nearest is {near[0]}" if near else ""
+    raise CacheError(
+        f"{cache}: no utterance {id!r} among {len(known)}{hint}; rejected.jsonl names the rows that were left out"
+    )

@@ -1,0 +1,152 @@
+"""`xtts config migrate`: settings of the earlier system in, settings of this one out, and what became of each key."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xtts_pipeline.config.explain import MAX_SHOWN
+from xtts_pipeline.config.load import read_yaml, to_yaml, validate_tree
+from xtts_pipeline.config.migration import RULES, NotCarriedError
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.errors import ConfigError
+
+# Where two sections ask for the same, the later wins: the loader read `data` where `model` said otherwise, the trainer `training`.
+_SECTIONS = ("model", "data", "training")
+
+
+@dataclass(frozen=True)
+class Line:
+    """What became of one key of the earlier system: settings, or, with none, the reason; not known are keys that have no rule."""
+
+    key: str
+    value: Any
+    settings: Mapping[str, Any]
+    why: str
+    is_known: bool = True
+
+    def __str__(self) -> str:
+        found = f"{self.value!r}"
+        found = found if len(found) <= MAX_SHOWN else f"{found[:MAX_SHOWN]}..."
+        if self.settings:
+            became = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
+            return f"{self.key}={found} -> {became}" + (f" ({self.why})" if self.why else "")
+        return f"{self.key}={found}: {'dropped' if self.is_known else 'unknown, left out'}; {self.why}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        return {
+            "key": self.key,
+            "value": _plain(self.value),
+            "settings": dict(self.settings),
+            "why": self.why,
+            "known": self.is_known,
+        }
+
+
+@dataclass(frozen=True)
+class Migration:
+    """The new settings by section, and the way of each earlier key."""
+
+    settings: dict[str, dict[str, Any]]
+    lines: tuple[Line, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        return {"settings": self.settings, "keys": [line.to_json() for line in self.lines]}
+
+    def to_text(self) -> str:
+        """Return the new settings as YAML."""
+        return to_yaml(self.settings).rstrip("\n")
+
+    def notes(self) -> list[str]:
+        """Return what became of each key, one line each, and a last line that counts them."""
+        kept = sum(bool(line.settings) for line in self.lines)
+        unknown = sum(not line.is_known for line in self.lines)
+        counts = f"{len(self.lines)} keys: {kept} carried over, {len(self.lines) - kept - unknown} dropped, {unknown} unknown"
+        return [*map(str, self.lines), f"{counts}; docs/migration.md says more"]
+
+
+def migrate(file: Path | None, flags: Mapping[str, str | int]) -> Migration:
+    """Return what becomes of a YAML file of the earlier system and of its command line's flags, such as `--batch-size`.
+
+    Flags win over the file. Raises ConfigError if the file is no YAML of sections, or if a value of it is none that a setting can take.
+    """
+    found = [
+        *_found_in({} if file is None else read_yaml(file)),
+        *((flag, flag, value) for flag, value in flags.items()),
+    ]
+    old = {name.removeprefix("--").replace("-", "_"): value for _, name, value in found}
+    ways = [_way_of(key, name, value, old) for key, name, value in found]
+    lines = _without_overruled(ways, [name for _, name, _ in found])
+    origin = {setting: line.key for line in lines for setting in line.settings}
+    chosen = {setting: value for line in lines for setting, value in line.settings.items()}
+    sections = {name: _section(name, chosen) for name in Config.model_fields}
+    settings = {name: section for name, section in sections.items() if section}
+    _, problems = validate_tree(settings, {setting: f"{file or 'flags'}: {key}" for setting, key in origin.items()})
+    if problems:
+        raise ConfigError("; ".join(problems))
+    return Migration(settings, tuple(lines))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of YAML as JSON has it: what JSON has no form for, such as a date or `.inf`, becomes text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inside) for key, inside in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inside) for inside in value]
+    is_plain = value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+    return value if is_plain else str(value)
+
+
+def _section(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        setting.removeprefix(f"{name}."): value for setting, value in chosen.items() if setting.startswith(f"{name}.")
+    }
+
+
+def _way_of(key: str, name: str, value: Any, old: Mapping[str, Any]) -> Line:
+    rule = RULES.get(name)
+    if rule is None:
+        return Line(key, value, {}, "nothing here bears that name; xtts config show lists all settings", is_known=False)
+    try:
+        settings = rule.make(value, old)
+    except NotCarriedError as reason:
+        return Line(key, value, {}, str(reason))
+    return Line(
+        key,
+        value,
+        settings,
+        rule.why if settings or rule.becomes is None else f"the default of {rule.becomes} does the same",
+    )
+
+
+def _without_overruled(ways: Sequence[Line], names: Sequence[str]) -> list[Line]:
+    """Return the lines, without settings where a later key has the same name or sets the same: that one wins, and wins whole."""
+    last = dict(zip(names, [way.key for way in ways], strict=True))
+    origin: dict[str, str] = {}
+    lines = []
+    for way, name in zip(reversed(ways), reversed(names), strict=True):
+        overruling = next((origin[setting] for setting in way.settings if setting in origin), last[name])
+        if way.settings and overruling != way.key:
+            lines.append(replace(way, settings={}, why=f"{overruling} says what it is to be"))
+        else:
+            origin |= dict.fromkeys(way.settings, way.key)
+            lines.append(way)
+    return lines[::-1]
+
+
+def _found_in(tree: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield each key with its section, its bare name, and its value, those that win last."""
+    order = {name: place for place, name in enumerate(_SECTIONS, start=1)}
+    for section in sorted(tree, key=lambda name: order.get(name, 0)):
+        yield from _leaves(str(section), str(section), tree[section])
+
+
+def _leaves(path: str, name: str, value: Any) -> Iterator[tuple[str, str, Any]]:
+    if name not in RULES and isinstance(value, Mapping):
+        for inner, inside in value.items():
+            yield from _leaves(f"{path}.{inner}", str(inner), inside)
+    else:
+        yield path, name, value

@@ -1,0 +1,245 @@
+"""`xtts preprocess`: a corpus in, a cache out, every row accounted for."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tqdm import tqdm
+
+from xtts_pipeline.audio.filterbank import describe_deaf_filters
+from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache
+from xtts_pipeline.cache.build.dask_pool import dask_pool
+from xtts_pipeline.cache.build.folder import locked_folder, readable_bytes
+from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
+from xtts_pipeline.cache.build.plan import Intake, take_in
+from xtts_pipeline.cache.build.pool import Pool, local_pool
+from xtts_pipeline.cache.build.receipts import SourceCheck
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME
+from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.config.schema import AudioConfig, Config
+from xtts_pipeline.corpus.read import read_corpus
+from xtts_pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from xtts_pipeline.cache.build.estimate import DryRun
+
+SHOWN_OUTLIERS = 10
+
+
+@dataclass(frozen=True)
+class PreprocessReport:
+    """What a run of preprocess did."""
+
+    build: BuildResult
+    outliers: list[Outlier]
+    seconds: float
+    max_rejected: float
+    cache: Path
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether a larger share of the rows was rejected than allowed."""
+        counts = self.build.manifest.counts
+        return counts.rejected > self.max_rejected * counts.read
+
+    @property
+    def clips_by_bucket(self) -> list[int]:
+        """How many records each bucket holds; without buckets, the one shape."""
+        manifest = self.build.manifest
+        return [
+            sum(manifest.split_records(split, bucket) for split in SPLITS) for bucket in range(manifest.bucket_count)
+        ]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a user should look at, one line each."""
+        warnings = [
+            f"changed setting: {change}; all shards were written anew" for change in self.build.settings_changed
+        ]
+        warnings += _setting_warnings(self.build.manifest.audio)
+        for outlier in self.outliers[:SHOWN_OUTLIERS]:
+            rates = f"{outlier.characters_per_second:.1f} characters a second, {outlier.usual:.1f} are usual"
+            warnings.append(f"{outlier.id}: {rates}; does the text fit the sound?")
+        if len(self.outliers) > SHOWN_OUTLIERS:
+            warnings.append(
+                f"{len(self.outliers) - SHOWN_OUTLIERS} more clips with unusual rates; --json lists them all"
+            )
+        return warnings
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        manifest, build = self.build.manifest, self.build
+        return {
+            "read": manifest.counts.read,
+            "kept": manifest.counts.kept,
+            "rejected": manifest.counts.rejected,
+            "shards_written": build.shards_written,
+            "shards_reused": build.shards_reused,
+            "seconds": round(self.seconds, 3),
+            "clips_per_second": round(manifest.counts.read / self.seconds, 1),
+            "layout": manifest.layout,
+            "splits": {split: manifest.split_records(split) for split in SPLITS},
+            "buckets": [
+                {"max_text_length": text, "max_mel_frames": mel, "clips": clips}
+                for (text, mel), clips in zip(manifest.buckets, self.clips_by_bucket, strict=False)
+            ],
+            "rejected_by_reason": dict(manifest.rejected_by_reason),
+            "stage_seconds": {stage: round(seconds, 3) for stage, seconds in build.stage_seconds.items()},
+            "settings_changed": list(build.settings_changed),
+            "outliers": [outlier.to_json() for outlier in self.outliers],
+            "warnings": self.warnings,
+        }
+
+    def to_text(self) -> str:
+        """Return what is printed without `--json`."""
+        manifest, build = self.build.manifest, self.build
+        counts = manifest.counts
+        splits = ", ".join(
+            f"{split} {manifest.split_records(split)}" for split in SPLITS if manifest.split_records(split)
+        )
+        buckets = ", ".join(
+            f"{list(bucket)} {clips}" for bucket, clips in zip(manifest.buckets, self.clips_by_bucket, strict=False)
+        )
+        lines = [
+            f"{manifest.layout}: read {counts.read} = kept {counts.kept} + rejected {counts.rejected}",
+            f"splits: {splits or 'none'}",
+            *([f"buckets: {buckets}"] if buckets else []),
+            f"shards: {build.shards_written} written, {build.shards_reused} reused",
+            f"{self.seconds:.1f} s, {counts.read / self.seconds:.0f} clips/s",
+        ]
+        busy = sum(build.stage_seconds.values())
+        if busy:
+            lines.append(
+                "workers: " + ", ".join(f"{stage} {spent / busy:.0%}" for stage, spent in build.stage_seconds.items())
+            )
+        lines.append(f"cache: {self.cache}, {readable_bytes(sum(shard.bytes for shard in manifest.shards))}")
+        lines += [f"warning: {warning}" for warning in self.warnings]
+        if counts.rejected:
+            over = (
+                f"over --max-rejected {self.max_rejected:.2%}, though the cache is complete; "
+                if self.is_over_limit
+                else ""
+            )
+            lines.append(f"{over}rejected, as {self.cache / REJECTED_NAME} says of each row:")
+        lines += _reason_table(manifest.rejected_by_reason, counts.read)
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class DryRunReport:
+    """What a run of preprocess would do."""
+
+    plan: "DryRun"
+    max_rejected: float
+    warnings: list[str]
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether a larger share of the rows would be rejected than allowed."""
+        return self.plan.rejected > self.max_rejected * self.plan.read
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        return {"dry_run": True, **self.plan.to_json(), "warnings": self.warnings}
+
+    def to_text(self) -> str:
+        """Return what is printed without `--json`."""
+        plan = self.plan
+        shards = ", ".join(f"{split} {count}" for split, count in plan.shards.items())
+        over = [f"over --max-rejected {self.max_rejected:.2%}:"] if self.is_over_limit else []
+        return "\n".join(
+            [
+                f"{plan.layout}: would read {plan.read} = keep {plan.kept} + reject {plan.rejected}, by texts and headers",
+                f"hours: {plan.hours:.2f}",
+                *([f"buckets: {', '.join(str(list(bucket)) for bucket in plan.buckets)}"] if plan.buckets else []),
+                f"shards: {shards}; {plan.shards_to_write} to write, {readable_bytes(plan.bytes_to_write)}",
+                f"free disk: {readable_bytes(plan.free_bytes)}",
+                f"time: about {plan.estimated_seconds:.0f} s, by a short sample",
+                *(f"warning: {warning}" for warning in self.warnings),
+                *over,
+                *_reason_table(plan.rejected_by_reason, plan.read),
+            ]
+        )
+
+
+def preprocess(
+    data: Path,
+    cache: Path,
+    config: Config,
+    *,
+    jobs: int,
+    max_rejected: float,
+    layout: str,
+    shards: int | None,
+    reshard: bool,
+    check: SourceCheck,
+    val_data: Path | None,
+    dry_run: bool,
+    backend: Literal["local", "dask"],
+    scheduler: str | None,
+    progress: bool,
+) -> PreprocessReport | DryRunReport:
+    """Make the cache, or bring it up to date, and return what was done; with `dry_run`, what would be.
+
+    Raises CorpusError for a corpus that cannot be used at all, CacheError for a folder that cannot be written, ConfigError for options
+    that contradict each other.
+    """
+    options = BuildOptions(_pool(backend, scheduler, jobs), jobs, check, shards, reshard)
+    if dry_run:
+        from xtts_pipeline.cache.build.estimate import foresee
+
+        plan = foresee(cache, read_corpora(data, val_data, layout, config), config, options)
+        return DryRunReport(plan, max_rejected, _setting_warnings(config.audio))
+    with locked_folder(cache) as work_folder:
+        intake = read_corpora(data, val_data, layout, config)
+        with tqdm(total=len(intake.rows), unit="clip", disable=not progress, file=sys.stderr, smoothing=0) as bar:
+            build = build_cache(cache, work_folder, intake, config, options, bar.update)
+    return PreprocessReport(build, find_outliers(build.totals), process_seconds(), max_rejected, cache)
+
+
+def process_seconds() -> float:
+    """Return how long this process has lived, imports included."""
+    try:
+        status = Path("/proc/self/stat").read_text(encoding="ascii")
+    except OSError:
+        return time.perf_counter() - _IMPORTED_AT
+    start_ticks = int(status.rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / os.sysconf("SC_CLK_TCK")
+
+
+_IMPORTED_AT = time.perf_counter()
+
+
+def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int) -> Pool:
+    if backend == "local":
+        if scheduler is not None:
+            raise ConfigError(f"--scheduler {scheduler}: only --backend dask has a scheduler; add it or leave this out")
+        return local_pool(jobs)
+    if scheduler is None:
+        raise ConfigError("--backend dask: no --scheduler; expected its address, such as tcp://10.0.0.1:8786")
+    return dask_pool(scheduler)
+
+
+def read_corpora(data: Path, val_data: Path | None, layout: str, config: Config) -> Intake:
+    """Return what a corpus, and a second one for validation, hold. Raises CorpusError if one cannot be used at all."""
+    language = config.text.language
+    corpora = [read_corpus(data, layout, language)]
+    if val_data is not None:
+        corpora.append(read_corpus(val_data, "auto", language))
+    return take_in(corpora, config)
+
+
+def _setting_warnings(audio: AudioConfig) -> list[str]:
+    """Return what is allowed and hardly meant, one line each."""
+    deaf = describe_deaf_filters(audio)
+    return [deaf] if deaf else []
+
+
+def _reason_table(rejected_by_reason: Mapping[str, int], read: int) -> list[str]:
+    """Return one line a reason, the most frequent first."""
+    ordered = sorted(rejected_by_reason.items(), key=lambda item: (-item[1], item[0]))
+    return [f"  {reason:<18} {count:>8}  {count / read:>7.2%}" for reason, count in ordered]

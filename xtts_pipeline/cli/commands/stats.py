@@ -1,0 +1,271 @@
+"""`xtts stats`: how long a corpus's clips and texts are, and which limits fit them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_for, smallest_shape
+from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest
+from xtts_pipeline.cache.format.statistics import spread
+from xtts_pipeline.cli.commands.cache import reaching_stores
+from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig
+from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
+
+MOST_SHAPES = 4
+# What a histogram marks of the table.
+MARKS = ("p50", "p99")
+_COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """What was measured: one row a clip, in the same order; and how many rows could not be measured."""
+
+    seconds: np.ndarray
+    frames: np.ndarray
+    characters: np.ndarray
+    tokens: np.ndarray
+    speakers: int
+    unusable: int
+
+    @property
+    def measures(self) -> Mapping[str, np.ndarray]:
+        """Every measure by the name under which it is shown."""
+        return {
+            "seconds": self.seconds,
+            "frames": self.frames,
+            "characters": self.characters,
+            "tokens": self.tokens,
+            "characters_per_second": self.characters / self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class LimitShare:
+    """What share of the clips one limit alone keeps."""
+
+    limit: str
+    value: float
+    share: float
+
+
+@dataclass(frozen=True)
+class StatsReport:
+    """The lengths of a corpus or cache, and the shapes that fit them.
+
+    `everything` is the shape that keeps every clip; `plans` have 1, 2, 3, ... shapes, the first of them the recommended one alone.
+    `buckets` are those of the cache or the settings, None where there are none.
+    """
+
+    source: str
+    clips: int
+    unusable: int
+    hours: float
+    speakers: int
+    spreads: Mapping[str, Statistics]
+    limits: tuple[LimitShare, ...]
+    everything: ShapePlan
+    buckets: ShapePlan | None
+    plans: tuple[ShapePlan, ...]
+    plot: Path | None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report for programs."""
+        recommended = self.plans[0].shapes[-1]
+        return {
+            "source": self.source,
+            "clips": self.clips,
+            "unusable": self.unusable,
+            "hours": round(self.hours, 4),
+            "speakers": self.speakers,
+            **{
+                name: {key: round(value, 4) for key, value in asdict(statistics).items()}
+                for name, statistics in self.spreads.items()
+            },
+            "limits": [
+                {"limit": limit.limit, "value": limit.value, "keeps": round(limit.share, 4)} for limit in self.limits
+            ],
+            "recommended": {
+                "max_text_length": recommended.max_text_length,
+                "max_mel_frames": recommended.max_mel_frames,
+            },
+            "everything": self.everything.to_json(),
+            "buckets": None if self.buckets is None else self.buckets.to_json(),
+            "plans": [plan.to_json() for plan in self.plans],
+            "plot": None if self.plot is None else str(self.plot),
+        }
+
+    def _plan_line(self, name: str, plan: ShapePlan) -> str:
+        shapes = ", ".join(f"{shape.max_text_length} x {shape.max_mel_frames}" for shape in plan.shapes)
+        return f"  {name:12} keeps {plan.kept / self.clips:>7.2%}, padding {plan.waste:>6.1%}: {shapes}"
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        left_out = f", {_counted(self.unusable, 'row')} cannot be used" if self.unusable else ""
+        counts = f"{_counted(self.clips, 'clip')}, {self.hours:.2f} hours, {_counted(self.speakers, 'speaker')}"
+        lines = [f"{self.source}: {counts}{left_out}", ""]
+        lines.append(f"{'':22}" + "".join(f"{column:>10}" for column in _COLUMNS))
+        for name, statistics in self.spreads.items():
+            lines.append(f"{name:22}" + "".join(f"{asdict(statistics)[column]:>10.2f}" for column in _COLUMNS))
+        lines += ["", "each limit alone keeps"]
+        lines += [f"  limits.{limit.limit:<16} {limit.value:>8g} {limit.share:>9.2%}" for limit in self.limits]
+        lines += ["", "limits as max_text_length x max_mel_frames"]
+        names = ["all clips", "recommended", *(f"{count} shapes" for count in range(2, len(self.plans) + 1))]
+        for name, plan in zip(names, (self.everything, *self.plans), strict=True):
+            lines.append(self._plan_line(name, plan))
+        if self.buckets is not None:
+            lines.append(self._plan_line("data.buckets", self.buckets))
+            shapes = zip(self.buckets.shapes, self.buckets.clips, self.buckets.wastes, strict=True)
+            lines += [
+                f"    [{shape.max_text_length}, {shape.max_mel_frames}]: {_counted(clips, 'clip')}, padding {waste:.1%}"
+                for shape, clips, waste in shapes
+            ]
+        if self.plot is not None:
+            lines += ["", f"picture  {self.plot}"]
+        return "\n".join(lines)
+
+
+def stats(
+    data: Path | None, cache: Path | None, config: Config, plot: Path | None, layout: str = "auto"
+) -> StatsReport:
+    """Measure the corpus `data` by its texts and headers, or the cache by its list of utterances; `plot` gets the histograms.
+
+    Frames are those without trimming for a corpus, those stored for a cache. For a cache, limits that `config` sets overlay those it was
+    made with. Raises ConfigError unless exactly one of the two is given and the options fit it, CorpusError or CacheError if it cannot be
+    read or has no clip, OutputError if the plot cannot be written.
+    """
+    if (data is None) == (cache is None):
+        raise ConfigError("stats: expected one of --data DIR and --cache DIR")
+    if data is not None:
+        lengths, limits = _lengths_of_corpus(data, config, layout), config.limits
+        buckets = config.data.buckets
+    else:
+        assert cache is not None  # noqa: S101 (for the type checker; the check is above)
+        if layout != "auto":
+            raise ConfigError(
+                f"stats: --layout {layout} is for a corpus, --cache {cache} has none; leave it out, or give --data DIR"
+            )
+        with reaching_stores(cache):
+            manifest = load_manifest(cache)
+            limits = _overlaid_limits(cache, manifest, config)
+            lengths = lengths_of_cache(cache, manifest)
+        buckets = manifest.buckets if config.data.buckets is None else config.data.buckets
+    spreads = {name: spread(values.tolist()) for name, values in lengths.measures.items()}
+    if plot is not None:
+        from xtts_pipeline.plots import save_histograms
+
+        # The table's own numbers, so that the picture cannot say otherwise.
+        marks = {name: {mark: asdict(statistics)[mark] for mark in MARKS} for name, statistics in spreads.items()}
+        save_histograms(plot, lengths.measures, marks)
+    largest = smallest_shape(lengths.tokens, lengths.frames)
+    smallest_for_all = smallest_shape(lengths.tokens, lengths.frames, keep_share=1.0)
+    chains = [best_shapes(largest, count, lengths.tokens, lengths.frames) for count in range(1, MOST_SHAPES + 1)]
+    return StatsReport(
+        source=str(data or cache),
+        clips=len(lengths.seconds),
+        unusable=lengths.unusable,
+        hours=float(lengths.seconds.sum()) / 3600,
+        speakers=lengths.speakers,
+        spreads=spreads,
+        limits=tuple(_limit_shares(lengths, limits)),
+        everything=plan_for([smallest_for_all], lengths.tokens, lengths.frames),
+        buckets=_plan_of(buckets, limits, lengths),
+        plans=tuple(plan_for(chain, lengths.tokens, lengths.frames) for chain in chains),
+        plot=plot,
+    )
+
+
+def _plan_of(buckets: Sequence[Bucket] | str | None, limits: LimitsConfig, lengths: Lengths) -> ShapePlan | None:
+    """Return what buckets waste, those that `auto` would choose among them; None where there are none."""
+    if not buckets:
+        return None
+    largest = Shape(limits.max_text_length, limits.max_mel_frames)
+    shapes = (
+        auto_shapes(largest, lengths.tokens, lengths.frames)
+        if isinstance(buckets, str)
+        else [Shape(*bucket) for bucket in buckets]
+    )
+    return plan_for(shapes, lengths.tokens, lengths.frames)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _overlaid_limits(cache: Path, manifest: Manifest, config: Config) -> LimitsConfig:
+    """Return the cache's limits with those that the config sets, or refuse a setting that the cached lengths cannot follow."""
+    for name, cached, wanted in (("audio", manifest.audio, config.audio), ("text", manifest.text, config.text)):
+        in_cache = cached.model_dump()
+        for key, value in wanted.model_dump(exclude_unset=True).items():
+            if value != in_cache[key]:
+                found = f"{name}.{key} is {value!r}, the cache was made with {in_cache[key]!r}"
+                raise ConfigError(f"{cache}: {found}; leave it out, or measure the corpus with --data DIR")
+    return LimitsConfig.model_validate({**manifest.limits.model_dump(), **config.limits.model_dump(exclude_unset=True)})
+
+
+def lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
+    """Return how long every clip of a cache is, by its list of utterances. Raises CacheError if it cannot be read or has no clip."""
+    entries = []
+    path = cache / UTTERANCES_NAME
+    try:
+        for number, entry in UTTERANCES.read(path, manifest.files[UTTERANCES_NAME].bytes):
+            if not isinstance(entry, UtteranceEntry):
+                raise CacheError(f"{path}:{number}: {entry}; run xtts verify-cache")
+            entries.append(entry)
+    except OSError as error:
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); run xtts verify-cache") from None
+    if not entries:
+        raise CacheError(f"{cache}: holds 0 clips, expected at least one; preprocess a corpus with usable rows")
+    return Lengths(
+        seconds=np.array([entry.seconds for entry in entries]),
+        frames=np.array([entry.frames for entry in entries]),
+        characters=np.array([len(entry.text) for entry in entries]),
+        tokens=np.array([entry.tokens for entry in entries]),
+        speakers=len({entry.speaker for entry in entries}),
+        unusable=manifest.counts.rejected,
+    )
+
+
+def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
+    # Here: a cache is measured without the corpus readers and the sound library.
+    from xtts_pipeline.cache.build.lengths import measure_rows
+    from xtts_pipeline.cache.build.plan import take_in
+    from xtts_pipeline.corpus.read import read_corpus
+
+    intake = take_in([read_corpus(data, layout, config.text.language)], config)
+    clips = [
+        (row, lengths)
+        for row, lengths in zip(intake.rows, measure_rows(intake, config), strict=True)
+        if lengths is not None
+    ]
+    if not clips:
+        raise CorpusError(
+            f"{data}: 0 of {intake.read} rows can be used, expected at least one; xtts preprocess --dry-run says why"
+        )
+    return Lengths(
+        seconds=np.array([lengths.seconds for _, lengths in clips]),
+        frames=np.array([lengths.frames for _, lengths in clips]),
+        characters=np.array([len(row.text) for row, _ in clips]),
+        tokens=np.array([lengths.tokens for _, lengths in clips]),
+        speakers=len({row.speaker for row, _ in clips}),
+        unusable=intake.read - len(clips),
+    )
+
+
+def _limit_shares(lengths: Lengths, limits: LimitsConfig) -> Sequence[LimitShare]:
+    """Return what the limits in force keep, and what those at the high percentiles would."""
+    shares = [
+        LimitShare("min_seconds", limits.min_seconds, float((lengths.seconds >= limits.min_seconds).mean())),
+        LimitShare("max_seconds", limits.max_seconds, float((lengths.seconds <= limits.max_seconds).mean())),
+    ]
+    for name, values, limit in (
+        ("max_text_length", lengths.tokens, limits.max_text_length),
+        ("max_mel_frames", lengths.frames, limits.max_mel_frames),
+    ):
+        ranks = spread(values.tolist())
+        tried = sorted({limit, int(ranks.p90), int(ranks.p95), int(ranks.p99), int(ranks.max)})
+        shares += [LimitShare(name, value, float((values <= value).mean())) for value in tried]
+    return shares

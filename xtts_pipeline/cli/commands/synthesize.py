@@ -1,0 +1,236 @@
+"""`xtts synthesize`: a run and texts in, sound files out."""
+
+import io
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xtts_pipeline.audio.save import write_wave
+from xtts_pipeline.audio.wav_stream import WavStream
+from xtts_pipeline.corpus.rows import has_surrogate
+from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
+from xtts_pipeline.system.runtime import NativeLog
+
+if TYPE_CHECKING:
+    from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
+
+# Speaker, language and references, as `Synthesizer.synthesize` takes them.
+Voice = tuple[str | None, str | None, Sequence[Path]]
+
+STDOUT = Path("-")
+# So many batches of lines are spoken before their files are written: long lines find others of their length, and memory stays small.
+BATCHES_AT_ONCE = 4
+MAX_TEXT_FILE_BYTES = 64 << 20
+TITLE_CHARACTERS = 300
+
+
+@dataclass(frozen=True)
+class SpokenFile:
+    """One sound file that was written."""
+
+    output: Path
+    seconds: float
+    mel_frames: int
+    has_stopped: bool
+
+    def to_json(self) -> dict[str, object]:
+        """Return the file for programs."""
+        return {**vars(self), "output": str(self.output)}
+
+
+@dataclass(frozen=True)
+class SynthesisReport:
+    """What was written: one file for a text, `files` in a folder for a file of texts."""
+
+    output: Path
+    files: tuple[SpokenFile, ...]
+    step: int
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report for programs; `files` only where the output is a folder."""
+        sums: dict[str, object] = {
+            "output": str(self.output),
+            "seconds": sum(file.seconds for file in self.files),
+            "mel_frames": sum(file.mel_frames for file in self.files),
+            "has_stopped": all(file.has_stopped for file in self.files),
+            "step": self.step,
+        }
+        return sums if self._is_single else {**sums, "files": [file.to_json() for file in self.files]}
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        seconds, frames = sum(file.seconds for file in self.files), sum(file.mel_frames for file in self.files)
+        cut = [file.output.name for file in self.files if not file.has_stopped]
+        reason = "cut by synthesis.max_frames_per_token or the longest mel; trained too little?"
+        if self._is_single:
+            ending = reason if cut else "stopped by itself"
+        else:
+            ending = f"{', '.join(cut)} {reason}" if cut else "all stopped by themselves"
+        count = "" if self._is_single else f"{len(self.files)} files, "
+        return f"{self.output}: {count}{seconds:.2f} s, {frames} frames, {ending} (checkpoint of step {self.step})"
+
+    @property
+    def _is_single(self) -> bool:
+        return len(self.files) == 1 and self.files[0].output == self.output
+
+
+def synthesize(
+    *,
+    run: Path,
+    text: str | None,
+    text_file: Path | None,
+    output: Path,
+    speaker: str | None,
+    language: str | None,
+    references: Sequence[Path],
+    overrides: Sequence[str],
+    stream: bool,
+    plot: Path | None,
+    mel_output: Path | None,
+    echo_native_log: bool,
+) -> SynthesisReport:
+    """Speak a text, or each line of a file, and write the sound; `plot` and `mel_output` where given.
+
+    `overrides` are settings such as `synthesis.sharpness=1.5` to speak with in place of the run's. Raises ConfigError for options that
+    exclude each other, CorpusError for a text file that cannot be used, and what `Synthesizer.load` and `Synthesizer.synthesize` raise,
+    before anything is written.
+    """
+    _check_options(text, text_file, output, stream=stream, extras=plot is not None or mel_output is not None)
+    lines = [] if text_file is None else _read_lines(text_file)
+    with NativeLog(echo=echo_native_log):
+        # Late: TensorFlow must not be imported before its log is redirected.
+        from xtts_pipeline.inference.synthesizer import Synthesizer
+
+        synthesizer = Synthesizer.load(run, overrides)
+        with _output_errors(output):
+            if text_file is not None:
+                files = _speak_lines(synthesizer, text_file, lines, output, (speaker, language, references))
+            elif stream:
+                files = (_stream_text(synthesizer, text or "", output, (speaker, language, references)),)
+            else:
+                spoken = synthesizer.synthesize(text or "", speaker, language, references)
+                files = (_write_text(spoken, output),)
+                _write_extras(synthesizer, spoken, plot, mel_output)
+    return SynthesisReport(output, files, synthesizer.checkpoint.step)
+
+
+def _check_options(text: str | None, text_file: Path | None, output: Path, *, stream: bool, extras: bool) -> None:
+    if (text is None) == (text_file is None):
+        raise ConfigError("synthesize: expected one of --text and --text-file")
+    if text_file is not None and (stream or output == STDOUT):
+        raise ConfigError("--text-file writes a folder of files: leave out --stream, and name a folder with --output")
+    if text_file is None and not output.name:
+        raise OutputError(f"--output {output}: is a folder; name a file, such as speech.wav")
+    if text is not None and has_surrogate(text):
+        raise TextError(
+            Reason.BAD_ROW,
+            "--text: holds bytes that are not UTF-8; give the text in UTF-8, or in a file with --text-file",
+        )
+    if extras and (stream or text_file is not None):
+        raise ConfigError("--plot and --mel-output are for one whole text: leave out --stream and --text-file")
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Return the lines of a text file, none of them empty."""
+    try:
+        if path.stat().st_size > MAX_TEXT_FILE_BYTES:
+            raise CorpusError(f"{path}: over {MAX_TEXT_FILE_BYTES} bytes; split it")
+        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); expected a text file, one text a line") from None
+    if lines == [""]:
+        raise CorpusError(f"{path}: no lines; expected one text a line")
+    empty = [number for number, line in enumerate(lines, start=1) if not line.strip()]
+    if empty:
+        raise CorpusError(f"{path}:{empty[0]}: the line is empty; remove it, so that files are numbered as lines are")
+    return lines
+
+
+def _speak_lines(
+    synthesizer: "Synthesizer",
+    path: Path,
+    lines: Sequence[str],
+    folder: Path,
+    voice: Voice,
+) -> tuple[SpokenFile, ...]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            synthesizer.check_text(line, voice[1])
+        except TextError as error:
+            raise TextError(error.reason, f"{path}:{number}: {error.detail}") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    files: list[SpokenFile] = []
+    group_lines = BATCHES_AT_ONCE * synthesizer.checkpoint.config.synthesis.batch_size
+    for first in range(0, len(lines), group_lines):
+        for spoken in synthesizer.synthesize_batch(lines[first : first + group_lines], *voice, with_attention=False):
+            files.append(_write_text(spoken, folder / f"{len(files):04d}.wav"))
+    return tuple(files)
+
+
+def _write_text(spoken: "SpokenText", output: Path) -> SpokenFile:
+    if output == STDOUT:
+        encoded = io.BytesIO()
+        WavStream(encoded, spoken.sample_rate, can_seek=True).write(
+            spoken.wave / max(1.0, float(np.abs(spoken.wave).max(initial=0.0)))
+        )
+        sys.stdout.buffer.write(encoded.getbuffer())
+    else:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_wave(output, spoken.wave, spoken.sample_rate)
+    return SpokenFile(output, spoken.seconds, len(spoken.mel), spoken.has_stopped)
+
+
+def _stream_text(synthesizer: "Synthesizer", text: str, output: Path, voice: Voice) -> SpokenFile:
+    speech = synthesizer.stream(text, *voice)
+    if output != STDOUT:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    with nullcontext(sys.stdout.buffer) if output == STDOUT else output.open("wb") as file:
+        # A pipe may have any name.
+        wav = WavStream(file, speech.sample_rate, can_seek=output != STDOUT and file.seekable())
+        for wave in speech:
+            wav.write(wave)
+        return SpokenFile(output, wav.seconds, speech.mel_frames, speech.has_stopped)
+
+
+def _write_extras(synthesizer: "Synthesizer", spoken: "SpokenText", plot: Path | None, mel_output: Path | None) -> None:
+    from xtts_pipeline.plots import save_speech_picture
+
+    if mel_output is not None:
+        with _output_errors(mel_output):
+            mel_output.parent.mkdir(parents=True, exist_ok=True)
+            with mel_output.open("wb") as file:
+                np.save(file, spoken.mel)
+    if plot is not None:
+        attention = spoken.attention if spoken.attention.size else None
+        title = textwrap.shorten(spoken.text, TITLE_CHARACTERS, placeholder="...")
+        with _output_errors(plot):
+            save_speech_picture(
+                plot,
+                spoken.mel,
+                spoken.seconds,
+                title,
+                attention,
+                synthesizer.symbols(spoken.tokens),
+                spoken.has_stopped,
+            )
+
+
+@contextmanager
+def _output_errors(output: Path) -> Iterator[None]:
+    """Turn what a disk refuses into an OutputError; a reader that has gone is left to whoever ends the process."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"{error.filename or output}: cannot be written ({error.strerror}); choose another path"
+        ) from None

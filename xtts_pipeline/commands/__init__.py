@@ -1,1 +1,0 @@
-"""One module a command: arguments in, files and a report out; no command holds an algorithm of its own."""

@@ -1,0 +1,1 @@
+"""Settings: schema, loading, errors, migration. Knows no TensorFlow."""

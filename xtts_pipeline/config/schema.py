@@ -1,0 +1,317 @@
+"""The settings of every command as frozen pydantic models, with their defaults and bounds.
+
+The only place where a default is defined. Opens no file.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from xtts_pipeline.config.explain import MAX_SHOWN
+
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Width = Annotated[int, Field(ge=1, le=16_384)]
+MINUTES = "^[1-9][0-9]{0,5} ?(min|minutes?)$"
+MAX_BUCKETS = 8
+
+
+class Section(BaseModel):
+    """A frozen group of settings; unknown keys and values of the wrong type are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class AudioConfig(Section):
+    """How a sound file becomes log-mel frames. All of it is in the cache's fingerprint."""
+
+    sample_rate: Annotated[int, Field(ge=4_000, le=192_000)] = 22_050
+    fft_size: Annotated[int, Field(ge=64, le=65_536)] = 1_024
+    hop_samples: Annotated[int, Field(ge=1, le=65_536)] = 256
+    window_samples: Annotated[int, Field(ge=1, le=65_536)] = 1_024
+    mel_bins: Annotated[int, Field(ge=1, le=1_024)] = 80
+    min_hz: Annotated[float, Field(ge=0.0)] = 0.0
+    max_hz: Annotated[float, Field(gt=0.0)] = 8_000.0
+    floor: Annotated[float, Field(ge=1e-10, le=0.1)] = 1e-5
+    trim_db: Annotated[float, Field(gt=0.0, le=200.0)] | None = None
+    trim_margin_seconds: Annotated[float, Field(ge=0.0, le=60.0)] = 0.05
+    normalize: Literal["none", "peak", "rms", "lufs"] = "none"
+    normalize_to_db: Annotated[float, Field(ge=-100.0, le=0.0)] = -23.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "AudioConfig":
+        if self.window_samples > self.fft_size:
+            raise ValueError(f"window_samples={self.window_samples} is over fft_size={self.fft_size}")
+        if self.max_hz > self.sample_rate / 2:
+            raise ValueError(f"max_hz={self.max_hz:g} is over half of sample_rate={self.sample_rate}")
+        if self.min_hz >= self.max_hz:
+            raise ValueError(f"min_hz={self.min_hz:g} is not below max_hz={self.max_hz:g}")
+        return self
+
+
+class TextConfig(Section):
+    """How a transcript becomes token ids. All of it is in the cache's fingerprint."""
+
+    language: Annotated[str, Field(min_length=2)] = "en"
+    tokens: Literal["characters", "phonemes"] = "characters"
+    symbols: Annotated[str, Field(min_length=1)] = "corpus"
+    lowercase: bool = True
+    expand: bool = True
+    blank: bool = False
+
+
+class LimitsConfig(Section):
+    """What a record may hold. Nothing is cut to fit: what is outside is rejected with its reason."""
+
+    max_text_length: Annotated[int, Field(ge=3, le=10_000)] = 200
+    max_mel_frames: Annotated[int, Field(ge=2, le=100_000)] = 880
+    min_seconds: Annotated[float, Field(ge=0.0)] = 0.1
+    max_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 60.0
+    min_peak_db: Annotated[float, Field(ge=-200.0, le=0.0)] = -60.0
+    max_clipped_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
+
+
+class CacheConfig(Section):
+    """How records are divided into splits and shards."""
+
+    seed: int = 0
+    validation_share: Share = 0.01
+    test_share: Share = 0.0
+    records_per_shard: Count = 256
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "CacheConfig":
+        if self.validation_share + self.test_share >= 1.0:
+            raise ValueError(
+                f"validation_share={self.validation_share:g} and test_share={self.test_share:g} leave nothing to train on"
+            )
+        return self
+
+
+Bucket = tuple[int, int]  # the max_text_length and max_mel_frames of its records
+
+
+def _read_buckets(value: object) -> object:
+    """Return a list of pairs as tuples, and `auto` and None as they are. Raises ValueError for anything else."""
+    if value is None or value == "auto":
+        return value
+    pairs = [tuple(pair) for pair in value if isinstance(pair, list | tuple)] if isinstance(value, list | tuple) else []
+    sides = [side for pair in pairs for side in pair]
+    is_pairs = all(len(pair) == 2 for pair in pairs) and all(type(side) is int for side in sides)
+    if not pairs or not is_pairs or len(pairs) != len(value):  # type: ignore[arg-type]
+        found = f"{value!r}"[:MAX_SHOWN]
+        raise ValueError(
+            f"found {found}, expected [[max_text_length, max_mel_frames], ...] in whole numbers, auto or null"
+        )
+    buckets = tuple((text, mel) for text, mel in pairs)
+    check_bucket_order(buckets)
+    return buckets
+
+
+def check_bucket_order(buckets: Sequence[Bucket]) -> None:
+    """Raise ValueError unless there are few buckets, each larger than nothing and than the one before."""
+    if len(buckets) > MAX_BUCKETS:
+        raise ValueError(
+            f"found {len(buckets)} buckets, expected at most {MAX_BUCKETS}: each is compiled on its own; leave some out"
+        )
+    if min(buckets[0]) < 1:
+        raise ValueError(f"bucket {list(buckets[0])} holds nothing, expected at least 1 token and 1 frame")
+    for before, after in pairwise(buckets):
+        if before == after or before[0] > after[0] or before[1] > after[1]:
+            raise ValueError(
+                f"bucket {list(after)} comes after {list(before)}, expected a larger one; order the buckets"
+            )
+
+
+def check_last_bucket(buckets: Sequence[Bucket], limits: LimitsConfig) -> None:
+    """Raise ValueError unless the last bucket is the limits: what it would not hold is rejected, and what it would, must be."""
+    largest = (limits.max_text_length, limits.max_mel_frames)
+    if buckets[-1] != largest:
+        remedy = f"add {list(largest)}, or set limits.max_text_length and limits.max_mel_frames to the last bucket"
+        raise ValueError(
+            f"data.buckets: the last one is {list(buckets[-1])}, expected the limits {list(largest)}; {remedy}"
+        )
+
+
+class DataConfig(Section):
+    """How training reads the shards, and into how many shapes preprocessing parts them.
+
+    A record lies in the first of `buckets` that holds it; without them all have one shape, the limits. `cache_records` reads a cache's
+    training records once and keeps them (`auto`: if they are small); `cache_features` keeps what `xtts train --data` makes of a clip.
+    """
+
+    buckets: Annotated[tuple[Bucket, ...] | Literal["auto"] | None, BeforeValidator(_read_buckets)] = None
+    shuffle_records: Count = 2_048
+    num_workers: Count | Literal["auto"] = "auto"
+    prefetch_buffer_size: Count | Literal["auto"] = "auto"
+    cache_records: bool | Literal["auto"] = "auto"
+    cache_features: bool = False
+
+
+class AugmentationConfig(Section):
+    """How training clips are changed, each anew in every epoch; by default not at all. Validation clips never are."""
+
+    share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    gain_db: Annotated[float, Field(ge=0.0, le=40.0)] = 0.0
+    noise_min_snr_db: Annotated[float, Field(ge=-20.0, le=100.0)] | None = None
+    noise_max_snr_db: Annotated[float, Field(ge=-20.0, le=100.0)] = 40.0
+    speed_change: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
+    time_masks: Annotated[int, Field(ge=0, le=16)] = 0
+    time_mask_frames: Count = 20
+    frequency_masks: Annotated[int, Field(ge=0, le=16)] = 0
+    frequency_mask_bins: Count = 8
+
+    @property
+    def is_on(self) -> bool:
+        """Whether any change is asked for."""
+        return bool(
+            self.gain_db
+            or self.noise_min_snr_db is not None
+            or self.speed_change
+            or self.time_masks
+            or self.frequency_masks
+        )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "AugmentationConfig":
+        if self.noise_min_snr_db is not None and self.noise_min_snr_db > self.noise_max_snr_db:
+            raise ValueError(
+                f"noise_min_snr_db={self.noise_min_snr_db:g} is over noise_max_snr_db={self.noise_max_snr_db:g}"
+            )
+        return self
+
+
+class ModelConfig(Section):
+    """The network's shape; defaults are the `small` preset."""
+
+    width: Width = 256
+    heads: Width = 4
+    encoder_layers: Annotated[int, Field(ge=1, le=100)] = 3
+    decoder_layers: Annotated[int, Field(ge=1, le=100)] = 4
+    feedforward_width: Width = 1_024
+    prenet_width: Width = 128
+    postnet_width: Width = 128
+    postnet_layers: Annotated[int, Field(ge=0, le=100)] = 4
+    frames_per_step: Annotated[int, Field(ge=1, le=64)] = 4
+    voice_latents: Annotated[int, Field(ge=0, le=1_024)] = 32
+    voice_layers: Annotated[int, Field(ge=1, le=100)] = 1
+    reference_frames: Annotated[int, Field(ge=8, le=100_000)] = 256
+    remat: bool = False
+    dropout: Share = 0.1
+    prenet_dropout: Share = 0.5
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> "ModelConfig":
+        if self.width % self.heads:
+            raise ValueError(f"width={self.width} is not a multiple of heads={self.heads}")
+        if self.width % 2:
+            raise ValueError(f"width={self.width} is odd; positions need sine and cosine pairs")
+        return self
+
+
+class TrainingConfig(Section):
+    """The optimizer, its schedule, and how often the run looks up."""
+
+    batch_size: Count | Literal["auto"] = 16
+    accumulation_steps: Count = 1
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    steps: Count = 20_000
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3
+    schedule: Literal["cosine", "noam", "exponential", "constant"] = "cosine"
+    warmup_steps: Annotated[int, Field(ge=0)] = 200
+    final_lr_fraction: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
+    clip_norm: Annotated[float, Field(gt=0.0)] = 1.0
+    ema_decay: Share = 0.999
+    stop_weight: Annotated[float, Field(gt=0.0)] = 0.5
+    stop_positive_weight: Annotated[float, Field(gt=0.0)] = 5.0
+    guided_attention_weight: Annotated[float, Field(ge=0.0)] = 2.0
+    guided_attention_width: Annotated[float, Field(gt=0.0)] = 0.2
+    guided_attention_steps: Count = 10_000
+    alignment_weight: Annotated[float, Field(ge=0.0)] = 1.0
+    scheduled_sampling_start: Annotated[int, Field(ge=0)] | None = 12_000
+    scheduled_sampling_ramp_steps: Count = 1_000
+    scheduled_sampling_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    reference_dropout: Share = 0.2
+    aligned_by_step: Count = 3_000
+    log_every: Count = 10
+    evaluate_every: Count = 500
+    save_every: Count | Annotated[str, Field(pattern=MINUTES)] = 500
+    keep_checkpoints: Count = 3
+    max_consecutive_skips: Count = 20
+    patience: Count | None = None
+    sample_every_evaluations: Count | None = 4
+    sample_sentences: Annotated[int, Field(ge=1, le=64)] = 4
+    jit_compile: bool = True
+    strict_shapes: bool = True
+    check_memory: bool = True
+    debug_eager: bool = False
+    autotune: bool = False
+    autotune_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 60.0
+
+    @property
+    def clips_per_batch(self) -> int:
+        """The batch size as a number, which `xtts train` puts in the place of `auto` before anything is made of it."""
+        if self.batch_size == "auto":
+            raise ValueError(
+                "training.batch_size is still auto; the number depends on a cache and on the memory of the machine"
+            )
+        return self.batch_size
+
+    @property
+    def save_every_seconds(self) -> int | None:
+        """The time between checkpoints; None where it is counted in steps."""
+        return None if isinstance(self.save_every, int) else 60 * int(self.save_every.partition("min")[0])
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "TrainingConfig":
+        if self.batch_size != "auto" and self.batch_size % self.accumulation_steps:
+            raise ValueError(
+                f"batch_size={self.batch_size} is not a multiple of accumulation_steps={self.accumulation_steps}"
+            )
+        if self.schedule == "exponential" and self.final_lr_fraction == 0.0:
+            raise ValueError(
+                "schedule=exponential with final_lr_fraction=0: the rate would be 0 from the first step; give a share over 0"
+            )
+        if self.debug_eager and self.autotune:
+            raise ValueError(
+                "debug_eager=true with autotune=true: the compiled step's best settings show in no other step; leave one out"
+            )
+        return self
+
+
+class SynthesisConfig(Section):
+    """How a trained model speaks."""
+
+    stop_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    max_frames_per_token: Annotated[float, Field(ge=1.0)] = 16.0
+    attention_back: Annotated[int, Field(ge=0, le=10_000)] = 2
+    attention_ahead: Annotated[int, Field(ge=1, le=10_000)] = 6
+    batch_size: Annotated[int, Field(ge=2, le=1_024)] = 8
+    sharpness: Annotated[float, Field(ge=1.0, le=5.0)] = 1.0
+    chunk_frames: Annotated[int, Field(ge=1, le=100_000)] = 32
+    griffin_lim_iterations: Count = 20
+    griffin_lim_momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
+
+
+class Config(Section):
+    """All settings of a run, validated as a whole."""
+
+    audio: AudioConfig = AudioConfig()
+    text: TextConfig = TextConfig()
+    limits: LimitsConfig = LimitsConfig()
+    cache: CacheConfig = CacheConfig()
+    data: DataConfig = DataConfig()
+    augmentation: AugmentationConfig = AugmentationConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    synthesis: SynthesisConfig = SynthesisConfig()
+
+    @model_validator(mode="after")
+    def _buckets_end_at_the_limits(self) -> "Config":
+        if isinstance(self.data.buckets, tuple):
+            check_last_bucket(self.data.buckets, self.limits)
+        return self

@@ -1,0 +1,1 @@
+"""The demo corpus: sentences spoken by espeak-ng."""

@@ -1,0 +1,93 @@
+"""The generic manifest: a table with a header, or JSON lines, of `audio`, `text` and optional `id`, `speaker`, `language`, `split`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from xtts_pipeline.corpus.layouts.layout import Found
+from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, Row, RowCollector, read_lines
+from xtts_pipeline.corpus.tables import HEADER_BYTES, by_split, find_tables, read_header, read_table, split_in_name
+from xtts_pipeline.errors import Reason
+
+REQUIRED = frozenset({"audio", "text"})
+OPTIONAL = ("id", "speaker", "language", "split")
+JSON_SUFFIXES = (".jsonl", ".ndjson")
+
+
+class Manifest:
+    """Paths are relative to the manifest; without an id, the path without its suffix is it."""
+
+    name = "manifest"
+    looked_for = "a CSV with a header, or JSON lines, with audio and text (optional: id, speaker, language, split)"
+    parts = (("manifest.csv", "manifest.tsv", "manifest.jsonl", "*.jsonl"),)
+
+    def find(self, source: Path) -> Found | None:
+        """Return the manifest itself, or those in the folder."""
+        if source.is_file():
+            fits = source.suffix.lower() in JSON_SUFFIXES or set(read_header(source).columns) >= REQUIRED
+            return Found(source.parent, (source,)) if fits else None
+        if not source.is_dir():
+            return None
+        lines = sorted(path for path in source.iterdir() if path.suffix.lower() in JSON_SUFFIXES and _is_manifest(path))
+        tables = find_tables(source, REQUIRED) + by_split(lines)
+        return Found(source, tables) if tables else None
+
+    def read(self, found: Found, rows: RowCollector) -> None:
+        """Add each row of each manifest."""
+        for table in found.tables:
+            read = _read_json_lines if table.suffix.lower() in JSON_SUFFIXES else read_table
+            for where, fields in read(table, rows):
+                audio = fields["audio"].strip()
+                row_id = fields.get("id", "").strip() or id_of(audio)
+                split = fields.get("split", "").strip() or split_in_name(table)
+                speaker, language = fields.get("speaker", ""), fields.get("language", "")
+                rows.add(Row(where, row_id, audio, fields["text"], speaker, language, split))
+
+
+def id_of(audio: str) -> str:
+    """Return a sound's path without its suffix: the id of a row that names none."""
+    return audio.rpartition(".")[0] if audio.lower().endswith(SOUND_SUFFIXES) else audio
+
+
+def _is_manifest(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(HEADER_BYTES)
+    return path.stem == "manifest" or (b'"audio"' in start and b'"text"' in start)
+
+
+def _read_json_lines(path: Path, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield `file:line` and the known fields of each object; numbers count as text for ids and speakers."""
+    for where, line in read_lines(path, rows.root, rows):
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            rows.reject(
+                where,
+                Reason.BAD_ROW,
+                f"not JSON ({' '.join(str(error).split())}); expected one object a line",
+                line[:80],
+            )
+            continue
+        problem = _problem(fields)
+        if problem:
+            rows.reject(
+                where, Reason.BAD_ROW, problem, str(fields.get("id", "")) if isinstance(fields, dict) else line[:80]
+            )
+        else:
+            yield where, {key: str(fields[key]) for key in (*REQUIRED, *OPTIONAL) if fields.get(key) is not None}
+
+
+def _problem(fields: object) -> str | None:
+    """Return what is wrong with a row's object, or None."""
+    if not isinstance(fields, dict):
+        return f"found {type(fields).__name__}; expected an object with audio and text"
+    for key in sorted(REQUIRED):
+        if not isinstance(fields.get(key), str):
+            return f"{key} is {'missing' if key not in fields else 'not a string'}; expected a string"
+    for key in OPTIONAL:
+        value = fields.get(key)
+        if isinstance(value, bool) or not isinstance(value, str | int | None):
+            return f"{key} is neither a string nor a whole number"
+    return None

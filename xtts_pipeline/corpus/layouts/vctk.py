@@ -1,0 +1,63 @@
+"""VCTK: one folder a speaker, of transcripts in `txt/` and of sounds in `wav48/` (0.80) or `wav48_silence_trimmed/` (0.92)."""
+
+from pathlib import Path
+
+from xtts_pipeline.corpus.folders import clip_id, list_folder, read_transcript
+from xtts_pipeline.corpus.layouts.layout import Found
+from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, Row, RowCollector, printable
+from xtts_pipeline.errors import Reason
+
+TEXT_FOLDER = "txt"
+SOUND_FOLDERS = ("wav48_silence_trimmed", "wav48")
+# 0.92 has two microphones for each clip; the second one stands in where the first one is missing.
+MICROPHONES = ("_mic1", "_mic2")
+
+
+class Vctk:
+    """The speaker is the folder's name; the id is the file's stem without its microphone."""
+
+    name = "vctk"
+    looked_for = f"{' or '.join(f'{folder}/SPEAKER/' for folder in SOUND_FOLDERS)} beside {TEXT_FOLDER}/SPEAKER/*.txt"
+    parts = (SOUND_FOLDERS, (TEXT_FOLDER,))
+
+    def find(self, source: Path) -> Found | None:
+        """Return the folder that holds both the sounds and the transcripts."""
+        sounds = any((source / folder).is_dir() for folder in SOUND_FOLDERS)
+        return Found(source) if sounds and (source / TEXT_FOLDER).is_dir() else None
+
+    def read(self, found: Found, rows: RowCollector) -> None:
+        """Add a row for each clip, speaker by speaker: each transcript, and each sound that has none."""
+        sounds = next(folder for folder in SOUND_FOLDERS if (found.root / folder).is_dir())
+        spoken = set(list_folder(sounds, rows).folders)
+        written = set(list_folder(TEXT_FOLDER, rows).folders)
+        for speaker in sorted(spoken | written):
+            clips = _clips(f"{sounds}/{speaker}", rows) if speaker in spoken else {}
+            texts = list_folder(f"{TEXT_FOLDER}/{speaker}", rows).files if speaker in written else ()
+            stems = {name.removesuffix(".txt") for name in texts if name.endswith(".txt")}
+            for stem in sorted(stems | clips.keys()):
+                _add_clip(speaker, stem, clips.get(stem, f"{sounds}/{speaker}/{stem}"), stem in stems, rows)
+
+
+def _clips(folder: str, rows: RowCollector) -> dict[str, str]:
+    """Return stem without microphone -> path of the sound, the first microphone's where there are two."""
+    clips: dict[str, str] = {}
+    for name in list_folder(folder, rows).files:
+        stem, _, suffix = name.rpartition(".")
+        if f".{suffix.lower()}" in SOUND_SUFFIXES:
+            for microphone in MICROPHONES:
+                stem = stem.removesuffix(microphone)
+            # Names come sorted, so the first microphone comes first.
+            clips.setdefault(stem, f"{folder}/{name}")
+    return clips
+
+
+def _add_clip(speaker: str, stem: str, audio: str, has_text: bool, rows: RowCollector) -> None:
+    row_id = clip_id(speaker, stem)
+    transcript = f"{TEXT_FOLDER}/{speaker}/{stem}.txt"
+    if not has_text:
+        expected = f"{TEXT_FOLDER}/{printable(speaker)}/{printable(stem)}.txt"
+        rows.reject(audio, Reason.BAD_ROW, f"the sound has no transcript; expected {expected}", row_id)
+        return
+    text = read_transcript(transcript, row_id, rows)
+    if text is not None:
+        rows.add(Row(f"{transcript}:1", row_id, audio, text, speaker))

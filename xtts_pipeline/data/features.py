@@ -1,0 +1,109 @@
+"""Clips as features in TensorFlow operations: what audio/load.py and audio/mel.py do in NumPy, from the same constants.
+
+Trusts the survey: what it accepted is read here. A file of another rate or length since then is an error.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.audio.filterbank import mel_filterbank
+from xtts_pipeline.audio.mel import hann_window
+from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.data.resample import Resampler
+from xtts_pipeline.data.survey import NativeClip
+from xtts_pipeline.errors import CorpusError
+
+_TRIAL_SAMPLE_BYTES = 256  # a multiple of two bytes times any number of channels that TensorFlow or the survey knows
+
+
+def check_headers(clips: Iterable[NativeClip]) -> None:
+    """Raise CorpusError if TensorFlow's decoder does not read a clip's header, which knows fewer kinds than ours."""
+    seen: set[bytes] = set()
+    for clip in clips:
+        if clip.header in seen:
+            continue
+        seen.add(clip.header)
+        trial = bytearray(clip.header) + bytes(_TRIAL_SAMPLE_BYTES)
+        trial[4:8] = (len(trial) - 8).to_bytes(4, "little")
+        trial[len(clip.header) - 4 : len(clip.header)] = _TRIAL_SAMPLE_BYTES.to_bytes(4, "little")
+        try:
+            tf.audio.decode_wav(bytes(trial))
+        except tf.errors.InvalidArgumentError as error:
+            found = error.message.rpartition("}} ")[2].splitlines()[0]
+            raise CorpusError(
+                f"{clip.path}: TensorFlow does not read its header ({found}), expected a plain one for --data; "
+                "write the file anew, or use xtts preprocess, which reads it"
+            ) from None
+
+
+def read_wave(path: tf.Tensor, audio: AudioConfig, resampler: Resampler) -> tf.Tensor:
+    """Return a 16-bit WAV file as a wave, mono, at `audio.sample_rate`, normalised as `audio` says: float32 [samples]."""
+    samples, rate = tf.audio.decode_wav(tf.io.read_file(path))
+    # The mean of one channel is a copy, which most clips need not pay for.
+    wave = tf.cond(
+        tf.shape(samples)[1] == 1, lambda: tf.reshape(samples, [-1]), lambda: tf.reduce_mean(samples, axis=1)
+    )
+    return normalize_level(resampler(wave, rate), audio)
+
+
+def normalize_level(wave: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
+    """Return the wave scaled as `audio.loudness.normalize_loudness` does it, for `none`, `peak` and `rms`."""
+    if audio.normalize == "none":
+        return wave
+    peak = tf.cast(tf.reduce_max(tf.abs(wave)), tf.float64)
+    level = peak if audio.normalize == "peak" else tf.sqrt(tf.reduce_mean(tf.square(tf.cast(wave, tf.float64))))
+    wanted = 10.0 ** (audio.normalize_to_db / 20)
+    gain = tf.minimum(wanted / tf.maximum(level, 1e-12), 1.0 / tf.maximum(peak, 1e-12))
+    return wave * tf.cast(tf.where(peak > 0.0, gain, 1.0), tf.float32)
+
+
+def wave_to_mel(wave: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
+    """Return a clip's natural-log mel frames, float32 [frames, mel_bins]: `audio.mel.wave_to_mel`, trimming included."""
+    # The window is that of the whole transform, zero beyond window_samples, so that frames are centred as they are there.
+    window = hann_window(audio)
+    half = audio.fft_size // 2
+    padded = tf.pad(wave, [[half, audio.fft_size - half]])
+    spectrum = tf.signal.stft(
+        padded, audio.fft_size, audio.hop_samples, audio.fft_size, window_fn=lambda _, dtype: tf.cast(window, dtype)
+    )
+    filters = mel_filterbank(audio)
+    in_use = np.flatnonzero(filters.any(axis=0))
+    low, high = (int(in_use[0]), int(in_use[-1]) + 1) if in_use.size else (0, 1)
+    # tf.abs guards against overflow, which samples up to 1 cannot cause, at twice the cost.
+    used = spectrum[:, low:high]
+    magnitudes = tf.sqrt(tf.square(tf.math.real(used)) + tf.square(tf.math.imag(used)))
+    mel = tf.matmul(magnitudes, np.ascontiguousarray(filters[:, low:high].T))
+    log_mel = tf.math.log(tf.maximum(mel, np.float32(audio.floor)))
+    if audio.trim_db is None:
+        return log_mel
+    windowed = tf.signal.frame(padded, audio.fft_size, audio.hop_samples) * window
+    return _trim(log_mel, tf.reduce_sum(tf.square(windowed), axis=1), audio.trim_db, audio)
+
+
+def _trim(log_mel: tf.Tensor, energy: tf.Tensor, trim_db: float, audio: AudioConfig) -> tf.Tensor:
+    """Return the frames that `audio.mel.sound_span` keeps."""
+    loud = tf.where(energy >= tf.reduce_max(energy) * np.float32(10 ** (-trim_db / 10)))[:, 0]
+    margin = round(audio.trim_margin_seconds * audio.sample_rate / audio.hop_samples)
+    return log_mel[tf.maximum(loud[0] - margin, 0) : loud[-1] + 1 + margin]
+
+
+def padded_mel(log_mel: tf.Tensor, spec: RecordSpec) -> dict[str, tf.Tensor]:
+    """Return a record's `mel` and `mel_length`; fails with InvalidArgumentError if there are more frames than the spec has."""
+    frames = tf.shape(log_mel)[0]
+    mel = tf.pad(
+        tf.cast(log_mel, tf.float16),
+        [[0, spec.max_mel_frames - frames], [0, 0]],
+        constant_values=np.float16(spec.pad_value),
+    )
+    return {"mel": tf.ensure_shape(mel, [spec.max_mel_frames, spec.mel_bins]), "mel_length": frames}
+
+
+def padded_tokens(encoded: tf.Tensor, spec: RecordSpec) -> dict[str, tf.Tensor]:
+    """Return a record's `tokens` and `text_length` from its tokens as little-endian int32 bytes."""
+    tokens = tf.io.decode_raw(encoded, tf.int32)
+    length = tf.shape(tokens)[0]
+    padded = tf.pad(tokens, [[0, spec.max_text_length - length]])  # with PAD_ID, which is 0
+    return {"tokens": tf.ensure_shape(padded, [spec.max_text_length]), "text_length": length}

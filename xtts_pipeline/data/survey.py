@@ -1,0 +1,197 @@
+"""Judge every row of a corpus as preprocessing would, and lay the kept ones out as its cache would be, without writing a record.
+
+Every clip is read once, before training: what is rejected, and in which split and shard the rest lies, are then the cache's own.
+Knows NumPy only.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from xtts_pipeline.audio.load import decode_clip, decode_wave
+from xtts_pipeline.audio.mel import wave_to_mel
+from xtts_pipeline.audio.wav_header import UNKNOWN_BYTES, WavHeader, read_wav_header
+from xtts_pipeline.cache.build.bucketing import with_chosen_buckets
+from xtts_pipeline.cache.build.plan import (
+    Intake,
+    PlannedRow,
+    choose_validation_row,
+    lay_out,
+    plan_shards,
+    reading_order,
+)
+from xtts_pipeline.cache.build.publish import manifest_of
+from xtts_pipeline.cache.build.receipts import source_stat
+from xtts_pipeline.cache.build.workers import check_mel_length, read_source
+from xtts_pipeline.cache.format.example import encode_example
+from xtts_pipeline.cache.format.manifest import (
+    REJECTED_NAME,
+    UTTERANCES_NAME,
+    FileEntry,
+    Manifest,
+    ShardEntry,
+    bucket_specs_of,
+    buckets_of,
+)
+from xtts_pipeline.cache.format.schema import Example, RecordSpec, bucket_of
+from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.corpus.rejection import Rejection
+from xtts_pipeline.errors import AudioError, ConfigError, CorpusError, Reason, RowError
+from xtts_pipeline.text.tokens import Tokenizer, check_text_length
+
+NO_CHECKSUM = "0" * 32  # of a file that is never written
+_READ_THREADS = 8
+
+
+@dataclass(frozen=True)
+class NativeClip:
+    """A kept clip. `header` is the file up to its samples, both sizes in it zeroed; `seconds` and `frames` are the cache's."""
+
+    row: PlannedRow
+    path: Path
+    tokens: np.ndarray
+    header: bytes
+    sample_rate: int
+    seconds: float
+    frames: int
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What training without a cache reads.
+
+    `manifest` is the cache's, but that nothing has been written: its files have no checksum, and bytes by reckoning. `clips` are in the
+    order of its shards. `rejections` are in the order in which rows were read.
+    """
+
+    manifest: Manifest
+    clips: tuple[NativeClip, ...]
+    rejections: tuple[Rejection, ...]
+
+
+def check_settings(config: Config) -> None:
+    """Raise ConfigError if a setting asks for what TensorFlow operations do not do."""
+    if config.audio.normalize == "lufs":
+        raise ConfigError(
+            "audio.normalize: found lufs, expected none, peak or rms with --data; preprocess, and train with --cache instead"
+        )
+    if config.data.cache_features and config.augmentation.is_on:
+        raise ConfigError(
+            "data.cache_features: found true with augmentation, which makes every clip anew each epoch; set data.cache_features=false"
+        )
+
+
+def survey_corpus(intake: Intake, config: Config, progress: Callable[[int], object]) -> Survey:
+    """Read every clip, judge it, and lay the kept ones out; `progress` is told of each row.
+
+    Raises CorpusError for a clip that is sound but no 16-bit PCM WAV, ConfigError as `check_settings` does.
+    """
+    check_settings(config)
+    config = with_chosen_buckets(config, intake.roots[0], intake, reshard=True)
+    tokenizer = Tokenizer(intake.symbols, config.text.blank)
+
+    def judge(row: PlannedRow) -> NativeClip | RowError:
+        try:
+            return _clip_of(row, intake.roots[row.corpus] / row.audio, tokenizer, config)
+        except RowError as error:
+            return error
+
+    clips: dict[str, NativeClip] = {}
+    rejections = list(intake.rejections)
+    with ThreadPoolExecutor(_READ_THREADS) as threads:
+        try:
+            for row, verdict in zip(intake.rows, threads.map(judge, intake.rows), strict=True):
+                progress(1)
+                if isinstance(verdict, NativeClip):
+                    clips[row.id] = verdict
+                else:
+                    rejections.append((row.corpus, Rejection(row.id, row.where, verdict.reason, verdict.detail)))
+        finally:
+            threads.shutdown(cancel_futures=True)
+    rejections.sort(key=lambda item: (*reading_order(item[0], item[1].where), item[1].id))
+    return _lay_out(intake, config, clips, tuple(rejection for _, rejection in rejections))
+
+
+def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) -> NativeClip:
+    """Return the row's clip, judged in the order in which a worker of the cache judges it. Raises RowError if it is rejected."""
+    audio, limits, name = config.audio, config.limits, row.audio
+    tokens = tokenizer.encode(row.text)
+    check_text_length(len(tokens), limits, config.text)
+    data = read_source(path, source_stat(path), limits, name)
+    decoded = decode_clip(data, limits, name)
+    header = read_wav_header(data)
+    if header is None or not header.is_plain_16_bit or _has_unknown_size(data, header):
+        found, remedy = _describe(data, header), "convert it, or use xtts preprocess, which reads it"
+        raise CorpusError(f"{path}: found {found}, expected 16-bit PCM WAV for --data; {remedy}")
+    samples = resampled_length(len(decoded.wave), decoded.sample_rate, audio.sample_rate)
+    if samples == 0:
+        raise AudioError(Reason.AUDIO_TOO_SHORT, f"{name}: under one sample at audio.sample_rate={audio.sample_rate}")
+    # What trimming leaves is seen in the frames only.
+    is_trimmed = audio.trim_db is not None
+    frames = (
+        len(wave_to_mel(decode_wave(data, audio, limits, name), audio))
+        if is_trimmed
+        else 1 + samples // audio.hop_samples
+    )
+    check_mel_length(frames, limits, name)
+    start = bytearray(data[: header.data_offset])
+    start[4:8] = start[-4:] = bytes(4)
+    return NativeClip(
+        row, path, tokens, bytes(start), header.sample_rate, round(samples / audio.sample_rate, 6), frames
+    )
+
+
+def resampled_length(samples: int, rate: int, to_rate: int) -> int:
+    """Return how many samples soxr makes of a clip: those of its exact length, rounded half up."""
+    return (2 * samples * to_rate + rate) // (2 * rate)
+
+
+def _has_unknown_size(data: bytes, header: WavHeader) -> bool:
+    return int.from_bytes(data[header.data_offset - 4 : header.data_offset], "little") >= UNKNOWN_BYTES
+
+
+def _describe(data: bytes, header: WavHeader | None) -> str:
+    """Return what a sound file is, as far as its first bytes say."""
+    if header is None:
+        kinds = {b"fLaC": "FLAC", b"OggS": "Ogg", b"RIFF": "a RIFF file", b"ID3": "MP3", b"FORM": "AIFF"}
+        return next((kind for magic, kind in kinds.items() if data.startswith(magic)), "a sound file of another kind")
+    if header.is_plain_16_bit:
+        return "a WAV whose header does not say its length"
+    return f"a WAV of {header.bits} bits in format {header.format_tag:#x}"
+
+
+def _lay_out(intake: Intake, config: Config, clips: dict[str, NativeClip], rejections: tuple[Rejection, ...]) -> Survey:
+    rejected = {row.id for row in intake.rows} - set(clips)
+    plan = plan_shards(intake, config.cache, {}, None, reshard=False)
+    layout = lay_out(intake, plan, choose_validation_row(intake, config.cache, rejected))
+    specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
+    shards: list[ShardEntry] = []
+    ordered: list[NativeClip] = []
+    for name, rows in layout.items():
+        kept = [clips[row.id] for row in rows if row.id in clips]
+        for bucket, file in enumerate(name.files(len(specs))):
+            members = [clip for clip in kept if bucket_of(specs, len(clip.tokens), clip.frames) == bucket]
+            size = _reckoned_bytes(members, specs[bucket])
+            shards.append(
+                ShardEntry(file, name.split, len(members), size, NO_CHECKSUM, bucket if len(specs) > 1 else None)
+            )
+            ordered += members
+    lengths: dict[str, Sequence[float]] = {
+        "seconds": [clip.seconds for clip in ordered],
+        "frames": [clip.frames for clip in ordered],
+        "tokens": [len(clip.tokens) for clip in ordered],
+    }
+    reasons = Counter(rejection.reason.value for rejection in rejections)
+    files = dict.fromkeys((UTTERANCES_NAME, REJECTED_NAME), FileEntry(0, NO_CHECKSUM))
+    return Survey(manifest_of(intake, config, shards, lengths, reasons, files), tuple(ordered), rejections)
+
+
+def _reckoned_bytes(clips: Sequence[NativeClip], spec: RecordSpec) -> int:
+    nothing = Example("", np.zeros(0, np.int32), np.zeros((0, spec.mel_bins), np.float32))
+    record_bytes = FRAME_BYTES + len(encode_example(nothing, spec)) if clips else 0
+    return sum(record_bytes + len(clip.row.id.encode()) for clip in clips)

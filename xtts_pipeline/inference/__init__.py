@@ -1,0 +1,1 @@
+"""A checkpoint that speaks: the Python API and the SavedModel export."""

@@ -1,0 +1,281 @@
+"""A checkpoint as a TensorFlow SavedModel: the whole synthesis loop in one graph, which speaks without this package.
+
+Beside the graph lies `xtts.json`, with all that a client must know to make its inputs and to use its outputs.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from xtts_pipeline import __version__
+from xtts_pipeline.audio.reference import MAX_WINDOWS, PAUSE_DEPTH
+from xtts_pipeline.errors import OutputError
+from xtts_pipeline.model.decoding import Manner, Speech, speak
+from xtts_pipeline.model.layers import Dropout
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.system.atomic_files import sync_folder
+from xtts_pipeline.text.special_ids import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
+from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.training.checkpoints.files import WEIGHTS_NAME, Checkpoint, load_network
+
+EXPORT_VERSION = 1
+DESCRIPTION_NAME = "xtts.json"
+SIGNATURE = "serving_default"
+
+
+@dataclass(frozen=True)
+class Export:
+    """A SavedModel that was written: its folder, what xtts.json says of it, and its size on disk."""
+
+    folder: Path
+    description: Mapping[str, Any]
+    bytes: int
+
+
+def export_checkpoint(
+    checkpoint: Checkpoint, folder: Path, *, batch_size: int = 1, jit_compile: bool = False
+) -> Export:
+    """Write a SavedModel that says `batch_size` texts at a time; the folder appears whole or not at all.
+
+    With `jit_compile` the network is compiled by XLA where it is loaded, which a program without XLA cannot.
+    Raises OutputError if the folder is there already or the disk refuses.
+    """
+    with _new_folder(folder) as beside:
+        speaker = _Speaker(checkpoint, batch_size, jit_compile=jit_compile)
+        model = tf.Module()
+        # The variables alone: a graph has no use for the classes that made it.
+        model.weights = list(speaker.network.variables)
+        say = tf.function(speaker.say, autograph=False).get_concrete_function(**speaker.inputs)
+        tf.saved_model.save(model, str(beside), signatures={SIGNATURE: say})
+        description = _describe(checkpoint, speaker.inputs, say.structured_outputs, jit_compile=jit_compile)
+        (beside / DESCRIPTION_NAME).write_text(
+            json.dumps(description, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
+        )
+    return Export(folder, description, sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
+
+
+class _Speaker:
+    """The graph's functions. Shapes are static but for the reference's frames, so its part that XLA may compile is compiled once."""
+
+    def __init__(self, checkpoint: Checkpoint, batch_size: int, *, jit_compile: bool) -> None:
+        self.network = load_network(checkpoint)
+        self._config, self._cache = checkpoint.config, checkpoint.cache
+        self._symbol_count = Tokenizer(self._cache.symbols, self._config.text.blank).symbol_count
+        self._dropout_seed = self._config.training.seed
+        compiled = {"jit_compile": jit_compile or None, "autograph": False}
+        self._embed = tf.function(self._embed_windows, **compiled)
+        self._speak = tf.function(self._speak_batch, **compiled)
+        self.inputs = self._input_specs(batch_size)
+
+    def say(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the outputs by name; rows with a text length of 0 say nothing. What is out of range ends in an error, never in noise."""
+        with tf.control_dependencies(self._check_inputs(inputs)):
+            inputs = {name: tf.identity(value) for name, value in inputs.items()}
+        reference_length_B = inputs.get("reference_length", tf.zeros_like(inputs["text_length"]))
+        voice_BVD = self._hear(inputs["reference_mel"], reference_length_B) if "reference_mel" in inputs else None
+        names = ("tokens", "text_length", "speaker", "language")
+        texts = [inputs.get(name, tf.zeros_like(inputs["text_length"])) for name in names]
+        speech = self._speak(*texts, voice_BVD, reference_length_B > 0)
+        return {
+            "mel": speech.mel[:, : self._cache.spec.max_mel_frames],
+            "mel_length": speech.mel_length,
+            "has_stopped": speech.has_stopped | (inputs["text_length"] == 0),
+            "attention": speech.attention,
+        }
+
+    def _input_specs(self, batch_size: int) -> dict[str, tf.TensorSpec]:
+        spec, network = self._cache.spec, self.network
+        shapes: dict[str, tuple[list[int | None], tf.DType]] = {
+            "tokens": ([batch_size, spec.max_text_length], tf.int32),
+            "text_length": ([batch_size], tf.int32),
+        }
+        if network.voice_encoder is not None:
+            shapes["reference_mel"] = ([batch_size, None, spec.mel_bins], tf.float32)
+            shapes["reference_length"] = ([batch_size], tf.int32)
+        if network.speaker_embedding is not None:
+            shapes["speaker"] = ([batch_size], tf.int32)
+        if network.language_embedding is not None:
+            shapes["language"] = ([batch_size], tf.int32)
+        return {name: tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in shapes.items()}
+
+    def _check_inputs(self, inputs: Mapping[str, tf.Tensor]) -> list[tf.Operation]:
+        """Return the checks of the inputs: each fails with what an input may hold and what was found."""
+        highest: dict[str, tf.Tensor | int] = {
+            "tokens": self._symbol_count - 1,
+            "text_length": self._cache.spec.max_text_length,
+            "speaker": len(self._cache.speakers) - 1,
+            "language": len(self._cache.languages) - 1,
+        }
+        checks = []
+        if "reference_mel" in inputs:
+            highest["reference_length"] = tf.shape(inputs["reference_mel"])[1]
+            is_finite = tf.reduce_all(tf.math.is_finite(inputs["reference_mel"]))
+            checks.append(
+                tf.debugging.Assert(
+                    is_finite, ["reference_mel: found NaN or infinity, expected natural-log mel magnitudes"]
+                )
+            )
+        return checks + [_check_range(name, inputs[name], limit) for name, limit in highest.items() if name in inputs]
+
+    def _hear(self, reference_BCM: tf.Tensor, length_B: tf.Tensor) -> tf.Tensor:
+        """Return voice latents [B, V, D]; zeros, which nothing looks at, where no row has a reference."""
+        shape = [length_B.shape[0], self._config.model.voice_latents, self._config.model.width]
+
+        def embed() -> tf.Tensor:
+            return self._embed(*cut_windows(reference_BCM, length_B, self.network.reference_frames))
+
+        return tf.cond(tf.reduce_any(length_B > 0), embed, lambda: tf.zeros(shape))
+
+    def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
+        """Return the mean of the latents of each row's windows, [B, V, D], as `Synthesizer` takes it."""
+        rows, windows, *window_shape = window_BNCM.shape
+        flat = tf.reshape(window_BNCM, [rows * windows, *window_shape])
+        latents = self.network.embed_voice(flat, tf.reshape(length_BN, [-1]), self._dropout())
+        latents_BNVD = tf.reshape(latents, [rows, windows, *latents.shape[1:]])
+        is_heard_BN = tf.cast(length_BN > 0, latents.dtype)
+        heard_B11 = tf.maximum(tf.reduce_sum(is_heard_BN, axis=1), 1.0)[:, None, None]
+        return tf.reduce_sum(latents_BNVD * is_heard_BN[:, :, None, None], axis=1) / heard_B11
+
+    def _speak_batch(
+        self,
+        tokens_BS: tf.Tensor,
+        text_length_B: tf.Tensor,
+        speaker_B: tf.Tensor,
+        language_B: tf.Tensor,
+        voice_BVD: tf.Tensor | None,
+        has_reference_B: tf.Tensor,
+    ) -> Speech:
+        settings, spec, network = self._config.synthesis, self._cache.spec, self.network
+        unused_mel = tf.zeros([tokens_BS.shape[0], 1, spec.mel_bins], tf.float16)
+        batch = Batch(tokens_BS, unused_mel, text_length_B, text_length_B, speaker_B, language_B)
+        # float64 and halves to even, as Python rounds: the cap is the Synthesizer's to the frame.
+        asked_B = tf.round(tf.cast(text_length_B, tf.float64) * settings.max_frames_per_token)
+        max_frames_B = tf.cast(tf.minimum(asked_B, spec.max_mel_frames), tf.int32)
+        memory = network.encode(batch, voice_BVD, has_reference_B, self._dropout())
+        return speak(network, memory, self._dropout(), max_frames_B, Manner.of(settings))
+
+    def _dropout(self) -> Dropout:
+        return Dropout.fixed(self._dropout_seed)
+
+
+def cut_windows(mel_BCM: tf.Tensor, length_B: tf.Tensor, window_frames: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the windows of references, [B, N, window_frames, M], and their lengths [B, N], as `audio.reference.cut_windows` does.
+
+    At least one frame of one row must be real. Windows that are not needed have a length of 0; here they may stand between those that are.
+    """
+    part_B = tf.minimum(length_B, window_frames)
+    count_B = tf.clip_by_value(-(-length_B // window_frames), 1, MAX_WINDOWS)
+    number_N = tf.range(MAX_WINDOWS)
+    stride_B = tf.cast(length_B - part_B, tf.float64) / tf.cast(tf.maximum(count_B - 1, 1), tf.float64)
+    start_BN = tf.cast(tf.round(tf.cast(number_N, tf.float64) * stride_B[:, None]), tf.int32)
+
+    def frames_from(start_BN: tf.Tensor) -> tf.Tensor:
+        return tf.minimum(start_BN[:, :, None] + tf.range(window_frames), tf.maximum(length_B - 1, 0)[:, None, None])
+
+    peak_BC = tf.reduce_max(mel_BCM, axis=-1)
+    peak_BC = tf.where(tf.sequence_mask(length_B, tf.shape(mel_BCM)[1]), peak_BC, peak_BC.dtype.min)
+    loudest_B1 = tf.reduce_max(peak_BC, axis=1, keepdims=True)
+    is_loud_BN = (
+        tf.reduce_max(tf.gather(peak_BC, frames_from(start_BN), batch_dims=1), axis=2) >= loudest_B1 - PAUSE_DEPTH
+    )
+    is_heard_BN = is_loud_BN & (number_N < count_B[:, None])
+
+    # Where all windows fell into pauses between what is loud, the first moves there.
+    is_moved_BN = ~tf.reduce_any(is_heard_BN, axis=1, keepdims=True) & (number_N == 0)
+    around_B = tf.clip_by_value(tf.argmax(peak_BC, axis=1, output_type=tf.int32) - part_B // 2, 0, length_B - part_B)
+    start_BN = tf.where(is_moved_BN, around_B[:, None], start_BN)
+    length_BN = tf.where(is_heard_BN | is_moved_BN, part_B[:, None], 0)
+    # Behind a window's length stands the last frame; the voice encoder does not look there.
+    return tf.gather(mel_BCM, frames_from(start_BN), batch_dims=1), length_BN
+
+
+def _check_range(name: str, values: tf.Tensor, highest: tf.Tensor | int) -> tf.Operation:
+    lowest_found, highest_found = tf.reduce_min(values), tf.reduce_max(values)
+    is_inside = (lowest_found >= 0) & (highest_found <= highest)
+    return tf.debugging.Assert(
+        is_inside, [f"{name}: expected 0 to", highest, "found", lowest_found, "to", highest_found]
+    )
+
+
+def _describe(
+    checkpoint: Checkpoint, inputs: Mapping[str, tf.TensorSpec], outputs: Mapping[str, tf.Tensor], *, jit_compile: bool
+) -> dict[str, Any]:
+    """Return the content of xtts.json."""
+    config, cache = checkpoint.config, checkpoint.cache
+    tokenizer = Tokenizer(cache.symbols, config.text.blank)
+    with (checkpoint.folder / WEIGHTS_NAME).open("rb") as weights:
+        weights_sha256 = hashlib.file_digest(weights, "sha256").hexdigest()
+    return {
+        "export_version": EXPORT_VERSION,
+        "xtts_pipeline": __version__,
+        "tensorflow": tf.__version__,
+        "step": checkpoint.step,
+        "weights_sha256": weights_sha256,
+        "cache_fingerprint": cache.fingerprint,
+        "jit_compile": jit_compile,
+        "signature": SIGNATURE,
+        "inputs": _shapes(inputs),
+        "outputs": _shapes(outputs),
+        "tokens": {
+            "pad": PAD_ID,
+            "begin": BEGIN_ID,
+            "end": END_ID,
+            "blank": tokenizer.blank_id if tokenizer.blank else None,
+            "symbols": {symbol: FIRST_SYMBOL_ID + index for index, symbol in enumerate(cache.symbols)},
+        },
+        "text": config.text.model_dump(mode="json"),
+        "audio": config.audio.model_dump(mode="json"),
+        "synthesis": config.synthesis.model_dump(mode="json"),
+        "speakers": list(cache.speakers),
+        "languages": list(cache.languages),
+    }
+
+
+def _shapes(tensors: Mapping[str, tf.TensorSpec | tf.Tensor]) -> dict[str, dict[str, object]]:
+    return {name: {"dtype": tensor.dtype.name, "shape": tensor.shape.as_list()} for name, tensor in tensors.items()}
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a folder to fill, which gets its name when it is whole; nothing is left of one that is not."""
+    if os.path.lexists(folder):
+        raise OutputError(f"{folder}: is there already; remove it, or choose a new folder with --output")
+    beside = folder.with_name(f".{folder.name}.partial")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if beside.exists():
+            # Left behind by an export that was killed.
+            shutil.rmtree(beside)
+        beside.mkdir()
+        yield beside
+        for path in sorted(beside.rglob("*")):
+            if path.is_dir():
+                sync_folder(path)
+            else:
+                _sync_file(path)
+        sync_folder(beside)
+        beside.rename(folder)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: cannot be written ({error.strerror}); mend that, or choose another --output"
+        ) from None
+    except tf.errors.OpError as error:
+        # TensorFlow writes the graph and the variables itself, and has errors of its own for a disk that refuses.
+        problem = error.message.splitlines()[0]
+        raise OutputError(f"{folder}: cannot be written ({problem}); mend that, or choose another --output") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _sync_file(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

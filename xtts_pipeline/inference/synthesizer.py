@@ -1,0 +1,434 @@
+"""A checkpoint that speaks: text in, mel and sound out. Settings and symbols come from the checkpoint, never from a config beside it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.audio.reference import cut_windows, load_reference
+from xtts_pipeline.cache.format.schema import pad_to
+from xtts_pipeline.errors import CheckpointError, ConfigError, Reason, TextError
+from xtts_pipeline.model.decoding import Chunk, Manner, Utterance, begin_speech, continue_speech, is_speaking
+from xtts_pipeline.model.layers import Dropout
+from xtts_pipeline.model.mel_decoder import ProjectedMemory
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.text.sentences import pause_seconds, split_sentences
+from xtts_pipeline.text.special_ids import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
+from xtts_pipeline.text.tokens import Tokenizer, prepare_texts
+from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_network
+from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
+from xtts_pipeline.vocoder.streaming import open_stream
+
+QUOTED_CHARACTERS = 40
+MOST_TOKENS_SHOWN = 4_000
+MOST_VOICES_KEPT = 64
+REMEDIES = {
+    Reason.EMPTY_TEXT: "say something",
+    Reason.UNKNOWN_SYMBOL: "leave it out, or train on a corpus that has it",
+    Reason.PHONEMIZER_FAILED: "check the language",
+}
+
+
+@dataclass(frozen=True)
+class SpokenText:
+    """One text as it was spoken.
+
+    tokens int32 [S]; mel float32 [T, mel_bins], natural log; attention float32 [F, S], the mean of the heads that follow the text;
+    wave float32 [samples]. has_stopped is False where a length cap ended it, or a piece of it. A text of several pieces has their tokens
+    one behind the other, and nothing is looked at in the pauses between them. With more than MOST_TOKENS_SHOWN tokens attention is [F, 0]:
+    it grows with the square of the text.
+    """
+
+    text: str
+    tokens: np.ndarray
+    mel: np.ndarray
+    attention: np.ndarray
+    wave: np.ndarray
+    sample_rate: int
+    has_stopped: bool
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the sound."""
+        return len(self.wave) / self.sample_rate
+
+
+@dataclass(frozen=True)
+class _Voice:
+    """Who speaks, and in which language: ids of the checkpoint's cache, and the latents [V, D] of a reference where there is one."""
+
+    speaker: int
+    language: int
+    latents: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What the network says in one go: tokens int32 [S], the cap on its frames, and the silent decoder steps after it."""
+
+    tokens: np.ndarray
+    max_frames: int
+    pause_steps: int
+
+
+@dataclass(frozen=True)
+class _SpokenPiece:
+    """A piece, or a part of one, as it was spoken: mel [T, mel_bins], attention [F, S]; has_stopped is False where the cap ended it."""
+
+    mel: np.ndarray
+    attention: np.ndarray
+    has_stopped: bool
+
+
+class SpeechStream(Iterator[np.ndarray]):
+    """The sound of a text, float32 [samples] at a time, each as soon as it is final.
+
+    mel_frames counts what was said so far; has_stopped is False once a length cap has ended a piece.
+    """
+
+    def __init__(self, pieces: Iterator[_SpokenPiece | int], synthesizer: "Synthesizer") -> None:
+        self.sample_rate = synthesizer.checkpoint.config.audio.sample_rate
+        self.mel_frames = 0
+        self.has_stopped = True
+        self._waves = self._vocode(pieces, synthesizer)
+
+    def __next__(self) -> np.ndarray:
+        return next(self._waves)
+
+    def _vocode(self, pieces: Iterator[_SpokenPiece | int], synthesizer: "Synthesizer") -> Iterator[np.ndarray]:
+        vocoder = open_stream(synthesizer.vocoder)
+        for piece in pieces:
+            mel = synthesizer.silence(piece) if isinstance(piece, int) else piece.mel
+            self.has_stopped &= isinstance(piece, int) or piece.has_stopped
+            self.mel_frames += len(mel)
+            wave = vocoder.push(mel)
+            if wave.size:
+                yield wave
+        wave = vocoder.finish()
+        if wave.size:
+            yield wave
+
+
+class Synthesizer:
+    """Speaks with one trained network.
+
+    The network is compiled for one text, and again when a batch is first asked for: shapes are fixed, for texts up to the checkpoint's
+    longest. Every text goes chunk by chunk through the same compiled functions, so a stream and a whole are the same speech.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, vocoder: Vocoder | None = None) -> None:
+        self.checkpoint = checkpoint
+        config, cache = checkpoint.config, checkpoint.cache
+        self.vocoder = vocoder or GriffinLim(
+            config.audio, config.synthesis.griffin_lim_iterations, config.synthesis.griffin_lim_momentum
+        )
+        self._network = load_network(checkpoint)
+        self._heard: dict[tuple[Path, int, int], np.ndarray] = {}
+        self._tokenizer = Tokenizer(cache.symbols, config.text.blank)
+        self._chunk_steps = min(
+            -(-config.synthesis.chunk_frames // self._network.frames_per_step), self._network.max_steps
+        )
+        compiled = {"jit_compile": config.training.jit_compile, "autograph": False}
+        self._begin = tf.function(self._begin_batch, **compiled)
+        self._continue = tf.function(self._continue_batch, **compiled)
+        self._embed = tf.function(self._embed_windows, **compiled)
+
+    @classmethod
+    def load(cls, run: Path, overrides: Sequence[str] = ()) -> "Synthesizer":
+        """Load a run's newest checkpoint, or the checkpoint at this path, to speak with each `synthesis.key=value` of `overrides`.
+
+        Raises CheckpointError if it cannot be read, ConfigError for an override that is not valid or of another section.
+        """
+        return cls(load_checkpoint(run).with_synthesis(overrides))
+
+    def warm_up(self, *, batch: bool = False) -> None:
+        """Compile what a text needs, and a batch where asked for, so that the next call speaks at once."""
+        prepare_texts(["a"], [self.checkpoint.cache.languages[0]], self.checkpoint.config.text)
+        piece = _Piece(np.array([BEGIN_ID, FIRST_SYMBOL_ID, END_ID], np.int32), 1, 0)
+        latents = None
+        if self._network.voice_encoder is not None:
+            latents = self._embed_reference(self.silence(self._network.reference_frames))
+        for rows in {1, self._rows(2) if batch else 1}:
+            for _ in self._say([piece], _Voice(0, 0, latents), rows):
+                pass
+        open_stream(self.vocoder).push(self.silence(self._chunk_steps * self._network.frames_per_step))
+
+    def synthesize(
+        self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path] = ()
+    ) -> SpokenText:
+        """Say a text, in pieces where it is longer than the longest that the checkpoint was trained on.
+
+        `references` are clips of the voice to speak with, in place of a speaker of the cache. Raises TextError if the text is empty or has
+        a character that the checkpoint's corpus did not have, AudioError for a reference without speech, CheckpointError for an unknown
+        speaker or language, or a reference where the network takes none, and ConfigError for both a speaker and references.
+        """
+        return self.synthesize_batch([text], speaker, language, references)[0]
+
+    def synthesize_batch(
+        self,
+        texts: Sequence[str],
+        speaker: str | None = None,
+        language: str | None = None,
+        references: Sequence[Path] = (),
+        *,
+        with_attention: bool = True,
+    ) -> list[SpokenText]:
+        """Say several texts, `synthesis.batch_size` pieces at a time; each as by `synthesize`. Raises what that does, at once.
+
+        Without attention theirs is [F, 0]: of a long text it takes far more memory than its sound.
+        """
+        voice = self._voice(speaker, language, references)
+        pieces = [self._split(text, voice.language) for text in texts]
+        places = [(text, number) for text, parts in enumerate(pieces) for number in range(len(parts))]
+        # Long beside long: a batch takes as long as its longest row.
+        places.sort(key=lambda place: -len(pieces[place[0]][place[1]].tokens))
+        rows = self._rows(len(places))
+        spoken: dict[tuple[int, int], _SpokenPiece] = {}
+        for group in (places[first : first + rows] for first in range(0, len(places), rows)):
+            said = self._say_whole([pieces[text][number] for text, number in group], voice, rows)
+            spoken.update(zip(group, said, strict=True))
+        return [
+            self._join(
+                text, parts, [spoken[index, number] for number in range(len(parts))], with_attention=with_attention
+            )
+            for index, (text, parts) in enumerate(zip(texts, pieces, strict=True))
+        ]
+
+    def stream(
+        self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path] = ()
+    ) -> SpeechStream:
+        """Return the sound of a text, chunk by chunk as it is decoded: the speech of `synthesize`. Raises what that does, at once."""
+        voice = self._voice(speaker, language, references)
+        return SpeechStream(self._say_in_turn(self._split(text, voice.language), voice), self)
+
+    def check_text(self, text: str, language: str | None = None) -> None:
+        """Raise TextError where `synthesize` would."""
+        self._split(text, _index("language", self.checkpoint.cache.languages, language, self.checkpoint.folder))
+
+    def vocode(self, mel: np.ndarray) -> np.ndarray:
+        """Return the sound of natural-log mel frames, [T, mel_bins], by the vocoder that speech goes through: copy synthesis."""
+        return self.vocoder(mel)
+
+    def silence(self, frames: int) -> np.ndarray:
+        """Return silent mel frames, float32 [frames, mel_bins]."""
+        return np.full((frames, self._network.mel_bins), self._network.silence, np.float32)
+
+    def symbols(self, tokens: np.ndarray) -> list[str]:
+        """Return how each token is written, for people: its symbol, or a name such as `<begin>`."""
+        return [self._tokenizer.name_of(int(token)) for token in tokens]
+
+    def _split(self, text: str, language_id: int) -> list[_Piece]:
+        """Return the pieces of a text: itself where it fits, else sentences or what is left of them. Raises TextError."""
+        language = self.checkpoint.cache.languages[language_id]
+        limit = self.checkpoint.config.limits.max_text_length
+        tokens = self._encode(text, language)
+        if len(tokens) <= limit:
+            return [self._piece(tokens, 0.0)]
+
+        def fits(part: str) -> bool:
+            try:
+                return len(self._encode(part, language)) <= limit
+            except TextError:
+                # Nothing to say, such as a lone dash: no part of it is too long.
+                return True
+
+        pieces = []
+        for part in split_sentences(text, language, fits):
+            try:
+                tokens = self._encode(part, language)
+            except TextError as error:
+                if error.reason is not Reason.EMPTY_TEXT:
+                    raise
+                continue
+            if len(tokens) > limit:
+                found = f"{part.strip()!r} alone is {len(tokens)} tokens, the model was trained on {limit} at most"
+                raise TextError(
+                    Reason.TEXT_TOO_LONG, f"{_quote(text)}: {found}; train with a higher limits.max_text_length"
+                )
+            pieces.append(self._piece(tokens, pause_seconds(part)))
+        if not pieces:
+            raise TextError(
+                Reason.EMPTY_TEXT, f"{_quote(text)}: no piece of it has anything to say; {REMEDIES[Reason.EMPTY_TEXT]}"
+            )
+        return pieces
+
+    def _piece(self, tokens: np.ndarray, pause: float) -> _Piece:
+        config = self.checkpoint.config
+        max_frames = min(
+            round(config.synthesis.max_frames_per_token * len(tokens)), self.checkpoint.cache.spec.max_mel_frames
+        )
+        step_seconds = self._network.frames_per_step * config.audio.hop_samples / config.audio.sample_rate
+        return _Piece(tokens, max_frames, round(pause / step_seconds))
+
+    def _encode(self, text: str, language: str) -> np.ndarray:
+        try:
+            prepared = prepare_texts([text], [language], self.checkpoint.config.text)[0]
+            if isinstance(prepared, TextError):
+                raise prepared
+            return self._tokenizer.encode(prepared)
+        except TextError as error:
+            raise TextError(
+                error.reason, f"{_quote(text)}: {error.detail}; {REMEDIES.get(error.reason, 'say it otherwise')}"
+            ) from None
+
+    def _voice(self, speaker: str | None, language: str | None, references: Sequence[Path]) -> _Voice:
+        cache, folder = self.checkpoint.cache, self.checkpoint.folder
+        speaker_id = _index("speaker", cache.speakers, speaker, folder)
+        language_id = _index("language", cache.languages, language, folder)
+        if not references:
+            return _Voice(speaker_id, language_id, None)
+        if speaker is not None:
+            raise ConfigError(
+                f"speaker {speaker!r} and {len(references)} references: a reference takes the speaker's place; give one"
+            )
+        if self._network.voice_encoder is None:
+            raise CheckpointError(
+                f"{folder}: the model takes no reference (model.voice_latents=0); train one with latents, or give none"
+            )
+        return _Voice(speaker_id, language_id, np.mean([self._hear_reference(path) for path in references], axis=0))
+
+    def _hear_reference(self, path: Path) -> np.ndarray:
+        """Return the latents of a clip, float32 [V, D]; they are kept, of the last clips, while their files stay as they are."""
+        # Where there is no file, an error is to come that says so.
+        file = path.stat() if path.is_file() else None
+        key = (path, file.st_mtime_ns if file else 0, file.st_size if file else 0)
+        if key not in self._heard:
+            self._heard[key] = self._embed_reference(load_reference(path, self.checkpoint.config.audio))
+            if len(self._heard) > MOST_VOICES_KEPT:
+                del self._heard[next(iter(self._heard))]
+        return self._heard[key]
+
+    def _embed_reference(self, mel: np.ndarray) -> np.ndarray:
+        """Return the mean of the latents of a reference's windows, float32 [V, D], as XTTS takes it."""
+        windows, lengths = cut_windows(mel, self._network.reference_frames)
+        latents: np.ndarray = self._embed(tf.constant(windows), tf.constant(lengths)).numpy()
+        return latents
+
+    def _rows(self, pieces: int) -> int:
+        return 1 if pieces == 1 else self.checkpoint.config.synthesis.batch_size
+
+    def _say_in_turn(self, pieces: Sequence[_Piece], voice: _Voice) -> Iterator[_SpokenPiece | int]:
+        """Yield what is said chunk by chunk, and how many silent frames come between."""
+        for piece in pieces:
+            frames = 0
+            for (part,) in self._say([piece], voice, 1):
+                frames += len(part.mel)
+                yield part
+            if piece is not pieces[-1]:
+                yield self._silent_frames(piece, frames)
+
+    def _say_whole(self, pieces: Sequence[_Piece], voice: _Voice, rows: int) -> list[_SpokenPiece]:
+        parts = list(zip(*self._say(pieces, voice, rows), strict=True))
+        return [
+            _SpokenPiece(
+                np.concatenate([part.mel for part in row]),
+                np.concatenate([part.attention for part in row]),
+                all(part.has_stopped for part in row),
+            )
+            for row in parts
+        ]
+
+    def _say(self, pieces: Sequence[_Piece], voice: _Voice, rows: int) -> Iterator[list[_SpokenPiece]]:
+        """Yield the next part of each piece, empty where it is over, until all are."""
+        network, spec = self._network, self.checkpoint.cache.spec
+        lengths, max_frames = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
+        tokens = np.full((rows, spec.max_text_length), PAD_ID, np.int32)
+        for row, piece in enumerate(pieces):
+            tokens[row] = pad_to(piece.tokens, spec.max_text_length, PAD_ID)
+            lengths[row], max_frames[row] = len(piece.tokens), piece.max_frames
+        latents = None
+        if network.null_voice is not None:
+            latents = tf.zeros(network.null_voice.shape) if voice.latents is None else tf.constant(voice.latents)
+        ids = (
+            tf.fill([rows], voice.speaker),
+            tf.fill([rows], voice.language),
+            tf.fill([rows], voice.latents is not None),
+        )
+        projected, utterance = self._begin(tf.constant(tokens), tf.constant(lengths), *ids, latents)
+        before, is_over = np.zeros(rows, np.int32), False
+        while not is_over:
+            utterance, chunk, speaking = self._continue(projected, utterance, tf.constant(max_frames))
+            after, is_going_on = utterance.progress.length.numpy(), speaking.numpy()
+            has_stopped, mel, attention = (
+                utterance.progress.has_stopped.numpy(),
+                chunk.mel.numpy(),
+                chunk.attention.numpy(),
+            )
+            parts = []
+            for row, (piece, frames) in enumerate(zip(pieces, after - before, strict=False)):
+                steps = -(-frames // network.frames_per_step)
+                part = attention[row, :steps, : len(piece.tokens)]
+                parts.append(_SpokenPiece(mel[row, :frames], part, bool(is_going_on[row] or has_stopped[row])))
+            yield parts
+            before, is_over = after, not is_going_on.any()
+
+    def _silent_frames(self, piece: _Piece, frames: int) -> int:
+        """Return how many frames follow a piece of so many before the next: to the end of its last decoder step, then the pause."""
+        return -frames % self._network.frames_per_step + piece.pause_steps * self._network.frames_per_step
+
+    def _join(
+        self, text: str, pieces: Sequence[_Piece], spoken: Sequence[_SpokenPiece], *, with_attention: bool
+    ) -> SpokenText:
+        tokens = np.concatenate([piece.tokens for piece in pieces])
+        mels, looked_at, start = [], [], 0
+        is_shown = with_attention and (len(pieces) == 1 or len(tokens) <= MOST_TOKENS_SHOWN)
+        for piece, said in zip(pieces, spoken, strict=True):
+            pause = 0 if piece is pieces[-1] else self._silent_frames(piece, len(said.mel))
+            pause_steps = 0 if piece is pieces[-1] else piece.pause_steps
+            mels += [said.mel, self.silence(pause)]
+            end = start + len(piece.tokens)
+            steps = len(said.attention) + pause_steps
+            around = ((0, pause_steps), (start, len(tokens) - end))
+            looked_at.append(np.pad(said.attention, around) if is_shown else np.zeros((steps, 0), np.float32))
+            start = end
+        mel = np.concatenate(mels)
+        has_stopped = all(said.has_stopped for said in spoken)
+        sample_rate = self.checkpoint.config.audio.sample_rate
+        return SpokenText(text, tokens, mel, np.concatenate(looked_at), self.vocoder(mel), sample_rate, has_stopped)
+
+    def _dropout(self) -> Dropout:
+        return Dropout.fixed(self.checkpoint.config.training.seed)
+
+    def _begin_batch(
+        self,
+        tokens: tf.Tensor,
+        text_length: tf.Tensor,
+        speaker: tf.Tensor,
+        language: tf.Tensor,
+        has_reference: tf.Tensor,
+        latents: tf.Tensor | None,
+    ) -> tuple[ProjectedMemory, Utterance]:
+        unused_mel = tf.zeros([tokens.shape[0], 1, self._network.mel_bins], tf.float16)
+        batch = Batch(tokens, unused_mel, text_length, text_length, speaker, language)
+        voice = None if latents is None else latents[None]
+        return begin_speech(
+            self._network, self._network.encode(batch, voice, has_reference, self._dropout()), self._chunk_steps
+        )
+
+    def _continue_batch(
+        self, projected: ProjectedMemory, utterance: Utterance, max_frames: tf.Tensor
+    ) -> tuple[Utterance, Chunk, tf.Tensor]:
+        settings = self.checkpoint.config.synthesis
+        manner = Manner.of(settings)
+        utterance, chunk = continue_speech(self._network, projected, utterance, self._dropout(), max_frames, manner)
+        return utterance, chunk, is_speaking(self._network, utterance.progress, max_frames)
+
+    def _embed_windows(self, windows: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        latents_BVD = self._network.embed_voice(windows, lengths, self._dropout())
+        is_heard_B = tf.cast(lengths > 0, latents_BVD.dtype)
+        return tf.reduce_sum(latents_BVD * is_heard_B[:, None, None], axis=0) / tf.reduce_sum(is_heard_B)
+
+
+def _quote(text: str) -> str:
+    start = text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}..."
+    return f"text {start!r}"
+
+
+def _index(kind: str, names: tuple[str, ...], wanted: str | None, folder: Path) -> int:
+    if wanted is None:
+        return 0
+    if wanted not in names:
+        raise CheckpointError(f"{folder}: no {kind} {wanted!r}; it knows {', '.join(names)}")
+    return names.index(wanted)

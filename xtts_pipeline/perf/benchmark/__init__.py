@@ -1,0 +1,1 @@
+"""Benchmarks that users repeat on their own machine, each beside a baseline."""

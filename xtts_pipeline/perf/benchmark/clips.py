@@ -1,0 +1,137 @@
+"""Clips to measure with: records of a cache, and their sound as 16-bit WAV files, the corpus's own or rendered from the mels.
+
+Knows no TensorFlow.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from xtts_pipeline.audio.load import load_wave
+from xtts_pipeline.audio.save import write_wave
+from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.listings import UTTERANCES
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, record_spec
+from xtts_pipeline.cache.format.schema import Example
+from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.corpus.read import read_corpus
+from xtts_pipeline.errors import AudioError, CacheError, CorpusError
+from xtts_pipeline.vocoder.griffin_lim import GriffinLim
+
+# It is measured how long sound takes to read, not how it sounds.
+RENDERING_ROUNDS, RENDERING_MOMENTUM = 2, 0.99
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A clip that has been written: its features as the cache has them, its text, and its 16-bit mono WAV file at the cache's rate."""
+
+    example: Example
+    text: str
+    wave: Path
+
+
+def read_examples(cache: Path, manifest: Manifest, count: int) -> list[Example]:
+    """Return up to `count` training records without their padding, from each shard as many as its share of all.
+
+    Raises CacheError if there is none or a record is damaged.
+    """
+    shards = [shard for shard in manifest.shards if shard.split == "train"]
+    total = sum(shard.records for shard in shards)
+    if not total:
+        raise CacheError(f"{cache}: there are 0 training records, expected at least one; preprocess a larger corpus")
+    examples: list[Example] = []
+    for shard in shards:
+        spec = record_spec(manifest, shard.bucket)
+        wanted = min(-(-count * shard.records // total), count - len(examples))
+        examples += [
+            _without_padding(decode_example(payload, spec))
+            for payload in islice(read_records(cache / shard.name), wanted)
+        ]
+    return examples
+
+
+def _without_padding(values: Mapping[str, object]) -> Example:
+    tokens, mel = np.asarray(values["tokens"]), np.asarray(values["mel"])
+    text_length, mel_length, speaker, language = (
+        cast("int", values[name]) for name in ("text_length", "mel_length", "speaker", "language")
+    )
+    return Example(str(values["id"]), tokens[:text_length].copy(), mel[:mel_length].copy(), speaker, language)
+
+
+def texts_of(cache: Path) -> dict[str, str]:
+    """Return the text of every utterance by its id, as the corpus had it. Raises CacheError if the list cannot be read."""
+    path = cache / UTTERANCES_NAME
+    try:
+        entries = [entry for _, entry in UTTERANCES.read(path) if not isinstance(entry, ValueError)]
+    except OSError as error:
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); run xtts verify-cache") from None
+    return {entry.id: entry.raw_text for entry in entries}
+
+
+def write_clips(
+    folder: Path, cache: Path, manifest: Manifest, examples: Sequence[Example], data: Path | None
+) -> list[Clip]:
+    """Write the clips as a corpus of LJSpeech's layout: with the sound of the corpus `data`, or rendered by Griffin-Lim without one.
+
+    Raises CorpusError if `data` lacks one of them, AudioError if it cannot be decoded.
+    """
+    texts = texts_of(cache)
+    corpus = None if data is None else read_corpus(data, "auto", manifest.text.language)
+    sources = {} if corpus is None else {utterance.id: corpus.root / utterance.audio for utterance in corpus.utterances}
+    render = GriffinLim(manifest.audio, RENDERING_ROUNDS, RENDERING_MOMENTUM)
+
+    def wave_of(example: Example) -> np.ndarray:
+        if data is None:
+            return render(example.mel.astype(np.float32))
+        if example.id not in sources:
+            raise CorpusError(
+                f"{data}: holds no clip {example.id}, which {cache} was made of; name the corpus of that cache with --data"
+            )
+        return load_wave(sources[example.id], manifest.audio, manifest.limits)
+
+    waves = ((texts.get(example.id, example.id), wave_of(example)) for example in examples)
+    paths = write_corpus(folder, waves, manifest.audio.sample_rate)
+    return [
+        Clip(example, texts.get(example.id, example.id), path) for example, path in zip(examples, paths, strict=True)
+    ]
+
+
+def copy_corpus(folder: Path, data: Path, config: Config, count: int) -> int:
+    """Write the first `count` clips of a corpus that can be decoded as one of LJSpeech's layout, and return how many there are.
+
+    All benchmarks then read the same plain files, whatever the corpus's format. Raises CorpusError if there is none.
+    """
+    corpus = read_corpus(data, "auto", config.text.language)
+
+    def readable() -> Iterable[tuple[str, np.ndarray]]:
+        for utterance in corpus.utterances:
+            try:
+                wave = load_wave(corpus.root / utterance.audio, config.audio, config.limits)
+            except AudioError:
+                continue
+            yield utterance.text, wave
+
+    paths = write_corpus(folder, islice(readable(), count), config.audio.sample_rate)
+    if not paths:
+        raise CorpusError(f"{data}: 0 clips can be decoded, expected at least one; xtts preprocess --dry-run says why")
+    return len(paths)
+
+
+def write_corpus(folder: Path, clips: Iterable[tuple[str, np.ndarray]], sample_rate: int) -> list[Path]:
+    """Write texts and waves as a corpus of LJSpeech's layout and return the paths of the WAV files."""
+    (folder / "wavs").mkdir(parents=True)
+    paths, rows = [], []
+    for number, (text, wave) in enumerate(clips):
+        path = folder / "wavs" / f"clip-{number:05d}.wav"
+        write_wave(path, wave, sample_rate)
+        line = " ".join(text.replace("|", " ").split())
+        rows.append(f"{path.stem}|{line}|{line}\n")
+        paths.append(path)
+    (folder / "metadata.csv").write_text("".join(rows), encoding="utf-8")
+    return paths

@@ -1,0 +1,104 @@
+"""What the device can do and what it is asked to do: the peak of its matrix product, a step's arithmetic."""
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+# Large enough that memory is no limit: a product of this size does n / 6 operations a byte.
+MATRIX_SIZE_CPU, MATRIX_SIZE_GPU = 4_096, 8_192
+_GEMM_TYPES = (
+    "MatMul",
+    "BatchMatMulV2",
+    "BatchMatMulV3",
+    "Einsum",
+    "Conv2D",
+    "Conv2DBackpropInput",
+    "Conv2DBackpropFilter",
+)
+_LOOP_TYPES = ("While", "StatelessWhile")
+
+
+def device_name() -> str:
+    """Return the GPU's name, or `CPU`."""
+    gpus = tf.config.list_physical_devices("GPU")
+    return str(tf.config.experimental.get_device_details(gpus[0]).get("device_name", gpus[0].name)) if gpus else "CPU"
+
+
+class MatrixPeak:
+    """A product of two square matrices in a type, run beside the step: what this device reaches at best, and now."""
+
+    def __init__(self, dtype: tf.DType, size: int | None = None) -> None:
+        self.size = size or (MATRIX_SIZE_GPU if tf.config.list_physical_devices("GPU") else MATRIX_SIZE_CPU)
+        random = np.random.default_rng(0)
+        self._left, self._right = (
+            tf.cast(random.standard_normal((self.size, self.size), np.float32), dtype) for _ in range(2)
+        )
+        self._multiply = tf.function(tf.matmul, jit_compile=True, autograph=False)
+        self.measure()
+
+    def measure(self) -> float:
+        """Return the operations a second of one product, or of ten on a GPU, where one is over too soon."""
+        repeats = 10 if tf.config.list_physical_devices("GPU") else 1
+        started = time.perf_counter()
+        for _ in range(repeats):
+            product = self._multiply(self._left, self._right)
+        # One element read back: the product is done, and copying it is not timed.
+        product[0, 0].numpy()
+        return repeats * 2.0 * self.size**3 / (time.perf_counter() - started)
+
+
+def matrix_operations(graph: Any) -> int | None:
+    """Return two for each multiplication and addition of the matrix products and convolutions of a traced function.
+
+    Forward and backward are both in a train step's graph. What a condition holds is left out, since it is skipped while the network's own
+    frames are not sampled. None if a loop holds a product, as gradient accumulation does: how often it runs the graph does not say.
+    """
+    operations = graph.get_operations()
+    bodies = [operation.get_attr("body").name for operation in operations if operation.type in _LOOP_TYPES]
+    functions = (
+        {function.signature.name: function for function in graph.as_graph_def().library.function} if bodies else {}
+    )
+    if any(_holds_product(functions, body) for body in bodies):
+        return None
+    return sum(_operations_of(operation) for operation in operations if operation.type in _GEMM_TYPES)
+
+
+def _holds_product(functions: Mapping[str, Any], name: str) -> bool:
+    """Return whether a function of the graph's library, or one that it calls, multiplies matrices."""
+    nodes = functions[name].node_def
+    called = [value.func.name for node in nodes for value in node.attr.values() if value.func.name in functions]
+    return any(node.op in _GEMM_TYPES for node in nodes) or any(_holds_product(functions, each) for each in called)
+
+
+def _operations_of(operation: Any) -> int:
+    first = operation.inputs[0].shape.as_list()
+    match operation.type:
+        case "MatMul":
+            return 2 * _size(operation.outputs[0].shape) * int(first[0 if operation.get_attr("transpose_a") else 1])
+        case "BatchMatMulV2" | "BatchMatMulV3":
+            return 2 * _size(operation.outputs[0].shape) * int(first[-2 if operation.get_attr("adj_x") else -1])
+        case "Einsum":
+            labels = operation.get_attr("equation").decode().partition("->")[0].split(",")
+            shapes = [tensor.shape for tensor in operation.inputs]
+            sizes = {
+                label: size
+                for axes, shape in zip(labels, shapes, strict=True)
+                for label, size in zip(axes, shape, strict=True)
+            }
+            return 2 * _size(sizes.values()) if len(labels) > 1 else 0
+        case "Conv2D":
+            return 2 * _size(operation.outputs[0].shape) * _size(operation.inputs[1].shape[:3])
+        case "Conv2DBackpropInput":
+            return 2 * _size(operation.inputs[2].shape) * _size(operation.inputs[1].shape[:3])
+        case _:
+            # The filter's sizes are an input here, which the gradient takes from the filter itself.
+            given = operation.inputs[1]
+            return 2 * _size(operation.inputs[2].shape) * _size(given.op.inputs[given.value_index].shape[:3])
+
+
+def _size(shape: Iterable[int]) -> int:
+    return math.prod(shape)

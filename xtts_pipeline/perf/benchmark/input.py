@@ -1,0 +1,135 @@
+"""`xtts benchmark input`: how many records a second reach the step, through our pipeline and through its rivals."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.batching import batch_sizes, bucket_order
+from xtts_pipeline.data.source import Source, bucket_signatures
+from xtts_pipeline.perf.benchmark.baselines import RivalClips, librosa_pipeline, native_pipeline, npy_pipeline
+from xtts_pipeline.perf.benchmark.clips import Clip
+from xtts_pipeline.perf.benchmark.results import Benchmark, Column, tenths, whole
+from xtts_pipeline.perf.rounds import in_turns, machine, paired_ratios
+
+COLUMNS = (
+    Column("records_per_second", "records/s", whole),
+    Column("std_over_mean", "std/mean", lambda value: f"{value:.1%}"),
+    Column("batch_ms", "ms a batch", tenths),
+    Column("cpu_cores", "cores busy", tenths),
+    Column("cpu_ms", "CPU ms a record", lambda value: f"{value:.2f}"),
+)
+OURS = "ours"
+# Enough for AUTOTUNE to find its numbers and for buffers to fill, so that only what flows is counted.
+WARM_UP_SHARE = 0.5
+
+Batches = Iterator[tuple[int, Any]]
+
+
+def measure_input(
+    cache: Path,
+    manifest: Manifest,
+    clips: Sequence[Clip],
+    config: Config,
+    work: Path,
+    *,
+    rounds: int,
+    seconds: float,
+    say: Callable[[str], None],
+) -> Benchmark:
+    """Measure every pipeline `rounds` times in turns, each time for `seconds` after a warm-up, and return the medians.
+
+    Ours and reading alone read the cache; the rivals read the clips' sound files, or .npy files made of their mels. The page cache is
+    warm after the first round, for all alike.
+    """
+    batch_size = config.training.clips_per_batch
+    given = RivalClips(clips, record_spec(manifest), manifest.audio, batch_size)
+    datasets = {
+        "npy": npy_pipeline(given, work / "npy"),
+        "native": native_pipeline(given),
+        "librosa": librosa_pipeline(given),
+    }
+    pipelines: dict[str, Callable[[], Batches]] = {
+        "reading alone": lambda: reading_alone(cache, manifest, config),
+        OURS: lambda: our_batches(cache, manifest, config),
+        **{name: partial(_batches_of, dataset, batch_size) for name, dataset in datasets.items()},
+    }
+    measured = in_turns({name: partial(_flow, begin, seconds) for name, begin in pipelines.items()}, rounds, say)
+    rates = {name: [figures["records_per_second"] for figures in found] for name, found in measured.items()}
+    variants = {
+        name: {
+            **{key: float(np.median([figures[key] for figures in found])) for key in found[0]},
+            "std_over_mean": float(np.std(rates[name]) / np.mean(rates[name])),
+        }
+        for name, found in measured.items()
+    }
+    spec = given.spec
+    settings = {
+        **machine(),
+        "batch_size": batch_size,
+        "shape": f"{spec.max_text_length} x {spec.max_mel_frames} x {spec.mel_bins}",
+        "records": manifest.split_records("train"),
+        "clips": len(clips),
+        "rounds": rounds,
+        "seconds": seconds,
+    }
+    return Benchmark("input", COLUMNS, variants, paired_ratios(rates, [OURS]), settings, "records_per_second")
+
+
+def our_batches(cache: Path, manifest: Manifest, config: Config) -> Batches:
+    """Yield the batches that training would get, endlessly, with their rows; read from the files, as a cache too large for memory is."""
+    source = Source(cache, manifest)
+    config = config.model_copy(update={"data": config.data.model_copy(update={"cache_records": False})})
+    signatures = bucket_signatures(source.identity(), source.specs, config.training)
+    return ((batch.mel.shape[0], batch) for batch in source.training_batches(config, signatures))
+
+
+def reading_alone(cache: Path, manifest: Manifest, config: Config) -> Batches:
+    """Yield batches of the cache's serialized records, not parsed, not shuffled: what reading costs however it is done."""
+    sizes = batch_sizes(bucket_specs(manifest), config.training.clips_per_batch, config.training.accumulation_steps)
+    batches = [manifest.split_records("train", bucket) // rows for bucket, rows in enumerate(sizes)]
+
+    def stream(bucket: int, rows: int) -> Iterator[Any]:
+        paths = [str(cache / name) for name in manifest.shard_names("train", bucket)]
+        shards = tf.data.Dataset.from_tensor_slices(paths).repeat()
+        read = shards.interleave(
+            tf.data.TFRecordDataset, cycle_length=8, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False
+        )
+        return iter(read.batch(rows, drop_remainder=True).prefetch(tf.data.AUTOTUNE))
+
+    streams = [stream(bucket, rows) if batches[bucket] else iter(()) for bucket, rows in enumerate(sizes)]
+    order = bucket_order(batches, config.training.seed, 0)
+    while True:
+        for bucket in order:
+            yield sizes[bucket], next(streams[bucket])
+
+
+def _batches_of(dataset: tf.data.Dataset, rows: int) -> Batches:
+    return ((rows, batch) for batch in dataset)
+
+
+def _flow(begin: Callable[[], Batches], seconds: float) -> dict[str, float]:
+    """Return how many records a second flow from a pipeline that is begun anew, once it flows steadily."""
+    batches = begin()
+    warm_until = time.perf_counter() + seconds * WARM_UP_SHARE
+    next(batches)
+    while time.perf_counter() < warm_until:
+        next(batches)
+    records, count = 0, 0
+    started, cpu_started = time.perf_counter(), time.process_time()
+    while (elapsed := time.perf_counter() - started) < seconds or not count:
+        rows, _ = next(batches)
+        records, count = records + rows, count + 1
+    cpu_seconds = time.process_time() - cpu_started
+    return {
+        "records_per_second": records / elapsed,
+        "batch_ms": 1e3 * elapsed / count,
+        "cpu_cores": cpu_seconds / elapsed,
+        "cpu_ms": 1e3 * cpu_seconds / records,
+    }

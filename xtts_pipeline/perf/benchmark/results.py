@@ -1,0 +1,133 @@
+"""What a benchmark found: figures of each variant, ratios between them, as JSON and as a table.
+
+Knows neither TensorFlow nor how anything is measured.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xtts_pipeline.errors import OutputError
+from xtts_pipeline.system.atomic_files import atomic_write
+
+NO_GPU = "no GPU"
+NOT_MEASURED = "-"
+
+Figure = float | int | str | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One figure of the table: its key among a variant's figures, what stands above it, and how it is written."""
+
+    key: str
+    title: str
+    show: Callable[[float], str]
+
+    def cell(self, figures: Mapping[str, Figure]) -> str:
+        """Return the figure as the table has it; what was not measured is a dash."""
+        value = figures.get(self.key)
+        if value is None:
+            return NOT_MEASURED
+        return value if isinstance(value, str) else self.show(value)
+
+
+def share(value: float) -> str:
+    """Return a share as per cent, such as 12.5%."""
+    return f"{value:.1%}"
+
+
+def whole(value: float) -> str:
+    """Return a number without decimals, its thousands apart."""
+    return f"{value:,.0f}"
+
+
+def tenths(value: float) -> str:
+    """Return a number with one decimal, its thousands apart."""
+    return f"{value:,.1f}"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The figures of each variant by name, the ratios `ours/rival`, and under which settings they were found.
+
+    main_key names the figure that the ratios are of; more of it is better.
+    """
+
+    name: str
+    columns: Sequence[Column]
+    variants: Mapping[str, Mapping[str, Figure]]
+    ratios: Mapping[str, float]
+    settings: Mapping[str, object]
+    main_key: str
+
+    @property
+    def main_title(self) -> str:
+        """What the ratios are of, for people."""
+        return next(column.title for column in self.columns if column.key == self.main_key)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result for programs, as the file and `--json` have it."""
+        return {"variants": self.variants, "ratios": self.ratios, "settings": self.settings}
+
+    def to_text(self) -> str:
+        """Return the result for people: a Markdown table, then the ratios."""
+        header = ["variant", *(column.title for column in self.columns)]
+        rows = [[name, *(column.cell(figures) for column in self.columns)] for name, figures in self.variants.items()]
+        widths = [max(len(row[index]) for row in [header, *rows]) for index in range(len(header))]
+        lines = [f"{self.name}: {', '.join(f'{key} {value}' for key, value in self.settings.items())}", ""]
+        lines += [
+            _line(header, widths),
+            "|" + "|".join("-" * (width + 2) for width in widths) + "|",
+            *(_line(row, widths) for row in rows),
+        ]
+        lines += ["", f"{self.main_title}, median of the ratios within a round"]
+        lines += [f"  {name}: {ratio:.2f}" for name, ratio in self.ratios.items()]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class BenchmarkReport:
+    """One benchmark, or several of them in one run, and the folder that their files are in."""
+
+    benchmarks: Sequence[Benchmark]
+    output: Path
+
+    def to_json(self) -> dict[str, object]:
+        """Return variants and ratios by name; where there are several benchmarks their names stand before, as in `step: eager`."""
+        if len(self.benchmarks) == 1:
+            return {**self.benchmarks[0].to_json(), "output": str(self.output)}
+        return {
+            "variants": dict(_prefixed((each.name, each.variants) for each in self.benchmarks)),
+            "ratios": dict(_prefixed((each.name, each.ratios) for each in self.benchmarks)),
+            "settings": {each.name: each.settings for each in self.benchmarks},
+            "output": str(self.output),
+        }
+
+    def to_text(self) -> str:
+        """Return every table and where the files are."""
+        files = ", ".join(f"{each.name}.json, {each.name}.png" for each in self.benchmarks)
+        return "\n\n".join([*(each.to_text() for each in self.benchmarks), f"written to {self.output}: {files}"])
+
+
+def _prefixed(named: Iterable[tuple[str, Mapping[str, object]]]) -> Iterable[tuple[str, object]]:
+    return ((f"{name}: {key}", value) for name, values in named for key, value in values.items())
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "| " + " | ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)) + " |"
+
+
+def save_benchmark(benchmark: Benchmark, output: Path) -> None:
+    """Write the result as JSON and as a picture. Raises OutputError if one cannot be written."""
+    from xtts_pipeline.plots import save_bars
+
+    path = output / f"{benchmark.name}.json"
+    try:
+        with atomic_write(path) as file:
+            file.write(json.dumps(benchmark.to_json(), indent=1, ensure_ascii=False).encode() + b"\n")
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another --output") from None
+    values = {name: float(figures[benchmark.main_key] or 0.0) for name, figures in benchmark.variants.items()}
+    save_bars(output / f"{benchmark.name}.png", f"xtts benchmark {benchmark.name}", benchmark.main_title, values)

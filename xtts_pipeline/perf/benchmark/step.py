@@ -1,0 +1,256 @@
+"""`xtts benchmark step`: the train step run eagerly, traced for each shape, compiled once, compiled once a bucket."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
+from xtts_pipeline.cache.format.schema import Example, RecordSpec
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.source import Source, bucket_signatures
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.perf.benchmark.device import MatrixPeak, device_name, matrix_operations
+from xtts_pipeline.perf.benchmark.results import NO_GPU, Benchmark, Column, Figure, share, tenths, whole
+from xtts_pipeline.perf.benchmark.streams import Stream, choose_buckets, shaped_stream, varying_stream
+from xtts_pipeline.perf.rounds import in_turns, machine, paired_ratios
+from xtts_pipeline.system.nvml import Sampler
+from xtts_pipeline.system.runtime import NativeLog, has_gpu
+from xtts_pipeline.training.checkpoints.files import build_network
+from xtts_pipeline.training.step import TrainStep
+
+COLUMNS = (
+    Column("step_ms", "step ms", whole),
+    Column("std_over_mean", "std/mean", share),
+    Column("retraces", "retraces", whole),
+    Column("compilations", "compilations", whole),
+    Column("data_wait_share", "data wait", share),
+    Column("device_utilisation", "device", share),
+    Column("mel_frames_per_second", "frames/s", whole),
+    Column("padding_share", "padding", share),
+    Column("gflops_per_second", "GFLOP/s", tenths),
+    Column("peak_share", "of peak", share),
+)
+OURS = ("XLA buckets", "XLA fixed")
+STEPS_A_ROUND = 5
+_FUNCTION = "_train_step"
+# Of a batch's tokens and of its mel.
+_Shapes = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass
+class _Measured:
+    """What a variant has shown so far: one entry a timed step, and one a round."""
+
+    step_seconds: list[float] = field(default_factory=list)
+    wait_seconds: list[float] = field(default_factory=list)
+    shapes: list[_Shapes] = field(default_factory=list)
+    mel_frames: int = 0
+    padded_frames: int = 0
+    compilations: int = 0
+    utilisation: list[float] = field(default_factory=list)
+
+
+class Variant:
+    """A train step of its own, what it is fed with, and what it has shown so far."""
+
+    def __init__(self, train_step: TrainStep, stream: Stream, log: NativeLog, *, is_eager: bool = False) -> None:
+        self.train_step, self.measured = train_step, _Measured()
+        self._stream, self._log = stream, log
+        self._mode: Callable[[], AbstractContextManager[None]] = _eager if is_eager else nullcontext
+        # Before anything is timed: the first step of a shape traces, and may compile.
+        with self._mode(), self._counting_compilations():
+            for batch in stream.firsts:
+                train_step(batch)[0].numpy()
+
+    def run(self) -> float:
+        """Run a round's steps and return their real mel frames a second, waiting included."""
+        measured, frames, seconds = self.measured, 0, 0.0
+        with self._mode(), self._counting_compilations(), Sampler() as sampler:
+            for _ in range(STEPS_A_ROUND):
+                started = time.perf_counter()
+                batch = next(self._stream.batches)
+                waited = time.perf_counter()
+                # Read back, which training does only now and then: a step's time must be its own on a GPU too.
+                self.train_step(batch)[0].numpy()
+                ended = time.perf_counter()
+                measured.wait_seconds.append(waited - started)
+                measured.step_seconds.append(ended - waited)
+                seconds += ended - started
+                frames += self._note(batch)
+        measured.utilisation += [sample.utilisation for sample in sampler.samples if sample.utilisation is not None]
+        return frames / seconds
+
+    def _note(self, batch: Batch) -> int:
+        frames = int(tf.reduce_sum(batch.mel_length).numpy())
+        self.measured.mel_frames += frames
+        self.measured.padded_frames += batch.mel.shape[0] * batch.mel.shape[1]
+        self.measured.shapes.append((tuple(batch.tokens.shape), tuple(batch.mel.shape)))
+        return frames
+
+    def operations(self) -> dict[_Shapes, int | None]:
+        """Return the arithmetic of a step by the shapes of its batch; nothing of a function that takes any shape or was never traced."""
+        traced = [
+            function
+            for function in self.train_step.compiled.functions
+            if function.input_signature and _traces(function)
+        ]
+        return {
+            (tuple(function.input_signature[0].shape), tuple(function.input_signature[1].shape)): matrix_operations(
+                function.get_concrete_function().graph
+            )
+            for function in traced
+        }
+
+    @contextmanager
+    def _counting_compilations(self) -> Iterator[None]:
+        before = self._log.compilations().get(_FUNCTION, 0)
+        yield
+        self.measured.compilations += self._log.compilations().get(_FUNCTION, 0) - before
+
+    def figures(self, peaks: Sequence[float], operations: Mapping[_Shapes, int | None]) -> dict[str, Figure]:
+        """Return the table's figures; `peaks` are the operations a second of the matrix product in each round."""
+        measured = self.measured
+        step, wait = np.array(measured.step_seconds), np.array(measured.wait_seconds)
+        functions = self.train_step.compiled.functions
+        traces = sum(map(_traces, functions))
+        done = [number for shapes in measured.shapes if (number := operations.get(shapes)) is not None]
+        rates = np.array(done) / step if len(done) == len(step) else None
+        return {
+            "step_ms": 1e3 * float(np.median(step)),
+            "mean_ms": 1e3 * float(step.mean()),
+            "std_over_mean": float(step.std() / step.mean()),
+            "traces": traces,
+            "retraces": traces - sum(_traces(function) > 0 for function in functions),
+            "compilations": measured.compilations,
+            "data_wait_share": float(wait.sum() / (wait.sum() + step.sum())),
+            "device_utilisation": _mean_utilisation(measured.utilisation),
+            "mel_frames_per_second": measured.mel_frames / float(wait.sum() + step.sum()),
+            "padding_share": 1.0 - measured.mel_frames / measured.padded_frames,
+            "gflops_per_step": None if rates is None else float(np.mean(done)) / 1e9,
+            "gflops_per_second": None if rates is None else float(np.median(rates)) / 1e9,
+            "peak_share": None
+            if rates is None
+            else float(np.median(rates.reshape(-1, STEPS_A_ROUND) / np.array(peaks)[:, None])),
+            "steps": len(step),
+        }
+
+
+def _mean_utilisation(samples: Sequence[float]) -> Figure:
+    """Return the mean; without samples that there is no GPU, or nothing where its steps were too short to be seen, or nothing may ask."""
+    if samples:
+        return float(np.mean(samples))
+    return None if has_gpu() else NO_GPU
+
+
+def measure_step(
+    cache: Path,
+    manifest: Manifest,
+    examples: Sequence[Example],
+    config: Config,
+    work: Path,
+    log: NativeLog,
+    *,
+    rounds: int,
+    say: Callable[[str], None],
+) -> Benchmark:
+    """Run every variant five steps a round, in turns, on the same clips, and return the medians over all steps."""
+    # It warns of every retrace of the one variant that is here to retrace.
+    tf.get_logger().setLevel("ERROR")
+    largest, batch_size = record_spec(manifest), config.training.clips_per_batch
+    buckets = list(bucket_specs(manifest)) if manifest.buckets else choose_buckets(examples, largest, batch_size)
+    variants = _variants(Source(cache, manifest), buckets, examples, config, work, log, say)
+    say("the peak of the matrix product")
+    peak = MatrixPeak(tf.dtypes.as_dtype(config.training.precision))
+    found = in_turns({**{name: variant.run for name, variant in variants.items()}, "peak": peak.measure}, rounds, say)
+    peaks = found.pop("peak")
+    settings = {
+        **machine(),
+        "device": device_name(),
+        "precision": config.training.precision,
+        "parameters": variants["XLA fixed"].train_step.network.parameter_count,
+        "batch_size": batch_size,
+        "shape": _shape(largest),
+        "buckets": [_shape(spec) for spec in buckets],
+        "clips": len(examples),
+        "rounds": rounds,
+        "matrix_product": f"{peak.size} x {peak.size}",
+        "peak_gflops_per_second": round(float(np.median(peaks)) / 1e9, 1),
+    }
+    operations = {shapes: number for variant in variants.values() for shapes, number in variant.operations().items()}
+    figures = {name: variant.figures(peaks, operations) for name, variant in variants.items()}
+    return Benchmark("step", COLUMNS, figures, paired_ratios(found, OURS), settings, "mel_frames_per_second")
+
+
+def _variants(
+    source: Source,
+    buckets: Sequence[RecordSpec],
+    examples: Sequence[Example],
+    config: Config,
+    work: Path,
+    log: NativeLog,
+    say: Callable[[str], None],
+) -> dict[str, Variant]:
+    """Return every variant, its first steps done; each has weights of its own, all begin alike."""
+    training, identity = config.training, source.identity()
+    largest = record_spec(source.manifest)
+
+    def step_of(specs: Sequence[RecordSpec], *, is_compiled: bool, is_strict: bool) -> TrainStep:
+        settings = training.model_copy(
+            update={"jit_compile": is_compiled, "strict_shapes": is_strict, "debug_eager": False}
+        )
+        network, average = (build_network(identity, config, tf.dtypes.as_dtype(training.precision)) for _ in range(2))
+        return TrainStep(network, average, settings, bucket_signatures(identity, specs, training))
+
+    fixed = bucket_signatures(identity, [largest], training)
+
+    def fixed_stream(name: str) -> Stream:
+        folder = work / name
+        folder.mkdir()
+        return shaped_stream(folder, examples, [largest], fixed, training.seed)
+
+    def bucket_stream() -> Stream:
+        return shaped_stream(work, examples, buckets, bucket_signatures(identity, buckets, training), training.seed)
+
+    made: dict[str, Callable[[], Variant]] = {
+        "eager": lambda: Variant(
+            step_of([largest], is_compiled=False, is_strict=True), fixed_stream("eager"), log, is_eager=True
+        ),
+        "function varying": lambda: Variant(
+            step_of([largest], is_compiled=False, is_strict=False),
+            varying_stream(work, examples, largest, fixed[0]),
+            log,
+        ),
+        "function fixed": lambda: Variant(
+            step_of([largest], is_compiled=False, is_strict=True), fixed_stream("function"), log
+        ),
+        "XLA fixed": lambda: Variant(step_of([largest], is_compiled=True, is_strict=True), fixed_stream("xla"), log),
+        "XLA buckets": lambda: Variant(step_of(buckets, is_compiled=True, is_strict=True), bucket_stream(), log),
+    }
+    variants = {}
+    for name, make in made.items():
+        say(f"first step of {name}")
+        variants[name] = make()
+    return variants
+
+
+@contextmanager
+def _eager() -> Iterator[None]:
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
+def _traces(function: Any) -> int:
+    return int(function.experimental_get_tracing_count())
+
+
+def _shape(spec: RecordSpec) -> str:
+    return f"{spec.max_text_length} x {spec.max_mel_frames}"

@@ -1,0 +1,122 @@
+"""What varying shapes cost, shown on a small network: the same clips padded to one length, and to the longest of each batch."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.config.schema import ModelConfig, TrainingConfig
+from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.text.special_ids import FIRST_SYMBOL_ID
+from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+from xtts_pipeline.training.step import TrainStep, batch_signature
+
+_SYMBOLS = 30
+_SPEC = RecordSpec(max_text_length=40, max_mel_frames=120, mel_bins=20, pad_value=-11.5)
+_MODEL = ModelConfig(
+    width=32,
+    heads=2,
+    encoder_layers=1,
+    decoder_layers=1,
+    feedforward_width=64,
+    prenet_width=16,
+    postnet_width=16,
+    postnet_layers=1,
+    voice_latents=0,
+)
+_LONGEST = (
+    120,
+    96,
+    120,
+    72,
+    96,
+    120,
+    72,
+    120,
+)  # frames of the longest clip of each batch; more lengths would take over a minute
+_ROWS = 4
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two runs: its step times, traces and compilations."""
+
+    name: str
+    step_ms: tuple[float, ...]
+    traces: int
+    compilations: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        total = sum(self.step_ms) / 1e3
+        return {
+            "name": self.name,
+            "traces": self.traces,
+            "compilations": self.compilations,
+            "step_ms": [round(ms, 1) for ms in self.step_ms],
+            "seconds": total,
+        }
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """Fixed and varying shapes side by side."""
+
+    fixed: Side
+    varying: Side
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        return {"fixed": self.fixed.to_json(), "varying": self.varying.to_json()}
+
+    def to_text(self) -> str:
+        """Return both runs, a line a step."""
+        lines = [f"{'step':>4}  {'padded to one length':>24}  {'to the longest of each batch':>30}"]
+        for number, (fixed, varying) in enumerate(zip(self.fixed.step_ms, self.varying.step_ms, strict=True), start=1):
+            lines.append(f"{number:>4}  {fixed:>21.0f} ms  {varying:>27.0f} ms")
+        rows = [
+            ("traces", f"{self.fixed.traces}", f"{self.varying.traces}"),
+            ("compilations", f"{self.fixed.compilations}", f"{self.varying.compilations}"),
+            ("seconds", f"{sum(self.fixed.step_ms) / 1e3:.1f}", f"{sum(self.varying.step_ms) / 1e3:.1f}"),
+        ]
+        return "\n".join([*lines, *(f"{word:<13}{fixed:>14}  {varying:>28}" for word, fixed, varying in rows)])
+
+
+def demonstrate(log: NativeLog) -> Demonstration:
+    """Run both sides, each with a network of its own."""
+    return Demonstration(_run("fixed", log, is_varying=False), _run("varying", log, is_varying=True))
+
+
+def _run(name: str, log: NativeLog, *, is_varying: bool) -> Side:
+    settings = TrainingConfig(batch_size=_ROWS, strict_shapes=not is_varying, scheduled_sampling_start=None)
+    network, average = (Network(_MODEL, _SPEC, _SYMBOLS, seed=1) for _ in range(2))
+    step = TrainStep(
+        network, average, settings, [batch_signature(_SPEC, _ROWS, with_speaker=False, with_language=False)]
+    )
+    before = log.compilations().get("_train_step", 0)
+    monitor = CompilationMonitor(log, is_strict=False, is_compiled=True)
+    monitor.watch(*step.compiled.functions)
+    times = []
+    for longest in _LONGEST:
+        batch = _batch(longest, longest if is_varying else _SPEC.max_mel_frames)
+        started = time.perf_counter()
+        step(batch).numpy()
+        times.append(1e3 * (time.perf_counter() - started))
+    count = monitor.counts()["train_step"]
+    return Side(name, tuple(times), count["traces"], count["compilations"] - before)
+
+
+def _batch(longest: int, padded: int) -> Batch:
+    random = np.random.default_rng(longest)
+    frames = np.full(_ROWS, longest // 2, np.int32)
+    frames[0] = longest
+    return Batch(
+        tokens=tf.constant(random.integers(FIRST_SYMBOL_ID, _SYMBOLS, (_ROWS, _SPEC.max_text_length)), tf.int32),
+        mel=tf.constant(random.normal(-5.0, 1.0, (_ROWS, padded, _SPEC.mel_bins)), tf.float16),
+        text_length=tf.fill([_ROWS], _SPEC.max_text_length),
+        mel_length=tf.constant(frames),
+    )

@@ -1,0 +1,204 @@
+"""Whether every step runs one program: settings, batches and source compared, and the real compiled step run.
+
+A retrace costs seconds, and nothing says so but the step time.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xtts_pipeline import model
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.cached import EpochPlace
+from xtts_pipeline.data.source import Source
+from xtts_pipeline.errors import TrainingError
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.perf.trial import StepTime, Trial, Verdict
+from xtts_pipeline.training import optimizer, schedule, step
+from xtts_pipeline.training.monitoring.monitor import CompilationMonitor, total_counts
+from xtts_pipeline.training.retracing import Change, arguments_of, find_change
+
+_VERDICTS = {
+    "shape": "varying shape",
+    "dtype": "wrong dtype",
+    "python_argument": "Python argument",
+    "incomplete_batch": "incomplete batch",
+    "type": "wrong type",
+}
+
+_WARNING = "false: another shape is traced and compiled, and a run warns of it"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    is_good: bool
+    found: str
+
+
+@dataclass(frozen=True)
+class RetracingReport:
+    """What was looked at, counted and timed, and the verdict."""
+
+    verdict: Verdict
+    is_strict: bool
+    checks: tuple[Check, ...]
+    change: Change | None
+    counts: dict[str, Any]
+    events: tuple[dict[str, Any], ...]
+    step_ms: dict[str, float] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        return {
+            **self.verdict.to_json(),
+            "change": self.change and self.change.to_json(),
+            "strict_shapes": self.is_strict,
+            "checks": [{"name": check.name, "good": check.is_good, "found": check.found} for check in self.checks],
+            **self.counts,
+            "events": list(self.events),
+            "step_ms": self.step_ms,
+        }
+
+    def to_text(self) -> str:
+        """Return it for people."""
+        lines = [f"{check.name:<14} {'ok  ' if check.is_good else 'BAD '} {check.found}" for check in self.checks]
+        lines.append(f"{'strict_shapes':<14} {'true: another shape ends a run' if self.is_strict else _WARNING}")
+        lines += [f"{'traces':<14} {self.counts['traces']}", f"{'compilations':<14} {self.counts['compilations']}"]
+        if self.step_ms is not None:
+            lines.append(
+                f"{'step time':<14} {self.step_ms['mean']:.1f} ms +/- {self.step_ms['std']:.1f}, the first of each shape left out"
+            )
+        return "\n".join([*lines, f"{'verdict':<14} {self.verdict}"])
+
+
+def diagnose_retracing(source: Source, config: Config, monitor: CompilationMonitor, steps: int) -> RetracingReport:
+    """Compare the batches of `steps` steps with what the step is compiled for, run it on them, and say what was found."""
+    trial = Trial(source, config, monitor)
+    signatures = [arguments_of(signature) for signature in trial.signatures]
+    batches = [next(trial.batches) for _ in range(steps)]
+    changes = [find_change(arguments_of(batch), signatures) for batch in batches]
+    change = next((found for found in changes if found is not None), None)
+    dynamic = dynamic_shape_reads()
+    pipeline = check_pipeline(source, config, trial.signatures)
+    times, problem = _run(trial, [batch for batch, found in zip(batches, changes, strict=True) if found is None])
+    checks = [
+        *pipeline,
+        Check("batches", change is None, _shapes_text(batches, changes)),
+        Check("source", not dynamic, f"tf.shape at {', '.join(dynamic)}" if dynamic else "no tf.shape in the step"),
+        Check("step", problem is None, problem or f"{len(times)} steps run"),
+    ]
+    return RetracingReport(
+        verdict=_verdict(change, steps - changes.count(None), pipeline, dynamic, problem, steps),
+        is_strict=config.training.strict_shapes,
+        checks=tuple(checks),
+        change=change,
+        counts=total_counts(monitor.counts()),
+        events=tuple(event.to_json() for event in monitor.events),
+        step_ms=step_statistics(times),
+    )
+
+
+def step_statistics(times: Sequence[StepTime]) -> dict[str, float] | None:
+    """Return mean, std and p95 in ms of the steps that compiled nothing; None without any."""
+    warm = [1e3 * (time.host + time.compute) for time in times if not time.is_compiling]
+    return (
+        {"mean": float(np.mean(warm)), "std": float(np.std(warm)), "p95": float(np.percentile(warm, 95))}
+        if warm
+        else None
+    )
+
+
+def dynamic_shape_reads() -> list[str]:
+    """Return file:line of each tf.shape in what the compiled step is made of."""
+    folder = Path(model.__file__).parent
+    files = [*sorted(folder.glob("*.py")), *(Path(module.__file__ or "") for module in (step, optimizer, schedule))]
+    return [
+        f"{file.parent.name}/{file.name}:{node.lineno}"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"tf.shape", "tf.size", "tf.rank"}
+    ]
+
+
+def _run(trial: Trial, batches: Sequence[Batch]) -> tuple[list[StepTime], str | None]:
+    times: list[StepTime] = []
+    try:
+        times.extend(trial.run(batch) for batch in batches)
+    except TrainingError as error:
+        return times, str(error)
+    return times, None
+
+
+def check_pipeline(source: Source, config: Config, signatures: Sequence[Batch]) -> list[Check]:
+    """Return whether the training pipeline, as it is built from cache and settings, fixes the lengths and the rows of every batch.
+
+    Nothing is read: it is what tf.data knows of each bucket's batches beforehand.
+    """
+    lengths, rows, open_lengths, open_rows = [], [], [], []
+    for bucket, signature in enumerate(signatures):
+        records, size = source.manifest.split_records("train", bucket), signature.tokens.shape[0]
+        if not records:
+            continue
+        fields = source.training_dataset(config, bucket, EpochPlace(config.training.seed, size)).element_spec
+        lengths.append(f"{signature.tokens.shape[1]} tokens x {signature.mel.shape[1]} frames")
+        left_out = f", {records % size} left out, others in each epoch" if records % size else ""
+        rows.append(f"{records} clips are {records // size} batches of {size}{left_out}")
+        open_lengths += [f"{name} {field.shape}" for name, field in fields.items() if None in field.shape[1:]]
+        open_rows += [f"{name} {field.shape}" for name, field in fields.items() if field.shape[0] != size]
+    return [
+        Check(
+            "lengths",
+            not open_lengths,
+            f"not fixed: {', '.join(open_lengths)}" if open_lengths else f"fixed: {', '.join(lengths)}",
+        ),
+        Check(
+            "rows", not open_rows, f"not always a whole batch: {', '.join(open_rows)}" if open_rows else "; ".join(rows)
+        ),
+    ]
+
+
+def _shapes_text(batches: Sequence[Batch], changes: Sequence[Change | None]) -> str:
+    shown = Counter(
+        ", ".join(str(dynamic) for _, dynamic in change.arguments) if change else "x".join(map(str, batch.mel.shape))
+        for batch, change in zip(batches, changes, strict=True)
+    )
+    return "; ".join(f"{count} of {shape}" for shape, count in shown.most_common())
+
+
+def _verdict(
+    change: Change | None,
+    changed: int,
+    pipeline: Sequence[Check],
+    dynamic: Sequence[str],
+    problem: str | None,
+    steps: int,
+) -> Verdict:
+    if change is not None:
+        pairs = ", ".join(f"{static.name} (static {static}, dynamic {dynamic})" for static, dynamic in change.arguments)
+        found = (
+            f"{changed} of {steps} batches are not what the step is compiled for: {pairs}; likely cause: {change.cause}"
+        )
+        return Verdict(_VERDICTS[change.kind], is_healthy=False, finding=found, remedy=change.remedy)
+    if bad := [check for check in pipeline if not check.is_good]:
+        name = "varying shape" if bad[0].name == "lengths" else "incomplete batch"
+        found = f"the pipeline may bring other batches than the step is compiled for; {bad[0].name} {bad[0].found}"
+        remedy = "pad to limits.max_text_length and limits.max_mel_frames, and batch with drop_remainder=True"
+        return Verdict(name, is_healthy=False, finding=found, remedy=remedy)
+    if problem is not None:
+        return Verdict(
+            "retraced", is_healthy=False, finding=problem, remedy="keep Python values and new variables out of the step"
+        )
+    if dynamic:
+        found = f"tf.shape is read at run time at {', '.join(dynamic)}"
+        return Verdict(
+            "dynamic source", is_healthy=False, finding=found, remedy="read tensor.shape, which the signature fixes"
+        )
+    return Verdict("healthy", is_healthy=True, finding=f"{steps} batches, each as the step is compiled for", remedy="")

@@ -1,0 +1,190 @@
+"""Pictures of mels, attention and lengths, as PNG files.
+
+Draws what it is handed: no figure shown here is computed here. Loads matplotlib only when something is drawn.
+"""
+
+import io
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xtts_pipeline.errors import OutputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DOTS_PER_INCH = 100
+WIDTH_INCHES = (7.0, 14.0)
+INCHES_PER_SECOND = 2.5
+PANEL_INCHES, COMPARED_PANEL_INCHES = 4.8, 3.6
+INCHES_PER_SYMBOL = 0.18
+MOST_SYMBOLS_NAMED = 80
+TITLE_CHARACTERS_PER_INCH = 9
+MOST_BINS = 60
+# A space would be a tick without a name.
+SPACE_MARK = "␣"
+CUT_MARK = "(cut, no stop)"
+
+
+def save_speech_picture(
+    path: Path,
+    mel: np.ndarray,
+    seconds: float,
+    title: str,
+    attention: np.ndarray | None = None,
+    symbols: Sequence[str] = (),
+    has_stopped: bool = True,
+) -> None:
+    """Write a picture of a mel [T, mel_bins] and, where given, its attention [F, S] to the symbols below it.
+
+    The attention's colours end at its own maximum, which the colour bar names. Without `has_stopped` the title says that the speech was
+    cut. Raises OutputError if the file cannot be written.
+    """
+    # Here: matplotlib costs half a second, and most commands draw nothing.
+    from matplotlib.figure import Figure
+
+    width = min(max(WIDTH_INCHES[0], seconds * INCHES_PER_SECOND), WIDTH_INCHES[1])
+    heights = [PANEL_INCHES]
+    if attention is not None:
+        heights.append(_attention_inches(symbols))
+    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    title = title if has_stopped else f"{title} {CUT_MARK}"
+    _draw_mel(figure, panels[0], mel, seconds, textwrap.fill(title, int(width * TITLE_CHARACTERS_PER_INCH)))
+    if attention is not None:
+        _draw_attention(figure, panels[1], attention, symbols, seconds)
+    save_figure(figure, path)
+
+
+def encode_comparison(
+    true_mel: np.ndarray,
+    mel: np.ndarray,
+    attention: np.ndarray,
+    symbols: Sequence[str],
+    frame_seconds: float,
+    has_stopped: bool,
+) -> bytes:
+    """Return a PNG of the true mel [T, mel_bins], the spoken one in the same colours, and its attention [F, S] to the symbols."""
+    from matplotlib.figure import Figure
+
+    seconds = frame_seconds * max(len(true_mel), len(mel))
+    width = min(max(WIDTH_INCHES[0], seconds * INCHES_PER_SECOND), WIDTH_INCHES[1])
+    heights = [COMPARED_PANEL_INCHES, COMPARED_PANEL_INCHES, _attention_inches(symbols)]
+    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    true_axes, axes, attention_axes = figure.subplots(3, 1, height_ratios=heights)
+    limits = (float(true_mel.min()), float(true_mel.max()))
+    _draw_mel(figure, true_axes, true_mel, frame_seconds * len(true_mel), "true", limits)
+    _draw_mel(figure, axes, mel, frame_seconds * len(mel), "spoken" if has_stopped else f"spoken {CUT_MARK}", limits)
+    _draw_attention(figure, attention_axes, attention, symbols, frame_seconds * len(mel))
+    for panel in (true_axes, axes, attention_axes):
+        panel.set_xlim(0.0, seconds)
+    file = io.BytesIO()
+    figure.savefig(file, dpi=DOTS_PER_INCH, format="png")
+    return file.getvalue()
+
+
+def save_histograms(path: Path, measures: Mapping[str, np.ndarray], marks: Mapping[str, Mapping[str, float]]) -> None:
+    """Write one histogram a measure, with a line at each of its marks, such as `{"seconds": {"p50": 6.1}}`.
+
+    Raises OutputError if the file cannot be written.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(8.0, 2.8 * len(measures)), layout="constrained")
+    panels = figure.subplots(len(measures), 1, squeeze=False)[:, 0]
+    for axes, (name, values) in zip(panels, measures.items(), strict=True):
+        axes.hist(values, bins=_bins(len(values)), color="tab:blue", edgecolor="white", linewidth=0.5)
+        for (mark, at), style in zip(marks[name].items(), ("-", "--", ":"), strict=False):
+            axes.axvline(at, color="tab:red", linestyle=style, label=f"{mark} = {at:.2f}")
+        axes.set(xlabel=name.replace("_", " "), ylabel="clips")
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+        if np.issubdtype(values.dtype, np.integer):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        # Above the frame, where no bar and no line can be.
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(marks[name]), frameon=False)
+    save_figure(figure, path)
+
+
+def save_bars(path: Path, title: str, label: str, values: Mapping[str, float]) -> None:
+    """Write one horizontal bar a name, its value at its end; `label` says of what. Raises OutputError if the file cannot be written."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 1.2 + 0.45 * len(values)), layout="constrained")
+    axes = figure.subplots()
+    bars = axes.barh(list(values), list(values.values()), color="tab:blue")
+    axes.bar_label(bars, [f"{value:,.0f}" for value in values.values()], padding=4)
+    # The first of the table stands on top, and the longest bar leaves room for its number.
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set(title=title, xlabel=label)
+    save_figure(figure, path)
+
+
+def _draw_mel(
+    figure: "Figure",
+    axes: "Axes",
+    mel: np.ndarray,
+    seconds: float,
+    title: str,
+    limits: tuple[float | None, float | None] = (None, None),
+) -> None:
+    bins = mel.shape[1]
+    image = axes.imshow(
+        mel.T,
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",
+        extent=(0.0, seconds, -0.5, bins - 0.5),
+        cmap="magma",
+        vmin=limits[0],
+        vmax=limits[1],
+    )
+    axes.set(xlabel="seconds", ylabel=f"mel bin, 0 to {bins - 1}")
+    # A text is not a formula: two dollar signs in it must stay what they are.
+    axes.set_title(title, parse_math=False)
+    figure.colorbar(image, ax=axes, label="natural log magnitude")
+
+
+def _attention_inches(symbols: Sequence[str]) -> float:
+    return max(PANEL_INCHES, INCHES_PER_SYMBOL * min(len(symbols), MOST_SYMBOLS_NAMED))
+
+
+def _draw_attention(
+    figure: "Figure", axes: "Axes", attention: np.ndarray, symbols: Sequence[str], seconds: float
+) -> None:
+    largest = float(attention.max())
+    image = axes.imshow(
+        attention.T,
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",
+        extent=(0.0, seconds, -0.5, attention.shape[1] - 0.5),
+        vmin=0.0,
+        vmax=largest,
+    )
+    axes.set(title="attention to the text", xlabel="seconds", ylabel="token")
+    if len(symbols) <= MOST_SYMBOLS_NAMED:
+        names = [SPACE_MARK if symbol == " " else symbol for symbol in symbols]
+        axes.set_yticks(range(len(names)), names, fontsize=10, verticalalignment="center_baseline", parse_math=False)
+    figure.colorbar(image, ax=axes, label=f"weight, up to this map's maximum {largest:.2g}")
+
+
+def _bins(count: int) -> int:
+    return min(MOST_BINS, 2 * math.ceil(math.sqrt(count)))
+
+
+def save_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure as PNG, its folder too. Raises OutputError if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
+    except OSError as error:
+        raise OutputError(
+            f"{path}: cannot be written ({error.strerror}); expected a place for a PNG file; choose another path"
+        ) from None

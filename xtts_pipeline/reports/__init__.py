@@ -1,0 +1,1 @@
+"""HTML pages that show results to a person."""

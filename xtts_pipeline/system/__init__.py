@@ -1,0 +1,1 @@
+"""The machine and the process: TensorFlow's environment, GPU sampling, storage paths, durable files."""

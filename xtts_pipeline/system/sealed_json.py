@@ -1,0 +1,100 @@
+"""Canonical JSON: exactly one byte sequence for a content, and a checksum that sees any changed bit.
+
+Also how such files are opened: only regular ones of a sane size, whatever a folder from elsewhere holds.
+"""
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import xxhash
+
+from xtts_pipeline.system.storage import is_stored, open_to_read, size_of
+
+_CHECKSUM_LENGTH = 2 * 16  # xxh3-128 in hexadecimal
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def canonical_json(content: object) -> str:
+    """Return one line of JSON: sorted keys, no spaces, no ASCII escapes, floats as `repr`. Raises ValueError for NaN."""
+    return _ENCODER.encode(content)
+
+
+def sealed_bytes(content: Mapping[str, Any]) -> bytes:
+    """Return the canonical line of the content with its own `checksum`, and a newline: what the cache's JSON files hold."""
+    checksum = xxhash.xxh3_128_hexdigest(canonical_json(content).encode())
+    return f"{canonical_json({**content, 'checksum': checksum})}\n".encode()
+
+
+def open_sealed(data: bytes) -> dict[str, Any]:
+    """Return the content of a sealed line without its checksum.
+
+    Raises ValueError, saying what is wrong, unless the data is byte for byte what `sealed_bytes` makes of that content.
+    """
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError("not valid JSON") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"a JSON {type(content).__name__}, expected an object")  # noqa: TRY004 (the data is wrong, not the call)
+    found = content.pop("checksum", None)
+    try:
+        sealed = sealed_bytes(content)
+    except ValueError:
+        raise ValueError("JSON with numbers or characters that have no canonical form") from None
+    if sealed != data:
+        expected = xxhash.xxh3_128_hexdigest(canonical_json(content).encode())
+        if found != expected:
+            raise ValueError(f"checksum {found}, expected {expected} for this content")
+        raise ValueError("JSON that is not in its canonical form")
+    return content
+
+
+@contextmanager
+def open_regular_file(path: Path, most_bytes: int | None = None) -> Iterator[BinaryIO]:
+    """Open a file for reading. Raises OSError, never waiting, unless it is a regular file of at most so many bytes."""
+    if is_stored(path):
+        status = path.stat()
+        _check_regular(path, status, most_bytes)
+        with open_to_read(path, known_bytes=status.st_size) as file:
+            yield file
+    else:
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            _check_regular(path, os.fstat(file.fileno()), most_bytes)
+            yield file
+
+
+def _check_regular(path: Path, status: os.stat_result, most_bytes: int | None) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    if most_bytes is not None and status.st_size > most_bytes:
+        raise OSError(errno.EFBIG, f"found {status.st_size} bytes, expected at most {most_bytes}", str(path))
+
+
+def read_regular_file(path: Path, most_bytes: int) -> bytes:
+    """Return a file's bytes. Raises OSError, never waiting, unless it is a regular file of at most so many bytes."""
+    with open_regular_file(path, most_bytes) as file:
+        return file.read(size_of(file))
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe without a writer opens at once, and is then refused
+
+
+def open_seal(data: bytes) -> bytes:
+    """Return the JSON of a sealed line without its checksum, which must be the first of that name in it.
+
+    Raises ValueError if the checksum is missing or wrong. Much quicker than `open_sealed`, which also proves the form canonical.
+    """
+    before, _, after = data.partition(b'"checksum":"')
+    checksum, rest = after[:_CHECKSUM_LENGTH], after[_CHECKSUM_LENGTH:]
+    content = before + rest.removeprefix(b'",').removesuffix(b"\n")
+    is_framed = rest.startswith(b'",') and rest.endswith(b"\n")
+    if not is_framed or checksum != xxhash.xxh3_128_hexdigest(content).encode():
+        raise ValueError("no checksum, or a wrong one")
+    return content

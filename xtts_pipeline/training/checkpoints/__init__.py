@@ -1,0 +1,1 @@
+"""Checkpoints on disk: files, run state, the background saver, the run folder."""

@@ -1,0 +1,170 @@
+"""Over which devices and processes a run is spread, and what its processes say to each other beside gradients.
+
+Chooses TensorFlow's strategy and knows nothing of what is trained. docs/clusters.md says how it is used, and why it is made so.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.errors import ConfigError, TrainingError
+from xtts_pipeline.training.distributed.cluster import TF_CONFIG, Cluster
+
+# What TensorFlow raises in the other processes when one of them, or the way to it, is gone.
+_LOST = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+    tf.errors.UnavailableError,
+)
+# Any number that the strategy, which counts from 1, does not come to.
+_GROUP_KEY = 2_000_000_011
+
+
+class Distribution:
+    """The devices of a run: `replicas` in all, each with a copy of every variable, on `workers` processes, of which this is `worker`.
+
+    strategy is None where there is one device alone.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy | None = None, workers: int = 1, worker: int = 0) -> None:
+        self.strategy, self.workers, self.worker = strategy, workers, worker
+        self.replicas: int = 1 if strategy is None else strategy.num_replicas_in_sync
+        self._sum = cache(self._make_sum)
+
+    def __str__(self) -> str:
+        return f"{self.replicas} devices in {self.workers} {'process' if self.workers == 1 else 'processes'}"
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process is the one that writes and speaks."""
+        return self.worker == 0
+
+    @property
+    def local_replicas(self) -> int:
+        """How many of the devices are this process's."""
+        return self.replicas // self.workers
+
+    def scope(self) -> Any:
+        """Return the context in which variables are made, so that each device has its copy."""
+        return nullcontext() if self.strategy is None else self.strategy.scope()
+
+    def rows_of_worker(self, rows: int) -> range:
+        """Return which rows of a whole batch this process trains on."""
+        share = rows // self.workers
+        return range(self.worker * share, (self.worker + 1) * share)
+
+    def sum(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
+        """Return the sum over all processes, float64 [n]; each must call it with as many values. Waits for the slowest.
+
+        Raises tf.errors.OpError if a process is gone: see `losing_workers`.
+        """
+        vector = np.asarray(values, np.float64)
+        return vector if self.workers == 1 else self._sum(len(vector))(tf.constant(vector)).numpy()
+
+    def from_chief(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
+        """Return the chief's values in every process, float64 [n]."""
+        vector = np.asarray(values, np.float64)
+        return self.sum(vector if self.is_chief else np.zeros_like(vector))
+
+    def wait(self) -> None:
+        """Return once every process has come here."""
+        self.sum([0.0])
+
+    def check_same(self, what: str, content: str) -> None:
+        """Raise ConfigError unless the chief has the same content."""
+        # 48 bits are exact in a float64.
+        digest = float(int.from_bytes(hashlib.sha256(content.encode()).digest()[:6], "big"))
+        if self.from_chief([digest])[0] != digest:
+            raise ConfigError(
+                f"worker {self.worker}: {what} differs from the chief's; start the same command on the same cache everywhere"
+            )
+
+    @contextmanager
+    def losing_workers(self) -> Iterator[None]:
+        """Turn what TensorFlow says when another process is gone into a TrainingError that says it in one line."""
+        try:
+            yield
+        except _LOST as error:
+            if self.workers == 1:
+                raise
+            raise TrainingError(
+                f"worker {self.worker} of {self.workers}: another worker is gone ({_reason(error.message)}); "
+                "the run ends on all of them; start it again on all with --resume, and it goes on from the last checkpoint"
+            ) from None
+
+    def _make_sum(self, length: int) -> Any:
+        """Return the compiled sum of so many values, over the hosts' own network whatever the devices are."""
+
+        @tf.function(input_signature=[tf.TensorSpec([length], tf.float64)], autograph=False)
+        def sum_over_workers(values: tf.Tensor) -> tf.Tensor:
+            return tf.raw_ops.CollectiveReduceV2(
+                input=values,
+                group_size=self.workers,
+                group_key=_GROUP_KEY,
+                instance_key=length,
+                ordering_token=[],
+                merge_op="Add",
+                final_op="Id",
+                communication_hint="RING",
+            )
+
+        def on_host(values: tf.Tensor) -> tf.Tensor:
+            with tf.device(f"/job:worker/task:{self.worker}/device:CPU:0"):
+                return sum_over_workers(values)
+
+        return on_host
+
+
+ALONE = Distribution()
+
+
+def choose_distribution(cluster: Cluster | None = None, devices: int | None = None) -> Distribution:
+    """Return what there is to train on: all GPUs of this process, or `devices` of them, and those of the other workers of a cluster.
+
+    Without a GPU `devices` parts the CPU into so many. Must come before anything is computed. Raises ConfigError if there are not as many.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus and devices is not None:
+        if devices > len(gpus):
+            raise ConfigError(f"--devices {devices}: this machine has {len(gpus)} GPUs; ask for {len(gpus)} or fewer")
+        tf.config.set_visible_devices(gpus[:devices], "GPU")
+    if cluster is not None:
+        return _choose_cluster(cluster, 1 if gpus else devices or 1)
+    if not gpus and (devices or 1) > 1:
+        parts = [tf.config.LogicalDeviceConfiguration()] * (devices or 1)
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
+    names = (
+        [f"GPU:{number}" for number in range(devices or len(gpus))]
+        if gpus
+        else [f"CPU:{number}" for number in range(devices or 1)]
+    )
+    return Distribution(tf.distribute.MirroredStrategy(names)) if len(names) > 1 else ALONE
+
+
+def _choose_cluster(cluster: Cluster, cpu_devices: int) -> Distribution:
+    if cpu_devices > 1:
+        raise ConfigError(
+            f"--devices {cpu_devices}: without GPUs each of several workers is one device; start more workers instead"
+        )
+    os.environ[TF_CONFIG] = cluster.to_tf_config()
+    workers = len(cluster.workers)
+    try:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    except tf.errors.OpError as error:
+        found = _reason(error.message)
+        raise TrainingError(f"worker {cluster.index}: the {workers} workers did not come together ({found})") from None
+    return Distribution(strategy, workers, cluster.index)
+
+
+def _reason(message: str) -> str:
+    """Return the line of TensorFlow's message that says what happened; of an error in a graph, where it was traced comes first."""
+    lines = message.splitlines()
+    return next((line for line in lines if "aborted by" in line), lines[0] if lines else "no reason was given")[:160]

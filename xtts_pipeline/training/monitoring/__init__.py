@@ -1,0 +1,1 @@
+"""Metrics, warnings and profiles of a training run."""

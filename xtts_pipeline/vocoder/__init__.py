@@ -1,0 +1,1 @@
+"""Mel spectrograms to waveforms."""
