@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+DOCS_INSTALLED := $(VENV)/installed-docs
 
 DATA ?=
 OUTPUT ?= demo
@@ -13,7 +14,7 @@ STEPS ?=
 AT_ONCE := -n logical --maxprocesses 3 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format types clean
+.PHONY: help install demo test test-all lint format types docs clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,13 +41,20 @@ format: $(INSTALLED) ## mend what the linter and the formatter can mend
 types: $(INSTALLED) ## check types
 	$(BIN)/mypy
 
+docs: $(DOCS_INSTALLED) ## build the documentation into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 clean: ## remove everything made here but the cache
-	rm -rf $(VENV) build dist demo *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache
+	rm -rf $(VENV) build dist demo site *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache
 	find xtts_pipeline tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is younger than what decides the versions, so a second run installs nothing.
 $(INSTALLED): setup.cfg pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	@touch $@
 
 $(BIN)/python:
