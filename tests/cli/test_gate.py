@@ -1,0 +1,64 @@
+"""The gate redirects TensorFlow's log before the import, and every target in the command line exists."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xtts_pipeline.cli.gate import with_tensorflow
+
+ROOT = Path(__file__).parents[2]
+TARGETS = sorted(
+    {
+        node.args[0].value
+        for module in (ROOT / "xtts_pipeline" / "cli").rglob("*.py")
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("tensorflow", "with_tensorflow")
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
+    }
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_exists(target: str):
+    module, _, function = target.partition(":")
+    imported = importlib.import_module(module)
+
+    assert not function or callable(getattr(imported, function))
+
+
+def test_the_function_gets_the_log_first_and_its_result_is_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "planted.py").write_text(
+        "def work(log, *args, **kwargs):\n    return log.compilations(), args, kwargs\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert with_tensorflow("planted:work", 1, 2, log_path=tmp_path / "log", key=3) == ({}, (1, 2), {"key": 3})
+
+
+def test_the_log_is_redirected_before_the_module_is_imported(tmp_path: Path):
+    (tmp_path / "planted.py").write_text(
+        "import os\nos.write(2, b'native line\\n')\n\ndef work(log):\n    return None\n"
+    )
+    program = (
+        "from pathlib import Path\n"
+        "from xtts_pipeline.cli.gate import with_tensorflow\n"
+        "with_tensorflow('planted:work', log_path=Path('log'))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert (tmp_path / "log").read_text(encoding="utf-8") == "native line\n"
+    assert ended.stderr == ""
