@@ -7,13 +7,13 @@ import soxr
 import tensorflow as tf
 
 from tests.data.sounds import tone
+from xtts_pipeline.audio.lengths import resampled_length
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.mel import wave_to_mel as numpy_mel
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 from xtts_pipeline.data.features import padded_mel, padded_tokens, read_wave, wave_to_mel
 from xtts_pipeline.data.resample import Resampler, change_speed, quick_lengths
-from xtts_pipeline.data.survey import resampled_length
 
 SPEC = RecordSpec(max_text_length=6, max_mel_frames=9, mel_bins=4, pad_value=-11.5)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.audio.lengths import max_samples_of
 from xtts_pipeline.cache.format.manifest import bucket_specs
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
@@ -134,7 +135,7 @@ class NativeDatasets:
         if not settings.is_on:
             return self._fields(clip, self._mel(clip), spec)
         number = seed_of([tf.gather(self._ids, clip), epoch], seed)
-        max_samples = spec.max_mel_frames * self._config.audio.hop_samples - 1
+        max_samples = max_samples_of(spec.max_mel_frames, self._config.audio)
         wave = change_wave(self._wave(clip), settings, number, max_samples)
         mel = wave_to_mel(wave, self._config.audio)
         return self._fields(clip, mask_mels(mel[None], tf.shape(mel)[:1], settings, number)[0], spec)

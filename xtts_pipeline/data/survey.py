@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from xtts_pipeline.audio.lengths import mel_frame_count, resampled_length
 from xtts_pipeline.audio.load import decode_clip, decode_wave
 from xtts_pipeline.audio.mel import wave_to_mel
 from xtts_pipeline.audio.wav_header import UNKNOWN_BYTES, WavHeader, read_wav_header
@@ -136,7 +137,7 @@ def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) 
     frames = (
         len(wave_to_mel(decode_wave(data, audio, limits, name), audio))
         if is_trimmed
-        else 1 + samples // audio.hop_samples
+        else mel_frame_count(len(decoded.wave), decoded.sample_rate, audio)
     )
     check_mel_length(frames, limits, name)
     start = bytearray(data[: header.data_offset])
@@ -144,11 +145,6 @@ def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) 
     return NativeClip(
         row, path, tokens, bytes(start), header.sample_rate, round(samples / audio.sample_rate, 6), frames
     )
-
-
-def resampled_length(samples: int, rate: int, to_rate: int) -> int:
-    """Return how many samples soxr makes of a clip: those of its exact length, rounded half up."""
-    return (2 * samples * to_rate + rate) // (2 * rate)
 
 
 def _has_unknown_size(data: bytes, header: WavHeader) -> bool:

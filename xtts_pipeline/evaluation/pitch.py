@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from xtts_pipeline.audio.lengths import mel_frame_count
 from xtts_pipeline.config.schema import AudioConfig
 
 LOWEST_HZ, HIGHEST_HZ = 60.0, 500.0
@@ -15,7 +16,7 @@ def find_pitch(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
     unvoiced frame.
     """
     if not wave.any():
-        return np.full(1 + len(wave) // audio.hop_samples, np.nan)
+        return np.full(mel_frame_count(len(wave), audio.sample_rate, audio), np.nan)
     import librosa
 
     # Four periods of the lowest pitch: half a frame is compared with itself at up to one period's distance.

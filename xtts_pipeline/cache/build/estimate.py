@@ -11,6 +11,7 @@ from pathlib import Path
 
 import soundfile
 
+from xtts_pipeline.audio.lengths import mel_frame_count
 from xtts_pipeline.cache.build.bucketing import with_chosen_buckets
 from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes, shard_task
 from xtts_pipeline.cache.build.folder import existing_counts
@@ -107,7 +108,7 @@ def _judge(row: PlannedRow, intake: Intake, config: Config) -> RowLengths | Reas
     seconds = float(header.frames / header.samplerate)
     if not limits.min_seconds <= seconds <= limits.max_seconds:
         return Reason.AUDIO_TOO_LONG if seconds > limits.max_seconds else Reason.AUDIO_TOO_SHORT
-    frames = 1 + int(seconds * audio.sample_rate) // audio.hop_samples
+    frames = mel_frame_count(header.frames, header.samplerate, audio)
     # How much trimming takes is seen in the samples only.
     return Reason.MEL_TOO_LONG if frames > limits.max_mel_frames and audio.trim_db is None else RowLengths(seconds, frames, tokens)
 

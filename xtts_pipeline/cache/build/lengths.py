@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from xtts_pipeline.audio.lengths import mel_frame_count
 from xtts_pipeline.cache.build.plan import Intake, PlannedRow
 from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.errors import TextError
@@ -51,4 +52,4 @@ def _header_lengths(path: Path, audio: AudioConfig) -> tuple[float, int] | None:
         return None
     if samples <= 0:
         return None
-    return samples / rate, 1 + -(-samples * audio.sample_rate // rate) // audio.hop_samples
+    return samples / rate, mel_frame_count(samples, rate, audio)

@@ -1,0 +1,21 @@
+"""Count the samples and the mel frames of a clip from its header, before it is decoded.
+
+Arithmetic only: `audio.mel` imports scipy.fft, which a rerun of preprocess that writes nothing does without.
+"""
+
+from xtts_pipeline.config.schema import AudioConfig
+
+
+def resampled_length(samples: int, sample_rate: int, to_rate: int) -> int:
+    """Return how many samples soxr makes of `samples` at `sample_rate`: the exact quotient, rounded half up."""
+    return (2 * samples * to_rate + sample_rate) // (2 * sample_rate)
+
+
+def mel_frame_count(samples: int, sample_rate: int, audio: AudioConfig) -> int:
+    """Return how many frames `log_mel` makes of a clip of `samples` at `sample_rate`, without trimming."""
+    return 1 + resampled_length(samples, sample_rate, audio.sample_rate) // audio.hop_samples
+
+
+def max_samples_of(mel_frames: int, audio: AudioConfig) -> int:
+    """Return the length of the longest wave at `audio.sample_rate` that has at most `mel_frames` frames."""
+    return mel_frames * audio.hop_samples - 1
