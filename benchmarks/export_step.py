@@ -32,9 +32,10 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
     import tensorflow as tf
 
     from xtts_pipeline.cache.format.manifest import record_spec_of
+    from xtts_pipeline.data.batching import batch_signature, to_batch
     from xtts_pipeline.model.network import Network
     from xtts_pipeline.perf.benchmark.device import matrix_operations
-    from xtts_pipeline.training.step import TrainStep, batch_signature, to_batch
+    from xtts_pipeline.training.step import TrainStep
 
     write_batch(folder / BATCH_NAME, config, rows)
     spec, dtype = record_spec_of(config.audio, config.limits), tf.dtypes.as_dtype(config.training.precision)

@@ -26,8 +26,9 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
 
     from xtts_pipeline.cache.format.schema import RecordSpec
     from xtts_pipeline.config.load import load_config
+    from xtts_pipeline.data.batching import batch_signature
     from xtts_pipeline.model.network import Batch, Network
-    from xtts_pipeline.training.step import TrainStep, batch_signature
+    from xtts_pipeline.training.step import TrainStep
 
     imported_mib = peak_mib()
     settings = [f"training.batch_size={batch_size}", "training.accumulation_steps=1", "training.precision=float32"]

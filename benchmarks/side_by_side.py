@@ -62,8 +62,9 @@ def run_step(job: dict[str, Any]) -> None:
 
         stock_keras.put_in()
     from xtts_pipeline.cache.format.manifest import record_spec_of
+    from xtts_pipeline.data.batching import batch_signature, to_batch
     from xtts_pipeline.model.network import Network
-    from xtts_pipeline.training.step import TrainStep, batch_signature, to_batch
+    from xtts_pipeline.training.step import TrainStep
 
     config = load_config([job["config"]], [])
     spec = record_spec_of(config.audio, config.limits)

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from xtts_pipeline.cache.format.manifest import record_spec_of
+from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.training.checkpoints.files import CacheIdentity, build_network, save_checkpoint
+from xtts_pipeline.training.checkpoints.files import build_network, save_checkpoint
 from xtts_pipeline.training.checkpoints.variables import named_variables
 
 SYMBOLS = tuple(" ,.;abcdefghijklmnopqrstuvwxyz")

@@ -10,13 +10,13 @@ from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import Config, TrainingConfig
-from xtts_pipeline.data.batching import batch_sizes, bucket_order
+from xtts_pipeline.data.batching import batch_signature
+from xtts_pipeline.data.buckets import batch_sizes, bucket_order
 from xtts_pipeline.data.cached import training_dataset, validation_dataset
+from xtts_pipeline.data.position import StreamPosition
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.training.checkpoints.state import Position
-from xtts_pipeline.training.step import batch_signature
 
 BUCKETS = ((9, 12), (12, 20), (16, 24))
 # What these hold of the made-up clips, how many rows a batch of each has, and how many batches that fills: no bucket comes out even.
@@ -44,7 +44,7 @@ def signatures_of(source: Source) -> list[Batch]:
 
 def training_batches(source: Source, steps_done: int = 0) -> Iterator[Batch]:
     signatures = signatures_of(source)
-    position = Position(*divmod(steps_done, source.batches_per_epoch(signatures)))
+    position = StreamPosition(*divmod(steps_done, source.batches_per_epoch(signatures)))
     return source.training_batches(CONFIG, signatures, position)
 
 
@@ -151,7 +151,7 @@ def test_the_clips_of_a_batch_can_be_looked_up(source: Source) -> None:
     assert per_epoch == sum(BATCHES)
     batches = list(islice(training_batches(source), per_epoch + 2))
     expected = [[(features[clip], True) for clip in clips([batch])] for batch in batches]
-    positions = [Position(*divmod(steps_done, per_epoch)) for steps_done in range(len(batches))]
+    positions = [StreamPosition(*divmod(steps_done, per_epoch)) for steps_done in range(len(batches))]
     assert source.batch_clips(CONFIG, signatures, positions) == expected
     # A few of them, in any order.
     assert source.batch_clips(CONFIG, signatures, [positions[-1], positions[3]]) == [expected[-1], expected[3]]

@@ -6,9 +6,10 @@ import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
 from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.training.checkpoints.variables import named_variables
-from xtts_pipeline.training.step import TrainStep, batch_signature
+from xtts_pipeline.training.step import TrainStep
 
 # Rewriting a graph that runs for milliseconds takes seconds; what XLA compiles is not rewritten anyway.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})

@@ -2,7 +2,8 @@ import math
 
 import numpy as np
 
-from xtts_pipeline.training.checkpoints.state import Position, SpikeState
+from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.training.checkpoints.state import SpikeState
 from xtts_pipeline.training.divergence import CALM_REPORTS, SkipCount, SpikeWatch, skipped_line
 
 
@@ -45,7 +46,7 @@ def test_a_watch_goes_on_from_its_state() -> None:
 
 
 def test_a_line_names_the_clips_and_those_that_are_not_finite() -> None:
-    line = skipped_line(7, Position(1, 2), (math.inf, 3.0), [("a", True), ("b", False)])
+    line = skipped_line(7, StreamPosition(1, 2), (math.inf, 3.0), [("a", True), ("b", False)])
     assert line == {
         "step": 7,
         "epoch": 1,

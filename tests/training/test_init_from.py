@@ -11,7 +11,7 @@ import pytest
 
 from tests.model.conftest import SPEC
 from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource, NoCompilations, Watcher
-from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest
 from xtts_pipeline.cli.commands.train import training_config
 from xtts_pipeline.config.schema import Config, ModelConfig
 from xtts_pipeline.errors import CheckpointError
@@ -19,13 +19,7 @@ from xtts_pipeline.model.network import Network
 from xtts_pipeline.text.special_ids import FIRST_SYMBOL_ID
 from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as resume_module
-from xtts_pipeline.training.checkpoints.files import (
-    CacheIdentity,
-    Checkpoint,
-    build_network,
-    load_checkpoint,
-    load_network,
-)
+from xtts_pipeline.training.checkpoints.files import Checkpoint, build_network, load_checkpoint, load_network
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
 from xtts_pipeline.training.checkpoints.saved_state import saved_config
 from xtts_pipeline.training.checkpoints.state import Origin

@@ -14,11 +14,12 @@ import tensorflow as tf
 from tests.model.conftest import MODEL, SPEC, random_batch
 from tests.training.monitoring.events import read_values
 from xtts_pipeline import plots as pictures
+from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig, SynthesisConfig, TrainingConfig
+from xtts_pipeline.data.position import StreamPosition
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training import validation
-from xtts_pipeline.training.checkpoints.files import CacheIdentity, load_checkpoint
-from xtts_pipeline.training.checkpoints.state import Position
+from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.training.loop import train
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 
@@ -62,7 +63,9 @@ class MadeUpSource:
     def batches_per_epoch(self, _: object) -> int:
         return 3
 
-    def training_batches(self, _config: object, _signatures: object, position: Position, *_: object) -> Iterator[Batch]:
+    def training_batches(
+        self, _config: object, _signatures: object, position: StreamPosition, *_: object
+    ) -> Iterator[Batch]:
         while True:
             yield random_batch(SPEC, (9, 4), (20, 7), seed=10 * position.epoch + position.batch)
             position = position.after(3)

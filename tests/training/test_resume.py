@@ -19,6 +19,7 @@ from tests.model.conftest import SPEC, random_batch
 from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.position import StreamPosition
 from xtts_pipeline.errors import CheckpointError, ConfigError, InterruptedRunError, TrainingError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training import loop
@@ -26,7 +27,7 @@ from xtts_pipeline.training import resume as module
 from xtts_pipeline.training.checkpoints import saver as saving
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders, write_config
-from xtts_pipeline.training.checkpoints.state import BestSoFar, Position
+from xtts_pipeline.training.checkpoints.state import BestSoFar
 from xtts_pipeline.training.loop import train
 from xtts_pipeline.training.monitoring.metrics import METRICS_NAME, SKIPPED_NAME
 from xtts_pipeline.training.resume import check_same_cache, resume
@@ -118,11 +119,13 @@ class Killed(BaseException):
 class Source(MadeUpSource):
     """Notes where reading begins, has batches that are not finite, and kills the run when so many have been read."""
 
-    def __init__(self, kill_after: int | None = None, bad: tuple[Position, ...] = ()) -> None:
+    def __init__(self, kill_after: int | None = None, bad: tuple[StreamPosition, ...] = ()) -> None:
         self.kill_after, self.bad = kill_after, bad
-        self.begun: list[Position] = []
+        self.begun: list[StreamPosition] = []
 
-    def training_batches(self, config: object, signatures: object, position: Position, *_: object) -> Iterator[Batch]:
+    def training_batches(
+        self, config: object, signatures: object, position: StreamPosition, *_: object
+    ) -> Iterator[Batch]:
         self.begun.append(position)
         for read, batch in enumerate(super().training_batches(config, signatures, position)):
             if read == self.kill_after:
@@ -131,7 +134,7 @@ class Source(MadeUpSource):
             position = position.after(3)
 
     def batch_clips(
-        self, _config: object, _signatures: object, positions: Sequence[Position]
+        self, _config: object, _signatures: object, positions: Sequence[StreamPosition]
     ) -> list[list[tuple[str, bool]]]:
         return [[(f"sound-{at.epoch}", True), (f"bad-{at.batch}", at not in self.bad)] for at in positions]
 
@@ -194,7 +197,7 @@ def test_a_killed_run_ends_as_if_nothing_had_happened(whole: tuple[Path, dict[st
     assert metrics(tmp_path) == metrics(folder)
     # 2 batches and no checkpoint; 7 from the beginning, of which 5 are saved (the first evaluation is the best so far); 3 more, 8 saved.
     assert summary["resumed_at_steps"] == [5, 8]
-    assert source.begun == [Position(2, 2)]
+    assert source.begun == [StreamPosition(2, 2)]
     assert load_checkpoint(tmp_path / "best").step == expected["best"]["step"]
 
 
@@ -296,7 +299,7 @@ def test_where_the_order_of_clips_changed_the_next_epoch_begins(
     said = Said()
     resumption = resume(copy(whole, tmp_path / "run"), Source(), changed(seed=8), ("training.seed",), said)  # type: ignore[arg-type]
     assert resumption is not None
-    assert resumption.state.position == Position(5, 0)  # 12 batches of 3 an epoch were all of epochs 0 to 3
+    assert resumption.state.position == StreamPosition(5, 0)  # 12 batches of 3 an epoch were all of epochs 0 to 3
     assert said[0] == "training.seed changed: going on with epoch 5, from its beginning"
 
 
@@ -380,7 +383,7 @@ def skipped(run: Path) -> list[dict[str, Any]]:
 
 
 def test_a_step_that_is_not_finite_is_left_out_counted_and_named(tmp_path: Path) -> None:
-    bad = (Position(1, 1),)  # step 5
+    bad = (StreamPosition(1, 1),)  # step 5
     summary = go(tmp_path, Source(bad=bad))
     (line,) = skipped(tmp_path)
     assert line == {
@@ -409,7 +412,7 @@ def test_a_step_that_is_not_finite_is_left_out_counted_and_named(tmp_path: Path)
 
 
 def test_a_killed_run_notes_what_was_skipped_once(tmp_path: Path) -> None:
-    bad = (Position(1, 1), Position(2, 0))
+    bad = (StreamPosition(1, 1), StreamPosition(2, 0))
     expected = go(folder(tmp_path / "whole"), Source(bad=bad))
     for batches in (6, 3):
         with pytest.raises(Killed):
@@ -426,7 +429,7 @@ def folder(path: Path) -> Path:
 
 def lost(*steps: int) -> Source:
     """Return batches of which those of the given steps, counted without rolling back, are not finite."""
-    return Source(bad=tuple(Position(*divmod(step - 1, 3)) for step in steps))
+    return Source(bad=tuple(StreamPosition(*divmod(step - 1, 3)) for step in steps))
 
 
 def test_a_lost_run_goes_back_once_with_half_the_rate_and_on_with_the_data(tmp_path: Path) -> None:
@@ -440,7 +443,7 @@ def test_a_lost_run_goes_back_once_with_half_the_rate_and_on_with_the_data(tmp_p
     checkpoint = load_checkpoint(tmp_path)
     assert checkpoint.arrays["rate_factor"] == 0.5
     assert checkpoint.state is not None
-    assert checkpoint.state.position == Position(5, 1)  # 9 batches, and 7 more from step 5 to 12
+    assert checkpoint.state.position == StreamPosition(5, 1)  # 9 batches, and 7 more from step 5 to 12
     assert [line["not_finite"] for line in skipped(tmp_path)] == [[f"bad-{(step - 1) % 3}"] for step in (6, 7, 8, 9)]
     # The lines of steps 6 to 9 were taken back, and came again.
     assert [line["step"] for line in metrics(tmp_path) if line["split"] == "train"] == [1, 3, 5, 6, 9, 10, 12]
@@ -485,6 +488,6 @@ def test_a_run_that_is_lost_from_the_beginning_has_nothing_to_go_back_to(tmp_pat
 
 
 def test_batches_depend_on_the_position_alone() -> None:
-    first, second = (next(Source().training_batches(None, None, Position(1, batch))) for batch in (0, 1))
+    first, second = (next(Source().training_batches(None, None, StreamPosition(1, batch))) for batch in (0, 1))
     assert (first.mel.numpy() != second.mel.numpy()).any()
     assert (first.mel.numpy() == random_batch(SPEC, (9, 4), (20, 7), seed=10).mel.numpy()).all()

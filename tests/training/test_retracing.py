@@ -9,11 +9,12 @@ import tensorflow as tf
 from tests.model.conftest import SPEC, random_batch
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 from xtts_pipeline.training.retracing import Change, RetraceError, arguments_of, find_change, key_of
-from xtts_pipeline.training.step import ShapedFunction, batch_signature
+from xtts_pipeline.training.step import ShapedFunction
 
 LARGE = RecordSpec(SPEC.max_text_length + 5, SPEC.max_mel_frames + 10, SPEC.mel_bins, SPEC.pad_value)
 SIGNATURES = [

@@ -5,10 +5,11 @@ import tensorflow as tf
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
 from tests.training.conftest import SETTINGS, networks
 from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.data.batching import batch_signature, to_batch
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.retracing import RetraceError
-from xtts_pipeline.training.step import EvaluateStep, TrainStep, batch_signature, to_batch
+from xtts_pipeline.training.step import EvaluateStep, TrainStep
 
 
 def numbers(step: TrainStep | EvaluateStep, batch: Batch) -> dict[str, float]:

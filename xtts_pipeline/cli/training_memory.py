@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.batching import is_filled
+from xtts_pipeline.data.buckets import is_filled
 from xtts_pipeline.errors import CacheError, ConfigError
 from xtts_pipeline.system.machine import memory_limit_bytes
 from xtts_pipeline.system.nvml import free_memory_bytes

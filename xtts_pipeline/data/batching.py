@@ -1,44 +1,66 @@
-"""How the buckets of a cache are trained together: the rows in a batch of each, and the order in which their batches come.
+"""Batches of the compiled step: their static signatures, and how a dataset's fields become one."""
 
-Knows no TensorFlow: `xtts train` asks before it is imported.
-"""
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from collections.abc import Iterator, Sequence
+import tensorflow as tf
 
-import numpy as np
-
-from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
+from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.data.buckets import batch_sizes
+from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.model.network import Batch
 
 
-def batch_sizes(specs: Sequence[RecordSpec], batch_size: int, parts: int) -> list[int]:
-    """Return the rows in a batch of each bucket, the largest last, so that all batches cost about the same.
+def bucket_signatures(
+    identity: CacheIdentity, specs: Sequence[RecordSpec], settings: TrainingConfig, replicas: int = 1
+) -> list[Batch]:
+    """Return the signature of each bucket's batches; speaker and language ids are in it if the cache has several.
 
-    The largest has `batch_size`; a smaller one as many as fit into as many frames, padding included, in as many `parts` of equal size:
-    of accumulation, times the devices.
+    Raises ConfigError if `replicas` devices cannot share a batch in equal parts.
     """
-    frames = batch_size * specs[-1].max_mel_frames
-    return [frames // spec.max_mel_frames // parts * parts for spec in specs]
+    parts = settings.accumulation_steps * replicas
+    if settings.clips_per_batch % parts:
+        by = f"{replicas} devices in {settings.accumulation_steps} parts each (training.accumulation_steps)"
+        raise ConfigError(
+            f"training.batch_size={settings.batch_size} cannot be shared by {by}, expected a multiple of {parts}"
+        )
+    sizes = batch_sizes(specs, settings.clips_per_batch, parts)
+    ids = {"with_speaker": len(identity.speakers) > 1, "with_language": len(identity.languages) > 1}
+    return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]
 
 
-def unfilled_buckets(manifest: Manifest, batch_size: int, parts: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the number, the training clips and the rows in a batch of each bucket that holds such clips, but too few for a batch."""
-    for bucket, rows in enumerate(batch_sizes(bucket_specs(manifest), batch_size, parts)):
-        found = manifest.split_records("train", bucket)
-        if 0 < found < rows:
-            yield bucket, found, rows
+def batch_signature(spec: RecordSpec, batch_size: int, *, with_speaker: bool, with_language: bool) -> Batch:
+    """Return the TensorSpecs of a batch: static shapes, from the record spec and the batch size alone."""
+    specs = {
+        field.name: tf.TensorSpec([batch_size, *field.shape], field.dtype, name=field.name)
+        for field in spec.batch_fields
+    }
+    if not with_speaker:
+        specs.pop("speaker")
+    if not with_language:
+        specs.pop("language")
+    return Batch(**specs)
 
 
-def is_filled(manifest: Manifest, batch_size: int, parts: int) -> bool:
-    """Return whether every bucket that holds training clips fills a batch."""
-    return not any(unfilled_buckets(manifest, batch_size, parts))
+def with_rows(signature: Batch, rows: int) -> Batch:
+    """Return the signature of a batch like `signature`, a batch or its signature, with `rows` rows."""
+    named = signature._asdict().items()
+    return Batch(
+        *(
+            None if value is None else tf.TensorSpec([rows, *value.shape[1:]], value.dtype, name)
+            for name, value in named
+        )
+    )
 
 
-def bucket_order(batches: Sequence[int], seed: int, epoch: int) -> np.ndarray:
-    """Return the bucket of each batch of an epoch, int [sum(batches)]: each bucket as often as it has batches, shuffled.
+def to_batch(fields: Mapping[str, Any], signature: Batch) -> Batch:
+    """Return the fields that the signature has, as a batch."""
+    return Batch(*(None if spec is None else fields[name] for name, spec in zip(Batch._fields, signature, strict=True)))
 
-    It depends on the arguments alone.
-    """
-    labels = np.repeat(np.arange(len(batches)), batches)
-    # NumPy promises these bits for all its versions; what Generator.permutation makes of them it does not.
-    return labels[np.argsort(np.random.PCG64([seed, epoch]).random_raw(len(labels)), kind="stable")]
+
+def from_signature(tensors: Sequence[tf.Tensor], signature: Batch) -> Batch:
+    """Return the batch of a compiled function's positional tensors, with None for each field the signature omits."""
+    given = iter(tensors)
+    return Batch(*(None if spec is None else next(given) for spec in signature))

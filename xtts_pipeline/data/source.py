@@ -10,10 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, manifest_bytes, record_spec
+from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest, bucket_specs, manifest_bytes, record_spec
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.config.schema import Config, TrainingConfig
-from xtts_pipeline.data.batching import batch_sizes, bucket_order
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.batching import to_batch
+from xtts_pipeline.data.buckets import bucket_order
 from xtts_pipeline.data.cached import (
     EpochPlace,
     cached_left_out,
@@ -22,15 +23,11 @@ from xtts_pipeline.data.cached import (
     validation_dataset,
 )
 from xtts_pipeline.data.online import augmented_batches
-from xtts_pipeline.errors import CacheError, ConfigError, XttsError
+from xtts_pipeline.data.position import START, StreamPosition
+from xtts_pipeline.errors import CacheError, XttsError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.text.special_ids import PAD_ID
-from xtts_pipeline.training.checkpoints.files import CacheIdentity
-from xtts_pipeline.training.checkpoints.state import Position
-from xtts_pipeline.training.distributed.strategy import ALONE, Distribution
-from xtts_pipeline.training.step import batch_signature, to_batch
 
-FIRST = Position()
 _UNREADABLE = (
     tf.errors.DataLossError,
     tf.errors.FailedPreconditionError,
@@ -43,24 +40,6 @@ _UNREADABLE = (
     tf.errors.UnauthenticatedError,
     tf.errors.UnavailableError,
 )
-
-
-def bucket_signatures(
-    identity: CacheIdentity, specs: Sequence[RecordSpec], settings: TrainingConfig, replicas: int = 1
-) -> list[Batch]:
-    """Return what a step is compiled for: the signature of each bucket's batches; ids are in them where the cache has several.
-
-    Batches are whole ones, whose rows `replicas` devices share alike; ConfigError where they cannot.
-    """
-    ids = {"with_speaker": len(identity.speakers) > 1, "with_language": len(identity.languages) > 1}
-    parts = settings.accumulation_steps * replicas
-    if settings.clips_per_batch % parts:
-        by = f"{replicas} devices in {settings.accumulation_steps} parts each (training.accumulation_steps)"
-        raise ConfigError(
-            f"training.batch_size={settings.batch_size} cannot be shared by {by}, expected a multiple of {parts}"
-        )
-    sizes = batch_sizes(specs, settings.clips_per_batch, parts)
-    return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -104,10 +83,13 @@ class Source:
         self,
         config: Config,
         signatures: Sequence[Batch],
-        position: Position = FIRST,
-        distribution: Distribution = ALONE,
+        position: StreamPosition = START,
+        rows: Sequence[range] | None = None,
     ) -> Iterator[Batch]:
-        """Yield shuffled batches without end, each of one bucket and its signature, from a position on; of several workers, its rows alone.
+        """Yield shuffled batches without end, each of one bucket and its signature, from a position on.
+
+        `rows` are the rows of each bucket's batches that this process trains on; None for all.
+
 
         In an epoch each bucket has as many batches as its records fill, in the order of `bucket_order`; a bucket without records has none.
         Raises CacheError if a bucket has records, but fewer than one batch, or if a shard is not what the manifest says.
@@ -120,9 +102,10 @@ class Source:
         skipped_of = np.bincount(bucket_order(batches, seed, epoch)[:skipped], minlength=len(batches)).tolist()
 
         def stream(bucket: int) -> Iterator[Batch]:
-            rows = distribution.rows_of_worker(sizes[bucket]) if distribution.workers > 1 else None
             dataset = self.training_dataset(
-                config, bucket, EpochPlace(seed, sizes[bucket], epoch, skipped_of[bucket], rows=rows)
+                config,
+                bucket,
+                EpochPlace(seed, sizes[bucket], epoch, skipped_of[bucket], rows=None if rows is None else rows[bucket]),
             )
             return self._read(iter(dataset.with_options(_read_ahead())), signatures[bucket])
 
@@ -131,7 +114,7 @@ class Source:
         return (next(streams[bucket]) for bucket in islice(order, skipped, None))
 
     def batch_clips(
-        self, config: Config, signatures: Sequence[Batch], positions: Sequence[Position]
+        self, config: Config, signatures: Sequence[Batch], positions: Sequence[StreamPosition]
     ) -> list[list[tuple[str, bool]]]:
         """Return for each training batch the ids of its clips, each with whether its mel is finite: read again, for the rare ones that ask.
 

@@ -85,7 +85,7 @@ def measure_inputs(source: "Source", config: Config, inputs: Sequence[dict[str, 
 
     Of a cache with buckets the one with the most clips is read.
     """
-    from xtts_pipeline.data.source import bucket_signatures
+    from xtts_pipeline.data.batching import bucket_signatures
     from xtts_pipeline.perf.diagnose.pipeline import Pipeline
 
     signatures = bucket_signatures(source.identity(), source.specs, config.training)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.source import Source, bucket_signatures
+from xtts_pipeline.data.batching import bucket_signatures
+from xtts_pipeline.data.source import Source
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.checkpoints.files import build_network
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor

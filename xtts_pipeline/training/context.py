@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.training.checkpoints.files import CacheIdentity
 from xtts_pipeline.training.checkpoints.saver import CheckpointSaver
 from xtts_pipeline.training.checkpoints.state import RunState
 from xtts_pipeline.training.distributed.strategy import Distribution

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from xtts_pipeline.training.checkpoints.state import Position, SpikeState
+from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.training.checkpoints.state import SpikeState
 
 # Reports before a leap can be told from the fall of the first steps, and how far over the mean of what came before it must be.
 CALM_REPORTS = 10
@@ -55,7 +56,7 @@ class SpikeWatch:
 
 
 def skipped_line(
-    step: int, position: Position, loss_and_norm: tuple[float, float], clips: Sequence[tuple[str, bool]]
+    step: int, position: StreamPosition, loss_and_norm: tuple[float, float], clips: Sequence[tuple[str, bool]]
 ) -> dict[str, Any]:
     """Return what skipped.jsonl says of a step: the batch's clips, ids and whether they are finite, and those that are not."""
     loss, norm = (float(number) if math.isfinite(number) else None for number in loss_and_norm)

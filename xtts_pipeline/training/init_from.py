@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.text.tokens import Tokenizer
-from xtts_pipeline.training.checkpoints.files import CacheIdentity, Checkpoint
+from xtts_pipeline.training.checkpoints.files import Checkpoint
 from xtts_pipeline.training.checkpoints.state import NamesKept, Origin
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.config_diff import changed_settings

@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.source import Source, bucket_signatures
+from xtts_pipeline.data.batching import bucket_signatures
+from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import InterruptedRunError, TrainingError
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.training.checkpoints.files import (
@@ -120,7 +121,7 @@ class _Run:
                 f"batches have other rows than before: going on with epoch {state.position.epoch}, from its beginning",
             )
         self.position, self.batches_per_epoch = state.position, source.batches_per_epoch(signatures)
-        self.batches = source.training_batches(config, signatures, self.position, distribution)
+        self.batches = source.training_batches(config, signatures, self.position, distribution.batch_rows(signatures))
         validation = (source, config, average, signatures, around.monitor, distribution)
         self.validation = Validation(*validation) if source.validation_clips else None
         self.data_wait = DataWaitWatch(source.wait_advice)

@@ -7,6 +7,7 @@ from pathlib import Path
 from xtts_pipeline.cache.format.manifest import Manifest, config_differences
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.position import StreamPosition
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CheckpointError, ConfigError, DamagedCheckpointError
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint
@@ -20,7 +21,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     step_name,
     steps_in,
 )
-from xtts_pipeline.training.checkpoints.state import Position, RunState
+from xtts_pipeline.training.checkpoints.state import RunState
 from xtts_pipeline.training.config_diff import RECORDS_KEY, Changes, changed_settings, check_changes
 from xtts_pipeline.training.distributed.strategy import Distribution
 from xtts_pipeline.training.step import TrainStep
@@ -141,7 +142,7 @@ def _under_settings(
         )
     if _ORDER_KEYS & changes.keys():
         # The window's steps were of the old order, and which clips they had could not be told any more.
-        state = replace(state, records=records, position=Position(state.position.epoch + 1, 0), window=())
+        state = replace(state, records=records, position=StreamPosition(state.position.epoch + 1, 0), window=())
         say(
             f"{', '.join(sorted(_ORDER_KEYS & changes.keys()))} changed: going on with epoch {state.position.epoch}, from its beginning"
         )

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.data.batching import from_signature
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import Totals, batch_totals, decoder_steps, total_loss
 from xtts_pipeline.model.network import Batch, Crop, Network
@@ -33,41 +33,6 @@ PARTS = (
     "attention_coverage",
 )
 LOSS_METRICS = ("loss", "objective", *PARTS)
-
-
-def batch_signature(spec: RecordSpec, batch_size: int, *, with_speaker: bool, with_language: bool) -> Batch:
-    """Return the TensorSpecs of a batch: fully static, made of the manifest's record spec and the batch size alone."""
-    specs = {
-        field.name: tf.TensorSpec([batch_size, *field.shape], field.dtype, name=field.name)
-        for field in spec.batch_fields
-    }
-    if not with_speaker:
-        specs.pop("speaker")
-    if not with_language:
-        specs.pop("language")
-    return Batch(**specs)
-
-
-def to_batch(fields: Mapping[str, Any], signature: Batch) -> Batch:
-    """Return those of the parsed fields that the signature asks for, in its order."""
-    return Batch(*(None if spec is None else fields[name] for name, spec in zip(Batch._fields, signature, strict=True)))
-
-
-def from_signature(tensors: Sequence[tf.Tensor], signature: Batch) -> Batch:
-    """Return the batch of a compiled function's positional tensors, with None for what the signature leaves out."""
-    given = iter(tensors)
-    return Batch(*(None if spec is None else next(given) for spec in signature))
-
-
-def with_rows(signature: Batch, rows: int) -> Batch:
-    """Return the signature of so many rows of what this one is of, or of a batch."""
-    named = signature._asdict().items()
-    return Batch(
-        *(
-            None if value is None else tf.TensorSpec([rows, *value.shape[1:]], value.dtype, name)
-            for name, value in named
-        )
-    )
 
 
 class ShapedFunction:

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.batching import from_signature, with_rows
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.model.attention_metrics import attention_coverage, attention_focus, diagonal_share
 from xtts_pipeline.model.decoding import Manner, Speech, speak
@@ -23,7 +24,7 @@ from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.state import BestSoFar
 from xtts_pipeline.training.distributed.strategy import ALONE, Distribution
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
-from xtts_pipeline.training.step import EvaluateStep, ShapedFunction, from_signature, with_rows
+from xtts_pipeline.training.step import EvaluateStep, ShapedFunction
 
 
 @dataclass(frozen=True)

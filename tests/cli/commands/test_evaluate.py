@@ -14,14 +14,13 @@ import pytest
 import soundfile
 
 from tests.cache.corpora import build, make_config, write_clip, write_corpus
-from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
+from xtts_pipeline.cache.format.manifest import CacheIdentity, load_manifest, record_spec
 from xtts_pipeline.cli.commands import evaluate as command
 from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
 from xtts_pipeline.evaluation.inputs import first_frame, read_true_mels, split_entries
 from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 from xtts_pipeline.text.tokens import Tokenizer
-from xtts_pipeline.training.checkpoints.files import CacheIdentity
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
 # Bins enough for the cepstrum; a pitch in the range of voices.

@@ -14,12 +14,12 @@ import tensorflow as tf
 from tests.model.conftest import MODEL
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.schema import Example, RecordSpec
+from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.perf.benchmark.device import MatrixPeak, matrix_operations
 from xtts_pipeline.perf.benchmark.step import Variant
 from xtts_pipeline.perf.benchmark.streams import choose_buckets, shaped_stream, varying_stream
 from xtts_pipeline.system.runtime import NativeLog
-from xtts_pipeline.training.step import batch_signature
 
 WriteCache = Callable[..., Manifest]
 

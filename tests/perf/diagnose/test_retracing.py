@@ -11,8 +11,9 @@ from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.batching import bucket_signatures
 from xtts_pipeline.data.cached import EpochPlace
-from xtts_pipeline.data.source import Source, bucket_signatures
+from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.perf.diagnose import retracing
 

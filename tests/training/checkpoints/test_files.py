@@ -9,13 +9,13 @@ import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC
 from tests.training.conftest import SETTINGS
+from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.sealed_json import open_sealed, sealed_bytes
 from xtts_pipeline.training.checkpoints import files as module
 from xtts_pipeline.training.checkpoints.files import (
-    CacheIdentity,
     load_checkpoint,
     load_network,
     restore_variables,

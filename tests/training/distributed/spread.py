@@ -15,11 +15,12 @@ import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
 from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.distributed.step import DistributedTrainStep
 from xtts_pipeline.training.distributed.strategy import choose_distribution
-from xtts_pipeline.training.step import TrainStep, batch_signature
+from xtts_pipeline.training.step import TrainStep
 
 ROWS = 8
 # What is asked is how devices share a batch: one layer of a kind is traced sooner than several.

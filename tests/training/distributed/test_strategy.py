@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from tests.model.conftest import SPEC
 from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.data.batching import batch_signature, with_rows
 from xtts_pipeline.errors import ConfigError, TrainingError
 from xtts_pipeline.training.distributed.step import DistributedTrainStep, spread_text
 from xtts_pipeline.training.distributed.strategy import ALONE, Distribution
-from xtts_pipeline.training.step import batch_signature, with_rows
 
 SIGNATURE = batch_signature(SPEC, 12, with_speaker=False, with_language=True)
 

@@ -1,5 +1,6 @@
 """The manifest: what a cache is, validated as a whole before anything in it is used."""
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -15,11 +16,21 @@ import xxhash
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file, open_sealed, sealed_bytes
-from xtts_pipeline.cache.format.shards import ShardName, parse_shard_file, parse_shard_name
-from xtts_pipeline.config.schema import AudioConfig, Bucket, CacheConfig, Config, DataConfig, LimitsConfig, TextConfig, check_bucket_order, check_last_bucket
-from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.cache.format.schema import FORMAT_VERSION, RecordSpec
+from xtts_pipeline.cache.format.shards import ShardName, parse_shard_file, parse_shard_name
+from xtts_pipeline.config.schema import (
+    AudioConfig,
+    Bucket,
+    CacheConfig,
+    Config,
+    DataConfig,
+    LimitsConfig,
+    TextConfig,
+    check_bucket_order,
+    check_last_bucket,
+)
+from xtts_pipeline.errors import CacheError, Reason
+from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file, open_sealed, sealed_bytes
 from xtts_pipeline.system.storage import is_stored
 
 MANIFEST_NAME = "manifest.json"
@@ -168,7 +179,9 @@ class Manifest:
         spec = record_spec(self)
         fields = [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape), "storage": f.storage} for f in self.fields]
         _expect("fields", fields, spec.to_json())
-        _expect("fingerprint", self.fingerprint, fingerprint(self.audio, self.text, self.limits, self.symbols, self.buckets))
+        _expect(
+            "fingerprint", self.fingerprint, fingerprint(self.audio, self.text, self.limits, self.symbols, self.buckets)
+        )
 
     def _check_buckets(self) -> None:
         """Hold the buckets to the rules of `data.buckets`, by which they were made."""
@@ -199,7 +212,22 @@ class Manifest:
         for split, listed in Counter(name.split for name in parsed).items():  # first: a name may claim any count
             _expect(f"shards of the {split} split", listed, counts[split] * self.bucket_count)
         expected = sorted(ShardName(split, number, count) for split, count in counts.items() for number in range(count))
-        _expect("shards", [shard.name for shard in self.shards], [file for name in expected for file in name.files(self.bucket_count)])
+        _expect(
+            "shards",
+            [shard.name for shard in self.shards],
+            [file for name in expected for file in name.files(self.bucket_count)],
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheIdentity:
+    """What a checkpoint keeps of the cache that it was trained on, so that it can speak without the cache."""
+
+    fingerprint: str
+    spec: RecordSpec
+    symbols: tuple[str, ...]
+    speakers: tuple[str, ...]
+    languages: tuple[str, ...]
 
 
 def shards_of(manifest: Manifest) -> list[ShardName]:
@@ -269,7 +297,9 @@ def config_differences(manifest: Manifest, config: Config, sections: Sequence[st
             if cached[key] != wanted[key]
         ]
     if config.data.buckets != "auto" and manifest.buckets != buckets_of(config):  # auto is whatever a cache has
-        cached_buckets, wanted_buckets = (json.dumps(buckets or None) for buckets in (manifest.buckets, buckets_of(config)))
+        cached_buckets, wanted_buckets = (
+            json.dumps(buckets or None) for buckets in (manifest.buckets, buckets_of(config))
+        )
         differences.append(f"data.buckets: the cache has {cached_buckets}, the config {wanted_buckets}")
     return differences
 
@@ -323,7 +353,9 @@ def load_manifest(folder: Path) -> Manifest:
     except ValidationError as error:
         raise CacheError(f"{path}: {_explain(error)}; {remedy} anew") from None
     if manifest_bytes(manifest) != data:
-        raise CacheError(f"{path}: found missing keys or numbers of another type, expected what preprocess writes; {remedy} anew")
+        raise CacheError(
+            f"{path}: found missing keys or numbers of another type, expected what preprocess writes; {remedy} anew"
+        )
     return manifest
 
 

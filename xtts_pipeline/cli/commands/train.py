@@ -30,7 +30,7 @@ from xtts_pipeline.cli.training_job import TrainingJob, device_count
 from xtts_pipeline.cli.training_memory import available_memory, check_memory, choose_batch_size, filled_batch_size
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config, ModelConfig
-from xtts_pipeline.data.batching import batch_sizes, unfilled_buckets
+from xtts_pipeline.data.buckets import batch_sizes, unfilled_buckets
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.system.storage import check_local, is_stored

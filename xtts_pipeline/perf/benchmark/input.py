@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.batching import batch_sizes, bucket_order
-from xtts_pipeline.data.source import Source, bucket_signatures
+from xtts_pipeline.data.batching import bucket_signatures
+from xtts_pipeline.data.buckets import batch_sizes, bucket_order
+from xtts_pipeline.data.source import Source
 from xtts_pipeline.perf.benchmark.baselines import RivalClips, librosa_pipeline, native_pipeline, npy_pipeline
 from xtts_pipeline.perf.benchmark.clips import Clip
 from xtts_pipeline.perf.benchmark.results import Benchmark, Column, tenths, whole

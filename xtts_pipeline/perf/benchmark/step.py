@@ -13,7 +13,8 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.cache.format.schema import Example, RecordSpec
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.source import Source, bucket_signatures
+from xtts_pipeline.data.batching import bucket_signatures
+from xtts_pipeline.data.source import Source
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.perf.benchmark.device import MatrixPeak, device_name, matrix_operations
 from xtts_pipeline.perf.benchmark.results import NO_GPU, Benchmark, Column, Figure, share, tenths, whole

@@ -15,11 +15,11 @@ from xtts_pipeline.cache.build.shapes import Shape, best_shapes
 from xtts_pipeline.cache.format.example import encode_example
 from xtts_pipeline.cache.format.schema import Example, RecordSpec, bucket_of
 from xtts_pipeline.cache.format.tfrecord import RecordWriter
-from xtts_pipeline.data.batching import bucket_order
+from xtts_pipeline.data.batching import to_batch
+from xtts_pipeline.data.buckets import bucket_order
 from xtts_pipeline.data.cached import parse_batch
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.text.special_ids import PAD_ID
-from xtts_pipeline.training.step import to_batch
 
 BUCKETS = 3
 # A bucket that fills fewer batches would say little about itself.

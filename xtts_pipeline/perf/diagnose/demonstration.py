@@ -9,11 +9,12 @@ import tensorflow as tf
 
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import ModelConfig, TrainingConfig
+from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.text.special_ids import FIRST_SYMBOL_ID
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
-from xtts_pipeline.training.step import TrainStep, batch_signature
+from xtts_pipeline.training.step import TrainStep
 
 _SYMBOLS = 30
 _SPEC = RecordSpec(max_text_length=40, max_mel_frames=120, mel_bins=20, pad_value=-11.5)

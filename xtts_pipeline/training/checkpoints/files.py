@@ -16,8 +16,7 @@ from pydantic import TypeAdapter
 from safetensors.numpy import load, save
 
 from xtts_pipeline import __version__
-from xtts_pipeline.cache.format.manifest import record_spec_of
-from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
 from xtts_pipeline.config.load import override_synthesis
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
@@ -40,17 +39,6 @@ WEIGHTS_NAME = "weights.safetensors"
 
 # What a run has on its device, or a copy of it on the host.
 Values = Mapping[str, tf.Variable] | Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class CacheIdentity:
-    """What a model must know of the cache that it was trained on, so that it can speak without that cache."""
-
-    fingerprint: str
-    spec: RecordSpec
-    symbols: tuple[str, ...]
-    speakers: tuple[str, ...]
-    languages: tuple[str, ...]
 
 
 @dataclass(frozen=True)

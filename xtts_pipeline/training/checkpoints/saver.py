@@ -12,9 +12,10 @@ from typing import Self
 
 import numpy as np
 
+from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.errors import CheckpointError
-from xtts_pipeline.training.checkpoints.files import CacheIdentity, link_best, save_checkpoint
+from xtts_pipeline.training.checkpoints.files import link_best, save_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import BEST_FOLDER, LAST_FOLDER, step_name
 from xtts_pipeline.training.checkpoints.state import BestSoFar, RunState
 

@@ -9,25 +9,10 @@ import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
+from xtts_pipeline.data.position import START, StreamPosition
+
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 Natural = Annotated[int, Field(ge=0)]
-
-
-@dataclass(frozen=True, config=_STRICT)
-class Position:
-    """The batch of the training data that comes next; both count from 0."""
-
-    epoch: Natural = 0
-    batch: Natural = 0
-
-    def after(self, batches_per_epoch: int) -> "Position":
-        """Return the position one batch on."""
-        is_last = self.batch + 1 >= batches_per_epoch
-        return Position(self.epoch + 1, 0) if is_last else Position(self.epoch, self.batch + 1)
-
-    def before(self, steps: int, batches_per_epoch: int) -> "Position":
-        """Return the position so many batches back; the first one if there are not as many."""
-        return Position(*divmod(max(0, self.epoch * batches_per_epoch + self.batch - steps), batches_per_epoch))
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -96,7 +81,7 @@ class RunState:
     """
 
     records: str
-    position: Position = Position()
+    position: StreamPosition = START
     batch_rows: tuple[Natural, ...] = ()
     is_settled: bool = True
     window: tuple[tuple[float | None, ...], ...] = ()
@@ -120,7 +105,7 @@ class RunState:
         """Return the state of a run that goes on with batches of so many rows: from the next epoch on, where they were others."""
         if self.batch_rows in ((), batch_rows):
             return replace(self, batch_rows=batch_rows)
-        position = Position(self.position.epoch + 1, 0) if self.position.batch else self.position
+        position = StreamPosition(self.position.epoch + 1, 0) if self.position.batch else self.position
         # The window's steps were of the old order, and which clips they had could not be told any more.
         return replace(self, batch_rows=batch_rows, position=position, window=())
 

@@ -10,20 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.data.batching import from_signature, with_rows
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.training.distributed.strategy import Distribution
 from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 from xtts_pipeline.training.schedule import scheduled_sampling_share
-from xtts_pipeline.training.step import (
-    LOSS_METRICS,
-    Part,
-    ShapedFunction,
-    TrainStep,
-    from_signature,
-    in_order,
-    with_rows,
-)
+from xtts_pipeline.training.step import LOSS_METRICS, Part, ShapedFunction, TrainStep, in_order
 
 # What is summed beside the gradients: each is a share of the whole batch's.
 SUMMED_METRICS = (*LOSS_METRICS, "mel_frames")

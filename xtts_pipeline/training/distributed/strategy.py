@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.errors import ConfigError, TrainingError
+from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.distributed.cluster import TF_CONFIG, Cluster
 
 # What TensorFlow raises in the other processes when one of them, or the way to it, is gone.
@@ -60,6 +61,10 @@ class Distribution:
         """Return which rows of a whole batch this process trains on."""
         share = rows // self.workers
         return range(self.worker * share, (self.worker + 1) * share)
+
+    def batch_rows(self, signatures: Sequence[Batch]) -> list[range] | None:
+        """Return the rows of each signature's whole batch that this process trains on; None if it is the only one."""
+        return None if self.workers == 1 else [self.rows_of_worker(each.tokens.shape[0]) for each in signatures]
 
     def sum(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
         """Return the sum over all processes, float64 [n]; each must call it with as many values. Waits for the slowest.
