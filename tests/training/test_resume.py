@@ -57,7 +57,7 @@ class TinyStep(tf.Module):
         self.weight, self.step, self.rate_factor = tf.Variable(1.0), tf.Variable(0, dtype=tf.int64), tf.Variable(1.0)
         self.loss_scale = None
         self.compiled = SimpleNamespace(
-            functions=[self.count], is_first_of_shape=False, trace=lambda _: None, python_name="count"
+            functions=[self.count], is_new_shape=False, trace=lambda _: None, python_name="count"
         )
 
     def count(self) -> None:

@@ -8,7 +8,7 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.data.batching import batch_signature, to_batch
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.training.checkpoints.variables import named_variables
-from xtts_pipeline.training.retracing import RetraceError
+from xtts_pipeline.training.compiled import RetraceError
 from xtts_pipeline.training.step import EvaluateStep, TrainStep
 
 

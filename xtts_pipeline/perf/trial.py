@@ -87,5 +87,5 @@ class Trial:
             host,
             ended - fetched - host,
             batch.mel.shape[0],
-            self.step.compiled.is_first_of_shape,
+            self.step.compiled.is_new_shape,
         )

@@ -29,6 +29,7 @@ from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders, re
 from xtts_pipeline.training.checkpoints.saver import SaveClock, Snapshot
 from xtts_pipeline.training.checkpoints.state import BestSoFar, RunState, origin_to_json
 from xtts_pipeline.training.checkpoints.variables import named_variables
+from xtts_pipeline.training.compiled import RetraceError
 from xtts_pipeline.training.context import Progress, Surroundings, Told, surround
 from xtts_pipeline.training.distributed.step import DistributedTrainStep, spread_text
 from xtts_pipeline.training.distributed.strategy import ALONE, Distribution
@@ -43,7 +44,6 @@ from xtts_pipeline.training.monitoring.metrics_buffer import MetricsWindow
 from xtts_pipeline.training.monitoring.monitor import WARMUP_STEPS, CompilationMonitor, StepTimer, total_counts
 from xtts_pipeline.training.monitoring.startup import StartUp
 from xtts_pipeline.training.resume import Resumption, newest_good
-from xtts_pipeline.training.retracing import RetraceError
 from xtts_pipeline.training.step import TrainStep
 from xtts_pipeline.training.validation import BestLoss, Validation
 
@@ -293,7 +293,7 @@ class _Run:
         with self.timer.stepping(examples=batch.mel.shape[0] * self.around.distribution.workers):
             result = self.train_step(batch) if self.around.startup.is_over else self._take_first_step(batch)
         self.window.add(result)
-        if self.train_step.compiled.is_first_of_shape:
+        if self.train_step.compiled.is_new_shape:
             self.timer.leave_out_last()
         self.steps_done, self.is_settled = step, False
         self._profile(result)
@@ -336,7 +336,7 @@ class _Run:
             self.timer.leave_out_last()
         is_warm = (
             len(self.timer.examples) >= WARMUP_STEPS
-            and self.train_step.compiled.shapes_met >= self.source.filled_buckets
+            and self.train_step.compiled.shapes_seen >= self.source.filled_buckets
         )
         line = profiling.after_step(result, is_warm=is_warm)
         if line is not None:

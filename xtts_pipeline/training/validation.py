@@ -22,9 +22,10 @@ from xtts_pipeline.model.losses import decoder_steps
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.state import BestSoFar
+from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.distributed.strategy import ALONE, Distribution
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
-from xtts_pipeline.training.step import EvaluateStep, ShapedFunction
+from xtts_pipeline.training.step import EvaluateStep
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class SpeakStep:
 
     def __init__(self, network: Network, config: Config, signature: Batch) -> None:
         self.network, self.config, self._signature = network, config, signature
-        self.compiled = ShapedFunction(self._speak_step, [signature], config.training)
+        self.compiled = CompiledByShape(self._speak_step, [signature], config.training)
 
     def __call__(self, batch: Batch) -> tuple[Speech, tf.Tensor]:
         """Return what was said and the METRICS as float32 [len(METRICS)]; rows of length 0 weigh nothing."""

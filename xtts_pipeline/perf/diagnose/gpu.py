@@ -106,7 +106,7 @@ def diagnose_gpu(source: Source, config: Config, monitor: CompilationMonitor, se
     shapes = sum(bool(source.manifest.split_records("train", bucket)) for bucket in range(len(trial.signatures)))
     # While a step compiles the device idles. What comes later, of a rare bucket, is left out of the shares, not out of the samples.
     for _ in range(_WARMUP_STEPS_A_SHAPE * shapes):
-        if not trial.take_step().is_compiling and trial.step.compiled.shapes_met == shapes:
+        if not trial.take_step().is_compiling and trial.step.compiled.shapes_seen == shapes:
             break
     steps: list[StepTime] = []
     with Sampler() as sampler:

@@ -20,8 +20,8 @@ from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.perf.trial import StepTime, Trial, Verdict
 from xtts_pipeline.training import optimizer, schedule, step
+from xtts_pipeline.training.compiled import SignatureMismatch, describe_arguments, find_mismatch
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor, total_counts
-from xtts_pipeline.training.retracing import Change, arguments_of, find_change
 
 _VERDICTS = {
     "shape": "varying shape",
@@ -50,7 +50,7 @@ class RetracingReport:
     verdict: Verdict
     is_strict: bool
     checks: tuple[Check, ...]
-    change: Change | None
+    change: SignatureMismatch | None
     counts: dict[str, Any]
     events: tuple[dict[str, Any], ...]
     step_ms: dict[str, float] | None
@@ -82,9 +82,9 @@ class RetracingReport:
 def diagnose_retracing(source: Source, config: Config, monitor: CompilationMonitor, steps: int) -> RetracingReport:
     """Compare the batches of `steps` steps with what the step is compiled for, run it on them, and say what was found."""
     trial = Trial(source, config, monitor)
-    signatures = [arguments_of(signature) for signature in trial.signatures]
+    signatures = [describe_arguments(signature) for signature in trial.signatures]
     batches = [next(trial.batches) for _ in range(steps)]
-    changes = [find_change(arguments_of(batch), signatures) for batch in batches]
+    changes = [find_mismatch(describe_arguments(batch), signatures) for batch in batches]
     change = next((found for found in changes if found is not None), None)
     dynamic = dynamic_shape_reads()
     pipeline = check_pipeline(source, config, trial.signatures)
@@ -165,7 +165,7 @@ def check_pipeline(source: Source, config: Config, signatures: Sequence[Batch]) 
     ]
 
 
-def _shapes_text(batches: Sequence[Batch], changes: Sequence[Change | None]) -> str:
+def _shapes_text(batches: Sequence[Batch], changes: Sequence[SignatureMismatch | None]) -> str:
     shown = Counter(
         ", ".join(str(dynamic) for _, dynamic in change.arguments) if change else "x".join(map(str, batch.mel.shape))
         for batch, change in zip(batches, changes, strict=True)
@@ -174,7 +174,7 @@ def _shapes_text(batches: Sequence[Batch], changes: Sequence[Change | None]) -> 
 
 
 def _verdict(
-    change: Change | None,
+    change: SignatureMismatch | None,
     changed: int,
     pipeline: Sequence[Check],
     dynamic: Sequence[str],

@@ -12,11 +12,12 @@ import tensorflow as tf
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import from_signature, with_rows
 from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.distributed.strategy import Distribution
 from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 from xtts_pipeline.training.schedule import scheduled_sampling_share
-from xtts_pipeline.training.step import LOSS_METRICS, Part, ShapedFunction, TrainStep, in_order
+from xtts_pipeline.training.step import LOSS_METRICS, GlobalBatch, TrainStep, stack_metrics
 
 # What is summed beside the gradients: each is a share of the whole batch's.
 SUMMED_METRICS = (*LOSS_METRICS, "mel_frames")
@@ -48,8 +49,8 @@ class DistributedTrainStep(TrainStep):
         self._distribution, self._interruption, self.is_agreed = distribution, interruption, False
         replicas = distribution.replicas
         parts = [with_rows(signature, signature.tokens.shape[0] // replicas) for signature in signatures]
-        self.compiled = ShapedFunction(
-            self._gradient_step, parts, config, more=lambda part: _part_specs(part, replicas)
+        self.compiled = CompiledByShape(
+            self._gradient_step, parts, config, extra_specs=lambda part: _part_specs(part, replicas)
         )
         shapes = [variable.shape for variable in self.optimizer.trained.values()]
         self._sizes = [*(shape.num_elements() for shape in shapes), *[1] * len(SUMMED_METRICS)]
@@ -112,9 +113,9 @@ class DistributedTrainStep(TrainStep):
         batch = from_signature(fields, self._signature)
         step = self.step.read_value()
         share = scheduled_sampling_share(step, self.config)
-        gradients, metrics = self._batch_gradients(batch, step, share, Part(first, lengths[0], lengths[1]))
+        gradients, metrics = self._batch_gradients(batch, step, share, GlobalBatch(first, lengths[0], lengths[1]))
         frames = tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)
-        summed = in_order({**metrics, "mel_frames": frames}, SUMMED_METRICS)
+        summed = stack_metrics({**metrics, "mel_frames": frames}, SUMMED_METRICS)
         return tf.concat([*(tf.reshape(gradient, [-1]) for gradient in gradients), summed], axis=0)
 
     def _update_step(self, vector: tf.Tensor) -> tf.Tensor:

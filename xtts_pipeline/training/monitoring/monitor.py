@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.system.runtime import NativeLog
-from xtts_pipeline.training.step import ShapedFunction
+from xtts_pipeline.training.compiled import CompiledByShape
 
 WARMUP_STEPS = 5
 MOST_WARNINGS = 5
@@ -42,7 +42,7 @@ class _Watched:
     """The tf.functions of one Python function, and what is known of them so far."""
 
     functions: tuple[Any, ...]
-    calls: ShapedFunction | None
+    calls: CompiledByShape | None
     devices: int = 1
     traces: int = 0
     compilations: int = 0
@@ -53,7 +53,7 @@ class _Watched:
 
     def expected(self) -> int:
         """Return how many traces what has run so far should have."""
-        shapes = sum(traces > 0 for traces in self.traces_of_each()) if self.calls is None else self.calls.shapes_met
+        shapes = sum(traces > 0 for traces in self.traces_of_each()) if self.calls is None else self.calls.shapes_seen
         return shapes * self.devices
 
 
@@ -70,7 +70,7 @@ class CompilationMonitor:
         self._functions: dict[str, _Watched] = {}
         self.events: list[Event] = []
 
-    def watch(self, *functions: Any, calls: ShapedFunction | None = None, devices: int = 1) -> None:
+    def watch(self, *functions: Any, calls: CompiledByShape | None = None, devices: int = 1) -> None:
         """Count these tf.functions of one Python function under its name; of each, one trace and one compilation a device are expected.
 
         calls knows with what they were called, and so which argument is behind a trace too many. Without functions, as with
@@ -108,7 +108,7 @@ class CompilationMonitor:
     @property
     def unexpected_shapes(self) -> int:
         """How many shapes, dtypes or types functions were called with that they were not made for."""
-        return sum(len(watched.calls.changes) for watched in self._functions.values() if watched.calls is not None)
+        return sum(len(watched.calls.mismatches) for watched in self._functions.values() if watched.calls is not None)
 
     def look(self, step: int) -> list[str]:
         """Note what has been traced and compiled since the last look; return a warning for each thing that was not to be expected.
@@ -140,8 +140,8 @@ class CompilationMonitor:
         wanted = f"expected {expected} and {compilations}"
         if not is_too_many:
             return f"{wanted}; XLA's compilations cannot be counted in this process"
-        if watched.calls is not None and watched.calls.changes:
-            return f"{wanted}: {watched.calls.changes[-1]}"
+        if watched.calls is not None and watched.calls.mismatches:
+            return f"{wanted}: {watched.calls.mismatches[-1]}"
         return f"{wanted}; no argument changed its shape, dtype or type: a Python value or the shape of a variable that it uses did"
 
 

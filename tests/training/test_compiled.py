@@ -12,9 +12,15 @@ from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.model.network import Batch
+from xtts_pipeline.training.compiled import (
+    CompiledByShape,
+    RetraceError,
+    SignatureMismatch,
+    describe_arguments,
+    find_mismatch,
+    shape_key,
+)
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
-from xtts_pipeline.training.retracing import Change, RetraceError, arguments_of, find_change, key_of
-from xtts_pipeline.training.step import ShapedFunction
 
 LARGE = RecordSpec(SPEC.max_text_length + 5, SPEC.max_mel_frames + 10, SPEC.mel_bins, SPEC.pad_value)
 SIGNATURES = [
@@ -27,8 +33,8 @@ def changed(**fields: Any) -> Batch:
     return BATCH._replace(**fields)
 
 
-def explain(batch: Batch) -> Change:
-    found = find_change(arguments_of(batch), [arguments_of(signature) for signature in SIGNATURES])
+def explain(batch: Batch) -> SignatureMismatch:
+    found = find_mismatch(describe_arguments(batch), [describe_arguments(signature) for signature in SIGNATURES])
     assert found is not None
     return found
 
@@ -77,14 +83,14 @@ def test_a_call_is_held_against_the_nearest_bucket() -> None:
 
 
 def test_what_fits_a_signature_is_no_change_and_has_its_key() -> None:
-    assert find_change(arguments_of(BATCH), [arguments_of(signature) for signature in SIGNATURES]) is None
-    assert key_of(BATCH) == key_of(SIGNATURES[0])
+    assert find_mismatch(describe_arguments(BATCH), [describe_arguments(signature) for signature in SIGNATURES]) is None
+    assert shape_key(BATCH) == shape_key(SIGNATURES[0])
     assert (
         len(
             {
-                key_of(changed(text_length=7)),
-                key_of(changed(tokens=tf.cast(BATCH.tokens, tf.int64))),
-                *map(key_of, SIGNATURES),
+                shape_key(changed(text_length=7)),
+                shape_key(changed(tokens=tf.cast(BATCH.tokens, tf.int64))),
+                *map(shape_key, SIGNATURES),
             }
         )
         == 4
@@ -102,8 +108,8 @@ def _frames(*tensors: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(tensors[1], tf.float32))
 
 
-def watched(*, is_strict: bool) -> tuple[ShapedFunction, CompilationMonitor]:
-    function = ShapedFunction(_frames, SIGNATURES, TrainingConfig(jit_compile=False, strict_shapes=is_strict))
+def watched(*, is_strict: bool) -> tuple[CompiledByShape, CompilationMonitor]:
+    function = CompiledByShape(_frames, SIGNATURES, TrainingConfig(jit_compile=False, strict_shapes=is_strict))
     monitor = CompilationMonitor(NoLog(), is_strict=is_strict, is_compiled=False)  # type: ignore[arg-type]
     monitor.watch(*function.functions, calls=function)
     return function, monitor

@@ -1,0 +1,230 @@
+"""Compile a function once for each batch shape, and explain every call whose arguments have another shape or type.
+
+Compares descriptions of arguments. Reads no tensor's values.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.errors import TrainingError
+from xtts_pipeline.model.network import Batch
+
+# For each padded argument: what is padded, and the setting that bounds its length.
+_LENGTHS = {"tokens": ("texts", "limits.max_text_length"), "mel": ("mels", "limits.max_mel_frames")}
+
+
+class Argument(NamedTuple):
+    """One argument as tf.function sees it. `shape` and `dtype` are None unless it is a tensor or an array."""
+
+    name: str
+    type: str
+    shape: tuple[int | None, ...] | None
+    dtype: str | None
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return self.type
+        shown = f"{self.dtype} [{', '.join('None' if size is None else str(size) for size in self.shape)}]"
+        return shown if self.type == "tensor" else f"{self.type} {shown}"
+
+
+@dataclass(frozen=True)
+class SignatureMismatch:
+    """How a call differs from the signature: pairs of (static, dynamic) arguments, the likely cause and its remedy."""
+
+    arguments: tuple[tuple[Argument, Argument], ...]
+    kind: str
+    cause: str
+    remedy: str
+
+    def __str__(self) -> str:
+        pairs = ", ".join(f"{static.name} (static {static}, dynamic {dynamic})" for static, dynamic in self.arguments)
+        return f"{pairs}; likely cause: {self.cause}; remedy: {self.remedy}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the mismatch as `--json` prints it."""
+        arguments = [
+            {"name": static.name, "static": str(static), "dynamic": str(dynamic)} for static, dynamic in self.arguments
+        ]
+        return {"kind": self.kind, "arguments": arguments, "cause": self.cause, "remedy": self.remedy}
+
+
+class RetraceError(TrainingError):
+    """A strict function was called with arguments that fit none of its signatures. The call was not executed."""
+
+    def __init__(self, function: str, mismatch: SignatureMismatch) -> None:
+        super().__init__(
+            f"{function} was called with what it was not compiled for: {mismatch} (training.strict_shapes=false goes on)"
+        )
+        self.mismatch = mismatch
+
+
+class CompiledByShape:
+    """A function of a batch's tensors, compiled once for each signature; all compilations share its variables.
+
+    functions: the tf.functions, one for each signature. With `strict_shapes` off there is a single one without a
+    signature, which retraces for every new shape. With `debug_eager` the list is empty and the Python function runs.
+    mismatches: the calls that fitted no signature.
+    is_new_shape: whether the last call was the first of its shape.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        signatures: Sequence[Batch],
+        config: TrainingConfig,
+        extra_specs: Callable[[Batch], Sequence[tf.TensorSpec]] = lambda _: (),
+    ) -> None:
+        """Compile `function` of a batch's tensors, followed by the arguments that `extra_specs(signature)` describes."""
+
+        def compile_for(signature: Batch | None) -> Any:
+            specs = None
+            if signature is not None:
+                specs = [*(spec for spec in signature if spec is not None), *extra_specs(signature)]
+            return tf.function(function, input_signature=specs, jit_compile=config.jit_compile, autograph=False)
+
+        self.python_name = function.__name__
+        self._name = self.python_name.lstrip("_")
+        self._signatures = [describe_arguments(signature) for signature in signatures]
+        self._is_strict = config.strict_shapes
+        compiled_for = [] if config.debug_eager else signatures if config.strict_shapes else [None]
+        self.functions = [compile_for(signature) for signature in compiled_for]
+        callables = self.functions or [function]
+        # Without a signature the single function takes every shape.
+        self._by_shape = dict(zip(map(shape_key, signatures), cycle(callables), strict=False))
+        self._fallback = callables[0]
+        self._seen: set[Hashable] = set()
+        self.mismatches: list[SignatureMismatch] = []
+        self.is_new_shape = False
+
+    @property
+    def shapes_seen(self) -> int:
+        """How many of the signatures have been called."""
+        return len(self._seen) - len(self.mismatches)
+
+    def __call__(self, batch: Batch) -> Any:
+        """Call the function of the batch's shape. Raise RetraceError before any tracing if strict and no signature fits."""
+        return self.function_of(batch)(*(tensor for tensor in batch if tensor is not None))
+
+    def function_of(self, batch: Batch) -> Any:
+        """Return the function of the batch's shape, or raise RetraceError as a call does."""
+        key = shape_key(batch)
+        self.is_new_shape = key not in self._seen
+        if self.is_new_shape:
+            self._add_shape(key, batch)
+        return self._by_shape[key]
+
+    def trace(self, batch: Batch) -> None:
+        """Trace the function of the batch's shape without running it. Do nothing in eager mode or if no signature fits."""
+        function = self._by_shape.get(shape_key(batch))
+        if self.functions and function is not None:
+            function.get_concrete_function(*(tensor for tensor in batch if tensor is not None))
+
+    def _add_shape(self, key: Hashable, batch: Batch) -> None:
+        if key not in self._by_shape:
+            mismatch = find_mismatch(describe_arguments(batch), self._signatures)
+            if mismatch is not None:
+                if self._is_strict:
+                    raise RetraceError(self._name, mismatch)
+                self.mismatches.append(mismatch)
+            self._by_shape[key] = self._fallback
+        self._seen.add(key)
+
+
+def shape_key(batch: Batch) -> Hashable:
+    """Return the key by which tf.function caches traces: shape and dtype of tensors, the type of any other value."""
+    return tuple(
+        [
+            (value.shape, value.dtype)
+            if isinstance(value, tf.Tensor | tf.TensorSpec)
+            else (type(value), _shape_of(value))
+            for value in batch
+        ]
+    )
+
+
+def describe_arguments(batch: Batch) -> tuple[Argument, ...]:
+    """Describe the arguments of a call or of a signature, without the fields that are None."""
+    return tuple(_describe(name, value) for name, value in zip(Batch._fields, batch, strict=True) if value is not None)
+
+
+def find_mismatch(dynamic: Sequence[Argument], signatures: Sequence[Sequence[Argument]]) -> SignatureMismatch | None:
+    """Return how a call differs from the nearest signature, or None if it fits one."""
+
+    def differing(static: Sequence[Argument]) -> tuple[tuple[Argument, Argument], ...]:
+        given = {argument.name: argument for argument in dynamic}
+        wanted = {argument.name: argument for argument in static}
+        nothing = Argument("", "nothing", None, None)
+        names = [name for name in Batch._fields if given.get(name) != wanted.get(name)]
+        return tuple(
+            (wanted.get(name, nothing._replace(name=name)), given.get(name, nothing._replace(name=name)))
+            for name in names
+        )
+
+    candidates = [(differing(static), static) for static in signatures]
+    arguments, static = min(candidates, key=lambda candidate: (len(candidate[0]), _distance(candidate[0])))
+    return SignatureMismatch(arguments, *_explain(arguments, static, dynamic)) if arguments else None
+
+
+def _shape_of(value: Any) -> tuple[int, ...] | None:
+    return tuple(value.shape) if hasattr(value, "shape") else None
+
+
+def _describe(name: str, value: Any) -> Argument:
+    if isinstance(value, tf.Tensor | tf.TensorSpec):
+        return Argument(name, "tensor", tuple(value.shape.as_list()), value.dtype.name)
+    if hasattr(value, "shape"):
+        return Argument(name, "NumPy", tuple(value.shape), str(value.dtype))
+    return Argument(name, f"Python {type(value).__name__}", None, None)
+
+
+def _distance(arguments: Sequence[tuple[Argument, Argument]]) -> int:
+    """Return the summed difference of all axis lengths, so that the nearest bucket is named."""
+    pairs = [(static.shape or (), dynamic.shape or ()) for static, dynamic in arguments]
+    return sum(
+        abs((one or 0) - (other or 0)) for static, dynamic in pairs for one, other in zip(static, dynamic, strict=False)
+    )
+
+
+def _explain(
+    arguments: Sequence[tuple[Argument, Argument]], all_static: Sequence[Argument], all_dynamic: Sequence[Argument]
+) -> tuple[str, str, str]:
+    """Return kind, likely cause and remedy by the first rule that fits, the most obvious rule first."""
+    for static, dynamic in arguments:
+        if static.type != dynamic.type:
+            return _explain_type(static, dynamic)
+    for static, dynamic in arguments:
+        if static.dtype != dynamic.dtype:
+            made_by_python = "Python and NumPy make int64 ids and lengths"
+            cause = made_by_python if dynamic.dtype == "int64" else "a cast in the input pipeline"
+            return "dtype", cause, f"cast {static.name} to {static.dtype} where the batch is made, as schema.py has it"
+    rows, found = (all_static[0].shape or (None,))[0], {argument.shape[0] for argument in all_dynamic if argument.shape}
+    if len(found) == 1 and found != {rows}:
+        cause = f"a batch of {found.pop()} rows instead of {rows}, as the last of an epoch may be"
+        return "incomplete_batch", cause, f"batch with drop_remainder=True, so that each has {rows} rows"
+    for static, _ in arguments:
+        if static.name in _LENGTHS:
+            what, limit = _LENGTHS[static.name]
+            remedy = f"pad all {what} to {limit}, or to their bucket's length"
+            return "shape", f"{what} are padded to the longest of their batch", remedy
+    name = arguments[0][0].name
+    return "shape", f"{name} is built with another shape", f"make {name} as the manifest's fields say"
+
+
+def _explain_type(static: Argument, dynamic: Argument) -> tuple[str, str, str]:
+    if static.type == "nothing":
+        cause = f"the batch holds {static.name}, which this cache has but one of"
+        return "type", cause, f"make the batch with to_batch, which drops {static.name}"
+    if dynamic.type == "nothing":
+        cause = f"{static.name} was left out of the batch"
+        return "type", cause, f"make the batch with to_batch, which gives it {static.name}"
+    if dynamic.type == "NumPy":
+        cause = "a NumPy array is copied to the device at each call"
+        return "type", cause, f"pass {static.name} as a tensor of the input pipeline"
+    cause = f"the value of a {dynamic.type} is part of the trace, so each new value is traced again"
+    return "python_argument", cause, f"pass {static.name} as a tensor: tf.constant(value, tf.{static.dtype})"
