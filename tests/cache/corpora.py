@@ -14,8 +14,8 @@ from xtts_pipeline.cache.build.folder import locked_folder
 from xtts_pipeline.cache.build.plan import take_in
 from xtts_pipeline.cache.build.pool import Pool
 from xtts_pipeline.cache.format.tfrecord import RecordWriter
-from xtts_pipeline.config.schema import Config
 from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.read import read_corpus
 
 SAMPLE_RATE = 8_000
@@ -57,7 +57,9 @@ def write_corpus(root: Path, count: int = 40) -> Path:
 
 def write_metadata(root: Path, count: int, *, changed: dict[int, str] | None = None) -> None:
     """Write metadata.csv; `changed` are texts that differ from their default."""
-    lines = [f"clip-{number:03d}|x|{(changed or {}).get(number, f'this is clip {number}')}\n" for number in range(count)]
+    lines = [
+        f"clip-{number:03d}|x|{(changed or {}).get(number, f'this is clip {number}')}\n" for number in range(count)
+    ]
     (root / "metadata.csv").write_text("".join(lines), encoding="utf-8")
 
 
@@ -65,7 +67,9 @@ def write_metadata(root: Path, count: int, *, changed: dict[int, str] | None = N
 THREAD_POOL = Pool(lambda: ThreadPoolExecutor(1), 2)
 
 
-def build(data: Path, cache: Path, config: Config | None = None, pool: Pool = THREAD_POOL, **options: object) -> BuildResult:
+def build(
+    data: Path, cache: Path, config: Config | None = None, pool: Pool = THREAD_POOL, **options: object
+) -> BuildResult:
     """Bring a cache up to date, in this process unless the pool is another one."""
     config = config or make_config()
     with locked_folder(cache) as work_folder:

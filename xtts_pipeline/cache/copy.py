@@ -13,13 +13,28 @@ from typing import Any, BinaryIO
 
 import xxhash
 
-from xtts_pipeline.system.sealed_json import open_regular_file
-from xtts_pipeline.cache.build.folder import check_free_space, existing_shard_files, invalidate, is_cache_name, locked_folder, readable_bytes, remove_receipts_but
-from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, FileEntry, Manifest, file_checksum, load_manifest, manifest_bytes
+from xtts_pipeline.cache.build.folder import (
+    check_free_space,
+    existing_shard_files,
+    invalidate,
+    is_cache_name,
+    locked_folder,
+    readable_bytes,
+    remove_receipts_but,
+)
+from xtts_pipeline.cache.format.manifest import (
+    MANIFEST_NAME,
+    FileEntry,
+    Manifest,
+    file_checksum,
+    load_manifest,
+    manifest_bytes,
+)
 from xtts_pipeline.cache.format.problems import refuse
-from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.cache.verify.files import check_files
 from xtts_pipeline.errors import CacheError
+from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.system.sealed_json import open_regular_file
 from xtts_pipeline.system.storage import StoredPath
 
 _CHUNK_BYTES = 8 << 20
@@ -45,7 +60,11 @@ class CopyReport:
     def to_text(self) -> str:
         """Return the same in a line for people."""
         removed = f"; removed {', '.join(self.removed)}" if self.removed else ""
-        copied = f"{self.copied_files} files, {readable_bytes(self.copied_bytes)}, copied" if self.copied_files else "nothing to copy"
+        copied = (
+            f"{self.copied_files} files, {readable_bytes(self.copied_bytes)}, copied"
+            if self.copied_files
+            else "nothing to copy"
+        )
         return f"{self.target}: whole, {self.files} files, {readable_bytes(self.bytes)}; {copied}{removed}"
 
 
@@ -86,11 +105,16 @@ def copy_cache(
         with place.write(MANIFEST_NAME) as file:
             file.write(manifest_bytes(manifest))
     return replace(
-        nothing, copied_files=len(missing) + 1, copied_bytes=sum(entries[name].bytes for name in missing), removed=removed
+        nothing,
+        copied_files=len(missing) + 1,
+        copied_bytes=sum(entries[name].bytes for name in missing),
+        removed=removed,
     )
 
 
-def stage_cache(source: Path, folder: Path, jobs: int, on_bytes: Callable[[int], object], on_wait: Callable[[str], object]) -> Path:
+def stage_cache(
+    source: Path, folder: Path, jobs: int, on_bytes: Callable[[int], object], on_wait: Callable[[str], object]
+) -> Path:
     """Return a whole copy of a cache in a subfolder of a local folder, made or finished now unless it is there.
 
     The subfolder's name is of the manifest's content, so another cache, or a changed one, gets its own. Raises CacheError as `copy_cache`.
@@ -146,19 +170,29 @@ class _StoredTarget:
 
 
 @contextmanager
-def _opened_target(folder: Path, on_wait: Callable[[str], object], other_place: str) -> Iterator[_LocalTarget | _StoredTarget]:
+def _opened_target(
+    folder: Path, on_wait: Callable[[str], object], other_place: str
+) -> Iterator[_LocalTarget | _StoredTarget]:
     """Yield the target, ready to be written. Raises CacheError if it holds anything but a cache, or cannot be written."""
     try:
         if isinstance(folder, StoredPath):
-            foreign = sorted(path.name for path in folder.iterdir() if not is_cache_name(path.name)) if folder.is_dir() else []
+            foreign = (
+                sorted(path.name for path in folder.iterdir() if not is_cache_name(path.name))
+                if folder.is_dir()
+                else []
+            )
             if foreign:
-                raise CacheError(f"{folder}: holds {foreign[0]}, which is no part of a cache; choose an empty place or another cache")
+                raise CacheError(
+                    f"{folder}: holds {foreign[0]}, which is no part of a cache; choose an empty place or another cache"
+                )
             yield _StoredTarget(folder)
         else:
             with locked_folder(folder, on_wait=on_wait, other_place=other_place) as work_folder:
                 yield _LocalTarget(folder, work_folder, other_place)
     except OSError as error:
-        raise CacheError(f"{error.filename or folder}: cannot be read or written ({error.strerror}); mend that and copy again") from None
+        raise CacheError(
+            f"{error.filename or folder}: cannot be read or written ({error.strerror}); mend that and copy again"
+        ) from None
 
 
 def _entries(manifest: Manifest) -> dict[str, FileEntry]:
@@ -209,7 +243,9 @@ def _for_each(names: list[str], jobs: int, function: Callable[[str], Any]) -> li
             raise
 
 
-def _copy(source: Path, place: _LocalTarget | _StoredTarget, name: str, entry: FileEntry, on_bytes: Callable[[int], object]) -> None:
+def _copy(
+    source: Path, place: _LocalTarget | _StoredTarget, name: str, entry: FileEntry, on_bytes: Callable[[int], object]
+) -> None:
     digest = xxhash.xxh3_128()
     with open_regular_file(source, entry.bytes) as file, place.write(name) as out:
         while chunk := file.read(_CHUNK_BYTES):
@@ -223,4 +259,6 @@ def _copy(source: Path, place: _LocalTarget | _StoredTarget, name: str, entry: F
             )
     found = (place.folder / name).stat().st_size
     if found != entry.bytes:
-        raise CacheError(f"{place.folder / name}: found {found} bytes after writing, expected {entry.bytes}; copy again")
+        raise CacheError(
+            f"{place.folder / name}: found {found} bytes after writing, expected {entry.bytes}; copy again"
+        )

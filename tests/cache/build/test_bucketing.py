@@ -17,11 +17,11 @@ from tests.cache.corpora import (
     write_metadata,
 )
 from xtts_pipeline.cache.build import shapes
+from xtts_pipeline.cache.build.receipts import load_receipt
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, record_spec
-from xtts_pipeline.cache.build.receipts import load_receipt
-from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.format.shards import parse_shard_name
+from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.commands.verify_cache import verify
 from xtts_pipeline.errors import CacheError
@@ -67,16 +67,22 @@ def test_each_record_lies_in_the_smallest_bucket_that_holds_it(data: Path, tmp_p
     assert set(found) == {0, 1, 2}
     for split in ("train", "val"):
         assert sum(manifest.split_records(split, bucket) for bucket in range(3)) == manifest.split_records(split)
-        assert sorted(name for bucket in range(3) for name in manifest.shard_names(split, bucket)) == manifest.shard_names(split)
+        assert sorted(
+            name for bucket in range(3) for name in manifest.shard_names(split, bucket)
+        ) == manifest.shard_names(split)
     assert verify_cache(cache).problems == ()
 
 
 def test_a_shard_has_a_file_for_each_bucket_even_an_empty_one(tmp_path: Path) -> None:
     manifest = build(write_corpus(tmp_path / "data", 2), tmp_path / "cache", BUCKETS).manifest
     shards = sorted({str(parse_shard_name(shard.name)) for shard in manifest.shards})
-    assert [shard.name for shard in manifest.shards] == [f"{shard}-bucket{bucket}.tfrecord" for shard in shards for bucket in range(3)]
+    assert [shard.name for shard in manifest.shards] == [
+        f"{shard}-bucket{bucket}.tfrecord" for shard in shards for bucket in range(3)
+    ]
     assert 0 in [(tmp_path / "cache" / shard.name).stat().st_size for shard in manifest.shards]
-    assert sorted(path.name for path in (tmp_path / "cache" / "receipts").iterdir()) == [f"{shard}.json" for shard in shards]
+    assert sorted(path.name for path in (tmp_path / "cache" / "receipts").iterdir()) == [
+        f"{shard}.json" for shard in shards
+    ]
 
 
 def test_the_same_clips_are_kept_in_the_same_shards_as_without_buckets(data: Path, tmp_path: Path) -> None:
@@ -145,12 +151,16 @@ def test_changed_buckets_remake_the_records_and_leave_no_file_behind(data: Path,
     assert verify_cache(cache).problems == ()
 
 
-def test_a_bucket_file_that_is_not_what_its_receipt_says_is_made_again_with_its_shard(data: Path, tmp_path: Path) -> None:
+def test_a_bucket_file_that_is_not_what_its_receipt_says_is_made_again_with_its_shard(
+    data: Path, tmp_path: Path
+) -> None:
     cache = tmp_path / "cache"
     build(data, cache, BUCKETS)
     whole = cache_bytes(cache)
     train = sorted(name for name in whole if name.startswith("train"))
-    damaged = [next(name for name in train if name.startswith(f"train-{number:05d}") and whole[name]) for number in range(2)]
+    damaged = [
+        next(name for name in train if name.startswith(f"train-{number:05d}") and whole[name]) for number in range(2)
+    ]
     (cache / damaged[0]).unlink()
     (cache / damaged[1]).write_bytes(whole[damaged[1]][:-1] + b"x")
     (cache / train[0].replace("bucket0", "bucket7")).write_bytes(b"stray")
@@ -160,7 +170,10 @@ def test_a_bucket_file_that_is_not_what_its_receipt_says_is_made_again_with_its_
 
 def test_a_run_that_ended_in_the_middle_is_continued(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "whole", BUCKETS)
-    with disk_full_after(24), pytest.raises(CacheError, match=r"cannot be written \(No space left on device\); make room"):
+    with (
+        disk_full_after(24),
+        pytest.raises(CacheError, match=r"cannot be written \(No space left on device\); make room"),
+    ):
         build(data, tmp_path / "cache", BUCKETS)
     assert not (tmp_path / "cache" / "manifest.json").exists()
     assert build(data, tmp_path / "cache", BUCKETS).shards_reused > 0
@@ -197,7 +210,9 @@ def test_records_are_recomputed_in_every_bucket(data: Path, tmp_path: Path) -> N
     assert (report.sampled, report.problems) == (40, ())
 
 
-def test_auto_chooses_buckets_and_keeps_them_until_it_may_choose_again(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_chooses_buckets_and_keeps_them_until_it_may_choose_again(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", 4)
     cache = tmp_path / "cache"
     first = build(data, cache, AUTO).manifest
@@ -217,7 +232,9 @@ def test_auto_chooses_buckets_and_keeps_them_until_it_may_choose_again(data: Pat
     assert third.settings_changed[0].startswith("data.buckets: the cache has ")
 
 
-def test_auto_keeps_the_buckets_of_a_cache_that_is_half_made(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_keeps_the_buckets_of_a_cache_that_is_half_made(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", 4)
     cache = tmp_path / "cache"
     build(data, cache, BUCKETS)
@@ -226,7 +243,9 @@ def test_auto_keeps_the_buckets_of_a_cache_that_is_half_made(data: Path, tmp_pat
     assert (result.manifest.buckets, result.shards_written) == (PAIRS, 0)
 
 
-def test_auto_chooses_anew_where_the_limits_are_others(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_chooses_anew_where_the_limits_are_others(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", 4)
     build(data, tmp_path / "cache", AUTO)
     result = build(data, tmp_path / "cache", make_config("data.buckets=auto", "limits.max_mel_frames=72"))

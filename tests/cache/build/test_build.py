@@ -24,8 +24,8 @@ from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.mel import wave_to_mel
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
-from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.format.shards import parse_shard_name
+from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.errors import CacheError
 
 
@@ -204,7 +204,9 @@ def test_a_small_corpus_gets_a_validation_clip_that_is_kept(tmp_path: Path) -> N
 
 def test_without_a_validation_share_nothing_is_taken_from_training(tmp_path: Path) -> None:
     data = write_corpus(tmp_path / "data", 6)
-    assert build(data, tmp_path / "cache", make_config("cache.validation_share=0.0")).manifest.split_records("train") == 6
+    assert (
+        build(data, tmp_path / "cache", make_config("cache.validation_share=0.0")).manifest.split_records("train") == 6
+    )
 
 
 def test_every_row_is_kept_or_rejected_with_its_reason(data: Path, tmp_path: Path) -> None:
@@ -221,7 +223,9 @@ def test_every_row_is_kept_or_rejected_with_its_reason(data: Path, tmp_path: Pat
         "clip-004": "text_too_long",
         "clip-005": "empty_text",
     }
-    assert [line["where"] for line in lines(tmp_path / "cache" / "rejected.jsonl")] == [f"metadata.csv:{number}" for number in range(2, 7)]
+    assert [line["where"] for line in lines(tmp_path / "cache" / "rejected.jsonl")] == [
+        f"metadata.csv:{number}" for number in range(2, 7)
+    ]
     assert (manifest.counts.read, manifest.counts.kept) == (40, 35)
     assert build(data, tmp_path / "cache").shards_written == 0
 
@@ -236,7 +240,9 @@ def test_a_corpus_of_which_nothing_is_kept_is_still_accounted_for(tmp_path: Path
     assert build(data, tmp_path / "cache").shards_written == 0
 
 
-def test_a_clip_that_could_not_be_read_is_tried_again(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clip_that_could_not_be_read_is_tried_again(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What forbade it may go without a trace: neither size nor time of the file changes."""
     read_bytes = Path.read_bytes
 
@@ -263,7 +269,9 @@ def test_a_fifo_as_a_clip_is_refused_without_opening_it(data: Path, tmp_path: Pa
     assert manifest.rejected_by_reason == {"audio_unreadable": 1}
 
 
-def test_too_little_disk_is_found_before_anything_changes(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_disk_is_found_before_anything_changes(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     build(data, tmp_path / "cache")
     before = cache_bytes(tmp_path / "cache")
     usage = shutil.disk_usage(tmp_path)
@@ -275,7 +283,10 @@ def test_too_little_disk_is_found_before_anything_changes(data: Path, tmp_path: 
 
 def test_a_disk_that_fills_up_leaves_no_manifest_and_the_next_run_goes_on(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "whole")
-    with disk_full_after(24), pytest.raises(CacheError, match=r"tfrecord: cannot be written \(No space left on device\); make room"):
+    with (
+        disk_full_after(24),
+        pytest.raises(CacheError, match=r"tfrecord: cannot be written \(No space left on device\); make room"),
+    ):
         build(data, tmp_path / "cache")
     assert not (tmp_path / "cache" / "manifest.json").exists()
     assert not [path for path in (tmp_path / "cache").iterdir() if "tmp" in path.name or "work" in path.name]

@@ -23,7 +23,16 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
     address_file = tmp_path / "scheduler.json"
     command = [sys.executable, "-m", "dask"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": Path.cwd()}
-    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show", "--scheduler-file", str(address_file)]
+    options = [
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--no-dashboard",
+        "--no-show",
+        "--scheduler-file",
+        str(address_file),
+    ]
     processes = [subprocess.Popen([*command, "scheduler", *options], **quiet)]  # type: ignore[call-overload]
     deadline = time.monotonic() + 30
     while not (address_file.exists() and address_file.stat().st_size) and time.monotonic() < deadline:
@@ -32,7 +41,9 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
         worker_folder = tmp_path / f"worker-{number}"
         worker_folder.mkdir()
         options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--local-directory", str(worker_folder)]
-        processes.append(subprocess.Popen([*command, "worker", "--scheduler-file", str(address_file), *options], **quiet))  # type: ignore[call-overload]
+        processes.append(
+            subprocess.Popen([*command, "worker", "--scheduler-file", str(address_file), *options], **quiet)
+        )  # type: ignore[call-overload]
 
     yield json.loads(address_file.read_text())["address"], processes[1:]
     for process in processes:

@@ -17,7 +17,9 @@ def test_a_second_writer_is_refused_at_once_and_a_third_after_the_first_has_gone
         (work_folder.parent / "manifest.json").touch()
         imports = "from pathlib import Path; from xtts_pipeline.cache.build.folder import locked_folder"
         command = f"{imports}; locked_folder(Path({str(cache)!r})).__enter__()"
-        second = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, timeout=30, check=False)
+        second = subprocess.run(
+            [sys.executable, "-c", command], capture_output=True, text=True, timeout=30, check=False
+        )
         assert "another process writes this cache" in second.stderr
     with locked_folder(cache):
         pass
@@ -35,7 +37,10 @@ def test_a_lock_and_work_left_by_a_dead_process_are_taken_over(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["notes.txt", "train-1-of-2.tfrecord", ".git"])
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(CacheError, match=f"holds {name}, which is no part of a cache; remove it, or choose"), locked_folder(tmp_path):
+    with (
+        pytest.raises(CacheError, match=f"holds {name}, which is no part of a cache; remove it, or choose"),
+        locked_folder(tmp_path),
+    ):
         pass
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -70,12 +75,20 @@ def test_a_failed_run_leaves_no_empty_cache(tmp_path: Path) -> None:
 
 
 def test_the_layout_is_read_from_the_names_of_shards(tmp_path: Path) -> None:
-    for name in ("train-00000-of-00002", "train-00001-of-00002", "val-00000-of-00001", "test-00000-of-00001", "test-00000-of-00002"):
+    for name in (
+        "train-00000-of-00002",
+        "train-00001-of-00002",
+        "val-00000-of-00001",
+        "test-00000-of-00001",
+        "test-00000-of-00002",
+    ):
         (tmp_path / f"{name}.tfrecord").touch()
     assert existing_counts(tmp_path) == {"train": (2, 2), "val": (1, 1)}
 
 
-@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (1_850_000_000, "1.85 GB"), (2 * 10**12, "2 TB")])
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1_850_000_000, "1.85 GB"), (2 * 10**12, "2 TB")]
+)
 def test_sizes_are_readable(count: int, text: str) -> None:
     assert readable_bytes(count) == text
 
@@ -94,7 +107,10 @@ def test_what_lies_behind_a_link_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_of_receipts_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "receipts").mkdir()
     (tmp_path / "receipts" / "taxes.pdf").write_text("paid")
-    with pytest.raises(CacheError, match=r"holds receipts/taxes.pdf, which is no part of a cache"), locked_folder(tmp_path):
+    with (
+        pytest.raises(CacheError, match=r"holds receipts/taxes.pdf, which is no part of a cache"),
+        locked_folder(tmp_path),
+    ):
         pass
     assert (tmp_path / "receipts" / "taxes.pdf").read_text() == "paid"
 

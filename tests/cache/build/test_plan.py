@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from xtts_pipeline.cache.build import plan
 from xtts_pipeline.cache.build.plan import Intake, choose_validation_row, lay_out, plan_shards, reading_order, take_in
-from xtts_pipeline.config.schema import CacheConfig, Config
 from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.schema import CacheConfig, Config
 from xtts_pipeline.corpus.rejection import Rejection
 from xtts_pipeline.corpus.utterance import Corpus, Utterance
 from xtts_pipeline.errors import ConfigError, Reason
@@ -37,7 +37,9 @@ def test_every_row_has_one_place_and_a_removed_row_moves_no_other(ids: set[str],
     for chosen in (ordered, ordered[1:]):
         intake = intake_of(chosen)
         assume(sum(row.split == "train" for row in intake.rows) >= shard_count)
-        layout = lay_out(intake, plan_shards(intake, CacheConfig(), {"train": (shard_count, shard_count)}, None, reshard=False), None)
+        layout = lay_out(
+            intake, plan_shards(intake, CacheConfig(), {"train": (shard_count, shard_count)}, None, reshard=False), None
+        )
         places.append({row.id: str(name) for name, rows in layout.items() for row in rows})
         assert sorted(places[-1]) == chosen
         assert all([row.digest for row in rows] == sorted(row.digest for row in rows) for rows in layout.values())
@@ -73,7 +75,9 @@ def test_numbers_of_speakers_follow_their_sorted_names() -> None:
 def test_rows_are_never_lost() -> None:
     corpus = make_corpus(["a", "b"])
     rejected = Rejection("c", "metadata.csv:9", Reason.AUDIO_MISSING, "no such file")
-    intake = take_in([Corpus(corpus.layout, corpus.root, corpus.utterances, (rejected,)), make_corpus(["b", "d"])], Config())
+    intake = take_in(
+        [Corpus(corpus.layout, corpus.root, corpus.utterances, (rejected,)), make_corpus(["b", "d"])], Config()
+    )
     assert intake.read == 5
     assert [rejection.reason for _, rejection in intake.rejections] == [Reason.AUDIO_MISSING, Reason.DUPLICATE_ID]
 
@@ -94,16 +98,25 @@ def test_no_split_gets_more_shards_than_rows() -> None:
     )
 
 
-def test_a_shard_with_more_rows_than_its_receipt_may_hold_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_with_more_rows_than_its_receipt_may_hold_is_refused_before_anything_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(plan, "MAX_ROWS_PER_SHARD", 2)
     intake = intake_of(["a", "b", "c"], split="train")
-    with pytest.raises(ConfigError, match=r"train: found 3 rows for 1 shards, expected at most 2 a shard; give --reshard.* or --shards 2"):
+    with pytest.raises(
+        ConfigError,
+        match=r"train: found 3 rows for 1 shards, expected at most 2 a shard; give --reshard.* or --shards 2",
+    ):
         plan_shards(intake, CacheConfig(), {"train": (1, 1)}, None, reshard=False)
     assert plan_shards(intake, CacheConfig(), {}, 2, reshard=False).counts == {"train": 2}
 
 
 def test_a_split_keeps_its_shards_when_it_has_fewer_rows_left() -> None:
     intake = intake_of(["a", "b", "c"], split="train")
-    assert plan_shards(intake, CacheConfig(), {"train": (4, 4), "val": (1, 1)}, None, reshard=False).counts == {"train": 4}
+    assert plan_shards(intake, CacheConfig(), {"train": (4, 4), "val": (1, 1)}, None, reshard=False).counts == {
+        "train": 4
+    }
     assert plan_shards(intake, CacheConfig(), {"train": (4, 4)}, None, reshard=True).counts == {"train": 1}
-    assert plan_shards(intake, CacheConfig(), {"train": (3, 1)}, None, reshard=False).counts == {"train": 3}, "the rest was not yet made"
+    assert plan_shards(intake, CacheConfig(), {"train": (3, 1)}, None, reshard=False).counts == {"train": 3}, (
+        "the rest was not yet made"
+    )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cache.corpora import build, cache_bytes, make_config, write_corpus
-from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.build.pool import local_pool
+from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.errors import CacheError
 
 # Python runs a sitecustomize that it finds when a process starts: the only way into a fresh worker without a hook in the package.
@@ -76,7 +76,9 @@ def test_ctrl_c_reaches_no_worker_even_while_it_starts_and_still_reaches_the_par
     assert ended.stdout.split() == ["True", "False"]
 
 
-def test_a_clip_that_kills_or_hangs_its_worker_costs_itself_only(data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch) -> None:
+def test_a_clip_that_kills_or_hangs_its_worker_costs_itself_only(
+    data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch
+) -> None:
     sabotage.setenv("CRASHING_CLIPS", "clip-003")
     sabotage.setenv("HANGING_CLIPS", "clip-011")
     cache = tmp_path / "cache"
@@ -95,13 +97,17 @@ def test_a_clip_that_kills_or_hangs_its_worker_costs_itself_only(data: Path, tmp
     assert again.shards_reused > 0
 
 
-def test_a_clip_that_takes_all_memory_costs_itself_only(data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch) -> None:
+def test_a_clip_that_takes_all_memory_costs_itself_only(
+    data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch
+) -> None:
     sabotage.setenv("HUNGRY_CLIPS", "clip-007")
     manifest = build(data, tmp_path / "cache", pool=local_pool(1)).manifest
     assert manifest.rejected_by_reason == {"decoder_crashed": 1}
 
 
-def test_a_worker_that_somebody_else_kills_costs_nothing(data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_somebody_else_kills_costs_nothing(
+    data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch
+) -> None:
     build(data, tmp_path / "whole")
     sabotage.setenv("KILLED_ONCE", str(tmp_path / "was-killed"))
     build(data, tmp_path / "cache", pool=local_pool(2))
@@ -110,7 +116,9 @@ def test_a_worker_that_somebody_else_kills_costs_nothing(data: Path, tmp_path: P
 
 
 def test_workers_that_cannot_start_end_the_run(data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sabotage" / "sitecustomize.py").write_text("import os, sys\nif 'loky' in ' '.join(sys.orig_argv): os._exit(9)\n")
+    (tmp_path / "sabotage" / "sitecustomize.py").write_text(
+        "import os, sys\nif 'loky' in ' '.join(sys.orig_argv): os._exit(9)\n"
+    )
     with pytest.raises(CacheError, match=r"worker processes died 3 times .* use fewer --jobs"):
         build(data, tmp_path / "cache", make_config("cache.records_per_shard=64"), pool=local_pool(1))
     assert not (tmp_path / "cache" / "manifest.json").exists()

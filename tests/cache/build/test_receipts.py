@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.cache.corpora import build, write_corpus
-from xtts_pipeline.system.sealed_json import canonical_json, open_seal, sealed_bytes
 from xtts_pipeline.cache.build.receipts import load_receipt, receipt_bytes, receipt_path, source_stat
 from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.system.sealed_json import canonical_json, open_seal, sealed_bytes
 
 
 def test_a_receipt_comes_back_as_it_was_written(tmp_path: Path) -> None:

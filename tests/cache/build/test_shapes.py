@@ -36,7 +36,9 @@ def test_the_smallest_shape_keeps_enough_and_drops_the_outlier() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(lengths, st.integers(1, 4))
-def test_the_best_shapes_are_no_worse_than_any_chain_of_multiples_of_8(pairs: list[tuple[int, int]], count: int) -> None:
+def test_the_best_shapes_are_no_worse_than_any_chain_of_multiples_of_8(
+    pairs: list[tuple[int, int]], count: int
+) -> None:
     tokens, frames = arrays(pairs)
     largest = smallest_shape(tokens, frames, keep_share=1.0)
 
@@ -50,8 +52,14 @@ def test_the_best_shapes_are_no_worse_than_any_chain_of_multiples_of_8(pairs: li
 
 def chains(largest: Shape, count: int) -> list[list[Shape]]:
     """Return every chain of at most `count` (1 or 2) nested shapes that ends in the largest."""
-    smaller = [Shape(*sides) for sides in product(range(8, largest.max_text_length + 1, 8), range(8, largest.max_mel_frames + 1, 8))]
-    return [[largest], *([shape, largest] for shapes in combinations(smaller, 1) for shape in shapes if count > 1 and shape < largest)]
+    smaller = [
+        Shape(*sides)
+        for sides in product(range(8, largest.max_text_length + 1, 8), range(8, largest.max_mel_frames + 1, 8))
+    ]
+    return [
+        [largest],
+        *([shape, largest] for shapes in combinations(smaller, 1) for shape in shapes if count > 1 and shape < largest),
+    ]
 
 
 @settings(max_examples=30, deadline=None)

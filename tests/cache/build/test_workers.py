@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache.corpora import make_config, write_clip
 from tests.cache.build.test_plan import make_corpus
+from tests.cache.corpora import make_config, write_clip
 from xtts_pipeline.cache.build.build import shard_task
 from xtts_pipeline.cache.build.plan import take_in
-from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.build.tasks import ShardTask
 from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
+from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.utterance import Corpus
 from xtts_pipeline.errors import MACHINE_ERRORS, CacheError

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xtts_pipeline.cache.format.example import decode_example, encode_example
-from xtts_pipeline.errors import CacheError
 from xtts_pipeline.cache.format.schema import Example, RecordSpec
+from xtts_pipeline.errors import CacheError
 
 SPEC = RecordSpec(max_text_length=6, max_mel_frames=5, mel_bins=3, pad_value=float(np.log(1e-5)))
 
@@ -23,7 +23,12 @@ def test_features_come_back_padded_with_silence(tokens: int, frames: int, uttera
     example = make_example(tokens, frames, utterance_id)
     decoded = decode_example(encode_example(example, SPEC), SPEC)
     assert decoded["id"] == utterance_id
-    assert (decoded["text_length"], decoded["mel_length"], decoded["speaker"], decoded["language"]) == (tokens, frames, 7, 2)
+    assert (decoded["text_length"], decoded["mel_length"], decoded["speaker"], decoded["language"]) == (
+        tokens,
+        frames,
+        7,
+        2,
+    )
     np.testing.assert_array_equal(decoded["tokens"][:tokens], example.tokens)
     np.testing.assert_array_equal(decoded["tokens"][tokens:], 0)
     np.testing.assert_array_equal(decoded["mel"][:frames], example.mel.astype(np.float16))

@@ -7,11 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from xtts_pipeline.system.sealed_json import canonical_json, open_sealed, read_regular_file, sealed_bytes
-from xtts_pipeline.cache.format.manifest import Counts, FieldEntry, FileEntry, Manifest, ShardEntry, Statistics, buckets_of, cache_settings, config_differences, file_checksum, fingerprint, load_manifest, manifest_bytes, record_spec_of
-from xtts_pipeline.config.schema import Config
+from xtts_pipeline.cache.format.manifest import (
+    Counts,
+    FieldEntry,
+    FileEntry,
+    Manifest,
+    ShardEntry,
+    Statistics,
+    buckets_of,
+    cache_settings,
+    config_differences,
+    file_checksum,
+    fingerprint,
+    load_manifest,
+    manifest_bytes,
+    record_spec_of,
+)
 from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CacheError
+from xtts_pipeline.system.sealed_json import canonical_json, open_sealed, read_regular_file, sealed_bytes
 
 CHECKSUM = "0" * 32
 SYMBOLS = ("a", "b")
@@ -23,7 +38,9 @@ def make_manifest(config: Config | None = None) -> Manifest:
     return Manifest(
         format_version=1,
         fingerprint=fingerprint(config.audio, config.text, config.limits, SYMBOLS),
-        fields=tuple(FieldEntry(f.name, f.dtype, f.shape, f.storage) for f in record_spec_of(config.audio, config.limits).fields),
+        fields=tuple(
+            FieldEntry(f.name, f.dtype, f.shape, f.storage) for f in record_spec_of(config.audio, config.limits).fields
+        ),
         audio=config.audio,
         text=config.text,
         limits=config.limits,
@@ -126,7 +143,13 @@ def test_no_folder_and_no_manifest_are_said_apart(tmp_path: Path) -> None:
 def test_the_fingerprint_follows_every_setting_that_changes_a_record() -> None:
     base = Config()
     reference = fingerprint(base.audio, base.text, base.limits, SYMBOLS)
-    overrides = ["audio.trim_db=30.0", "audio.floor=1e-4", "text.blank=true", "text.lowercase=false", "limits.max_text_length=201"]
+    overrides = [
+        "audio.trim_db=30.0",
+        "audio.floor=1e-4",
+        "text.blank=true",
+        "text.lowercase=false",
+        "limits.max_text_length=201",
+    ]
     for override in overrides:
         config = load_config(overrides=[override])
         assert fingerprint(config.audio, config.text, config.limits, SYMBOLS) != reference, override
@@ -185,13 +208,18 @@ def test_buckets_enter_the_fingerprint_and_the_differences_only_where_there_are_
     arguments = (base.audio, base.text, base.limits, SYMBOLS)
     pairs = ((100, 440), (200, 880))
     assert fingerprint(*arguments) == fingerprint(*arguments, ())
-    assert len({fingerprint(*arguments), fingerprint(*arguments, pairs), fingerprint(*arguments, ((90, 440), (200, 880)))}) == 3
+    assert (
+        len({fingerprint(*arguments), fingerprint(*arguments, pairs), fingerprint(*arguments, ((90, 440), (200, 880)))})
+        == 3
+    )
 
     manifest = make_manifest()
     assert config_differences(manifest, load_config(overrides=["data.buckets=[[200, 880]]"])) == []
     assert config_differences(manifest, load_config(overrides=["data.buckets=auto"])) == []
     config = load_config(overrides=["data.buckets=[[100, 440], [200, 880]]"])
-    assert config_differences(manifest, config) == ["data.buckets: the cache has null, the config [[100, 440], [200, 880]]"]
+    assert config_differences(manifest, config) == [
+        "data.buckets: the cache has null, the config [[100, 440], [200, 880]]"
+    ]
     assert config_differences(manifest, load_config(base=cache_settings(manifest))) == []
 
 

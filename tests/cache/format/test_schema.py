@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from xtts_pipeline.text.special_ids import PAD_ID
 from xtts_pipeline.cache.format.schema import Example, RecordSpec, bucket_of, pad_to, padded_values
+from xtts_pipeline.text.special_ids import PAD_ID
 
 SPEC = RecordSpec(max_text_length=6, max_mel_frames=5, mel_bins=3, pad_value=-11.5)
 
@@ -30,7 +30,14 @@ def test_what_fills_the_limit_is_left_as_it_is() -> None:
 
 def test_every_field_of_the_step_is_stored() -> None:
     stored = {field.name: field for field in SPEC.fields}
-    assert [field.name for field in SPEC.batch_fields] == ["tokens", "text_length", "mel", "mel_length", "speaker", "language"]
+    assert [field.name for field in SPEC.batch_fields] == [
+        "tokens",
+        "text_length",
+        "mel",
+        "mel_length",
+        "speaker",
+        "language",
+    ]
     assert all(stored[field.name].shape == field.shape for field in SPEC.batch_fields)
     assert stored["mel"].raw_bytes == 5 * 3 * 2
     assert stored["tokens"].raw_bytes == 6 * 4

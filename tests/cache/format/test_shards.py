@@ -5,9 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from xtts_pipeline.cache.format.shards import ShardName, ShardPlan, default_shard_count, digest_of, parse_shard_file, parse_shard_name, shard_of, split_of
-from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.cache.format.shards import (
+    ShardName,
+    ShardPlan,
+    default_shard_count,
+    digest_of,
+    parse_shard_file,
+    parse_shard_name,
+    shard_of,
+    split_of,
+)
 from xtts_pipeline.config.schema import CacheConfig
+from xtts_pipeline.system.atomic_files import atomic_write
 
 IDS = [f"clip-{number}" for number in range(4_000)]
 
@@ -57,7 +66,9 @@ def test_a_place_depends_on_id_and_seed_alone() -> None:
     assert set(places[0]) == set(range(52))
 
 
-@pytest.mark.parametrize(("rows", "count"), [(0, 0), (1, 1), (16, 1), (17, 2), (64, 4), (1_024, 4), (1_025, 5), (13_100, 52)])
+@pytest.mark.parametrize(
+    ("rows", "count"), [(0, 0), (1, 1), (16, 1), (17, 2), (64, 4), (1_024, 4), (1_025, 5), (13_100, 52)]
+)
 def test_default_shard_counts(rows: int, count: int) -> None:
     assert default_shard_count(rows, 256) == count
 

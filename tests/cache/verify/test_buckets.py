@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from xtts_pipeline.system.sealed_json import canonical_json, open_sealed, sealed_bytes
 from xtts_pipeline.cache.format.example import decode_example, encode_example
 from xtts_pipeline.cache.format.manifest import Manifest, fingerprint, load_manifest, record_spec, record_spec_of
+from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.cache.format.schema import Example
+from xtts_pipeline.system.sealed_json import canonical_json, open_sealed, sealed_bytes
 
 BUCKETS = ((8, 12), (12, 18), (16, 24))
 SMALL = "train-00001-of-00003-bucket0.tfrecord"
@@ -37,7 +37,9 @@ def move_first_record(cache: Path, source: str, target: str) -> str:
     payload, *rest = read_records(cache / source)
     values = decode_example(payload, record_spec(manifest, manifest.bucket_of_shard(source)))
     lengths = values["text_length"], values["mel_length"]
-    example = Example(values["id"], values["tokens"][: lengths[0]], values["mel"][: lengths[1]], values["speaker"], values["language"])
+    example = Example(
+        values["id"], values["tokens"][: lengths[0]], values["mel"][: lengths[1]], values["speaker"], values["language"]
+    )
     moved = encode_example(example, record_spec(manifest, manifest.bucket_of_shard(target)))
     for name, payloads in ((source, rest), (target, [*read_records(cache / target), moved])):
         with (cache / name).open("wb") as file:
@@ -85,7 +87,9 @@ def test_a_record_of_another_buckets_size_is_found(cache: Path, reseal: Callable
 
     found = [detail for kind, where, detail in problems_of(cache) if kind == "record" and where.startswith(SMALL)]
 
-    assert any("feature mel holds 192 bytes, expected 96" in detail or "feature tokens holds" in detail for detail in found)
+    assert any(
+        "feature mel holds 192 bytes, expected 96" in detail or "feature tokens holds" in detail for detail in found
+    )
 
 
 def test_swapped_files_of_two_buckets_are_found(cache: Path, reseal: Callable[[Path], None]) -> None:
@@ -123,7 +127,10 @@ def test_a_damaged_byte_in_any_bucket_is_found(cache: Path) -> None:
         data[len(data) // 2] ^= 1
         (cache / name).write_bytes(bytes(data))
 
-    assert {where.split(" ")[0] for kind, where, _ in problems_of(cache) if kind in ("checksum", "record")} == {SMALL, LARGE}
+    assert {where.split(" ")[0] for kind, where, _ in problems_of(cache) if kind in ("checksum", "record")} == {
+        SMALL,
+        LARGE,
+    }
 
 
 @pytest.mark.parametrize("key", ["records", "bytes", "mtime_ns", "shard_checksum", "shard"])

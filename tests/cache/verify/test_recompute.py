@@ -15,8 +15,8 @@ from xtts_pipeline.cache.format.listings import UTTERANCES
 from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.cli.commands.verify_cache import verify
+from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 
 CLIPS = 24
@@ -102,13 +102,17 @@ def test_a_changed_text_and_a_lost_clip_are_named(root: Path) -> None:
     assert len(details) == 2
 
 
-def test_a_record_with_another_mel_is_found_though_every_checksum_fits(root: Path, reseal: Callable[[Path], None]) -> None:
+def test_a_record_with_another_mel_is_found_though_every_checksum_fits(
+    root: Path, reseal: Callable[[Path], None]
+) -> None:
     cache = root / "cache"
     spec = record_spec(load_manifest(cache))
     shard = cache / load_manifest(cache).shard_names("train")[0]
     payloads = list(read_records(shard))
     mel = decode_example(payloads[0], spec)["mel"]
-    payloads[0] = payloads[0].replace(mel.tobytes(), np.where(np.arange(len(mel))[:, None] == 1, mel + np.float16(0.5), mel).tobytes())
+    payloads[0] = payloads[0].replace(
+        mel.tobytes(), np.where(np.arange(len(mel))[:, None] == 1, mel + np.float16(0.5), mel).tobytes()
+    )
     with shard.open("wb") as file:
         writer = RecordWriter(file)
         for payload in payloads:
@@ -134,7 +138,9 @@ def test_validation_clips_of_a_second_corpus_are_neither_missed_nor_dropped(tmp_
     metadata.write_text(metadata.read_text().replace("clip-", "other-"), encoding="utf-8")
     for path in (second / "wavs").iterdir():
         path.rename(path.with_name(path.name.replace("clip-", "other-")))
-    done = CliRunner().invoke(cli, ["preprocess", "--data", str(first), "--val-data", str(second), "--cache", str(tmp_path / "cache")])
+    done = CliRunner().invoke(
+        cli, ["preprocess", "--data", str(first), "--val-data", str(second), "--cache", str(tmp_path / "cache")]
+    )
     assert done.exit_code == 0, done.output
     assert deep(tmp_path, 20) == []
     shutil.rmtree(tmp_path / "cache" / "receipts")

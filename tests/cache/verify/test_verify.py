@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from tests.cache.corpora import build, write_corpus
-from xtts_pipeline.system.sealed_json import open_sealed, sealed_bytes
 from xtts_pipeline.cache.format.example import decode_example, encode_example
 from xtts_pipeline.cache.format.listings import UTTERANCES
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, manifest_bytes, record_spec
+from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.cache.format.schema import Example
+from xtts_pipeline.system.sealed_json import open_sealed, sealed_bytes
 
 SHARD = "train-00001-of-00003.tfrecord"
 OTHER_SHARD = "train-00002-of-00003.tfrecord"
@@ -50,7 +50,11 @@ def change_record(cache: Path, change: Callable[[Example], Example]) -> None:
     values = decode_example(payloads[0], spec)
     text_length, mel_length = values["text_length"], values["mel_length"]
     example = Example(
-        values["id"], values["tokens"][:text_length].copy(), values["mel"][:mel_length].copy(), values["speaker"], values["language"]
+        values["id"],
+        values["tokens"][:text_length].copy(),
+        values["mel"][:mel_length].copy(),
+        values["speaker"],
+        values["language"],
     )
     write_payloads(cache / SHARD, [encode_example(change(example), spec), *payloads[1:]])
 
@@ -66,7 +70,9 @@ def test_a_sound_cache_is_valid(cache: Path, level: str) -> None:
     assert report.to_text() == f"valid ({proof}): 34 records, 4 shards, {shard_bytes / 1e6:.1f} MB"
 
 
-def test_a_cache_without_validation_and_with_an_empty_shard_is_valid(tmp_path: Path, write_cache: Callable[..., Manifest]) -> None:
+def test_a_cache_without_validation_and_with_an_empty_shard_is_valid(
+    tmp_path: Path, write_cache: Callable[..., Manifest]
+) -> None:
     write_cache(tmp_path, train=3, val=0, shards=7)
 
     assert any(not path.stat().st_size for path in tmp_path.glob("*.tfrecord"))
@@ -161,7 +167,13 @@ def test_all_problems_are_listed_not_the_first(cache: Path) -> None:
     report = verify_cache(cache)
 
     found = {(str(problem.kind), problem.where.split(" ")[0]) for problem in report.problems}
-    expected = {("checksum", SHARD), ("receipt", RECEIPT), ("missing", OTHER_SHARD), ("size", "rejected.jsonl"), ("extra", "notes.txt")}
+    expected = {
+        ("checksum", SHARD),
+        ("receipt", RECEIPT),
+        ("missing", OTHER_SHARD),
+        ("size", "rejected.jsonl"),
+        ("extra", "notes.txt"),
+    }
     assert expected <= found
     assert len(report.to_text().splitlines()) == len(report.problems) + 1
 
@@ -177,7 +189,9 @@ def test_a_damaged_record_is_named_by_number(cache: Path) -> None:
     assert problem.detail.endswith("; run xtts verify-cache --repair --data DIR")
 
 
-def test_a_record_that_is_no_example_is_named_by_number_and_says_what_to_do(cache: Path, reseal: Callable[[Path], None]) -> None:
+def test_a_record_that_is_no_example_is_named_by_number_and_says_what_to_do(
+    cache: Path, reseal: Callable[[Path], None]
+) -> None:
     payloads = list(read_records(cache / SHARD))
     write_payloads(cache / SHARD, [payloads[0], b"\xff", *payloads[2:]])
     reseal(cache)
@@ -190,7 +204,8 @@ def test_a_record_that_is_no_example_is_named_by_number_and_says_what_to_do(cach
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("counts", {"kept": 33, "read": 34, "rejected": 1}), ("layout", "vctk"), ("speakers", ["anna", "carl"])]
+    ("key", "value"),
+    [("counts", {"kept": 33, "read": 34, "rejected": 1}), ("layout", "vctk"), ("speakers", ["anna", "carl"])],
 )
 def test_a_changed_manifest_is_found(cache: Path, key: str, value: object) -> None:
     path = cache / "manifest.json"
@@ -202,7 +217,10 @@ def test_a_changed_manifest_is_found(cache: Path, key: str, value: object) -> No
 
 def test_a_manifest_sealed_over_wrong_numbers_is_found(cache: Path) -> None:
     manifest = load_manifest(cache)
-    statistics = {**manifest.statistics, "frames": replace(manifest.statistics["frames"], mean=manifest.statistics["frames"].mean + 0.5)}
+    statistics = {
+        **manifest.statistics,
+        "frames": replace(manifest.statistics["frames"], mean=manifest.statistics["frames"].mean + 0.5),
+    }
     (cache / "manifest.json").write_bytes(manifest_bytes(replace(manifest, statistics=statistics)))
     assert problems_of(cache) == [("manifest", "manifest.json")]
 
@@ -215,7 +233,9 @@ def test_a_manifest_sealed_over_wrong_numbers_is_found(cache: Path) -> None:
     assert "utterance" in {kind for kind, _ in problems_of(cache)}
 
 
-def test_a_record_swapped_between_shards_is_found_though_every_checksum_fits(cache: Path, reseal: Callable[[Path], None]) -> None:
+def test_a_record_swapped_between_shards_is_found_though_every_checksum_fits(
+    cache: Path, reseal: Callable[[Path], None]
+) -> None:
     first, second = list(read_records(cache / SHARD)), list(read_records(cache / OTHER_SHARD))
     first[0], second[0] = second[0], first[0]
     write_payloads(cache / SHARD, first)
@@ -223,7 +243,10 @@ def test_a_record_swapped_between_shards_is_found_though_every_checksum_fits(cac
     reseal(cache)
     receipts_removed(cache)
 
-    assert {where for kind, where in problems_of(cache) if kind == "record"} == {f"{SHARD} record 0", f"{OTHER_SHARD} record 0"}
+    assert {where for kind, where in problems_of(cache) if kind == "record"} == {
+        f"{SHARD} record 0",
+        f"{OTHER_SHARD} record 0",
+    }
 
     lines = (cache / "utterances.jsonl").read_bytes().splitlines(keepends=True)
     entries = [UTTERANCES.parse_line(line) for line in lines]
@@ -243,7 +266,9 @@ def receipts_removed(cache: Path) -> None:
         receipt.unlink()
 
 
-def test_records_in_another_order_are_found_though_every_checksum_fits(cache: Path, reseal: Callable[[Path], None]) -> None:
+def test_records_in_another_order_are_found_though_every_checksum_fits(
+    cache: Path, reseal: Callable[[Path], None]
+) -> None:
     payloads = list(read_records(cache / SHARD))
     write_payloads(cache / SHARD, payloads[::-1])
     reseal(cache)
@@ -257,12 +282,21 @@ def test_records_in_another_order_are_found_though_every_checksum_fits(cache: Pa
     [
         (lambda example: replace(example, mel=example.mel[:-1]), "mel_length"),
         (lambda example: replace(example, tokens=example.tokens[:-1]), "text_length"),
-        (lambda example: replace(example, tokens=np.where(example.tokens == example.tokens[1], 10, example.tokens)), "tokens"),
+        (
+            lambda example: replace(example, tokens=np.where(example.tokens == example.tokens[1], 10, example.tokens)),
+            "tokens",
+        ),
         (lambda example: replace(example, speaker=1 - example.speaker), "speaker"),
         (lambda example: replace(example, language=1), "language"),
         (lambda example: replace(example, id="../../x"), "id"),
-        (lambda example: replace(example, mel=np.where(example.mel == example.mel[0, 0], np.nan, example.mel)), "not finite"),
-        (lambda example: replace(example, mel=np.where(example.mel == example.mel[0, 0], -np.inf, example.mel)), "not finite"),
+        (
+            lambda example: replace(example, mel=np.where(example.mel == example.mel[0, 0], np.nan, example.mel)),
+            "not finite",
+        ),
+        (
+            lambda example: replace(example, mel=np.where(example.mel == example.mel[0, 0], -np.inf, example.mel)),
+            "not finite",
+        ),
     ],
 )
 def test_a_record_that_is_not_its_utterance_is_found(
@@ -281,7 +315,9 @@ def test_a_record_that_is_not_its_utterance_is_found(
 def test_sound_in_the_padding_is_found(cache: Path, reseal: Callable[[Path], None]) -> None:
     spec = record_spec(load_manifest(cache))
     payloads = list(read_records(cache / SHARD))
-    index = next(i for i, payload in enumerate(payloads) if decode_example(payload, spec)["mel_length"] < spec.max_mel_frames)
+    index = next(
+        i for i, payload in enumerate(payloads) if decode_example(payload, spec)["mel_length"] < spec.max_mel_frames
+    )
     values = decode_example(payloads[index], spec)
     loud = values["mel"].copy()
     loud[-1, -1] = 0.0
@@ -379,7 +415,9 @@ def test_an_endless_file_is_named_and_not_read(cache: Path, name: str) -> None:
     assert problems_of(cache) == [("receipt" if name == RECEIPT else "size", name)]
 
 
-@pytest.mark.parametrize(("key", "value"), [("raw_text", "other"), ("seconds", 9.5), ("audio", "wavs/other.wav"), ("source", None)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("raw_text", "other"), ("seconds", 9.5), ("audio", "wavs/other.wav"), ("source", None)]
+)
 def test_a_kept_row_changed_in_a_resealed_receipt_is_found(cache: Path, key: str, value: object) -> None:
     content = open_sealed((cache / RECEIPT).read_bytes())
     content["rows"][0][key] = value
@@ -387,7 +425,9 @@ def test_a_kept_row_changed_in_a_resealed_receipt_is_found(cache: Path, key: str
     assert problems_of(cache) == [("receipt", RECEIPT)]
 
 
-@pytest.mark.parametrize(("key", "value"), [("reason", "audio_empty"), ("reason", "no such reason"), ("detail", "other"), ("id", "other")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("reason", "audio_empty"), ("reason", "no such reason"), ("detail", "other"), ("id", "other")]
+)
 def test_a_rejected_row_changed_in_a_resealed_receipt_is_found(tmp_path: Path, key: str, value: str) -> None:
     data, cache = write_corpus(tmp_path / "data", 4), tmp_path / "cache"
     (data / "wavs" / "clip-002.wav").write_bytes(b"no sound")

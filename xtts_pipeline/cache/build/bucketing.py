@@ -9,10 +9,10 @@ import numpy as np
 
 from xtts_pipeline.cache.build.folder import existing_shards
 from xtts_pipeline.cache.build.lengths import measure_rows
-from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.build.plan import Intake
 from xtts_pipeline.cache.build.receipts import load_receipt
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
+from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig
 from xtts_pipeline.errors import CacheError
 

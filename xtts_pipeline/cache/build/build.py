@@ -13,20 +13,43 @@ from pathlib import Path
 import numpy as np
 
 from xtts_pipeline.cache.build.bucketing import with_chosen_buckets
-from xtts_pipeline.cache.format.example import encode_example
-from xtts_pipeline.cache.build.publish import Totals, finish_cache
-from xtts_pipeline.cache.build.folder import check_free_space, existing_counts, existing_shard_files, existing_shards, invalidate, remove_shards_but
-from xtts_pipeline.cache.format.manifest import CACHE_SECTIONS, Manifest, bucket_specs_of, buckets_of, config_differences, fingerprint, load_manifest
+from xtts_pipeline.cache.build.folder import (
+    check_free_space,
+    existing_counts,
+    existing_shard_files,
+    existing_shards,
+    invalidate,
+    remove_shards_but,
+)
 from xtts_pipeline.cache.build.plan import Intake, PlannedRow, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.build.pool import Pool, run_tasks
-from xtts_pipeline.cache.build.receipts import PASSING_REASONS, Receipt, SourceCheck, load_receipt, receipt_bytes, receipt_path, reusable_receipt
-from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
-from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.cache.build.publish import Totals, finish_cache
+from xtts_pipeline.cache.build.receipts import (
+    PASSING_REASONS,
+    Receipt,
+    SourceCheck,
+    load_receipt,
+    receipt_bytes,
+    receipt_path,
+    reusable_receipt,
+)
 from xtts_pipeline.cache.build.tasks import CLIP_SECONDS, ShardResult, ShardTask, write_error
+from xtts_pipeline.cache.format.example import encode_example
+from xtts_pipeline.cache.format.manifest import (
+    CACHE_SECTIONS,
+    Manifest,
+    bucket_specs_of,
+    buckets_of,
+    config_differences,
+    fingerprint,
+    load_manifest,
+)
+from xtts_pipeline.cache.format.schema import Example, RecordSpec
+from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.cache.format.schema import Example, RecordSpec
+from xtts_pipeline.system.atomic_files import atomic_write
 
 _OTHER_BYTES_PER_ROW = 2_000  # its lines in utterances.jsonl and in a receipt
 _MAX_VALIDATION_ROUNDS = 3
@@ -62,7 +85,12 @@ class BuildResult:
 
 
 def build_cache(
-    folder: Path, work_folder: Path, intake: Intake, config: Config, options: BuildOptions, progress: Callable[[int], object]
+    folder: Path,
+    work_folder: Path,
+    intake: Intake,
+    config: Config,
+    options: BuildOptions,
+    progress: Callable[[int], object],
 ) -> BuildResult:
     """Bring the locked cache folder up to date and return what was done; `progress` is told how many more rows are done.
 
@@ -110,7 +138,10 @@ def planned_bytes(layout: Layout, specs: Sequence[RecordSpec], buckets: Mapping[
     """
     empty = Example("", np.zeros(0, np.int32), np.zeros((0, specs[-1].mel_bins), np.float32))
     record_bytes = [FRAME_BYTES + len(encode_example(empty, spec)) for spec in specs]
-    return {name: sum(record_bytes[buckets.get(row.id, -1)] + len(row.id.encode()) for row in rows) for name, rows in layout.items()}
+    return {
+        name: sum(record_bytes[buckets.get(row.id, -1)] + len(row.id.encode()) for row in rows)
+        for name, rows in layout.items()
+    }
 
 
 def current_receipts(
@@ -130,7 +161,9 @@ def current_receipts(
         return {name: receipt for name, receipt in found if receipt is not None}
 
 
-def shard_task(folder: Path, work_folder: Path, name: ShardName, rows: Sequence[PlannedRow], intake: Intake, config: Config) -> ShardTask:
+def shard_task(
+    folder: Path, work_folder: Path, name: ShardName, rows: Sequence[PlannedRow], intake: Intake, config: Config
+) -> ShardTask:
     """Return what a worker must know to write this shard."""
     return ShardTask(
         folder=folder,
@@ -151,7 +184,13 @@ class _Builder:
     """One run's state: what was written so far, and how long it took."""
 
     def __init__(
-        self, folder: Path, work_folder: Path, intake: Intake, config: Config, options: BuildOptions, progress: Callable[[int], object]
+        self,
+        folder: Path,
+        work_folder: Path,
+        intake: Intake,
+        config: Config,
+        options: BuildOptions,
+        progress: Callable[[int], object],
     ) -> None:
         self._folder, self._work_folder = folder, work_folder
         self._intake, self._config, self._options, self._progress = intake, config, options, progress
@@ -174,14 +213,21 @@ class _Builder:
             self._check_free_space(layout, stale)
             invalidate(self._folder)
         remove_shards_but(self._folder, layout, len(self._specs))
-        tasks = [shard_task(self._folder, self._work_folder, name, layout[name], self._intake, self._config) for name in stale]
-        run_tasks([replace(task, clip_seconds=self._options.clip_seconds) for task in tasks], self._options.pool, self._done)
+        tasks = [
+            shard_task(self._folder, self._work_folder, name, layout[name], self._intake, self._config)
+            for name in stale
+        ]
+        run_tasks(
+            [replace(task, clip_seconds=self._options.clip_seconds) for task in tasks], self._options.pool, self._done
+        )
 
     def _check_free_space(self, layout: Layout, stale: list[ShardName]) -> None:
         sizes = planned_bytes(layout, self._specs, {})
         new_bytes = sum(sizes[name] for name in stale) + _OTHER_BYTES_PER_ROW * len(self._intake.rows)
         reused = {file for name in layout if name not in stale for file in name.files(len(self._specs))}
-        old_bytes = sum((self._folder / file).stat().st_size for file in set(existing_shard_files(self._folder)) - reused)
+        old_bytes = sum(
+            (self._folder / file).stat().st_size for file in set(existing_shard_files(self._folder)) - reused
+        )
         # A shard's old file goes only when its new one is whole.
         unfinished_bytes = self._options.jobs * max((sizes[name] for name in stale), default=0)
         check_free_space(self._folder, min(new_bytes, new_bytes - old_bytes + unfinished_bytes))

@@ -31,12 +31,16 @@ def _dask_executor(scheduler: str) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError:
-        raise ConfigError("--backend dask: distributed is not installed; run pip install 'xtts-pipeline[dask]'") from None
+        raise ConfigError(
+            "--backend dask: distributed is not installed; run pip install 'xtts-pipeline[dask]'"
+        ) from None
     try:
         client = Client(scheduler, timeout=SCHEDULER_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         problem = " ".join(str(error).split())
-        raise CacheError(f"--scheduler {scheduler}: no scheduler answers ({problem}); expected HOST:PORT of a running one") from None
+        raise CacheError(
+            f"--scheduler {scheduler}: no scheduler answers ({problem}); expected HOST:PORT of a running one"
+        ) from None
     with client:
         yield _DaskExecutor(client)
 

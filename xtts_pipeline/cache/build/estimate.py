@@ -16,13 +16,13 @@ from xtts_pipeline.cache.build.bucketing import with_chosen_buckets
 from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes, shard_task
 from xtts_pipeline.cache.build.folder import existing_counts
 from xtts_pipeline.cache.build.lengths import RowLengths
-from xtts_pipeline.cache.format.manifest import bucket_specs_of, buckets_of, fingerprint
 from xtts_pipeline.cache.build.plan import Intake, PlannedRow, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.build.receipts import source_stat
 from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
+from xtts_pipeline.cache.format.manifest import bucket_specs_of, buckets_of, fingerprint
+from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.config.schema import Bucket, Config
 from xtts_pipeline.errors import Reason, TextError
-from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
 SAMPLE_CLIPS = 64
@@ -68,7 +68,9 @@ def foresee(folder: Path, intake: Intake, config: Config, options: BuildOptions)
         verdicts = list(threads.map(partial(_judge, intake=intake, config=config), intake.rows))
     reasons = Counter(rejection.reason for _, rejection in intake.rejections)
     reasons.update(verdict for verdict in verdicts if isinstance(verdict, Reason))
-    kept = {row.id: verdict for row, verdict in zip(intake.rows, verdicts, strict=True) if isinstance(verdict, RowLengths)}
+    kept = {
+        row.id: verdict for row, verdict in zip(intake.rows, verdicts, strict=True) if isinstance(verdict, RowLengths)
+    }
     found = {id: bucket_of(specs, lengths.tokens, lengths.frames) for id, lengths in kept.items()}
     sizes = planned_bytes(layout, specs, {id: bucket for id, bucket in found.items() if bucket is not None})
     rows_to_make = [row for name in stale for row in layout[name]]
@@ -84,7 +86,9 @@ def foresee(folder: Path, intake: Intake, config: Config, options: BuildOptions)
         shards_to_write=len(stale),
         bytes_to_write=sum(sizes[name] for name in stale),
         free_bytes=shutil.disk_usage(_existing_parent(folder)).free,
-        estimated_seconds=round(_seconds_per_clip(layout, rows_to_make, intake, config, folder) * len(rows_to_make) / options.jobs, 1),
+        estimated_seconds=round(
+            _seconds_per_clip(layout, rows_to_make, intake, config, folder) * len(rows_to_make) / options.jobs, 1
+        ),
     )
 
 
@@ -110,10 +114,16 @@ def _judge(row: PlannedRow, intake: Intake, config: Config) -> RowLengths | Reas
         return Reason.AUDIO_TOO_LONG if seconds > limits.max_seconds else Reason.AUDIO_TOO_SHORT
     frames = mel_frame_count(header.frames, header.samplerate, audio)
     # How much trimming takes is seen in the samples only.
-    return Reason.MEL_TOO_LONG if frames > limits.max_mel_frames and audio.trim_db is None else RowLengths(seconds, frames, tokens)
+    return (
+        Reason.MEL_TOO_LONG
+        if frames > limits.max_mel_frames and audio.trim_db is None
+        else RowLengths(seconds, frames, tokens)
+    )
 
 
-def _seconds_per_clip(layout: Layout, rows: Sequence[PlannedRow], intake: Intake, config: Config, folder: Path) -> float:
+def _seconds_per_clip(
+    layout: Layout, rows: Sequence[PlannedRow], intake: Intake, config: Config, folder: Path
+) -> float:
     """Return what a worker takes for a clip, measured on clips from all over the rows."""
     if not rows:
         return 0.0

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME
 from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME
 from xtts_pipeline.cache.format.shards import ShardName, parse_shard_name
-from xtts_pipeline.system.atomic_files import sync_folder
 from xtts_pipeline.errors import CacheError
+from xtts_pipeline.system.atomic_files import sync_folder
 
 LOCK_NAME = ".lock"
 _OWN_NAMES = frozenset({MANIFEST_NAME, UTTERANCES_NAME, REJECTED_NAME, RECEIPTS_FOLDER, LOCK_NAME, ".gitignore"})
@@ -27,7 +27,9 @@ _LEFTOVER = re.compile(rf"{re.escape(_WORK_PREFIX)}[0-9a-f]{{8}}|\..+\.[0-9a-f]{
 
 
 @contextmanager
-def locked_folder(folder: Path, *, on_wait: Callable[[str], object] | None = None, other_place: str = _OTHER_CACHE) -> Iterator[Path]:
+def locked_folder(
+    folder: Path, *, on_wait: Callable[[str], object] | None = None, other_place: str = _OTHER_CACHE
+) -> Iterator[Path]:
     """Make the folder if need be, lock it, and yield an empty work folder inside it.
 
     What a dead process left is removed first; the work folder goes at the end, and so does a cache folder that is still empty then.
@@ -159,10 +161,14 @@ def _refuse_foreign(folder: Path, other_place: str) -> None:
             expected = "a folder" if is_folder else "a file"
             raise CacheError(f"{entry}: a link, pipe or the like, expected {expected}; remove it, or {other_place}")
     if receipts.is_dir():
-        foreign += sorted(f"{RECEIPTS_FOLDER}/{path.name}" for path in receipts.iterdir() if not _is_receipt_name(path.name))
+        foreign += sorted(
+            f"{RECEIPTS_FOLDER}/{path.name}" for path in receipts.iterdir() if not _is_receipt_name(path.name)
+        )
     if foreign:
         listed = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
-        raise CacheError(f"{folder}: holds {listed}, which is no part of a cache; remove it, or choose an empty folder or another cache")
+        raise CacheError(
+            f"{folder}: holds {listed}, which is no part of a cache; remove it, or choose an empty folder or another cache"
+        )
 
 
 def _is_receipt_name(name: str) -> bool:
@@ -185,7 +191,11 @@ def _remove_if_unused(folder: Path, *, was_there: bool) -> None:
     receipts = folder / RECEIPTS_FOLDER
     # Nothing here may hide the error that is on its way.
     with suppress(OSError):
-        if was_there or any(receipts.iterdir()) or {entry.name for entry in folder.iterdir()} != {LOCK_NAME, RECEIPTS_FOLDER}:
+        if (
+            was_there
+            or any(receipts.iterdir())
+            or {entry.name for entry in folder.iterdir()} != {LOCK_NAME, RECEIPTS_FOLDER}
+        ):
             return
         receipts.rmdir()
         (folder / LOCK_NAME).unlink()

@@ -34,7 +34,11 @@ class Outlier:
 def find_outliers(totals: Totals) -> list[Outlier]:
     """Return the clips whose characters per second are out of line, the furthest first."""
     languages = np.array(totals.languages)
-    rates = np.frombuffer(totals.characters, np.int64) / np.frombuffer(totals.seconds, np.float64) if totals.ids else np.zeros(0)
+    rates = (
+        np.frombuffer(totals.characters, np.int64) / np.frombuffer(totals.seconds, np.float64)
+        if totals.ids
+        else np.zeros(0)
+    )
     outliers = []
     for language in sorted(set(totals.languages)):
         places = np.flatnonzero(languages == language)

@@ -82,7 +82,9 @@ def take_in(corpora: Sequence[Corpus], config: Config) -> Intake:
     A row whose text cannot be used, or whose id an earlier corpus has, becomes a rejection.
     """
     members, rejections = _merge(corpora)
-    texts = prepare_texts([member.text for _, member in members], [member.language for _, member in members], config.text)
+    texts = prepare_texts(
+        [member.text for _, member in members], [member.language for _, member in members], config.text
+    )
     usable: list[tuple[int, Utterance, str]] = []
     for (place, utterance), text in zip(members, texts, strict=True):
         if isinstance(text, TextError):
@@ -159,7 +161,12 @@ def choose_validation_row(intake: Intake, config: CacheConfig, rejected: Collect
 
 
 def plan_shards(
-    intake: Intake, config: CacheConfig, existing: Mapping[str, tuple[int, int]], train_shards: int | None, *, reshard: bool
+    intake: Intake,
+    config: CacheConfig,
+    existing: Mapping[str, tuple[int, int]],
+    train_shards: int | None,
+    *,
+    reshard: bool,
 ) -> ShardPlan:
     """Return the shard count of each split: what is there is kept, unless `reshard` or `train_shards` ask for another.
 
@@ -170,7 +177,11 @@ def plan_shards(
     rows = Counter(row.split for row in intake.rows)
     counts = {split: default_shard_count(number, config.records_per_shard) for split, number in rows.items()}
     if not reshard:
-        counts |= {split: count for split, (count, found) in existing.items() if rows[split] and (found == count or count <= rows[split])}
+        counts |= {
+            split: count
+            for split, (count, found) in existing.items()
+            if rows[split] and (found == count or count <= rows[split])
+        }
     if train_shards is not None and "train" in counts:
         if train_shards > rows["train"]:
             raise ConfigError(

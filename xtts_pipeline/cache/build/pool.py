@@ -14,13 +14,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import resource_tracker
 
-from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.build.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask
+from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.errors import CacheError, Reason
 
 MAX_BARREN_ROUNDS = 3
 # One thread each: the shards are the parallelism.
-WORKER_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
+WORKER_ENVIRONMENT = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,9 @@ def _local_executor(jobs: int) -> Iterator[Executor]:
 
     from xtts_pipeline.cache.build.workers import start_worker
 
-    executor = ProcessPoolExecutor(max_workers=jobs, env=WORKER_ENVIRONMENT, initializer=start_worker, initargs=(os.getpid(),))
+    executor = ProcessPoolExecutor(
+        max_workers=jobs, env=WORKER_ENVIRONMENT, initializer=start_worker, initargs=(os.getpid(),)
+    )
     # Before the workers: Python starts it along with the first of them, and lets interruptions through again.
     resource_tracker.ensure_running()
     try:
@@ -110,7 +114,9 @@ def _run_round(
                     failed.append(task)
                 except ClipOutOfMemoryError as error:
                     failed.append(task)
-                    suspects[task.name] = {position for position, row in enumerate(task.rows) if row.id == error.args[0]}
+                    suspects[task.name] = {
+                        position for position, row in enumerate(task.rows) if row.id == error.args[0]
+                    }
     for name, position in _read_beats(failed):
         suspects.setdefault(name, set()).add(position)
     return [*failed, *waiting], suspects
@@ -141,5 +147,7 @@ def _condemn(task: ShardTask, positions: Collection[int]) -> dict[str, Reason]:
         finally:
             process.kill()
         if process.exitcode:
-            verdicts[task.rows[position].id] = Reason.TIMEOUT if process.exitcode == -signal.SIGALRM else Reason.DECODER_CRASHED
+            verdicts[task.rows[position].id] = (
+                Reason.TIMEOUT if process.exitcode == -signal.SIGALRM else Reason.DECODER_CRASHED
+            )
     return verdicts

@@ -14,17 +14,33 @@ from typing import IO
 
 import xxhash
 
-from xtts_pipeline.system.sealed_json import canonical_json, read_regular_file
 from xtts_pipeline.cache.build.folder import invalidate
-from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, MEASURES, REJECTED_NAME, UTTERANCES_NAME, Counts, FieldEntry, FileEntry, Manifest, ShardEntry, bucket_specs_of, buckets_of, file_checksum, fingerprint, manifest_bytes, record_spec_of
 from xtts_pipeline.cache.build.plan import Intake, PlannedRow, reading_order
 from xtts_pipeline.cache.build.receipts import ClipReceipt, load_receipt
+from xtts_pipeline.cache.format.manifest import (
+    MANIFEST_NAME,
+    MEASURES,
+    REJECTED_NAME,
+    UTTERANCES_NAME,
+    Counts,
+    FieldEntry,
+    FileEntry,
+    Manifest,
+    ShardEntry,
+    bucket_specs_of,
+    buckets_of,
+    file_checksum,
+    fingerprint,
+    manifest_bytes,
+    record_spec_of,
+)
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.cache.format.statistics import spread
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.rejection import Rejection
 from xtts_pipeline.errors import CacheError
+from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.system.sealed_json import canonical_json, read_regular_file
 
 _SPOOL_BYTES = 32 << 20
 
@@ -71,7 +87,10 @@ def finish_cache(
         data = manifest_bytes(manifest)
         if not _is_file_of(folder / MANIFEST_NAME, data):
             invalidate(folder)
-        for name, source, entry in ((UTTERANCES_NAME, utterances, utterance_entry), (REJECTED_NAME, rejected, rejected_entry)):
+        for name, source, entry in (
+            (UTTERANCES_NAME, utterances, utterance_entry),
+            (REJECTED_NAME, rejected, rejected_entry),
+        ):
             if not _is_entry_of(folder / name, entry):
                 invalidate(folder)
                 _copy(source, folder / name, work_folder)
@@ -89,13 +108,17 @@ def _utterance_lines(
     for name, rows in layout.items():
         receipt = load_receipt(folder, name)
         if receipt is None:
-            raise CacheError(f"{folder}: the receipt of {name} vanished during the run; leave the cache alone and run again")
+            raise CacheError(
+                f"{folder}: the receipt of {name} vanished during the run; leave the cache alone and run again"
+            )
         for clip, row in zip(receipt.rows, rows, strict=True):
             if clip.reason is not None:
                 totals.rejections.append((row.corpus, Rejection(row.id, row.where, clip.reason, clip.detail)))
         for bucket, file in enumerate(receipt.files):
             entry_bucket = bucket if receipt.buckets else None
-            totals.shards.append(ShardEntry(file.shard, name.split, file.records, file.bytes, file.shard_checksum, entry_bucket))
+            totals.shards.append(
+                ShardEntry(file.shard, name.split, file.records, file.bytes, file.shard_checksum, entry_bucket)
+            )
             for position, clip in enumerate(receipt.kept_rows(specs, bucket)):
                 totals.add(clip)
                 yield _utterance_line(name.split, file.shard, position, clip)

@@ -13,18 +13,22 @@ import xxhash
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.system.sealed_json import open_regular_file, open_seal, read_regular_file, sealed_bytes
-from xtts_pipeline.cache.format.manifest import file_checksum
 from xtts_pipeline.cache.build.plan import PlannedRow, RowContent, content_of
+from xtts_pipeline.cache.format.manifest import file_checksum
+from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Bucket
 from xtts_pipeline.errors import Reason
-from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
+from xtts_pipeline.system.sealed_json import open_regular_file, open_seal, read_regular_file, sealed_bytes
 
 RECEIPTS_FOLDER = "receipts"
 MAX_RECEIPT_BYTES = 64 << 20
-TEXT_REASONS = frozenset({Reason.UNKNOWN_SYMBOL, Reason.EMPTY_TEXT, Reason.TEXT_TOO_LONG})  # found before the sound file is opened
-PASSING_REASONS = frozenset({Reason.DECODER_CRASHED, Reason.TIMEOUT})  # the machine's state may be to blame: tried again in the next run
+TEXT_REASONS = frozenset(
+    {Reason.UNKNOWN_SYMBOL, Reason.EMPTY_TEXT, Reason.TEXT_TOO_LONG}
+)  # found before the sound file is opened
+PASSING_REASONS = frozenset(
+    {Reason.DECODER_CRASHED, Reason.TIMEOUT}
+)  # the machine's state may be to blame: tried again in the next run
 
 SourceCheck = Literal["stat", "content"]
 
@@ -99,7 +103,9 @@ class Receipt:
         return [clip for clip in self.rows if clip.is_kept and bucket_of(specs, clip.tokens, clip.frames) == bucket]
 
 
-def make_receipt(fingerprint: str, files: Sequence[FileReceipt], rows: tuple[ClipReceipt, ...], buckets: tuple[Bucket, ...]) -> Receipt:
+def make_receipt(
+    fingerprint: str, files: Sequence[FileReceipt], rows: tuple[ClipReceipt, ...], buckets: tuple[Bucket, ...]
+) -> Receipt:
     """Return the receipt of a shard with these files, at least one, in the order of the buckets."""
     first, *more = files
     sizes = (first.records, first.bytes, first.mtime_ns, first.shard_checksum)
@@ -150,10 +156,14 @@ def reusable_receipt(
     """
     if len(receipt.rows) != len(rows) or not all(map(_is_same_row, receipt.rows, rows)):
         return None
-    sources = [None if clip.reason in TEXT_REASONS else source_stat(roots[clip.corpus] / clip.audio) for clip in receipt.rows]
+    sources = [
+        None if clip.reason in TEXT_REASONS else source_stat(roots[clip.corpus] / clip.audio) for clip in receipt.rows
+    ]
     found = [source_stat(folder / file.shard) for file in receipt.files]
     files = [
-        replace(file, mtime_ns=now.mtime_ns) for file, now in zip(receipt.files, found, strict=True) if now and now.bytes == file.bytes
+        replace(file, mtime_ns=now.mtime_ns)
+        for file, now in zip(receipt.files, found, strict=True)
+        if now and now.bytes == file.bytes
     ]
     is_same_source = _has_same_stat if check == "stat" else _may_have_same_content
     if len(files) != len(found) or not all(map(is_same_source, receipt.rows, sources)):

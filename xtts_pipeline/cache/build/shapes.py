@@ -87,7 +87,9 @@ def smallest_shape(tokens: np.ndarray, frames: np.ndarray, keep_share: float = K
     return Shape(int(text_levels[text_at]), int(mel_levels[mel_at]))
 
 
-def best_shapes(largest: Shape, count: int, tokens: np.ndarray, frames: np.ndarray, min_clips: int = 1) -> tuple[Shape, ...]:
+def best_shapes(
+    largest: Shape, count: int, tokens: np.ndarray, frames: np.ndarray, min_clips: int = 1
+) -> tuple[Shape, ...]:
     """Return at most `count` nested shapes, the last of them `largest`, that need the fewest padded positions in all.
 
     Each holds at least `min_clips`, a number that fits the largest; only the largest may hold none, where all clips are short.
@@ -113,7 +115,10 @@ def best_shapes(largest: Shape, count: int, tokens: np.ndarray, frames: np.ndarr
         at = int(origin[at])
         chain.append(at)
     # A chain may stand still, or go on without a clip, where a further shape saves nothing.
-    chain = [min(at for at in chain if inside_counts[at] == held) for held in sorted({int(inside_counts[at]) for at in chain} - {0})]
+    chain = [
+        min(at for at in chain if inside_counts[at] == held)
+        for held in sorted({int(inside_counts[at]) for at in chain} - {0})
+    ]
     return tuple(Shape(int(texts[at]), int(mels[at])) for at in sorted({*chain, len(costs) - 1}))
 
 
@@ -129,7 +134,9 @@ def _is_enough(counts: np.ndarray, min_clips: int) -> np.ndarray:
     return enough
 
 
-def _grid(tokens: np.ndarray, frames: np.ndarray, largest: Shape | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _grid(
+    tokens: np.ndarray, frames: np.ndarray, largest: Shape | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return candidate lengths of both sides, ascending, and how many clips fit each pair: [texts], [mels], [texts, mels]."""
     text_levels = _levels(tokens, largest.max_text_length if largest else None)
     mel_levels = _levels(frames, largest.max_mel_frames if largest else None)

@@ -18,17 +18,25 @@ import xxhash
 
 from xtts_pipeline.audio.load import decode_wave
 from xtts_pipeline.audio.mel import wave_to_mel
+from xtts_pipeline.cache.build.plan import PlannedRow, content_of
+from xtts_pipeline.cache.build.receipts import (
+    ClipReceipt,
+    FileReceipt,
+    SourceStat,
+    make_receipt,
+    receipt_bytes,
+    receipt_path,
+    source_stat,
+)
+from xtts_pipeline.cache.build.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask, write_error
 from xtts_pipeline.cache.format.example import encode_example
 from xtts_pipeline.cache.format.manifest import bucket_specs_of
-from xtts_pipeline.cache.build.plan import PlannedRow, content_of
-from xtts_pipeline.cache.build.receipts import ClipReceipt, FileReceipt, SourceStat, make_receipt, receipt_bytes, receipt_path, source_stat
-from xtts_pipeline.cache.format.tfrecord import RecordWriter, keep_freed_memory
+from xtts_pipeline.cache.format.schema import Example, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.system.atomic_files import atomic_write
-from xtts_pipeline.cache.build.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask, write_error
+from xtts_pipeline.cache.format.tfrecord import RecordWriter, keep_freed_memory
 from xtts_pipeline.config.schema import LimitsConfig
 from xtts_pipeline.errors import MACHINE_ERRORS, AudioError, CacheError, Reason, RowError
-from xtts_pipeline.cache.format.schema import Example, bucket_of
+from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
 PARENT_CHECK_SECONDS = 1.0
@@ -160,7 +168,9 @@ class ExampleMaker:
         """Return the bucket of a kept clip's record."""
         bucket = bucket_of(self.specs, clip.tokens, clip.frames)
         if bucket is None:
-            raise ValueError(f"{clip.id}: {clip.tokens} tokens and {clip.frames} frames are over the limits, so it was not kept")
+            raise ValueError(
+                f"{clip.id}: {clip.tokens} tokens and {clip.frames} frames are over the limits, so it was not kept"
+            )
         return bucket
 
     def make(self, row: PlannedRow) -> tuple[ClipReceipt, bytes | None]:
@@ -196,16 +206,23 @@ class ExampleMaker:
     def _refuse_condemned(self, row: PlannedRow) -> None:
         reason = self._task.condemned.get(row.id)
         if reason is Reason.TIMEOUT:
-            raise AudioError(reason, f"{row.audio}: took over {self._task.clip_seconds:g} s, twice; look at the file with another program")
+            raise AudioError(
+                reason,
+                f"{row.audio}: took over {self._task.clip_seconds:g} s, twice; look at the file with another program",
+            )
         if reason is not None:
-            raise AudioError(reason, f"{row.audio}: the worker process died on it, twice; look at the file with another program")
+            raise AudioError(
+                reason, f"{row.audio}: the worker process died on it, twice; look at the file with another program"
+            )
 
 
 def check_mel_length(frames: int, limits: LimitsConfig, name: str) -> None:
     """Raise AudioError if a clip of so many frames is over the limit."""
     if frames > limits.max_mel_frames:
         limit = f"limits.max_mel_frames={limits.max_mel_frames}"
-        raise AudioError(Reason.MEL_TOO_LONG, f"{name}: {frames} frames are over {limit}; split the clip or raise the limit")
+        raise AudioError(
+            Reason.MEL_TOO_LONG, f"{name}: {frames} frames are over {limit}; split the clip or raise the limit"
+        )
 
 
 def read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, name: str) -> bytes:
@@ -220,7 +237,9 @@ def read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, nam
     most = int(limits.max_seconds * _MAX_BYTES_PER_SECOND) + _HEADER_ALLOWANCE_BYTES
     if source.bytes > most:
         limit = f"limits.max_seconds={limits.max_seconds:g}"
-        raise AudioError(Reason.AUDIO_TOO_LONG, f"{name}: {source.bytes} bytes, more than any clip within {limit} takes ({most})")
+        raise AudioError(
+            Reason.AUDIO_TOO_LONG, f"{name}: {source.bytes} bytes, more than any clip within {limit} takes ({most})"
+        )
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -228,7 +247,9 @@ def read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, nam
     except OSError as error:
         if error.errno in MACHINE_ERRORS:
             # The run must end rather than record a rejection.
-            raise CacheError(f"{path}: cannot be read ({error.strerror}); mend that and run again, finished shards are kept") from None
+            raise CacheError(
+                f"{path}: cannot be read ({error.strerror}); mend that and run again, finished shards are kept"
+            ) from None
         raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: cannot be read ({error.strerror})") from None
 
 

@@ -81,12 +81,18 @@ def _example_class() -> Any:
     """
     label, kind = descriptor_pb2.FieldDescriptorProto.Label, descriptor_pb2.FieldDescriptorProto.Type
     file = descriptor_pb2.FileDescriptorProto(name="xtts_pipeline/example.proto", package="tensorflow", syntax="proto3")
-    for name, value_type in (("BytesList", kind.TYPE_BYTES), ("FloatList", kind.TYPE_FLOAT), ("Int64List", kind.TYPE_INT64)):
+    for name, value_type in (
+        ("BytesList", kind.TYPE_BYTES),
+        ("FloatList", kind.TYPE_FLOAT),
+        ("Int64List", kind.TYPE_INT64),
+    ):
         file.message_type.add(name=name).field.add(name="value", number=1, label=label.LABEL_REPEATED, type=value_type)
 
     feature = file.message_type.add(name="Feature")
     feature.oneof_decl.add(name="kind")
-    for number, (name, type_name) in enumerate((("bytes_list", "BytesList"), ("float_list", "FloatList"), ("int64_list", "Int64List")), 1):
+    for number, (name, type_name) in enumerate(
+        (("bytes_list", "BytesList"), ("float_list", "FloatList"), ("int64_list", "Int64List")), 1
+    ):
         feature.field.add(
             name=name,
             number=number,
@@ -100,7 +106,9 @@ def _example_class() -> Any:
     entry = features.nested_type.add(name="FeatureEntry")
     entry.options.map_entry = True
     entry.field.add(name="key", number=1, label=label.LABEL_OPTIONAL, type=kind.TYPE_STRING)
-    entry.field.add(name="value", number=2, label=label.LABEL_OPTIONAL, type=kind.TYPE_MESSAGE, type_name=".tensorflow.Feature")
+    entry.field.add(
+        name="value", number=2, label=label.LABEL_OPTIONAL, type=kind.TYPE_MESSAGE, type_name=".tensorflow.Feature"
+    )
     features.field.add(
         name="feature",
         number=1,
@@ -110,7 +118,9 @@ def _example_class() -> Any:
     )
 
     example = file.message_type.add(name="Example")
-    example.field.add(name="features", number=1, label=label.LABEL_OPTIONAL, type=kind.TYPE_MESSAGE, type_name=".tensorflow.Features")
+    example.field.add(
+        name="features", number=1, label=label.LABEL_OPTIONAL, type=kind.TYPE_MESSAGE, type_name=".tensorflow.Features"
+    )
 
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)

@@ -11,9 +11,9 @@ from typing import Annotated, Generic, Literal, TypeVar
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file
 from xtts_pipeline.cache.format.manifest import Checksum, Name, Natural
 from xtts_pipeline.errors import Reason
+from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file
 
 _strict = dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
 Entry = TypeVar("Entry")
@@ -88,7 +88,9 @@ class Listing(Generic[Entry]):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(key) for key in first["loc"])
-            raise ValueError(f"{where}: found {str(first['input'])[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
+            raise ValueError(
+                f"{where}: found {str(first['input'])[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
+            ) from None
 
     def read(self, path: Path, most_bytes: int = MAX_LISTING_BYTES) -> Iterator[tuple[int, Entry | ValueError]]:
         """Yield each line's number, from 1, and its entry or what is wrong with it.

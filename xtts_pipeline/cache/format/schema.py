@@ -77,7 +77,11 @@ def bucket_of(specs: Sequence[RecordSpec], text_length: int, mel_length: int) ->
 
     `specs` are those of the buckets, each at least as large as the one before.
     """
-    fitting = (number for number, spec in enumerate(specs) if text_length <= spec.max_text_length and mel_length <= spec.max_mel_frames)
+    fitting = (
+        number
+        for number, spec in enumerate(specs)
+        if text_length <= spec.max_text_length and mel_length <= spec.max_mel_frames
+    )
     return next(fitting, None)
 
 

@@ -4,17 +4,12 @@ Knows ids and paths, not what is in a record.
 """
 
 import hashlib
-import os
 import re
-import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
 
-from xtts_pipeline.config.schema import CacheConfig
 from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.config.schema import CacheConfig
 
 # Nine digits are more shards than there are records; a number of thousands of digits would be an error of int's own.
 _NAME = re.compile(rf"({'|'.join(SPLITS)})-([0-9]{{5,9}})-of-([0-9]{{5,9}})(?:-bucket([0-9]))?\.tfrecord")
@@ -89,7 +84,9 @@ class ShardPlan:
 
     def names(self) -> list[ShardName]:
         """Return every shard of the plan, in the order of their names."""
-        return sorted(ShardName(split, number, count) for split, count in self.counts.items() for number in range(count))
+        return sorted(
+            ShardName(split, number, count) for split, count in self.counts.items() for number in range(count)
+        )
 
     def shard(self, split: str, digest: bytes) -> ShardName:
         """Return the shard of an utterance with this digest."""

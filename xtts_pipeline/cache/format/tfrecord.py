@@ -106,14 +106,18 @@ def read_records(path: Path, digest: xxhash.xxh3_128 | None = None) -> Iterator[
 def _read_record(file: BinaryIO, remaining: int, where: str, digest: xxhash.xxh3_128 | None) -> bytes:
     header = file.read(_HEADER_BYTES)
     if len(header) < _HEADER_BYTES:
-        raise CacheError(f"{where}: found {len(header)} bytes of a header, expected {_HEADER_BYTES}; the file is cut; {REPAIR}")
+        raise CacheError(
+            f"{where}: found {len(header)} bytes of a header, expected {_HEADER_BYTES}; the file is cut; {REPAIR}"
+        )
     length_bytes, length_check = header[: _LENGTH.size], header[_LENGTH.size :]
     if masked_crc(length_bytes) != _CHECK.unpack(length_check)[0]:
         raise CacheError(f"{where}: the length's checksum does not match; the file is damaged; {REPAIR}")
     (length,) = _LENGTH.unpack(length_bytes)
     # The length is trusted only as far as the file reaches: it decides how much memory is taken.
     if FRAME_BYTES + length > remaining:
-        raise CacheError(f"{where}: expected {length} bytes of payload, the file ends before; the file is cut; {REPAIR}")
+        raise CacheError(
+            f"{where}: expected {length} bytes of payload, the file ends before; the file is cut; {REPAIR}"
+        )
     payload = file.read(length)
     footer = file.read(_CHECK.size)
     if len(payload) < length or len(footer) < _CHECK.size:

@@ -7,12 +7,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from xtts_pipeline.system.sealed_json import open_sealed, read_regular_file
 from xtts_pipeline.cache.build.folder import LOCK_NAME, is_cache_name
+from xtts_pipeline.cache.build.receipts import MAX_RECEIPT_BYTES, RECEIPTS_FOLDER, Receipt, load_receipt, receipt_path
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, shards_of
 from xtts_pipeline.cache.format.problems import Kind, Problem
-from xtts_pipeline.cache.build.receipts import MAX_RECEIPT_BYTES, RECEIPTS_FOLDER, Receipt, load_receipt, receipt_path
 from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.system.sealed_json import open_sealed, read_regular_file
 
 IGNORED_NAMES = frozenset({".gitignore"})
 _FOREIGN = "no part of a cache; remove it"
@@ -34,7 +34,11 @@ def check_files(folder: Path, manifest: Manifest) -> list[Problem]:
             problems += _receipts_folder_problems(path, manifest)
         elif path.name != MANIFEST_NAME and path.name not in IGNORED_NAMES:
             is_unfinished = is_cache_name(path.name)
-            detail = "not in the manifest; remove it, or run xtts preprocess to finish the cache" if is_unfinished else _FOREIGN
+            detail = (
+                "not in the manifest; remove it, or run xtts preprocess to finish the cache"
+                if is_unfinished
+                else _FOREIGN
+            )
             problems.append(Problem(Kind.EXTRA, path.name, detail))
     return sorted(problems, key=lambda problem: problem.where)
 
@@ -49,7 +53,9 @@ def check_receipts(folder: Path, manifest: Manifest) -> dict[ShardName, Receipt 
             continue  # may be deleted; what is no file is named by check_files
         receipt = load_receipt(folder, name)
         contradiction = (
-            next(_receipt_contradictions(receipt, name, manifest), None) if receipt else _why_unsound(receipt_path(folder, name))
+            next(_receipt_contradictions(receipt, name, manifest), None)
+            if receipt
+            else _why_unsound(receipt_path(folder, name))
         )
         if receipt is not None and contradiction is None:
             checked[name] = receipt
@@ -106,7 +112,9 @@ def _why_unsound(path: Path) -> str:
 
 def _receipt_contradictions(receipt: Receipt, name: ShardName, manifest: Manifest) -> Iterator[str]:
     entries = {shard.name: shard for shard in manifest.shards}
-    files = [(file, entries[listed]) for file, listed in zip(receipt.files, name.files(manifest.bucket_count), strict=False)]
+    files = [
+        (file, entries[listed]) for file, listed in zip(receipt.files, name.files(manifest.bucket_count), strict=False)
+    ]
     expected = [
         ("fingerprint", receipt.fingerprint, manifest.fingerprint),
         ("buckets", receipt.buckets, manifest.buckets),
@@ -121,5 +129,10 @@ def _receipt_contradictions(receipt: Receipt, name: ShardName, manifest: Manifes
 
 
 def _kind_of(mode: int) -> str:
-    kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    kinds = {
+        stat.S_IFLNK: "a symbolic link",
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+    }
     return kinds.get(stat.S_IFMT(mode), "a device")

@@ -7,11 +7,19 @@ from functools import lru_cache
 from pathlib import Path
 
 from xtts_pipeline.cache.format.listings import REJECTED, UTTERANCES, RejectedEntry, UtteranceEntry
-from xtts_pipeline.cache.format.manifest import MEASURES, REJECTED_NAME, UTTERANCES_NAME, FileEntry, Manifest, bucket_specs, file_checksum
+from xtts_pipeline.cache.format.manifest import (
+    MEASURES,
+    REJECTED_NAME,
+    UTTERANCES_NAME,
+    FileEntry,
+    Manifest,
+    bucket_specs,
+    file_checksum,
+)
 from xtts_pipeline.cache.format.problems import Kind, Problem
+from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import digest_of, parse_shard_file, shard_of
 from xtts_pipeline.cache.format.statistics import spread
-from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 
 _parse_shard_file = lru_cache(maxsize=4)(parse_shard_file)  # lines of a shard follow each other
 
@@ -92,9 +100,7 @@ def check_rejected(folder: Path, manifest: Manifest) -> RejectedCheck:
         return check  # the checksum has said so
     check.is_whole = is_whole
     if reasons != Counter(manifest.rejected_by_reason):
-        detail = (
-            f"found {dict(sorted(reasons.items()))} rows by reason, the manifest says {dict(sorted(manifest.rejected_by_reason.items()))}"
-        )
+        detail = f"found {dict(sorted(reasons.items()))} rows by reason, the manifest says {dict(sorted(manifest.rejected_by_reason.items()))}"
         check.problems.append(Problem(Kind.REJECTED, REJECTED_NAME, detail))
     return check
 
@@ -129,17 +135,23 @@ def _grouped(entries: list[UtteranceEntry]) -> Mapping[str, list[UtteranceEntry]
     return by_shard
 
 
-def _order_problems(entries: list[UtteranceEntry], by_shard: Mapping[str, list[UtteranceEntry]], manifest: Manifest) -> Iterator[Problem]:
+def _order_problems(
+    entries: list[UtteranceEntry], by_shard: Mapping[str, list[UtteranceEntry]], manifest: Manifest
+) -> Iterator[Problem]:
     """Yield the first line that is out of its place: ordered by shard, digest within the shard, positions without a gap."""
     expected = [
         (shard, position, entry.id)
         for shard in sorted(by_shard)
-        for position, entry in enumerate(sorted(by_shard[shard], key=lambda entry: digest_of(manifest.cache.seed, entry.id)))
+        for position, entry in enumerate(
+            sorted(by_shard[shard], key=lambda entry: digest_of(manifest.cache.seed, entry.id))
+        )
     ]
     found = [(entry.shard, entry.position, entry.id) for entry in entries]
     for number, (have, want) in enumerate(zip(found, expected, strict=True), 1):
         if have != want:
-            detail = "found {2!r} at {0} position {1}, ".format(*have) + "expected {2!r} at {0} position {1}".format(*want)
+            detail = "found {2!r} at {0} position {1}, ".format(*have) + "expected {2!r} at {0} position {1}".format(
+                *want
+            )
             yield Problem(Kind.UTTERANCE, f"{UTTERANCES_NAME}:{number}", detail)
             return
 
@@ -152,10 +164,14 @@ def _sum_problems(entries: list[UtteranceEntry], manifest: Manifest) -> Iterator
             detail = f"found {records[shard.name]} lines of {shard.name}, the manifest says {shard.records} records"
             yield Problem(Kind.UTTERANCE, UTTERANCES_NAME, detail)
     for name in sorted(set(records) - {shard.name for shard in manifest.shards}):
-        yield Problem(Kind.UTTERANCE, UTTERANCES_NAME, f"found {records[name]} lines of {name}, the manifest lists no such shard")
+        yield Problem(
+            Kind.UTTERANCE, UTTERANCES_NAME, f"found {records[name]} lines of {name}, the manifest lists no such shard"
+        )
     for measure in MEASURES if entries else ():
         found, expected = spread([getattr(entry, measure) for entry in entries]), manifest.statistics.get(measure)
         if found != expected:
             yield Problem(
-                Kind.MANIFEST, "manifest.json", f"statistics.{measure}: found {expected}, the lines of {UTTERANCES_NAME} give {found}"
+                Kind.MANIFEST,
+                "manifest.json",
+                f"statistics.{measure}: found {expected}, the lines of {UTTERANCES_NAME} give {found}",
             )

@@ -11,23 +11,23 @@ from pathlib import Path
 import numpy as np
 
 from xtts_pipeline.cache.build.build import BuildOptions, build_cache
-from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.build.folder import LOCK_NAME, locked_folder
-from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
-from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, load_manifest, record_spec, shards_of
 from xtts_pipeline.cache.build.plan import PlannedRow, take_in
 from xtts_pipeline.cache.build.pool import local_pool
-from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.build.receipts import receipt_path
-from xtts_pipeline.cache.format.tfrecord import read_records
-from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.build.tasks import ShardTask
 from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
+from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, load_manifest, record_spec, shards_of
+from xtts_pipeline.cache.format.problems import Kind, Problem
+from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import Config, DataConfig
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.utterance import Corpus
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.cache.format.schema import RecordSpec
 
 # One step of a float16 at the floor of a log-mel: what another processor's rounding may change.
 MEL_TOLERANCE = 2.0**-7
@@ -75,7 +75,9 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     manifest = load_manifest(folder)
     names = shards_of(manifest)
     if _has_second_corpus(manifest):
-        raise CacheError(f"{folder}: was made with --val-data, which --repair does not know; run xtts preprocess as it was made")
+        raise CacheError(
+            f"{folder}: was made with --val-data, which --repair does not know; run xtts preprocess as it was made"
+        )
     config = _settings_of(manifest)
     corpus = read_corpus(data, manifest.layout, manifest.text.language)
     before = _file_identities(folder)
@@ -91,7 +93,11 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
 
 def _file_identities(folder: Path) -> set[tuple[str, tuple[int, int, int]]]:
     """Return each file's name with what changes when it is written again."""
-    statuses = {path.relative_to(folder).as_posix(): path.lstat() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()}
+    statuses = {
+        path.relative_to(folder).as_posix(): path.lstat()
+        for path in folder.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
     return {(name, (status.st_ino, status.st_mtime_ns, status.st_size)) for name, status in statuses.items()}
 
 
@@ -130,14 +136,21 @@ def _entries_of(folder: Path, manifest: Manifest, corpus: Corpus) -> list[Uttera
 
 
 def _sample(entries: Sequence[UtteranceEntry], manifest: Manifest, size: int) -> list[UtteranceEntry]:
-    return sorted(entries, key=lambda entry: hashlib.sha256(f"{manifest.fingerprint}:{entry.id}".encode()).digest())[:size]
+    return sorted(entries, key=lambda entry: hashlib.sha256(f"{manifest.fingerprint}:{entry.id}".encode()).digest())[
+        :size
+    ]
 
 
 def _by_shard(entries: Sequence[UtteranceEntry]) -> dict[str, list[UtteranceEntry]]:
-    return {shard: [entry for entry in entries if entry.shard == shard] for shard in sorted({entry.shard for entry in entries})}
+    return {
+        shard: [entry for entry in entries if entry.shard == shard]
+        for shard in sorted({entry.shard for entry in entries})
+    }
 
 
-def _planned(corpus: Corpus, entries: Sequence[UtteranceEntry], manifest: Manifest) -> tuple[dict[str, PlannedRow], dict[str, str]]:
+def _planned(
+    corpus: Corpus, entries: Sequence[UtteranceEntry], manifest: Manifest
+) -> tuple[dict[str, PlannedRow], dict[str, str]]:
     """Return the writer's plan for the sampled rows alone, by id, and why rows are refused.
 
     Speakers and languages get the ids that they have in the whole cache.
@@ -148,7 +161,8 @@ def _planned(corpus: Corpus, entries: Sequence[UtteranceEntry], manifest: Manife
     speakers = {name: number for number, name in enumerate(manifest.speakers)}
     languages = {name: number for number, name in enumerate(manifest.languages)}
     rows = {
-        row.id: replace(row, speaker_id=speakers.get(row.speaker, -1), language_id=languages.get(row.language, -1)) for row in intake.rows
+        row.id: replace(row, speaker_id=speakers.get(row.speaker, -1), language_id=languages.get(row.language, -1))
+        for row in intake.rows
     }
     return rows, {rejection.id: f"{rejection.reason} ({rejection.detail})" for _, rejection in intake.rejections}
 
@@ -169,7 +183,9 @@ def _task(folder: Path, manifest: Manifest, corpus: Corpus) -> ShardTask:
     )
 
 
-def _difference(maker: ExampleMaker, entry: UtteranceEntry, row: PlannedRow, stored: bytes, spec: RecordSpec) -> str | None:
+def _difference(
+    maker: ExampleMaker, entry: UtteranceEntry, row: PlannedRow, stored: bytes, spec: RecordSpec
+) -> str | None:
     """Return how the record differs from what the corpus gives now, or None."""
     receipt, payload = maker.make(row)
     if payload is None:
@@ -181,7 +197,9 @@ def _difference(maker: ExampleMaker, entry: UtteranceEntry, row: PlannedRow, sto
     return next(_field_differences(decode_example(stored, spec), decode_example(payload, spec)), None)
 
 
-def _field_differences(stored: dict[str, np.ndarray | str | int], made: dict[str, np.ndarray | str | int]) -> Iterator[str]:
+def _field_differences(
+    stored: dict[str, np.ndarray | str | int], made: dict[str, np.ndarray | str | int]
+) -> Iterator[str]:
     for name, value in stored.items():
         if name == "mel":
             distance = float(np.abs(np.asarray(value, np.float32) - np.asarray(made[name], np.float32)).max())

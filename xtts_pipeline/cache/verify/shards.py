@@ -15,11 +15,11 @@ from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import UtteranceEntry
 from xtts_pipeline.cache.format.manifest import Manifest, ShardEntry, bucket_specs
 from xtts_pipeline.cache.format.problems import Kind, Problem
+from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.verify.listings import check_checksum
 from xtts_pipeline.errors import CacheError, TextError
 from xtts_pipeline.text.special_ids import PAD_ID
-from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.text.tokens import Tokenizer
 
 # Of a float16's bits: from here on infinity and NaN, positive as a signed and negative as an unsigned number.
@@ -55,7 +55,8 @@ class ShardVerifier:
                 entry = entries[check.records] if entries is not None and check.records < len(entries) else None
                 where = f"{shard.name} record {check.records}"
                 check.problems += [
-                    Problem(Kind.RECORD, where, detail) for detail in self._contradictions(payload, shard.bucket or 0, entry)
+                    Problem(Kind.RECORD, where, detail)
+                    for detail in self._contradictions(payload, shard.bucket or 0, entry)
                 ]
                 check.records += 1
         except CacheError as error:
@@ -68,7 +69,9 @@ class ShardVerifier:
             check.problems += file_problems
             return check
         if digest.hexdigest() != shard.checksum:
-            check.problems.append(Problem(Kind.CHECKSUM, shard.name, f"found {digest.hexdigest()}, expected {shard.checksum}"))
+            check.problems.append(
+                Problem(Kind.CHECKSUM, shard.name, f"found {digest.hexdigest()}, expected {shard.checksum}")
+            )
         if check.records != shard.records:
             detail = f"found {check.records} records, the manifest says {shard.records}"
             check.problems.append(Problem(Kind.RECORD, shard.name, detail))

@@ -8,15 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from xtts_pipeline.cache.verify.parallel import map_forked
-from xtts_pipeline.cache.format.listings import UtteranceEntry
-from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, bucket_specs, load_manifest
-from xtts_pipeline.cache.format.problems import Kind, Problem, refuse
 from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER, ClipReceipt, Receipt
-from xtts_pipeline.cache.format.tfrecord import keep_freed_memory
+from xtts_pipeline.cache.format.listings import UtteranceEntry
+from xtts_pipeline.cache.format.manifest import (
+    MANIFEST_NAME,
+    REJECTED_NAME,
+    UTTERANCES_NAME,
+    Manifest,
+    ShardEntry,
+    bucket_specs,
+    load_manifest,
+)
+from xtts_pipeline.cache.format.problems import Kind, Problem, refuse
 from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.cache.format.tfrecord import keep_freed_memory
 from xtts_pipeline.cache.verify.files import IGNORED_NAMES, check_files, check_receipts, is_regular, regular_size
 from xtts_pipeline.cache.verify.listings import ListingCheck, RejectedCheck, check_rejected, check_utterances
+from xtts_pipeline.cache.verify.parallel import map_forked
 from xtts_pipeline.cache.verify.shards import ShardCheck, ShardVerifier
 from xtts_pipeline.errors import CacheError
 
@@ -62,8 +70,14 @@ class VerifyReport:
         repaired = [f"repaired: {', '.join(self.repaired)}"] if self.repaired else []
         lines = [f"{problem.kind:10}  {problem.where}: {problem.detail}" for problem in self.problems]
         count = len(lines)
-        verdict = f"NOT VALID ({self._proof()}), {count} problem{'s' if count > 1 else ''}" if lines else f"valid ({self._proof()})"
-        return "\n".join([*repaired, *lines, f"{verdict}: {self.records} records, {self.shards} shards, {self.bytes / 1e6:.1f} MB"])
+        verdict = (
+            f"NOT VALID ({self._proof()}), {count} problem{'s' if count > 1 else ''}"
+            if lines
+            else f"valid ({self._proof()})"
+        )
+        return "\n".join(
+            [*repaired, *lines, f"{verdict}: {self.records} records, {self.shards} shards, {self.bytes / 1e6:.1f} MB"]
+        )
 
     def _proof(self) -> str:
         """Return the level, and what a reader may not take as proved by it."""
@@ -93,7 +107,10 @@ def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: i
     try:
         manifest = load_manifest(folder)
     except CacheError as error:
-        return VerifyReport((Problem(Kind.MANIFEST, MANIFEST_NAME, str(error).removeprefix(f"{folder / MANIFEST_NAME}: ")),), level=level)
+        return VerifyReport(
+            (Problem(Kind.MANIFEST, MANIFEST_NAME, str(error).removeprefix(f"{folder / MANIFEST_NAME}: ")),),
+            level=level,
+        )
     problems = check_files(folder, manifest)
     receipts = check_receipts(folder, manifest)
     problems += [receipt for receipt in receipts.values() if isinstance(receipt, Problem)]
@@ -119,8 +136,12 @@ def _check_contents(
 ) -> tuple[list[Problem], int]:
     """Return the problems inside the files that are there, and how many records were read."""
     problems: list[Problem] = []
-    utterances = check_utterances(folder, manifest) if _has_listed_size(folder, UTTERANCES_NAME, manifest) else ListingCheck()
-    rejected = check_rejected(folder, manifest) if _has_listed_size(folder, REJECTED_NAME, manifest) else RejectedCheck()
+    utterances = (
+        check_utterances(folder, manifest) if _has_listed_size(folder, UTTERANCES_NAME, manifest) else ListingCheck()
+    )
+    rejected = (
+        check_rejected(folder, manifest) if _has_listed_size(folder, REJECTED_NAME, manifest) else RejectedCheck()
+    )
     problems += [*utterances.problems, *rejected.problems, *_receipt_problems(receipts, utterances, rejected, manifest)]
     verifier = ShardVerifier(folder, manifest)
 
@@ -129,7 +150,9 @@ def _check_contents(
 
     keep_freed_memory()
     checks = map_forked(check_shard, [shard for shard in manifest.shards if is_regular(folder / shard.name)], jobs)
-    return [*problems, *(problem for check in checks for problem in check.problems)], sum(check.records for check in checks)
+    return [*problems, *(problem for check in checks for problem in check.problems)], sum(
+        check.records for check in checks
+    )
 
 
 def _has_listed_size(folder: Path, name: str, manifest: Manifest) -> bool:
@@ -138,7 +161,10 @@ def _has_listed_size(folder: Path, name: str, manifest: Manifest) -> bool:
 
 
 def _receipt_problems(
-    receipts: Mapping[ShardName, Receipt | Problem], utterances: ListingCheck, rejected: RejectedCheck, manifest: Manifest
+    receipts: Mapping[ShardName, Receipt | Problem],
+    utterances: ListingCheck,
+    rejected: RejectedCheck,
+    manifest: Manifest,
 ) -> Iterator[Problem]:
     """Yield the receipts whose rows are not those of the listings that are whole: preprocess would believe them."""
     specs = bucket_specs(manifest)
@@ -150,19 +176,51 @@ def _receipt_problems(
             for bucket, file in enumerate(shard.files(len(specs))):
                 lines = [_line_content(entry) for entry in utterances.by_shard.get(file, ())]
                 if [_row_content(row) for row in receipt.kept_rows(specs, bucket)] != lines:
-                    yield Problem(Kind.RECEIPT, where, f"its kept rows are not the {len(lines)} lines of {file} in {UTTERANCES_NAME}")
+                    yield Problem(
+                        Kind.RECEIPT,
+                        where,
+                        f"its kept rows are not the {len(lines)} lines of {file} in {UTTERANCES_NAME}",
+                    )
         if rejected.is_whole:
-            unknown = [row.id for row in receipt.rows if row.reason is not None and (row.id, row.reason, row.detail) not in rejected.rows]
+            unknown = [
+                row.id
+                for row in receipt.rows
+                if row.reason is not None and (row.id, row.reason, row.detail) not in rejected.rows
+            ]
             if unknown:
-                yield Problem(Kind.RECEIPT, where, f"{len(unknown)} of its rejected rows, {unknown[0]!r} first, are not in {REJECTED_NAME}")
+                yield Problem(
+                    Kind.RECEIPT,
+                    where,
+                    f"{len(unknown)} of its rejected rows, {unknown[0]!r} first, are not in {REJECTED_NAME}",
+                )
 
 
 def _row_content(row: ClipReceipt) -> tuple[object, ...]:
     """Return what a kept row's receipt and its line both say."""
     lengths = (row.seconds, row.frames, row.tokens)
-    return (row.id, row.text, row.raw_text, row.speaker, row.language, *lengths, row.audio, row.source and row.source.bytes, row.checksum)
+    return (
+        row.id,
+        row.text,
+        row.raw_text,
+        row.speaker,
+        row.language,
+        *lengths,
+        row.audio,
+        row.source and row.source.bytes,
+        row.checksum,
+    )
 
 
 def _line_content(entry: UtteranceEntry) -> tuple[object, ...]:
     lengths, source = (entry.seconds, entry.frames, entry.tokens), entry.source
-    return (entry.id, entry.text, entry.raw_text, entry.speaker, entry.language, *lengths, source.path, source.bytes, source.checksum)
+    return (
+        entry.id,
+        entry.text,
+        entry.raw_text,
+        entry.speaker,
+        entry.language,
+        *lengths,
+        source.path,
+        source.bytes,
+        source.checksum,
+    )
