@@ -42,7 +42,7 @@ types: $(INSTALLED) ## check types
 	$(BIN)/mypy
 
 docs: $(DOCS_INSTALLED) ## build the documentation into site/; a broken link is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean: ## remove everything made here but the cache
 	rm -rf $(VENV) build dist demo site *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache
