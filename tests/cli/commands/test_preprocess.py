@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cache.build.test_pool import SABOTAGE
 from tests.cache.corpora import CONFIG, cache_bytes, write_clip, write_corpus, write_metadata
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
@@ -21,6 +22,7 @@ from xtts_pipeline.errors import CacheError
 SETTINGS = [argument for setting in CONFIG for argument in ("--set", setting)]
 # Many small shards: a run can be killed between any two of them.
 SHARDS = ["--set", "cache.records_per_shard=2"]
+WAIT_SECONDS = 300.0  # for what ends in a second on a quiet machine
 
 
 def command(data: Path, cache: Path, *arguments: str) -> list[str]:
@@ -30,7 +32,7 @@ def command(data: Path, cache: Path, *arguments: str) -> list[str]:
 
 def run(data: Path, cache: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(data, cache, *arguments), capture_output=True, text=True, timeout=120, check=False, **options
+        command(data, cache, *arguments), capture_output=True, text=True, timeout=WAIT_SECONDS, check=False, **options
     )  # type: ignore[call-overload,no-any-return]
 
 
@@ -154,19 +156,28 @@ def test_too_few_file_descriptors_are_one_line(data: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_ends_with_130_and_leaves_no_process_and_no_half_file(
-    data: Path, tmp_path: Path, number: signal.Signals, started: Callable[..., subprocess.Popen[str]]
+    data: Path,
+    tmp_path: Path,
+    number: signal.Signals,
+    started: Callable[..., subprocess.Popen[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cache = tmp_path / "cache"
+    # One worker stays in this clip, so the run cannot end before the signal; the other one writes the rest.
+    (tmp_path / "sitecustomize.py").write_text(SABOTAGE)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(Path.cwd()))))
+    monkeypatch.setenv("HANGING_CLIPS", "clip-020")
     process = started(data, cache)
-    wait_for_shards(process, cache, 2)
+    # A shard counts as done once it has its receipt.
+    wait_for_files(process, cache / "receipts", ".json", 1)
     # To the whole group, as a terminal does with Ctrl-C.
     os.killpg(process.pid, number)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 130, stderr
     assert stderr.strip() == "xtts: interrupted"
     wait_for_group_to_end(process.pid)
     assert_half_made(cache)
-    # The last shard to appear may not have its receipt yet.
+    monkeypatch.delenv("HANGING_CLIPS")
     assert report(run(data, cache, *SHARDS, "--json"))["shards_reused"] >= 1  # type: ignore[operator]
 
 
@@ -191,7 +202,7 @@ def kill_and_rerun(data: Path, tmp_path: Path, started: Callable[..., subprocess
     for repetition in range(repetitions):
         cache = tmp_path / f"cache-{repetition}"
         process = started(data, cache)
-        wait_for_shards(process, cache, moments.randrange(shards))
+        wait_for_files(process, cache, ".tfrecord", moments.randrange(shards))
         time.sleep(moments.random() * 0.05)
         process.kill()
         process.wait()
@@ -232,19 +243,22 @@ def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-def wait_for_shards(process: subprocess.Popen[str], cache: Path, count: int) -> None:
-    """Return when so many shards are there; by then the run is in the midst of writing."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        if cache.is_dir() and sum(1 for path in cache.iterdir() if path.suffix == ".tfrecord") >= count:
+def wait_for_files(process: subprocess.Popen[str], folder: Path, suffix: str, count: int) -> None:
+    """Return once the folder holds `count` files with the suffix. Fails if the run ends with fewer."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        has_ended = process.poll() is not None
+        if folder.is_dir() and sum(1 for path in folder.iterdir() if path.suffix == suffix) >= count:
             return
+        if has_ended:
+            break
         time.sleep(0.001)
-    pytest.fail(f"the run ended before {count} shards were written")
+    pytest.fail(f"the run wrote fewer than {count} files {folder}/*{suffix}")
 
 
 def wait_for_group_to_end(group: int) -> None:
     """Return when no process of the group is left: joblib's helpers end a moment after the run."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_SECONDS
     while processes_of_group(group) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not processes_of_group(group), "workers outlive their run"
