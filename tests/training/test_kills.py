@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,31 @@ TRAINING = {
 }
 
 
+# A run that ends before the signal that shall stop it proves nothing: here it waits after the report of a step.
+HELD_RUN = """
+import io, os, sys, time
+from xtts_pipeline.__main__ import main
+
+_, step, gate, *arguments = sys.argv
+
+
+class HeldStderr(io.TextIOWrapper):
+    def write(self, text):
+        written = super().write(text)
+        word, _, place = text.partition(" ")
+        if word == "step" and int(place.partition("/")[0]) >= int(step):
+            self.flush()
+            while not os.path.exists(gate):
+                time.sleep(0.01)
+        return written
+
+
+sys.argv = ["xtts", *arguments]
+sys.stderr = HeldStderr(os.fdopen(os.dup(2), "wb", 0), "utf-8", line_buffering=True)
+main()
+"""
+
+
 def command(cache: Path, run: Path, *, is_compiled: bool, steps: int = STEPS) -> list[str]:
     settings = {"model": MODEL, "training": {**TRAINING, "jit_compile": str(is_compiled).lower()}}
     texts = [f"--set={section}.{key}={value}" for section, keys in settings.items() for key, value in keys.items()]
@@ -55,17 +81,39 @@ def finish(arguments: Sequence[str]) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def stop_at(arguments: Sequence[str], step: int, number: signal.Signals) -> tuple[int, str]:
-    """Send a signal when the run has reported a step; return its exit code and what it said."""
+def held_at(arguments: Sequence[str], step: int, gate: Path) -> list[str]:
+    """Return the command, held after the report of `step` until the file `gate` exists."""
+    return [sys.executable, "-c", HELD_RUN, str(step), str(gate), *arguments[3:]]
+
+
+def stop_at(arguments: Sequence[str], step: int, number: signal.Signals, *, is_saved: bool = False) -> tuple[int, str]:
+    """Send a signal while the run is held at the report of a step; return its exit code and its stderr.
+
+    With `is_saved` the signal waits for the first checkpoint, which a background thread writes.
+    """
     said = []
-    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    run = Path(arguments[arguments.index("--output") + 1])
+    gate = run.with_name(f"{run.name}-goes-on")
+    gate.unlink(missing_ok=True)
+    with subprocess.Popen(
+        held_at(arguments, step, gate), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             said.append(line)
             word, _, place = line.partition(" ")
             if word == "step" and int(place.partition("/")[0]) >= step:
-                process.send_signal(number)
                 break
+        while is_saved and not list((run / "checkpoints").glob("step-*")):
+            assert process.poll() is None, "".join(said)
+            time.sleep(0.01)
+        process.send_signal(number)
+        if number != signal.SIGKILL:
+            for line in process.stderr:
+                said.append(line)
+                if line.startswith("interrupted: "):
+                    break
+        gate.touch()
         said.append(process.stderr.read())
     return process.returncode, "".join(said)
 
@@ -122,7 +170,7 @@ def test_a_clip_that_is_not_finite_is_named_by_each_step_that_it_spoils(undistur
 def test_two_kills_and_a_sigterm_leave_no_trace(tmp_path: Path, undisturbed: Undisturbed) -> None:
     killed, expected = tmp_path / "killed", undisturbed.summary
     arguments = command(undisturbed.cache, killed, is_compiled=False)
-    assert stop_at(arguments, 6, signal.SIGKILL)[0] == -signal.SIGKILL
+    assert stop_at(arguments, 6, signal.SIGKILL, is_saved=True)[0] == -signal.SIGKILL
     code, said = stop_at(arguments, 12, signal.SIGTERM)
     assert (code, "resuming after step " in said, "the same command with --resume goes on" in said) == (130, True, True)
     assert stop_at(arguments, 20, signal.SIGKILL)[0] == -signal.SIGKILL
