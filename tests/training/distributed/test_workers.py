@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks.scaling_processes import free_ports
-from tests.training.test_kills import MODEL, metrics
+from tests.training.test_kills import MODEL, held_at, metrics
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
 from xtts_pipeline.training.distributed.cluster import Cluster
@@ -38,12 +38,13 @@ DETECTION_SECONDS = 60.0
 class Workers:
     """The processes of one run; a context manager that ends those that are left."""
 
-    def __init__(self, cache: Path, run: Path, count: int, steps: int) -> None:
+    def __init__(self, cache: Path, run: Path, count: int, steps: int, *, hold_at: int | None = None) -> None:
+        """Start the processes; with `hold_at` the chief waits after the report of this step until `go_on`."""
         settings = {"model": MODEL, "training": TRAINING}
         texts = [f"--set={section}.{key}={value}" for section, keys in settings.items() for key, value in keys.items()]
         options = ["--cache", str(cache), "--output", str(run), "--steps", str(steps), "--resume", "--json"]
         addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
-        self.run = run
+        self.run, self.gate = run, run.with_name(f"{run.name}-goes-on")
         self.processes = []
         for index in range(count):
             environment = {
@@ -51,6 +52,8 @@ class Workers:
                 **({"TF_CONFIG": Cluster(addresses, index).to_tf_config()} if count > 1 else {}),
             }
             command = [sys.executable, "-m", "xtts_pipeline", "train", *options, *texts]
+            if hold_at is not None and index == 0:
+                command = held_at(command, hold_at, self.gate)
             with (run.parent / f"{run.name}-{index}.err").open("a") as said:
                 self.processes.append(
                     subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said, text=True)
@@ -78,11 +81,15 @@ class Workers:
     def said(self, index: int) -> str:
         return (self.run.parent / f"{self.run.name}-{index}.err").read_text()
 
-    def wait_for(self, step: int) -> None:
-        """Return once the chief has reported a step."""
-        while f"\nstep {step}/" not in self.said(0):
-            assert self.processes[0].poll() is None, self.said(0)
+    def wait_for(self, text: str, index: int = 0) -> None:
+        """Return once a process has said the text."""
+        while text not in self.said(index):
+            assert self.processes[index].poll() is None, self.said(index)
             time.sleep(0.05)
+
+    def go_on(self) -> None:
+        """Let the chief go on after the report of the step that it was held at."""
+        self.gate.touch()
 
 
 @pytest.fixture
@@ -128,9 +135,10 @@ def test_a_worker_that_dies_ends_all_and_the_same_command_goes_on(
     tmp_path: Path, cache: Path, victim: int, number: signal.Signals
 ) -> None:
     steps, run, other = 30, tmp_path / "disturbed", tmp_path / "undisturbed"
-    with Workers(cache, other, 3, steps) as undisturbed, Workers(cache, run, 3, steps) as workers:
-        workers.wait_for(11)
+    with Workers(cache, other, 3, steps) as undisturbed, Workers(cache, run, 3, steps, hold_at=11) as workers:
+        workers.wait_for("\nstep 11/")
         workers.processes[victim].send_signal(number)
+        workers.go_on()
         sent = time.monotonic()
         others = [index for index in range(3) if index != victim]
         assert [workers.processes[index].wait(DETECTION_SECONDS) for index in others] == [1, 1]
@@ -151,9 +159,14 @@ def test_a_worker_that_dies_ends_all_and_the_same_command_goes_on(
 @pytest.mark.parametrize("asked", [0, 1])
 def test_a_sigterm_at_one_stops_all_at_the_same_step(tmp_path: Path, cache: Path, asked: int) -> None:
     steps, run = 24, tmp_path / "disturbed"
-    with Workers(cache, tmp_path / "undisturbed", 2, steps) as undisturbed, Workers(cache, run, 2, steps) as workers:
-        workers.wait_for(6)
+    with (
+        Workers(cache, tmp_path / "undisturbed", 2, steps) as undisturbed,
+        Workers(cache, run, 2, steps, hold_at=6) as workers,
+    ):
+        workers.wait_for("\nstep 6/")
         workers.processes[asked].terminate()
+        workers.wait_for("interrupted: ", asked)
+        workers.go_on()
         assert workers.codes() == [130, 130]
         assert [("which is saved" in workers.said(index)) for index in range(2)] == [True, True]
         expected, *_ = undisturbed.finish()
