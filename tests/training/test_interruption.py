@@ -10,6 +10,7 @@ import pytest
 
 from xtts_pipeline.training.interruption import SAME_SIGNAL_SECONDS
 
+WAIT_SECONDS = 300.0  # for what ends in a second on a quiet machine
 PROGRAM = """
     import os, signal, sys, time
     {before}
@@ -32,19 +33,27 @@ PROGRAM = """
 
 def start(then: str = "pass", before: str = "pass") -> subprocess.Popen[str]:
     program = textwrap.dedent(PROGRAM.format(then=then, before=before))
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", program], text=True, **pipes)  # type: ignore[call-overload]
     assert process.stdout.readline() == "ready\n"
-    return process
+    return process  # type: ignore[no-any-return]
+
+
+def read_until(process: subprocess.Popen[str], *starts: str) -> None:
+    """Return once a line of stdout has begun with each of these."""
+    assert process.stdout is not None
+    missing = set(starts)
+    while missing:
+        line = process.stdout.readline()
+        assert line, f"the process ended without {missing}"
+        missing -= {start for start in missing if line.startswith(start)}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_asks_and_the_handlers_come_back(number: signal.Signals) -> None:
     with start() as process:
         process.send_signal(number)
-        said, error = process.communicate(timeout=60)
+        said, error = process.communicate(timeout=WAIT_SECONDS)
     assert said.splitlines()[0].startswith("interrupted: stopping after this step, with a checkpoint")
     assert said.splitlines()[-1] == "stopped"
     assert "KeyboardInterrupt" in error  # Python's own handler again
@@ -54,21 +63,20 @@ def test_the_second_signal_ends_the_process_at_once_even_in_native_code() -> Non
     # A key derivation of an hour, which runs no Python, stands for a compilation.
     with start(then="say('busy'); import hashlib; hashlib.pbkdf2_hmac('sha1', b'', b'', 2**31 - 1)") as process:
         process.send_signal(signal.SIGTERM)
-        assert process.stdout is not None
-        while process.stdout.readline() != "busy\n":
-            pass
+        read_until(process, "busy", "interrupted")
         time.sleep(2 * SAME_SIGNAL_SECONDS)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 130
+        assert process.wait(timeout=WAIT_SECONDS) == 130
 
 
 def test_a_signal_that_comes_twice_at_once_asks_once() -> None:
     """As `timeout` sends it: to the process, and to its group."""
-    with start(then="time.sleep(0.2)") as process:
+    at_once = "import xtts_pipeline.training.interruption as module; module.SAME_SIGNAL_SECONDS = 3_600"
+    with start(before=at_once, then="sys.stdin.readline()") as process:
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.05)
+        read_until(process, "interrupted")
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate("\n", timeout=WAIT_SECONDS)
     assert said.splitlines()[-1] == "stopped"
 
 
@@ -78,4 +86,4 @@ def test_a_signal_that_was_ignored_stays_ignored() -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(timeout=1)
         process.send_signal(signal.SIGTERM)
-        assert process.communicate(timeout=60)[0].splitlines()[0].startswith("interrupted")
+        assert process.communicate(timeout=WAIT_SECONDS)[0].splitlines()[0].startswith("interrupted")
