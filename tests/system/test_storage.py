@@ -335,7 +335,7 @@ def test_a_copy_says_that_it_waits_for_another_process(cache: Path, tmp_path: Pa
     def hold() -> None:
         with locked_folder(tmp_path / "copy"):
             is_held.set()
-            is_waited_for.wait(30)
+            is_waited_for.wait(300)
 
     def on_wait(line: str) -> None:
         lines.append(line)
@@ -343,7 +343,7 @@ def test_a_copy_says_that_it_waits_for_another_process(cache: Path, tmp_path: Pa
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert is_held.wait(30)
+    assert is_held.wait(300)
     (tmp_path / "copy" / ".gitignore").touch()  # the folder is in use, so it stays when the other process has gone
     report = copy_cache(cache, tmp_path / "copy", 2, lambda _: None, on_wait)
     holder.join()
