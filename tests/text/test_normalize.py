@@ -152,9 +152,9 @@ def test_normalising_twice_changes_nothing_more(text: str, language: str, lowerc
 @pytest.mark.parametrize("language", ["en", "fa", "de"])
 @pytest.mark.parametrize("figures", [",111", ",1", "1", ".1", "-1", "/2"])
 def test_long_figures_take_no_long_time(figures: str, language: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     normalize("1" + figures * 8_000, TextConfig(), language)
-    assert time.perf_counter() - start < 2.0
+    assert time.thread_time() - start < 2.0
 
 
 @settings(max_examples=100, deadline=None)

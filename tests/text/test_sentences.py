@@ -194,9 +194,9 @@ def test_asking_whether_it_fits_is_rare():
     ],
 )
 def test_strange_text_takes_no_long_time(text):
-    start = time.perf_counter()
+    start = time.thread_time()
     split_sentences(text, "en", at_most(200))
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
 
 
 @pytest.mark.parametrize(
