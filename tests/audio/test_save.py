@@ -44,10 +44,10 @@ def test_a_link_is_followed_and_a_pipe_is_written_to(tmp_path):
     assert soundfile.info(tmp_path / "out.wav").frames == 10
     os.mkfifo(tmp_path / "pipe.wav")
     heard = []
-    reader = threading.Thread(target=lambda: heard.append((tmp_path / "pipe.wav").read_bytes()))
+    reader = threading.Thread(target=lambda: heard.append((tmp_path / "pipe.wav").read_bytes()), daemon=True)
     reader.start()
     write_wave(tmp_path / "pipe.wav", np.zeros(10, np.float32), 16_000)
-    reader.join(10)
+    reader.join()
     assert heard == [(tmp_path / "out.wav").read_bytes()]
     assert (tmp_path / "pipe.wav").is_fifo()
 

@@ -158,10 +158,10 @@ def test_a_text_that_is_not_utf_8_is_refused(run: Path, tmp_path: Path) -> None:
 def test_a_stream_into_a_pipe_says_that_its_length_is_not_known(run: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     heard: list[bytes] = []
-    reader = threading.Thread(target=lambda: heard.append((tmp_path / "pipe").read_bytes()))
+    reader = threading.Thread(target=lambda: heard.append((tmp_path / "pipe").read_bytes()), daemon=True)
     reader.start()
     result = xtts("--run", run, "--text", "one, two, three, four, five.", "--output", tmp_path / "pipe", "--stream")
-    reader.join(60)
+    reader.join()
     assert result.exit_code == 0, result.output
     assert heard[0][40:44] == b"\xff" * 4
     assert len(heard[0]) > 44
