@@ -18,7 +18,7 @@ def test_a_second_writer_is_refused_at_once_and_a_third_after_the_first_has_gone
         imports = "from pathlib import Path; from xtts_pipeline.cache.build.folder import locked_folder"
         command = f"{imports}; locked_folder(Path({str(cache)!r})).__enter__()"
         second = subprocess.run(
-            [sys.executable, "-c", command], capture_output=True, text=True, timeout=30, check=False
+            [sys.executable, "-c", command], capture_output=True, text=True, timeout=300, check=False
         )
         assert "another process writes this cache" in second.stderr
     with locked_folder(cache):

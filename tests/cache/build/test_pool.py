@@ -82,12 +82,12 @@ def test_a_clip_that_kills_or_hangs_its_worker_costs_itself_only(
     sabotage.setenv("CRASHING_CLIPS", "clip-003")
     sabotage.setenv("HANGING_CLIPS", "clip-011")
     cache = tmp_path / "cache"
-    manifest = build(data, cache, pool=local_pool(2), clip_seconds=1.0).manifest
+    manifest = build(data, cache, pool=local_pool(2), clip_seconds=2.0).manifest
     assert manifest.rejected_by_reason == {"decoder_crashed": 1, "timeout": 1}
     assert manifest.counts.kept == 22
     assert load_manifest(cache) == manifest
     rejected = (cache / "rejected.jsonl").read_text()
-    assert "wavs/clip-011.wav: took over 1 s, twice" in rejected
+    assert "wavs/clip-011.wav: took over 2 s, twice" in rejected
     assert "wavs/clip-003.wav: the worker process died on it, twice" in rejected
     # The machine may have been to blame: the next run tries such clips again, and those alone.
     sabotage.setenv("CRASHING_CLIPS", "")
