@@ -53,7 +53,7 @@ class Ended:
 
 def xtts(*arguments: object, cwd: Path | None = None) -> Ended:
     command = [sys.executable, "-m", "xtts_pipeline", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=900)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
@@ -283,11 +283,11 @@ def test_ctrl_c_ends_with_130_and_one_line(job: Job, tmp_path: Path) -> None:
     running = subprocess.Popen(
         list(map(str, command)), stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     )
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "run" / "tensorflow.log").exists() and time.monotonic() < deadline:
+    while not (tmp_path / "run" / "tensorflow.log").exists():
+        assert running.poll() is None
         time.sleep(0.1)
     running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=120)
+    _, stderr = running.communicate(timeout=900)
     assert running.returncode == 130
     assert Ended(130, "", stderr).error == "xtts: interrupted"
 
