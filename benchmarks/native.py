@@ -21,7 +21,7 @@ import numpy as np
 import soundfile
 
 from xtts_pipeline.audio.load import load_wave
-from xtts_pipeline.cache.build.plan import take_in
+from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
 from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.config.load import load_config
@@ -62,7 +62,7 @@ def main() -> None:
 def hold_against(data: Path, cache: Path, config: Config, options: argparse.Namespace) -> dict[str, object]:
     """Return how near the mels are to the cache's, and how fast each path is."""
     started = time.perf_counter()
-    survey = survey_corpus(take_in([read_corpus(data)], config), config, lambda _rows: None)
+    survey = survey_corpus(index_corpora([read_corpus(data)], config), config, lambda _rows: None)
     survey_seconds = time.perf_counter() - started
     native = NativeDatasets(survey, config, data)
     found: dict[str, object] = {

@@ -40,7 +40,7 @@ from xtts_pipeline.cache.format.manifest import (
 )
 from xtts_pipeline.cache.format.schema import Example, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName, digest_of, shard_of
-from xtts_pipeline.cache.format.statistics import spread
+from xtts_pipeline.cache.format.statistics import summarize
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Bucket, Config, DataConfig
@@ -235,7 +235,7 @@ def write_cache(cache_config: Config) -> Callable[..., Manifest]:
             counts=Counts(train + val + 1, train + val, 1),
             rejected_by_reason={"audio_missing": 1},
             shards=tuple(entries),
-            statistics={measure: spread(values) for measure, values in lengths.items()},
+            statistics={measure: summarize(values) for measure, values in lengths.items()},
             files=file_entries(folder),
             buckets=buckets_of(config),
         )

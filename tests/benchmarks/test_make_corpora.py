@@ -7,7 +7,7 @@ import soundfile
 
 from benchmarks import make_corpora
 from benchmarks.make_corpora import Clip, clips_of, make_corpus, portions, read_transcripts
-from xtts_pipeline.cache.build.plan import take_in
+from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.corpus.demo.espeak import persian_sentences
 from xtts_pipeline.corpus.read import read_corpus
@@ -80,13 +80,13 @@ def test_the_corpus_is_the_same_with_any_jobs_and_each_row_is_read_in_its_langua
     assert one == two
     assert len(one) == 5
     assert soundfile.info(tmp_path / "1" / "fa" / "plain" / "fa-0001.wav").duration > 1
-    intake = take_in([read_corpus(tmp_path / "1", "auto", "de")], load_config((), ["text.tokens=phonemes"]))
-    assert (intake.layout, intake.languages, intake.speakers, intake.rejections) == (
+    index = index_corpora([read_corpus(tmp_path / "1", "auto", "de")], load_config((), ["text.tokens=phonemes"]))
+    assert (index.layout, index.languages, index.speakers, index.rejections) == (
         "manifest",
         ("en", "fa"),
         ("plain",),
         (),
     )
-    spoken = {row.id: row.text for row in intake.rows}
+    spoken = {row.id: row.text for row in index.rows}
     assert spoken["fa-0001"] == "qˈɑjeq kˈuːtʃak beː sˈɑhel rˈesid."
     assert spoken["a3"] == "hˈoʊld ðə ɹˈoʊp."

@@ -11,7 +11,7 @@ import soundfile
 
 from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache
 from xtts_pipeline.cache.build.folder import locked_folder
-from xtts_pipeline.cache.build.plan import take_in
+from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.pool import Pool
 from xtts_pipeline.cache.format.tfrecord import RecordWriter
 from xtts_pipeline.config.load import load_config
@@ -73,8 +73,8 @@ def build(
     """Bring a cache up to date, in this process unless the pool is another one."""
     config = config or make_config()
     with locked_folder(cache) as work_folder:
-        intake = take_in([read_corpus(data)], config)
-        return build_cache(cache, work_folder, intake, config, BuildOptions(pool, 1, **options), lambda _rows: None)  # type: ignore[arg-type]
+        index = index_corpora([read_corpus(data)], config)
+        return build_cache(cache, work_folder, index, config, BuildOptions(pool, 1, **options), lambda _rows: None)  # type: ignore[arg-type]
 
 
 def cache_bytes(cache: Path) -> dict[str, bytes]:

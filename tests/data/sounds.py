@@ -6,7 +6,7 @@ import numpy as np
 import soundfile
 
 from tests.cache.corpora import build, make_config, write_corpus
-from xtts_pipeline.cache.build.plan import take_in
+from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.read import read_corpus
@@ -33,7 +33,7 @@ def write_mixed_corpus(root: Path, count: int = 40) -> Path:
 
 def survey(data: Path, config: Config) -> Survey:
     """Return the survey of a corpus."""
-    return survey_corpus(take_in([read_corpus(data)], config), config, lambda _rows: None)
+    return survey_corpus(index_corpora([read_corpus(data)], config), config, lambda _rows: None)
 
 
 def surveyed_and_built(data: Path, cache: Path, *overrides: str) -> tuple[Survey, Manifest, Config]:

@@ -19,7 +19,7 @@ from xtts_pipeline.cache.build.folder import (
     invalidate,
     is_cache_name,
     locked_folder,
-    readable_bytes,
+    format_bytes,
     remove_receipts_but,
 )
 from xtts_pipeline.cache.format.manifest import (
@@ -61,11 +61,11 @@ class CopyReport:
         """Return the same in a line for people."""
         removed = f"; removed {', '.join(self.removed)}" if self.removed else ""
         copied = (
-            f"{self.copied_files} files, {readable_bytes(self.copied_bytes)}, copied"
+            f"{self.copied_files} files, {format_bytes(self.copied_bytes)}, copied"
             if self.copied_files
             else "nothing to copy"
         )
-        return f"{self.target}: whole, {self.files} files, {readable_bytes(self.bytes)}; {copied}{removed}"
+        return f"{self.target}: whole, {self.files} files, {format_bytes(self.bytes)}; {copied}{removed}"
 
 
 def copy_cache(

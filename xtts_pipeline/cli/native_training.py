@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from tqdm import tqdm
 
+from xtts_pipeline.cache.build.plan import read_corpora
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
-from xtts_pipeline.cli.commands.preprocess import read_corpora
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.survey import Survey, check_settings, survey_corpus
@@ -39,11 +39,11 @@ def survey_data(
     """
     config = load_config(configs, overrides, {} if previous is None else previous.model_dump(mode="json"))
     check_settings(config)
-    intake = read_corpora(options.data, options.val_data, options.layout, config)
+    index = read_corpora(options.data, options.val_data, options.layout, config)
     with tqdm(
-        total=len(intake.rows), unit="clip", desc="read", disable=not sys.stderr.isatty(), file=sys.stderr, smoothing=0
+        total=len(index.rows), unit="clip", desc="read", disable=not sys.stderr.isatty(), file=sys.stderr, smoothing=0
     ) as bar:
-        survey = survey_corpus(intake, config, bar.update)
+        survey = survey_corpus(index, config, bar.update)
     click.echo(_survey_text(survey), err=True)
     return survey
 

@@ -16,9 +16,9 @@ from xtts_pipeline.audio.lengths import mel_frame_count, resampled_length
 from xtts_pipeline.audio.load import decode_clip, decode_wave
 from xtts_pipeline.audio.mel import wave_to_mel
 from xtts_pipeline.audio.wav_header import UNKNOWN_BYTES, WavHeader, read_wav_header
-from xtts_pipeline.cache.build.bucketing import with_chosen_buckets
+from xtts_pipeline.cache.build.bucketing import resolve_buckets
 from xtts_pipeline.cache.build.plan import (
-    Intake,
+    CorpusIndex,
     PlannedRow,
     choose_validation_row,
     lay_out,
@@ -87,26 +87,26 @@ def check_settings(config: Config) -> None:
         )
 
 
-def survey_corpus(intake: Intake, config: Config, progress: Callable[[int], object]) -> Survey:
+def survey_corpus(index: CorpusIndex, config: Config, progress: Callable[[int], object]) -> Survey:
     """Read every clip, judge it, and lay the kept ones out; `progress` is told of each row.
 
     Raises CorpusError for a clip that is sound but no 16-bit PCM WAV, ConfigError as `check_settings` does.
     """
     check_settings(config)
-    config = with_chosen_buckets(config, intake.roots[0], intake, reshard=True)
-    tokenizer = Tokenizer(intake.symbols, config.text.blank)
+    config = resolve_buckets(config, index.roots[0], index, reshard=True)
+    tokenizer = Tokenizer(index.symbols, config.text.blank)
 
     def judge(row: PlannedRow) -> NativeClip | RowError:
         try:
-            return _clip_of(row, intake.roots[row.corpus] / row.audio, tokenizer, config)
+            return _clip_of(row, index.roots[row.corpus] / row.audio, tokenizer, config)
         except RowError as error:
             return error
 
     clips: dict[str, NativeClip] = {}
-    rejections = list(intake.rejections)
+    rejections = list(index.rejections)
     with ThreadPoolExecutor(_READ_THREADS) as threads:
         try:
-            for row, verdict in zip(intake.rows, threads.map(judge, intake.rows), strict=True):
+            for row, verdict in zip(index.rows, threads.map(judge, index.rows), strict=True):
                 progress(1)
                 if isinstance(verdict, NativeClip):
                     clips[row.id] = verdict
@@ -115,7 +115,7 @@ def survey_corpus(intake: Intake, config: Config, progress: Callable[[int], obje
         finally:
             threads.shutdown(cancel_futures=True)
     rejections.sort(key=lambda item: (*reading_order(item[0], item[1].where), item[1].id))
-    return _lay_out(intake, config, clips, tuple(rejection for _, rejection in rejections))
+    return _lay_out(index, config, clips, tuple(rejection for _, rejection in rejections))
 
 
 def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) -> NativeClip:
@@ -161,10 +161,10 @@ def _describe(data: bytes, header: WavHeader | None) -> str:
     return f"a WAV of {header.bits} bits in format {header.format_tag:#x}"
 
 
-def _lay_out(intake: Intake, config: Config, clips: dict[str, NativeClip], rejections: tuple[Rejection, ...]) -> Survey:
-    rejected = {row.id for row in intake.rows} - set(clips)
-    plan = plan_shards(intake, config.cache, {}, None, reshard=False)
-    layout = lay_out(intake, plan, choose_validation_row(intake, config.cache, rejected))
+def _lay_out(index: CorpusIndex, config: Config, clips: dict[str, NativeClip], rejections: tuple[Rejection, ...]) -> Survey:
+    rejected = {row.id for row in index.rows} - set(clips)
+    plan = plan_shards(index, config.cache, {}, None, reshard=False)
+    layout = lay_out(index, plan, choose_validation_row(index, config.cache, rejected))
     specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
     shards: list[ShardEntry] = []
     ordered: list[NativeClip] = []
@@ -184,7 +184,7 @@ def _lay_out(intake: Intake, config: Config, clips: dict[str, NativeClip], rejec
     }
     reasons = Counter(rejection.reason.value for rejection in rejections)
     files = dict.fromkeys((UTTERANCES_NAME, REJECTED_NAME), FileEntry(0, NO_CHECKSUM))
-    return Survey(manifest_of(intake, config, shards, lengths, reasons, files), tuple(ordered), rejections)
+    return Survey(manifest_of(index, config, shards, lengths, reasons, files), tuple(ordered), rejections)
 
 
 def _reckoned_bytes(clips: Sequence[NativeClip], spec: RecordSpec) -> int:

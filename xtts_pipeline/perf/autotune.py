@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts_pipeline.cache.build.shapes import Shape, auto_shapes, plan_for
+from xtts_pipeline.cache.build.shapes import Shape, auto_shapes, plan_shapes
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.buckets import is_filled
@@ -167,8 +167,8 @@ def _tune_input(cache: Path, tuning: Tuning, seconds: float, step_rate: float, s
 
 def _reckon_buckets(manifest: Manifest, tuning: Tuning, lengths: tuple[np.ndarray, np.ndarray]) -> None:
     """Reckon what other buckets would save; they are part of the cache, so they are named and not changed."""
-    now = plan_for([Shape(spec.max_text_length, spec.max_mel_frames) for spec in bucket_specs(manifest)], *lengths)
-    auto = plan_for(auto_shapes(now.shapes[-1], *lengths), *lengths)
+    now = plan_shapes([Shape(spec.max_text_length, spec.max_mel_frames) for spec in bucket_specs(manifest)], *lengths)
+    auto = plan_shapes(auto_shapes(now.shapes[-1], *lengths), *lengths)
     gain = (1.0 - auto.waste) / (1.0 - now.waste)
     tuning.report["buckets"] = {"now": now.to_json(), "auto": auto.to_json(), "reckoned_gain": round(gain, 3)}
     if gain >= LEAST_BATCH_GAIN:

@@ -25,16 +25,16 @@ def canonical_json(content: object) -> str:
     return _ENCODER.encode(content)
 
 
-def sealed_bytes(content: Mapping[str, Any]) -> bytes:
+def seal_json(content: Mapping[str, Any]) -> bytes:
     """Return the canonical line of the content with its own `checksum`, and a newline: what the cache's JSON files hold."""
     checksum = xxhash.xxh3_128_hexdigest(canonical_json(content).encode())
     return f"{canonical_json({**content, 'checksum': checksum})}\n".encode()
 
 
-def open_sealed(data: bytes) -> dict[str, Any]:
+def unseal_json(data: bytes) -> dict[str, Any]:
     """Return the content of a sealed line without its checksum.
 
-    Raises ValueError, saying what is wrong, unless the data is byte for byte what `sealed_bytes` makes of that content.
+    Raises ValueError, saying what is wrong, unless the data is byte for byte what `seal_json` makes of that content.
     """
     try:
         content = json.loads(data)
@@ -44,7 +44,7 @@ def open_sealed(data: bytes) -> dict[str, Any]:
         raise ValueError(f"a JSON {type(content).__name__}, expected an object")  # noqa: TRY004 (the data is wrong, not the call)
     found = content.pop("checksum", None)
     try:
-        sealed = sealed_bytes(content)
+        sealed = seal_json(content)
     except ValueError:
         raise ValueError("JSON with numbers or characters that have no canonical form") from None
     if sealed != data:
@@ -86,10 +86,10 @@ def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)  # a pipe without a writer opens at once, and is then refused
 
 
-def open_seal(data: bytes) -> bytes:
+def strip_seal(data: bytes) -> bytes:
     """Return the JSON of a sealed line without its checksum, which must be the first of that name in it.
 
-    Raises ValueError if the checksum is missing or wrong. Much quicker than `open_sealed`, which also proves the form canonical.
+    Raises ValueError if the checksum is missing or wrong. Much quicker than `unseal_json`, which also proves the form canonical.
     """
     before, _, after = data.partition(b'"checksum":"')
     checksum, rest = after[:_CHECKSUM_LENGTH], after[_CHECKSUM_LENGTH:]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xtts_pipeline.cache.build.folder import existing_counts, locked_folder, readable_bytes
+from xtts_pipeline.cache.build.folder import existing_counts, locked_folder, format_bytes
 from xtts_pipeline.errors import CacheError
 
 
@@ -90,7 +90,7 @@ def test_the_layout_is_read_from_the_names_of_shards(tmp_path: Path) -> None:
     ("count", "text"), [(0, "0 B"), (999, "999 B"), (1_850_000_000, "1.85 GB"), (2 * 10**12, "2 TB")]
 )
 def test_sizes_are_readable(count: int, text: str) -> None:
-    assert readable_bytes(count) == text
+    assert format_bytes(count) == text
 
 
 def test_what_lies_behind_a_link_is_left_alone(tmp_path: Path) -> None:

@@ -7,7 +7,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from xtts_pipeline.cache.build import plan
-from xtts_pipeline.cache.build.plan import Intake, choose_validation_row, lay_out, plan_shards, reading_order, take_in
+from xtts_pipeline.cache.build.plan import (
+    CorpusIndex,
+    choose_validation_row,
+    lay_out,
+    plan_shards,
+    reading_order,
+    index_corpora,
+)
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import CacheConfig, Config
 from xtts_pipeline.corpus.rejection import Rejection
@@ -25,8 +32,8 @@ def make_corpus(ids: list[str], *, speaker: str = "anna", split: str | None = No
     return Corpus("ljspeech", Path(root), tuple(utterances), ())
 
 
-def intake_of(ids: list[str], config: Config | None = None, split: str | None = None) -> Intake:
-    return take_in([make_corpus(ids, split=split)], config or Config())
+def index_of(ids: list[str], config: Config | None = None, split: str | None = None) -> CorpusIndex:
+    return index_corpora([make_corpus(ids, split=split)], config or Config())
 
 
 @given(st.sets(st.text("abcdefgh0123456789", min_size=1, max_size=8), min_size=12, max_size=60), st.integers(1, 7))
@@ -35,10 +42,10 @@ def test_every_row_has_one_place_and_a_removed_row_moves_no_other(ids: set[str],
     ordered = sorted(ids)
     places = []
     for chosen in (ordered, ordered[1:]):
-        intake = intake_of(chosen)
-        assume(sum(row.split == "train" for row in intake.rows) >= shard_count)
+        index = index_of(chosen)
+        assume(sum(row.split == "train" for row in index.rows) >= shard_count)
         layout = lay_out(
-            intake, plan_shards(intake, CacheConfig(), {"train": (shard_count, shard_count)}, None, reshard=False), None
+            index, plan_shards(index, CacheConfig(), {"train": (shard_count, shard_count)}, None, reshard=False), None
         )
         places.append({row.id: str(name) for name, rows in layout.items() for row in rows})
         assert sorted(places[-1]) == chosen
@@ -50,36 +57,36 @@ def test_every_row_has_one_place_and_a_removed_row_moves_no_other(ids: set[str],
 
 
 def test_a_corpus_that_chose_its_splits_keeps_them() -> None:
-    intake = intake_of([f"clip-{number}" for number in range(50)], split="train")
-    assert {row.split for row in intake.rows} == {"train"}
-    assert choose_validation_row(intake, CacheConfig(), ()) is None
+    index = index_of([f"clip-{number}" for number in range(50)], split="train")
+    assert {row.split for row in index.rows} == {"train"}
+    assert choose_validation_row(index, CacheConfig(), ()) is None
 
 
 def test_the_smallest_digest_that_is_kept_serves_as_validation() -> None:
-    intake = intake_of(["a", "b", "c"], load_config(overrides=["cache.validation_share=1e-9"]))
-    by_digest = [row.id for row in sorted(intake.rows, key=lambda row: row.digest)]
-    assert choose_validation_row(intake, CacheConfig(), ()) == by_digest[0]
-    assert choose_validation_row(intake, CacheConfig(), {by_digest[0]}) == by_digest[1]
-    assert choose_validation_row(intake, CacheConfig(), set(by_digest[:2])) is None, "the only row left trains"
-    assert choose_validation_row(intake, NO_VALIDATION, ()) is None
+    index = index_of(["a", "b", "c"], load_config(overrides=["cache.validation_share=1e-9"]))
+    by_digest = [row.id for row in sorted(index.rows, key=lambda row: row.digest)]
+    assert choose_validation_row(index, CacheConfig(), ()) == by_digest[0]
+    assert choose_validation_row(index, CacheConfig(), {by_digest[0]}) == by_digest[1]
+    assert choose_validation_row(index, CacheConfig(), set(by_digest[:2])) is None, "the only row left trains"
+    assert choose_validation_row(index, NO_VALIDATION, ()) is None
 
 
 def test_numbers_of_speakers_follow_their_sorted_names() -> None:
     corpora = [make_corpus(["a"], speaker="zoe"), make_corpus(["b"], speaker="anna", root="other")]
-    intake = take_in(corpora, Config())
-    assert intake.speakers == ("anna", "zoe")
-    assert {row.id: row.speaker_id for row in intake.rows} == {"a": 1, "b": 0}
-    assert {row.id: row.split for row in intake.rows} == {"a": "train", "b": "val"}
+    index = index_corpora(corpora, Config())
+    assert index.speakers == ("anna", "zoe")
+    assert {row.id: row.speaker_id for row in index.rows} == {"a": 1, "b": 0}
+    assert {row.id: row.split for row in index.rows} == {"a": "train", "b": "val"}
 
 
 def test_rows_are_never_lost() -> None:
     corpus = make_corpus(["a", "b"])
     rejected = Rejection("c", "metadata.csv:9", Reason.AUDIO_MISSING, "no such file")
-    intake = take_in(
+    index = index_corpora(
         [Corpus(corpus.layout, corpus.root, corpus.utterances, (rejected,)), make_corpus(["b", "d"])], Config()
     )
-    assert intake.read == 5
-    assert [rejection.reason for _, rejection in intake.rejections] == [Reason.AUDIO_MISSING, Reason.DUPLICATE_ID]
+    assert index.read == 5
+    assert [rejection.reason for _, rejection in index.rejections] == [Reason.AUDIO_MISSING, Reason.DUPLICATE_ID]
 
 
 def test_places_are_ordered_as_they_are_read() -> None:
@@ -89,11 +96,11 @@ def test_places_are_ordered_as_they_are_read() -> None:
 
 
 def test_no_split_gets_more_shards_than_rows() -> None:
-    intake = intake_of(["a", "b", "c"], split="train")
+    index = index_of(["a", "b", "c"], split="train")
     with pytest.raises(ConfigError, match="--shards: found 9999999, expected at most the 3 rows of the train split"):
-        plan_shards(intake, CacheConfig(), {}, 9_999_999, reshard=False)
-    assert plan_shards(intake, CacheConfig(), {}, 3, reshard=False).counts == {"train": 3}
-    assert plan_shards(intake, CacheConfig(), {"train": (99_999_999, 1)}, None, reshard=False).counts == {"train": 1}, (
+        plan_shards(index, CacheConfig(), {}, 9_999_999, reshard=False)
+    assert plan_shards(index, CacheConfig(), {}, 3, reshard=False).counts == {"train": 3}
+    assert plan_shards(index, CacheConfig(), {"train": (99_999_999, 1)}, None, reshard=False).counts == {"train": 1}, (
         "a stray file's claim"
     )
 
@@ -102,21 +109,21 @@ def test_a_shard_with_more_rows_than_its_receipt_may_hold_is_refused_before_anyt
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(plan, "MAX_ROWS_PER_SHARD", 2)
-    intake = intake_of(["a", "b", "c"], split="train")
+    index = index_of(["a", "b", "c"], split="train")
     with pytest.raises(
         ConfigError,
         match=r"train: found 3 rows for 1 shards, expected at most 2 a shard; give --reshard.* or --shards 2",
     ):
-        plan_shards(intake, CacheConfig(), {"train": (1, 1)}, None, reshard=False)
-    assert plan_shards(intake, CacheConfig(), {}, 2, reshard=False).counts == {"train": 2}
+        plan_shards(index, CacheConfig(), {"train": (1, 1)}, None, reshard=False)
+    assert plan_shards(index, CacheConfig(), {}, 2, reshard=False).counts == {"train": 2}
 
 
 def test_a_split_keeps_its_shards_when_it_has_fewer_rows_left() -> None:
-    intake = intake_of(["a", "b", "c"], split="train")
-    assert plan_shards(intake, CacheConfig(), {"train": (4, 4), "val": (1, 1)}, None, reshard=False).counts == {
+    index = index_of(["a", "b", "c"], split="train")
+    assert plan_shards(index, CacheConfig(), {"train": (4, 4), "val": (1, 1)}, None, reshard=False).counts == {
         "train": 4
     }
-    assert plan_shards(intake, CacheConfig(), {"train": (4, 4)}, None, reshard=True).counts == {"train": 1}
-    assert plan_shards(intake, CacheConfig(), {"train": (3, 1)}, None, reshard=False).counts == {"train": 3}, (
+    assert plan_shards(index, CacheConfig(), {"train": (4, 4)}, None, reshard=True).counts == {"train": 1}
+    assert plan_shards(index, CacheConfig(), {"train": (3, 1)}, None, reshard=False).counts == {"train": 3}, (
         "the rest was not yet made"
     )

@@ -8,7 +8,7 @@ import pytest
 from tests.cache.corpora import build, write_corpus
 from xtts_pipeline.cache.build.receipts import load_receipt, receipt_bytes, receipt_path, source_stat
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.system.sealed_json import canonical_json, open_seal, sealed_bytes
+from xtts_pipeline.system.sealed_json import canonical_json, strip_seal, seal_json
 
 
 def test_a_receipt_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_a_receipt_with_any_flipped_bit_or_of_another_shard_counts_for_nothing(t
 
 def test_a_seal_opens_to_the_content_alone() -> None:
     content = {"bytes": 1, "rows": [{"checksum": "f" * 32}]}
-    assert open_seal(sealed_bytes(content)).decode() == canonical_json(content)
+    assert strip_seal(seal_json(content)).decode() == canonical_json(content)
     with pytest.raises(ValueError, match="no checksum"):
-        open_seal(b'{"bytes":1}\n')
+        strip_seal(b'{"bytes":1}\n')
 
 
 def test_what_is_no_regular_file_has_no_identity(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtts_pipeline.cache.build.shapes import Shape, auto_shapes, best_shapes, plan_for, smallest_shape
+from xtts_pipeline.cache.build.shapes import Shape, auto_shapes, best_shapes, plan_shapes, smallest_shape
 
 lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 60)), min_size=1, max_size=25)
 
@@ -20,7 +20,7 @@ def arrays(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
 def test_a_plan_counts_every_clip_once_and_its_padding() -> None:
     tokens, frames = np.array([2, 4, 9, 20]), np.array([10, 20, 40, 10])
 
-    plan = plan_for([Shape(4, 20), Shape(10, 40)], tokens, frames)
+    plan = plan_shapes([Shape(4, 20), Shape(10, 40)], tokens, frames)
 
     assert plan.clips == (2, 1)
     assert plan.kept == 3
@@ -46,8 +46,8 @@ def test_the_best_shapes_are_no_worse_than_any_chain_of_multiples_of_8(
 
     assert chain[-1] == largest
     assert len(chain) <= count
-    best = min(plan_for(other, tokens, frames).waste for other in chains(largest, min(count, 2)))
-    assert plan_for(chain, tokens, frames).waste <= best + 1e-12
+    best = min(plan_shapes(other, tokens, frames).waste for other in chains(largest, min(count, 2)))
+    assert plan_shapes(chain, tokens, frames).waste <= best + 1e-12
 
 
 def chains(largest: Shape, count: int) -> list[list[Shape]]:
@@ -68,7 +68,7 @@ def test_more_shapes_never_waste_more(pairs: list[tuple[int, int]]) -> None:
     tokens, frames = arrays(pairs)
     largest = smallest_shape(tokens, frames)
 
-    wastes = [plan_for(best_shapes(largest, count, tokens, frames), tokens, frames).waste for count in range(1, 5)]
+    wastes = [plan_shapes(best_shapes(largest, count, tokens, frames), tokens, frames).waste for count in range(1, 5)]
 
     assert wastes == sorted(wastes, reverse=True)
 
@@ -82,7 +82,7 @@ def test_no_shape_holds_only_a_few_clips(pairs: list[tuple[int, int]], count: in
     chain = best_shapes(largest, count, tokens, frames, min(min_clips, len(tokens)))
 
     assert chain[-1] == largest
-    *inner, last = plan_for(chain, tokens, frames).clips
+    *inner, last = plan_shapes(chain, tokens, frames).clips
     assert min([last or len(tokens), *inner]) >= min(min_clips, len(tokens))
 
 
@@ -96,7 +96,7 @@ def test_auto_parts_many_clips_and_leaves_few_in_one_shape() -> None:
 
     assert len(chain) == 3
     assert chain[-1] == largest
-    assert plan_for(chain, tokens, frames).waste < 0.7 * plan_for([Shape(104, 400)], tokens, frames).waste
+    assert plan_shapes(chain, tokens, frames).waste < 0.7 * plan_shapes([Shape(104, 400)], tokens, frames).waste
     assert auto_shapes(largest, tokens[:100], frames[:100]) == (largest,)
     assert auto_shapes(Shape(5, 5), tokens, frames) == (Shape(5, 5),)
 
@@ -104,7 +104,7 @@ def test_auto_parts_many_clips_and_leaves_few_in_one_shape() -> None:
 def test_each_shapes_own_padding_adds_up_to_that_of_all() -> None:
     tokens, frames = np.array([2, 4, 9]), np.array([10, 20, 40])
 
-    plan = plan_for([Shape(4, 20), Shape(6, 30), Shape(10, 40)], tokens, frames)
+    plan = plan_shapes([Shape(4, 20), Shape(6, 30), Shape(10, 40)], tokens, frames)
 
     assert plan.wastes == (pytest.approx(1 - 36 / 48), 0.0, pytest.approx(1 - 49 / 50))
     assert [shape["padding_waste"] for shape in plan.to_json()["shapes"]] == [0.25, 0.0, 0.02]

@@ -10,7 +10,7 @@ import pytest
 from tests.cache.build.test_plan import make_corpus
 from tests.cache.corpora import make_config, write_clip
 from xtts_pipeline.cache.build.build import shard_task
-from xtts_pipeline.cache.build.plan import take_in
+from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.tasks import ShardTask
 from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
 from xtts_pipeline.cache.format.shards import ShardName
@@ -27,8 +27,8 @@ def task(tmp_path: Path) -> ShardTask:
 
 def make_task(root: Path, config: Config) -> ShardTask:
     corpus = make_corpus(["clip"])
-    intake = take_in([Corpus(corpus.layout, root, corpus.utterances, ())], config)
-    return shard_task(root, root, ShardName("train", 0, 1), intake.rows, intake, config)
+    index = index_corpora([Corpus(corpus.layout, root, corpus.utterances, ())], config)
+    return shard_task(root, root, ShardName("train", 0, 1), index.rows, index, config)
 
 
 def make(task: ShardTask) -> tuple[str | None, bytes | None]:

@@ -26,7 +26,7 @@ from xtts_pipeline.cache.format.manifest import (
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.sealed_json import canonical_json, open_sealed, read_regular_file, sealed_bytes
+from xtts_pipeline.system.sealed_json import canonical_json, unseal_json, read_regular_file, seal_json
 
 CHECKSUM = "0" * 32
 SYMBOLS = ("a", "b")
@@ -63,7 +63,7 @@ def make_manifest(config: Config | None = None) -> Manifest:
 
 def write(folder: Path, content: dict[str, object]) -> None:
     content.pop("checksum", None)
-    (folder / "manifest.json").write_bytes(sealed_bytes(content))
+    (folder / "manifest.json").write_bytes(seal_json(content))
 
 
 def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -169,10 +169,10 @@ def test_sums_hold_from_the_start() -> None:
 
 
 def test_sealed_content_is_one_canonical_line() -> None:
-    data = sealed_bytes({"b": 1.5, "a": "ä\u2028"})
+    data = seal_json({"b": 1.5, "a": "ä\u2028"})
     assert data.endswith(b"\n")
     assert data.startswith('{"a":"ä\u2028","b":1.5,"checksum":"'.encode())
-    assert open_sealed(data) == {"b": 1.5, "a": "ä\u2028"}
+    assert unseal_json(data) == {"b": 1.5, "a": "ä\u2028"}
     assert canonical_json({"b": [1, None], "a": True}) == '{"a":true,"b":[1,null]}'
 
 
@@ -182,7 +182,7 @@ def test_an_empty_file_has_a_checksum(tmp_path: Path) -> None:
 
 
 def test_a_name_that_claims_more_shards_than_are_listed_is_refused_at_once(tmp_path: Path) -> None:
-    content = open_sealed(manifest_bytes(make_manifest()))
+    content = unseal_json(manifest_bytes(make_manifest()))
     content["shards"][2]["name"] = "val-00000-of-999999999.tfrecord"
     write(tmp_path, content)
     with pytest.raises(CacheError, match="shards of the val split: found 1, expected 999999999"):

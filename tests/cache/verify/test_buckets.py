@@ -13,7 +13,7 @@ from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.sealed_json import canonical_json, open_sealed, sealed_bytes
+from xtts_pipeline.system.sealed_json import canonical_json, unseal_json, seal_json
 
 BUCKETS = ((8, 12), (12, 18), (16, 24))
 SMALL = "train-00001-of-00003-bucket0.tfrecord"
@@ -136,11 +136,11 @@ def test_a_damaged_byte_in_any_bucket_is_found(cache: Path) -> None:
 @pytest.mark.parametrize("key", ["records", "bytes", "mtime_ns", "shard_checksum", "shard"])
 def test_a_receipt_of_other_files_is_found(cache: Path, key: str) -> None:
     path = cache / "receipts" / "train-00001-of-00003.json"
-    content = open_sealed(path.read_bytes())
+    content = unseal_json(path.read_bytes())
     entry = content["more_files"][1]
     entry[key] = {"shard_checksum": "0" * 32, "shard": SMALL}.get(key, 1 if key == "mtime_ns" else 0)
     content.pop("checksum", None)
-    path.write_bytes(sealed_bytes(content))
+    path.write_bytes(seal_json(content))
 
     found = [kind for kind, where, _ in problems_of(cache, "quick") if where.startswith("receipts/")]
 
@@ -148,10 +148,10 @@ def test_a_receipt_of_other_files_is_found(cache: Path, key: str) -> None:
 
 
 def change_manifest(cache: Path, change: Callable[[dict[str, object]], None]) -> None:
-    content = open_sealed((cache / "manifest.json").read_bytes())
+    content = unseal_json((cache / "manifest.json").read_bytes())
     content.pop("checksum", None)
     change(content)
-    (cache / "manifest.json").write_bytes(sealed_bytes(content))
+    (cache / "manifest.json").write_bytes(seal_json(content))
 
 
 def test_a_wrong_bucket_number_in_the_manifest_is_found(cache: Path) -> None:

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from xtts_pipeline.cache.verify import parallel as forked
-from xtts_pipeline.cache.verify.parallel import map_forked
+from xtts_pipeline.cache.verify.parallel import parallel_map
 from xtts_pipeline.errors import CacheError
 
 
@@ -23,7 +23,7 @@ def copies_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("jobs", [1, 2, 3, 9])
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_results_come_in_the_order_of_the_items(jobs: int, count: int) -> None:
-    assert map_forked(lambda item: item * item, range(count), jobs) == [item * item for item in range(count)]
+    assert parallel_map(lambda item: item * item, range(count), jobs) == [item * item for item in range(count)]
 
 
 @pytest.mark.usefixtures("copies_are_allowed")
@@ -32,7 +32,7 @@ def test_results_come_in_the_order_of_the_items(jobs: int, count: int) -> None:
 def test_a_copy_that_dies_is_an_error() -> None:
     this = os.getpid()
     with pytest.raises(CacheError, match="a process died while it read the cache"):
-        map_forked(lambda _: os.getpid() == this or os._exit(9), [1, 2], jobs=2)
+        parallel_map(lambda _: os.getpid() == this or os._exit(9), [1, 2], jobs=2)
 
 
 def test_a_process_of_several_threads_is_not_copied() -> None:
@@ -40,7 +40,7 @@ def test_a_process_of_several_threads_is_not_copied() -> None:
     thread = threading.Thread(target=release.wait)
     thread.start()
     try:
-        assert set(map_forked(lambda _: os.getpid(), range(4), jobs=2)) == {os.getpid()}
+        assert set(parallel_map(lambda _: os.getpid(), range(4), jobs=2)) == {os.getpid()}
     finally:
         release.set()
         thread.join()
@@ -51,8 +51,8 @@ def test_the_command_line_leaves_verify_cache_a_process_that_can_be_copied() -> 
     program = (
         "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'\n"
         "import xtts_pipeline.cli.commands.verify_cache\n"
-        "from xtts_pipeline.cache.verify.parallel import map_forked\n"
-        "print(len(set(map_forked(lambda _: os.getpid(), range(4), 2))))"
+        "from xtts_pipeline.cache.verify.parallel import parallel_map\n"
+        "print(len(set(parallel_map(lambda _: os.getpid(), range(4), 2))))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "2"

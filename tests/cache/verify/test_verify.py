@@ -18,7 +18,7 @@ from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.sealed_json import open_sealed, sealed_bytes
+from xtts_pipeline.system.sealed_json import unseal_json, seal_json
 
 SHARD = "train-00001-of-00003.tfrecord"
 OTHER_SHARD = "train-00002-of-00003.tfrecord"
@@ -209,8 +209,8 @@ def test_a_record_that_is_no_example_is_named_by_number_and_says_what_to_do(
 )
 def test_a_changed_manifest_is_found(cache: Path, key: str, value: object) -> None:
     path = cache / "manifest.json"
-    content = open_sealed(path.read_bytes())
-    path.write_bytes(sealed_bytes({**content, key: value}).replace(b'"checksum":"', b'"checksum":"0', 1))
+    content = unseal_json(path.read_bytes())
+    path.write_bytes(seal_json({**content, key: value}).replace(b'"checksum":"', b'"checksum":"0', 1))
 
     assert problems_of(cache) == [("manifest", "manifest.json")]
 
@@ -333,9 +333,9 @@ def test_sound_in_the_padding_is_found(cache: Path, reseal: Callable[[Path], Non
 
 def test_a_receipt_that_tells_of_other_rows_is_found(cache: Path) -> None:
     path = cache / RECEIPT
-    content = open_sealed(path.read_bytes())
+    content = unseal_json(path.read_bytes())
     content["rows"][0]["frames"] += 1
-    path.write_bytes(sealed_bytes(content))
+    path.write_bytes(seal_json(content))
 
     assert problems_of(cache) == [("receipt", RECEIPT)]
 
@@ -361,9 +361,9 @@ def test_links_and_pipes_are_named_and_not_opened(cache: Path, tmp_path: Path, n
 
 def test_a_manifest_that_names_a_file_elsewhere_is_refused(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
-    content = open_sealed((cache / "manifest.json").read_bytes())
+    content = unseal_json((cache / "manifest.json").read_bytes())
     content["shards"][0]["name"] = "../secret"
-    (cache / "manifest.json").write_bytes(sealed_bytes(content))
+    (cache / "manifest.json").write_bytes(seal_json(content))
 
     report = verify_cache(cache)
 
@@ -400,7 +400,7 @@ def test_tensorflow_and_librosa_are_not_imported(cache: Path) -> None:
     code = f"""
 import sys
 from pathlib import Path
-from xtts_pipeline.cache.verify import verify_cache
+from xtts_pipeline.cache.verify.verify import verify_cache
 assert verify_cache(Path({str(cache)!r})).valid
 print([name for name in ("tensorflow", "librosa", "scipy", "soundfile") if name in sys.modules])
 """
@@ -419,9 +419,9 @@ def test_an_endless_file_is_named_and_not_read(cache: Path, name: str) -> None:
     ("key", "value"), [("raw_text", "other"), ("seconds", 9.5), ("audio", "wavs/other.wav"), ("source", None)]
 )
 def test_a_kept_row_changed_in_a_resealed_receipt_is_found(cache: Path, key: str, value: object) -> None:
-    content = open_sealed((cache / RECEIPT).read_bytes())
+    content = unseal_json((cache / RECEIPT).read_bytes())
     content["rows"][0][key] = value
-    (cache / RECEIPT).write_bytes(sealed_bytes(content))
+    (cache / RECEIPT).write_bytes(seal_json(content))
     assert problems_of(cache) == [("receipt", RECEIPT)]
 
 
@@ -434,9 +434,9 @@ def test_a_rejected_row_changed_in_a_resealed_receipt_is_found(tmp_path: Path, k
     build(data, cache)
     assert problems_of(cache) == []
     for path in (cache / "receipts").iterdir():
-        content = open_sealed(path.read_bytes())
+        content = unseal_json(path.read_bytes())
         for row in content["rows"]:
             if row["reason"] is not None:
                 row[key] = value
-        path.write_bytes(sealed_bytes(content))
+        path.write_bytes(seal_json(content))
     assert [kind for kind, _ in problems_of(cache)] == ["receipt"]

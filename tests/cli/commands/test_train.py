@@ -22,7 +22,7 @@ from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError
-from xtts_pipeline.system.sealed_json import open_sealed, sealed_bytes
+from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training import resume as resume_module
 from xtts_pipeline.training.checkpoints.files import save_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import locked_run, write_config
@@ -257,7 +257,7 @@ def stopped(tmp_path: Path, write_cache: WriteCache) -> tuple[Path, Path]:
 def test_a_checkpoint_of_another_version_is_refused_with_the_reason(stopped: tuple[Path, Path]) -> None:
     cache, run = stopped
     state = run / "checkpoints" / "step-00000001" / "state.json"
-    state.write_bytes(sealed_bytes({**open_sealed(state.read_bytes()), "checkpoint_version": 1}))
+    state.write_bytes(seal_json({**unseal_json(state.read_bytes()), "checkpoint_version": 1}))
     with pytest.raises(
         CheckpointError, match=rf"step-00000001: checkpoint version 1, expected {CHECKPOINT_VERSION}; train again"
     ):

@@ -13,7 +13,7 @@ from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.system.sealed_json import open_sealed, sealed_bytes
+from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training.checkpoints import files as module
 from xtts_pipeline.training.checkpoints.files import (
     load_checkpoint,
@@ -192,7 +192,7 @@ def test_a_damaged_state_is_named(step: TrainStep, tmp_path: Path, content: byte
 
 def test_another_version_is_refused(step: TrainStep, tmp_path: Path) -> None:
     state = save(tmp_path, step, 1) / "state.json"
-    state.write_bytes(sealed_bytes({**open_sealed(state.read_bytes()), "checkpoint_version": 99}))
+    state.write_bytes(seal_json({**unseal_json(state.read_bytes()), "checkpoint_version": 99}))
     with pytest.raises(CheckpointError, match="version 99, expected 5"):
         load_checkpoint(tmp_path)
 
@@ -244,9 +244,9 @@ def test_a_cache_that_does_not_fit_the_config_is_refused(
     step: TrainStep, tmp_path: Path, key: str, value: object, said: str
 ) -> None:
     path = save(tmp_path, step, 1) / "state.json"
-    state = open_sealed(path.read_bytes())
+    state = unseal_json(path.read_bytes())
     state["cache"][key] = value
-    path.write_bytes(sealed_bytes(state))
+    path.write_bytes(seal_json(state))
     with pytest.raises(CheckpointError, match=said):
         load_checkpoint(tmp_path)
 

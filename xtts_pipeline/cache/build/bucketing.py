@@ -9,7 +9,7 @@ import numpy as np
 
 from xtts_pipeline.cache.build.folder import existing_shards
 from xtts_pipeline.cache.build.lengths import measure_rows
-from xtts_pipeline.cache.build.plan import Intake
+from xtts_pipeline.cache.build.plan import CorpusIndex
 from xtts_pipeline.cache.build.receipts import load_receipt
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
 from xtts_pipeline.cache.format.manifest import load_manifest
@@ -17,7 +17,7 @@ from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig
 from xtts_pipeline.errors import CacheError
 
 
-def with_chosen_buckets(config: Config, folder: Path, intake: Intake, *, reshard: bool) -> Config:
+def resolve_buckets(config: Config, folder: Path, index: CorpusIndex, *, reshard: bool) -> Config:
     """Return the settings with pairs in the place of `auto`; any other settings as they are.
 
     What the cache in `folder`, whole or half-made, was parted into is kept, so that a rerun stays incremental, unless `reshard`.
@@ -25,7 +25,7 @@ def with_chosen_buckets(config: Config, folder: Path, intake: Intake, *, reshard
     if config.data.buckets != "auto":
         return config
     kept = () if reshard else _buckets_in(folder, config.limits)
-    buckets = kept or _best_buckets(intake, config)
+    buckets = kept or _best_buckets(index, config)
     return config.model_copy(update={"data": config.data.model_copy(update={"buckets": buckets})})
 
 
@@ -41,10 +41,10 @@ def _buckets_in(folder: Path, limits: LimitsConfig) -> tuple[Bucket, ...]:
     return buckets if buckets and buckets[-1] == (limits.max_text_length, limits.max_mel_frames) else ()
 
 
-def _best_buckets(intake: Intake, config: Config) -> tuple[Bucket, ...]:
+def _best_buckets(index: CorpusIndex, config: Config) -> tuple[Bucket, ...]:
     """Return the pairs, the limits last, that leave the least padding by the lengths that are known before a clip is decoded."""
     largest = Shape(config.limits.max_text_length, config.limits.max_mel_frames)
-    measured = [lengths for lengths in measure_rows(intake, config) if lengths is not None]
+    measured = [lengths for lengths in measure_rows(index, config) if lengths is not None]
     tokens = np.array([lengths.tokens for lengths in measured], np.int64)
     frames = np.array([lengths.frames for lengths in measured], np.int64)
     return tuple((shape.max_text_length, shape.max_mel_frames) for shape in auto_shapes(largest, tokens, frames))

@@ -1,6 +1,6 @@
 """Make a cache, or bring one up to date: reuse what is right, write the rest, finish with the manifest.
 
-The cache's bytes depend on the intake, the config and the shard counts only; never on workers, order, or earlier interruptions.
+The cache's bytes depend on the index, the config and the shard counts only; never on workers, order, or earlier interruptions.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xtts_pipeline.cache.build.bucketing import with_chosen_buckets
+from xtts_pipeline.cache.build.bucketing import resolve_buckets
 from xtts_pipeline.cache.build.folder import (
     check_free_space,
     existing_counts,
@@ -21,9 +21,9 @@ from xtts_pipeline.cache.build.folder import (
     invalidate,
     remove_shards_but,
 )
-from xtts_pipeline.cache.build.plan import Intake, PlannedRow, choose_validation_row, lay_out, plan_shards
+from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.build.pool import Pool, run_tasks
-from xtts_pipeline.cache.build.publish import Totals, finish_cache
+from xtts_pipeline.cache.build.publish import BuildTotals, publish_cache
 from xtts_pipeline.cache.build.receipts import (
     PASSING_REASONS,
     Receipt,
@@ -77,7 +77,7 @@ class BuildResult:
     """What a run did. `stage_seconds` are summed over the workers."""
 
     manifest: Manifest
-    totals: Totals
+    totals: BuildTotals
     shards_written: int
     shards_reused: int
     settings_changed: tuple[str, ...]
@@ -87,7 +87,7 @@ class BuildResult:
 def build_cache(
     folder: Path,
     work_folder: Path,
-    intake: Intake,
+    index: CorpusIndex,
     config: Config,
     options: BuildOptions,
     progress: Callable[[int], object],
@@ -96,25 +96,25 @@ def build_cache(
 
     Raises CacheError if the disk is or becomes full; what is finished then is reused by the next run.
     """
-    config = with_chosen_buckets(config, folder, intake, reshard=options.reshard)
-    changed = tuple(changed_settings(folder, config, intake))
-    plan = plan_shards(intake, config.cache, existing_counts(folder), options.train_shards, reshard=options.reshard)
-    builder = _Builder(folder, work_folder, intake, config, options, progress)
+    config = resolve_buckets(config, folder, index, reshard=options.reshard)
+    changed = tuple(changed_settings(folder, config, index))
+    plan = plan_shards(index, config.cache, existing_counts(folder), options.train_shards, reshard=options.reshard)
+    builder = _Builder(folder, work_folder, index, config, options, progress)
     with _explained_write(folder):
-        rejected = _rejected_ids(folder, intake, final=False)
+        rejected = _rejected_ids(folder, index, final=False)
         for _ in range(_MAX_VALIDATION_ROUNDS):
-            validation_id = choose_validation_row(intake, config.cache, rejected)
-            layout = lay_out(intake, plan, validation_id)
+            validation_id = choose_validation_row(index, config.cache, rejected)
+            layout = lay_out(index, plan, validation_id)
             builder.bring_up_to_date(layout)
-            rejected = _rejected_ids(folder, intake, final=True)
-            if choose_validation_row(intake, config.cache, rejected) == validation_id:
+            rejected = _rejected_ids(folder, index, final=True)
+            if choose_validation_row(index, config.cache, rejected) == validation_id:
                 break
-        manifest, totals = finish_cache(folder, work_folder, intake, layout, config)
+        manifest, totals = publish_cache(folder, work_folder, index, layout, config)
     written = len(builder.written & set(layout))
     return BuildResult(manifest, totals, written, len(layout) - written, changed, builder.stage_seconds)
 
 
-def changed_settings(folder: Path, config: Config, intake: Intake) -> Iterator[str]:
+def changed_settings(folder: Path, config: Config, index: CorpusIndex) -> Iterator[str]:
     """Yield one line a setting that makes the cache that is there unfit for reuse, as a whole or in its layout."""
     try:
         manifest = load_manifest(folder)
@@ -122,9 +122,9 @@ def changed_settings(folder: Path, config: Config, intake: Intake) -> Iterator[s
         return
     yield from config_differences(manifest, config, CACHE_SECTIONS)
     for name, before, now in (
-        ("symbols", manifest.symbols, intake.symbols),
-        ("speakers", manifest.speakers, intake.speakers),
-        ("languages", manifest.languages, intake.languages),
+        ("symbols", manifest.symbols, index.symbols),
+        ("speakers", manifest.speakers, index.speakers),
+        ("languages", manifest.languages, index.languages),
     ):
         if before != now:
             gone, new = sorted(set(before) - set(now)), sorted(set(now) - set(before))
@@ -145,7 +145,7 @@ def planned_bytes(layout: Layout, specs: Sequence[RecordSpec], buckets: Mapping[
 
 
 def current_receipts(
-    folder: Path, layout: Layout, intake: Intake, wanted_fingerprint: str, options: BuildOptions
+    folder: Path, layout: Layout, index: CorpusIndex, wanted_fingerprint: str, options: BuildOptions
 ) -> dict[ShardName, tuple[Receipt, bool]]:
     """Return the receipts of the shards that need not be made again, and whether their times were brought up to date."""
 
@@ -153,7 +153,7 @@ def current_receipts(
         receipt = load_receipt(folder, name)
         if receipt is None or receipt.fingerprint != wanted_fingerprint:
             return None
-        current = reusable_receipt(receipt, folder, layout[name], intake.roots, options.check)
+        current = reusable_receipt(receipt, folder, layout[name], index.roots, options.check)
         return None if current is None else (current, current is not receipt)
 
     with ThreadPoolExecutor(options.jobs) as threads:
@@ -162,7 +162,7 @@ def current_receipts(
 
 
 def shard_task(
-    folder: Path, work_folder: Path, name: ShardName, rows: Sequence[PlannedRow], intake: Intake, config: Config
+    folder: Path, work_folder: Path, name: ShardName, rows: Sequence[PlannedRow], index: CorpusIndex, config: Config
 ) -> ShardTask:
     """Return what a worker must know to write this shard."""
     return ShardTask(
@@ -170,13 +170,13 @@ def shard_task(
         work_folder=work_folder,
         name=name,
         rows=tuple(rows),
-        roots=intake.roots,
+        roots=index.roots,
         audio=config.audio,
         text=config.text,
         limits=config.limits,
         buckets=buckets_of(config),
-        symbols=intake.symbols,
-        fingerprint=fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config)),
+        symbols=index.symbols,
+        fingerprint=fingerprint(config.audio, config.text, config.limits, index.symbols, buckets_of(config)),
     )
 
 
@@ -187,21 +187,21 @@ class _Builder:
         self,
         folder: Path,
         work_folder: Path,
-        intake: Intake,
+        index: CorpusIndex,
         config: Config,
         options: BuildOptions,
         progress: Callable[[int], object],
     ) -> None:
         self._folder, self._work_folder = folder, work_folder
-        self._intake, self._config, self._options, self._progress = intake, config, options, progress
+        self._index, self._config, self._options, self._progress = index, config, options, progress
         self._specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
-        self._fingerprint = fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config))
+        self._fingerprint = fingerprint(config.audio, config.text, config.limits, index.symbols, buckets_of(config))
         self.written: set[ShardName] = set()
         self.stage_seconds: Counter[str] = Counter()
 
     def bring_up_to_date(self, layout: Layout) -> None:
         """Make every shard of the layout what it must be, and remove all others."""
-        current = current_receipts(self._folder, layout, self._intake, self._fingerprint, self._options)
+        current = current_receipts(self._folder, layout, self._index, self._fingerprint, self._options)
         for name, (receipt, is_refreshed) in current.items():
             if is_refreshed:
                 with atomic_write(receipt_path(self._folder, name), self._work_folder) as file:
@@ -214,8 +214,7 @@ class _Builder:
             invalidate(self._folder)
         remove_shards_but(self._folder, layout, len(self._specs))
         tasks = [
-            shard_task(self._folder, self._work_folder, name, layout[name], self._intake, self._config)
-            for name in stale
+            shard_task(self._folder, self._work_folder, name, layout[name], self._index, self._config) for name in stale
         ]
         run_tasks(
             [replace(task, clip_seconds=self._options.clip_seconds) for task in tasks], self._options.pool, self._done
@@ -223,7 +222,7 @@ class _Builder:
 
     def _check_free_space(self, layout: Layout, stale: list[ShardName]) -> None:
         sizes = planned_bytes(layout, self._specs, {})
-        new_bytes = sum(sizes[name] for name in stale) + _OTHER_BYTES_PER_ROW * len(self._intake.rows)
+        new_bytes = sum(sizes[name] for name in stale) + _OTHER_BYTES_PER_ROW * len(self._index.rows)
         reused = {file for name in layout if name not in stale for file in name.files(len(self._specs))}
         old_bytes = sum(
             (self._folder / file).stat().st_size for file in set(existing_shard_files(self._folder)) - reused
@@ -238,13 +237,13 @@ class _Builder:
         self._progress(result.rows)
 
 
-def _rejected_ids(folder: Path, intake: Intake, *, final: bool) -> set[str]:
+def _rejected_ids(folder: Path, index: CorpusIndex, *, final: bool) -> set[str]:
     """Return the ids that the receipts call rejected; all of them only where validation would be left without a clip.
 
     Before a run (`final` False), a clip that timed out or crashed counts as usable, since it is tried again.
     """
     names = existing_shards(folder)
-    validation = {row.id for row in intake.rows if row.split == "val"}
+    validation = {row.id for row in index.rows if row.split == "val"}
     rejected = _rejected_in(folder, [name for name in names if name.split == "val"], final=final)
     if validation - rejected:
         return rejected

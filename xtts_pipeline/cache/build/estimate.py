@@ -12,11 +12,11 @@ from pathlib import Path
 import soundfile
 
 from xtts_pipeline.audio.lengths import mel_frame_count
-from xtts_pipeline.cache.build.bucketing import with_chosen_buckets
+from xtts_pipeline.cache.build.bucketing import resolve_buckets
 from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes, shard_task
 from xtts_pipeline.cache.build.folder import existing_counts
 from xtts_pipeline.cache.build.lengths import RowLengths
-from xtts_pipeline.cache.build.plan import Intake, PlannedRow, choose_validation_row, lay_out, plan_shards
+from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.build.receipts import source_stat
 from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
 from xtts_pipeline.cache.format.manifest import bucket_specs_of, buckets_of, fingerprint
@@ -30,7 +30,7 @@ SAMPLE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class DryRun:
+class BuildEstimate:
     """What a run would read, keep and write. `kept` is what texts and headers promise; `hours` are those of it.
 
     `buckets` are none where one shape holds every record.
@@ -54,29 +54,29 @@ class DryRun:
         return asdict(self)
 
 
-def foresee(folder: Path, intake: Intake, config: Config, options: BuildOptions) -> DryRun:
+def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: BuildOptions) -> BuildEstimate:
     """Judge every row by its text and its sound file's header, and time a short sample."""
-    config = with_chosen_buckets(config, folder, intake, reshard=options.reshard)
+    config = resolve_buckets(config, folder, index, reshard=options.reshard)
     specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
     existing = existing_counts(folder) if folder.is_dir() else {}
-    plan = plan_shards(intake, config.cache, existing, options.train_shards, reshard=options.reshard)
-    layout = lay_out(intake, plan, choose_validation_row(intake, config.cache, ()))
-    wanted = fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config))
-    current = current_receipts(folder, layout, intake, wanted, options)
+    plan = plan_shards(index, config.cache, existing, options.train_shards, reshard=options.reshard)
+    layout = lay_out(index, plan, choose_validation_row(index, config.cache, ()))
+    wanted = fingerprint(config.audio, config.text, config.limits, index.symbols, buckets_of(config))
+    current = current_receipts(folder, layout, index, wanted, options)
     stale = [name for name in layout if name not in current]
     with ThreadPoolExecutor(options.jobs) as threads:
-        verdicts = list(threads.map(partial(_judge, intake=intake, config=config), intake.rows))
-    reasons = Counter(rejection.reason for _, rejection in intake.rejections)
+        verdicts = list(threads.map(partial(_judge, index=index, config=config), index.rows))
+    reasons = Counter(rejection.reason for _, rejection in index.rejections)
     reasons.update(verdict for verdict in verdicts if isinstance(verdict, Reason))
     kept = {
-        row.id: verdict for row, verdict in zip(intake.rows, verdicts, strict=True) if isinstance(verdict, RowLengths)
+        row.id: verdict for row, verdict in zip(index.rows, verdicts, strict=True) if isinstance(verdict, RowLengths)
     }
     found = {id: bucket_of(specs, lengths.tokens, lengths.frames) for id, lengths in kept.items()}
     sizes = planned_bytes(layout, specs, {id: bucket for id, bucket in found.items() if bucket is not None})
     rows_to_make = [row for name in stale for row in layout[name]]
-    return DryRun(
-        layout=intake.layout,
-        read=intake.read,
+    return BuildEstimate(
+        layout=index.layout,
+        read=index.read,
         kept=len(kept),
         rejected=sum(reasons.values()),
         rejected_by_reason={reason.value: count for reason, count in sorted(reasons.items())},
@@ -87,20 +87,20 @@ def foresee(folder: Path, intake: Intake, config: Config, options: BuildOptions)
         bytes_to_write=sum(sizes[name] for name in stale),
         free_bytes=shutil.disk_usage(_existing_parent(folder)).free,
         estimated_seconds=round(
-            _seconds_per_clip(layout, rows_to_make, intake, config, folder) * len(rows_to_make) / options.jobs, 1
+            _seconds_per_clip(layout, rows_to_make, index, config, folder) * len(rows_to_make) / options.jobs, 1
         ),
     )
 
 
-def _judge(row: PlannedRow, intake: Intake, config: Config) -> RowLengths | Reason:
+def _judge(row: PlannedRow, index: CorpusIndex, config: Config) -> RowLengths | Reason:
     """Return the clip's lengths by its text and its header, or why it would be rejected."""
     audio, limits = config.audio, config.limits
     try:
-        tokens = len(Tokenizer(intake.symbols, config.text.blank).encode(row.text))
+        tokens = len(Tokenizer(index.symbols, config.text.blank).encode(row.text))
         check_text_length(tokens, limits, config.text)
     except TextError as error:
         return error.reason
-    path = intake.roots[row.corpus] / row.audio
+    path = index.roots[row.corpus] / row.audio
     if source_stat(path) is None:
         return Reason.AUDIO_UNREADABLE if path.exists() else Reason.AUDIO_MISSING
     try:
@@ -122,12 +122,12 @@ def _judge(row: PlannedRow, intake: Intake, config: Config) -> RowLengths | Reas
 
 
 def _seconds_per_clip(
-    layout: Layout, rows: Sequence[PlannedRow], intake: Intake, config: Config, folder: Path
+    layout: Layout, rows: Sequence[PlannedRow], index: CorpusIndex, config: Config, folder: Path
 ) -> float:
     """Return what a worker takes for a clip, measured on clips from all over the rows."""
     if not rows:
         return 0.0
-    task = shard_task(folder, folder, next(iter(layout)), rows, intake, config)
+    task = shard_task(folder, folder, next(iter(layout)), rows, index, config)
     maker = ExampleMaker(task, StageClock())
     maker.make(rows[0])  # the first one pays for filters and tables
     sample = rows[:: max(1, len(rows) // SAMPLE_CLIPS)]

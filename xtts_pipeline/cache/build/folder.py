@@ -130,11 +130,11 @@ def check_free_space(folder: Path, needed_bytes: int, other_place: str = _OTHER_
     """Raise CacheError if the disk has less room than will be needed."""
     free_bytes = shutil.disk_usage(folder).free
     if needed_bytes > free_bytes:
-        found, expected = readable_bytes(free_bytes), readable_bytes(needed_bytes)
+        found, expected = format_bytes(free_bytes), format_bytes(needed_bytes)
         raise CacheError(f"{folder}: the disk has {found} free, the cache needs {expected}; make room or {other_place}")
 
 
-def readable_bytes(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Return a size as a person reads it: `1.9 GB`."""
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):

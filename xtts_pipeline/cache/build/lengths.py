@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtts_pipeline.audio.lengths import mel_frame_count
-from xtts_pipeline.cache.build.plan import Intake, PlannedRow
+from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow
 from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.errors import TextError
 from xtts_pipeline.text.tokens import Tokenizer
@@ -22,20 +22,20 @@ class RowLengths:
     tokens: int
 
 
-def measure_rows(intake: Intake, config: Config) -> list[RowLengths | None]:
-    """Return the lengths of each row of the intake; None where its text, its file or the file's header cannot be used."""
-    tokenizer = Tokenizer(intake.symbols, config.text.blank)
+def measure_rows(index: CorpusIndex, config: Config) -> list[RowLengths | None]:
+    """Return the lengths of each row of the index; None where its text, its file or the file's header cannot be used."""
+    tokenizer = Tokenizer(index.symbols, config.text.blank)
 
     def measure(row: PlannedRow) -> RowLengths | None:
         try:
             tokens = len(tokenizer.encode(row.text))
         except TextError:
             return None
-        sound = _header_lengths(intake.roots[row.corpus] / row.audio, config.audio)
+        sound = _header_lengths(index.roots[row.corpus] / row.audio, config.audio)
         return None if sound is None else RowLengths(*sound, tokens)
 
     with ThreadPoolExecutor(HEADER_THREADS) as pool:
-        return list(pool.map(measure, intake.rows))
+        return list(pool.map(measure, index.rows))
 
 
 def _header_lengths(path: Path, audio: AudioConfig) -> tuple[float, int] | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xtts_pipeline.cache.build.publish import Totals
+from xtts_pipeline.cache.build.publish import BuildTotals
 
 MIN_CLIPS = 20  # fewer say nothing about what is usual
 MIN_SCORE = 6.0
@@ -31,7 +31,7 @@ class Outlier:
         }
 
 
-def find_outliers(totals: Totals) -> list[Outlier]:
+def find_outliers(totals: BuildTotals) -> list[Outlier]:
     """Return the clips whose characters per second are out of line, the furthest first."""
     languages = np.array(totals.languages)
     rates = (

@@ -12,6 +12,7 @@ from typing import Any
 
 from xtts_pipeline.cache.format.shards import ShardName, ShardPlan, default_shard_count, digest_of, split_of
 from xtts_pipeline.config.schema import CacheConfig, Config
+from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.rejection import Rejection
 from xtts_pipeline.corpus.utterance import Corpus, Utterance
 from xtts_pipeline.errors import ConfigError, Reason, TextError
@@ -59,7 +60,7 @@ _CONTENT_FIELDS = tuple(field.name for field in fields(RowContent))
 
 
 @dataclass(frozen=True)
-class Intake:
+class CorpusIndex:
     """All that was read: usable rows and rejections, and what is common to the whole cache."""
 
     layout: str
@@ -76,7 +77,16 @@ class Intake:
         return len(self.rows) + len(self.rejections)
 
 
-def take_in(corpora: Sequence[Corpus], config: Config) -> Intake:
+def read_corpora(data: Path, val_data: Path | None, layout: str, config: Config) -> CorpusIndex:
+    """Return what a corpus, and a second one for validation, hold. Raises CorpusError if one cannot be used at all."""
+    language = config.text.language
+    corpora = [read_corpus(data, layout, language)]
+    if val_data is not None:
+        corpora.append(read_corpus(val_data, "auto", language))
+    return index_corpora(corpora, config)
+
+
+def index_corpora(corpora: Sequence[Corpus], config: Config) -> CorpusIndex:
     """Prepare the texts of one corpus, or of one and its validation corpus, and give every usable row its split.
 
     A row whose text cannot be used, or whose id an earlier corpus has, becomes a rejection.
@@ -95,7 +105,7 @@ def take_in(corpora: Sequence[Corpus], config: Config) -> Intake:
     languages = tuple(sorted({utterance.language for _, utterance, _ in usable}))
     # A validation corpus is the validation split: the hash takes none of the first corpus then.
     splits = config.cache.model_copy(update={"validation_share": 0.0}) if len(corpora) > 1 else config.cache
-    return Intake(
+    return CorpusIndex(
         layout="+".join(corpus.layout for corpus in corpora),
         roots=tuple(corpus.root for corpus in corpora),
         rows=tuple(_planned_rows(usable, speakers, languages, splits)),
@@ -146,14 +156,14 @@ def _planned_rows(
         )
 
 
-def choose_validation_row(intake: Intake, config: CacheConfig, rejected: Collection[str]) -> str | None:
+def choose_validation_row(index: CorpusIndex, config: CacheConfig, rejected: Collection[str]) -> str | None:
     """Return the id of the training row that must serve as validation, or None if a split has one or none is wanted.
 
     `rejected` are the ids known to be unusable. The smallest digest is taken, and never the only row there is.
     """
     if config.validation_share == 0:
         return None
-    kept = [row for row in intake.rows if row.id not in rejected]
+    kept = [row for row in index.rows if row.id not in rejected]
     if any(row.split == "val" for row in kept) or len(kept) < 2:
         return None
     candidates = [row for row in kept if row.split == "train" and not row.is_pinned]
@@ -161,7 +171,7 @@ def choose_validation_row(intake: Intake, config: CacheConfig, rejected: Collect
 
 
 def plan_shards(
-    intake: Intake,
+    index: CorpusIndex,
     config: CacheConfig,
     existing: Mapping[str, tuple[int, int]],
     train_shards: int | None,
@@ -174,7 +184,7 @@ def plan_shards(
     kept only where all its files are there: any stray file's name can claim one. Raises ConfigError if `train_shards` is above them, or if
     a shard would have more than MAX_ROWS_PER_SHARD.
     """
-    rows = Counter(row.split for row in intake.rows)
+    rows = Counter(row.split for row in index.rows)
     counts = {split: default_shard_count(number, config.records_per_shard) for split, number in rows.items()}
     if not reshard:
         counts |= {
@@ -199,7 +209,7 @@ def plan_shards(
     return ShardPlan(counts)
 
 
-def lay_out(intake: Intake, plan: ShardPlan, validation_id: str | None) -> dict[ShardName, list[PlannedRow]]:
+def lay_out(index: CorpusIndex, plan: ShardPlan, validation_id: str | None) -> dict[ShardName, list[PlannedRow]]:
     """Return every shard of the plan with its rows in the order of their digests.
 
     The row `validation_id` is moved to a validation shard; the plan's counts stay as they are without it.
@@ -207,7 +217,7 @@ def lay_out(intake: Intake, plan: ShardPlan, validation_id: str | None) -> dict[
     if validation_id is not None and "val" not in plan.counts:
         plan = ShardPlan({**plan.counts, "val": 1})
     shards: dict[ShardName, list[PlannedRow]] = {name: [] for name in plan.names()}
-    for row in sorted(intake.rows, key=lambda row: row.digest):
+    for row in sorted(index.rows, key=lambda row: row.digest):
         shards[plan.shard("val" if row.id == validation_id else row.split, row.digest)].append(row)
     return shards
 

@@ -15,7 +15,7 @@ from typing import IO
 import xxhash
 
 from xtts_pipeline.cache.build.folder import invalidate
-from xtts_pipeline.cache.build.plan import Intake, PlannedRow, reading_order
+from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, reading_order
 from xtts_pipeline.cache.build.receipts import ClipReceipt, load_receipt
 from xtts_pipeline.cache.format.manifest import (
     MANIFEST_NAME,
@@ -35,7 +35,7 @@ from xtts_pipeline.cache.format.manifest import (
     record_spec_of,
 )
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.cache.format.statistics import spread
+from xtts_pipeline.cache.format.statistics import summarize
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.rejection import Rejection
 from xtts_pipeline.errors import CacheError
@@ -46,7 +46,7 @@ _SPOOL_BYTES = 32 << 20
 
 
 @dataclass
-class Totals:
+class BuildTotals:
     """What is added up over all receipts."""
 
     shards: list[ShardEntry] = field(default_factory=list)
@@ -68,11 +68,11 @@ class Totals:
         self.characters.append(len(clip.text))
 
 
-def finish_cache(
-    folder: Path, work_folder: Path, intake: Intake, layout: dict[ShardName, list[PlannedRow]], config: Config
-) -> tuple[Manifest, Totals]:
+def publish_cache(
+    folder: Path, work_folder: Path, index: CorpusIndex, layout: dict[ShardName, list[PlannedRow]], config: Config
+) -> tuple[Manifest, BuildTotals]:
     """Write what is not a shard, the manifest last; files that would not change are not touched."""
-    totals = Totals(rejections=list(intake.rejections))
+    totals = BuildTotals(rejections=list(index.rejections))
     with (
         tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(work_folder)) as utterances,
         tempfile.TemporaryFile(dir=work_folder) as rejected,
@@ -83,7 +83,7 @@ def finish_cache(
         lengths = {measure: getattr(totals, measure) for measure in MEASURES}
         reasons = Counter(rejection.reason.value for _, rejection in totals.rejections)
         files = {UTTERANCES_NAME: utterance_entry, REJECTED_NAME: rejected_entry}
-        manifest = manifest_of(intake, config, totals.shards, lengths, reasons, files)
+        manifest = manifest_of(index, config, totals.shards, lengths, reasons, files)
         data = manifest_bytes(manifest)
         if not _is_file_of(folder / MANIFEST_NAME, data):
             invalidate(folder)
@@ -101,7 +101,7 @@ def finish_cache(
 
 
 def _utterance_lines(
-    folder: Path, layout: dict[ShardName, list[PlannedRow]], config: Config, totals: Totals
+    folder: Path, layout: dict[ShardName, list[PlannedRow]], config: Config, totals: BuildTotals
 ) -> Iterator[dict[str, object]]:
     """Yield the lines of utterances.jsonl, and add everything up on the way."""
     specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
@@ -143,7 +143,7 @@ def _utterance_line(split: str, shard: str, position: int, clip: ClipReceipt) ->
 
 
 def manifest_of(
-    intake: Intake,
+    index: CorpusIndex,
     config: Config,
     shards: Sequence[ShardEntry],
     lengths: Mapping[str, Sequence[float]],
@@ -158,20 +158,20 @@ def manifest_of(
     kept, rejected = len(lengths[MEASURES[0]]), sum(reasons.values())
     return Manifest(
         format_version=1,
-        fingerprint=fingerprint(config.audio, config.text, config.limits, intake.symbols, buckets_of(config)),
+        fingerprint=fingerprint(config.audio, config.text, config.limits, index.symbols, buckets_of(config)),
         fields=tuple(FieldEntry(entry.name, entry.dtype, entry.shape, entry.storage) for entry in spec.fields),
         audio=config.audio,
         text=config.text,
         limits=config.limits,
         cache=config.cache,
-        symbols=intake.symbols,
-        speakers=intake.speakers,
-        languages=intake.languages,
-        layout=intake.layout,
+        symbols=index.symbols,
+        speakers=index.speakers,
+        languages=index.languages,
+        layout=index.layout,
         counts=Counts(kept + rejected, kept, rejected),
         rejected_by_reason=dict(reasons),
         shards=tuple(shards),
-        statistics={measure: spread(lengths[measure]) for measure in MEASURES} if kept else {},
+        statistics={measure: summarize(lengths[measure]) for measure in MEASURES} if kept else {},
         files=files,
         buckets=buckets_of(config),
     )

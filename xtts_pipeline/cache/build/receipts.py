@@ -19,7 +19,7 @@ from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Bucket
 from xtts_pipeline.errors import Reason
-from xtts_pipeline.system.sealed_json import open_regular_file, open_seal, read_regular_file, sealed_bytes
+from xtts_pipeline.system.sealed_json import open_regular_file, strip_seal, read_regular_file, seal_json
 
 RECEIPTS_FOLDER = "receipts"
 MAX_RECEIPT_BYTES = 64 << 20
@@ -125,13 +125,13 @@ def receipt_bytes(receipt: Receipt) -> bytes:
     content = _RECEIPT.dump_python(receipt, mode="json")
     if not receipt.buckets:
         del content["buckets"], content["more_files"]
-    return sealed_bytes(content)
+    return seal_json(content)
 
 
 def load_receipt(folder: Path, shard: ShardName) -> Receipt | None:
     """Return a shard's receipt, or None if there is none that is whole and about this shard."""
     try:
-        receipt = _RECEIPT.validate_json(open_seal(read_regular_file(receipt_path(folder, shard), MAX_RECEIPT_BYTES)))
+        receipt = _RECEIPT.validate_json(strip_seal(read_regular_file(receipt_path(folder, shard), MAX_RECEIPT_BYTES)))
     except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
         return None
     bucket_count = len(receipt.buckets) or 1

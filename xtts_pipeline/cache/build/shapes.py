@@ -60,7 +60,7 @@ class ShapePlan:
         }
 
 
-def plan_for(shapes: Sequence[Shape], tokens: np.ndarray, frames: np.ndarray) -> ShapePlan:
+def plan_shapes(shapes: Sequence[Shape], tokens: np.ndarray, frames: np.ndarray) -> ShapePlan:
     """Return what shapes, each inside the next, keep and waste for clips of these lengths."""
     left = np.ones(len(tokens), np.bool_)
     clips, real = [], []
@@ -124,7 +124,7 @@ def best_shapes(
 
 def auto_shapes(largest: Shape, tokens: np.ndarray, frames: np.ndarray) -> tuple[Shape, ...]:
     """Return up to AUTO_SHAPES shapes as `best_shapes` does, none of which holds only a few clips."""
-    if plan_for([largest], tokens, frames).kept < MIN_SHAPE_CLIPS:
+    if plan_shapes([largest], tokens, frames).kept < MIN_SHAPE_CLIPS:
         return (largest,)
     return best_shapes(largest, AUTO_SHAPES, tokens, frames, MIN_SHAPE_CLIPS)
 

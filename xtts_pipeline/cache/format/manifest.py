@@ -30,7 +30,7 @@ from xtts_pipeline.config.schema import (
     check_last_bucket,
 )
 from xtts_pipeline.errors import CacheError, Reason
-from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file, open_sealed, sealed_bytes
+from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file, unseal_json, seal_json
 from xtts_pipeline.system.storage import is_stored
 
 MANIFEST_NAME = "manifest.json"
@@ -230,7 +230,7 @@ class CacheIdentity:
     languages: tuple[str, ...]
 
 
-def shards_of(manifest: Manifest) -> list[ShardName]:
+def listed_shards(manifest: Manifest) -> list[ShardName]:
     """Return the shards whose files the manifest lists, in order."""
     return sorted({name for shard in manifest.shards if (name := parse_shard_name(shard.name))})
 
@@ -317,7 +317,7 @@ def manifest_bytes(manifest: Manifest) -> bytes:
         del content["buckets"]
         for shard in content["shards"]:
             del shard["bucket"]
-    return sealed_bytes(content)
+    return seal_json(content)
 
 
 def load_manifest(folder: Path) -> Manifest:
@@ -342,7 +342,7 @@ def load_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise CacheError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
     try:
-        content = open_sealed(data)
+        content = unseal_json(data)
     except ValueError as error:
         raise CacheError(f"{path}: found {error}; restore the file or {remedy} anew") from None
     version = content.get("format_version")

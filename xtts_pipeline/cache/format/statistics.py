@@ -11,7 +11,7 @@ from xtts_pipeline.cache.format.manifest import Statistics
 PERCENTS = (50, 90, 95, 99)
 
 
-def spread(values: Sequence[float]) -> Statistics:
+def summarize(values: Sequence[float]) -> Statistics:
     """Return the smallest, mean, percentiles and largest of at least one value, in any order.
 
     A percentile is the smallest value that so many percent of the values do not exceed (nearest rank): one of them, never between two.

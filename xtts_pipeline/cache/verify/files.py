@@ -9,10 +9,10 @@ from pathlib import Path
 
 from xtts_pipeline.cache.build.folder import LOCK_NAME, is_cache_name
 from xtts_pipeline.cache.build.receipts import MAX_RECEIPT_BYTES, RECEIPTS_FOLDER, Receipt, load_receipt, receipt_path
-from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, shards_of
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, listed_shards
 from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.system.sealed_json import open_sealed, read_regular_file
+from xtts_pipeline.system.sealed_json import unseal_json, read_regular_file
 
 IGNORED_NAMES = frozenset({".gitignore"})
 _FOREIGN = "no part of a cache; remove it"
@@ -48,7 +48,7 @@ def check_receipts(folder: Path, manifest: Manifest) -> dict[ShardName, Receipt 
     checked: dict[ShardName, Receipt | Problem] = {}
     if not (folder / RECEIPTS_FOLDER).is_dir():
         return checked  # a copy has none; a store would be asked for each
-    for name in shards_of(manifest):
+    for name in listed_shards(manifest):
         if not is_regular(receipt_path(folder, name)):
             continue  # may be deleted; what is no file is named by check_files
         receipt = load_receipt(folder, name)
@@ -91,7 +91,7 @@ def _receipts_folder_problems(folder: Path, manifest: Manifest) -> Iterator[Prob
     if not stat.S_ISDIR(folder.lstat().st_mode):
         yield Problem(Kind.NOT_A_FILE, folder.name, f"found {_kind_of(folder.lstat().st_mode)}, expected a folder")
         return
-    names = {receipt_path(folder.parent, name).name for name in shards_of(manifest)}
+    names = {receipt_path(folder.parent, name).name for name in listed_shards(manifest)}
     for path in folder.iterdir():
         where = f"{folder.name}/{path.name}"
         if path.name not in names:
@@ -102,7 +102,7 @@ def _receipts_folder_problems(folder: Path, manifest: Manifest) -> Iterator[Prob
 
 def _why_unsound(path: Path) -> str:
     try:
-        open_sealed(read_regular_file(path, MAX_RECEIPT_BYTES))
+        unseal_json(read_regular_file(path, MAX_RECEIPT_BYTES))
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     except ValueError as error:

@@ -19,7 +19,7 @@ from xtts_pipeline.cache.format.manifest import (
 from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import digest_of, parse_shard_file, shard_of
-from xtts_pipeline.cache.format.statistics import spread
+from xtts_pipeline.cache.format.statistics import summarize
 
 _parse_shard_file = lru_cache(maxsize=4)(parse_shard_file)  # lines of a shard follow each other
 
@@ -168,7 +168,7 @@ def _sum_problems(entries: list[UtteranceEntry], manifest: Manifest) -> Iterator
             Kind.UTTERANCE, UTTERANCES_NAME, f"found {records[name]} lines of {name}, the manifest lists no such shard"
         )
     for measure in MEASURES if entries else ():
-        found, expected = spread([getattr(entry, measure) for entry in entries]), manifest.statistics.get(measure)
+        found, expected = summarize([getattr(entry, measure) for entry in entries]), manifest.statistics.get(measure)
         if found != expected:
             yield Problem(
                 Kind.MANIFEST,

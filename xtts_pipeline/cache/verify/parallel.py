@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 _THREADS = Path("/proc/self/task")
 
 
-def map_forked(function: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> list[Result]:
+def parallel_map(function: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> list[Result]:
     """Return the function's result for each item, in order, computed by this process and `jobs` - 1 copies of it.
 
     A process of several threads cannot be copied safely, nor can one on another system than Linux: it computes all by itself.

@@ -12,14 +12,14 @@ import numpy as np
 
 from xtts_pipeline.cache.build.build import BuildOptions, build_cache
 from xtts_pipeline.cache.build.folder import LOCK_NAME, locked_folder
-from xtts_pipeline.cache.build.plan import PlannedRow, take_in
+from xtts_pipeline.cache.build.plan import PlannedRow, index_corpora
 from xtts_pipeline.cache.build.pool import local_pool
 from xtts_pipeline.cache.build.receipts import receipt_path
 from xtts_pipeline.cache.build.tasks import ShardTask
 from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
-from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, load_manifest, record_spec, shards_of
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, load_manifest, record_spec, listed_shards
 from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.cache.format.shards import ShardName
@@ -35,14 +35,14 @@ _REMEDY = "run xtts preprocess --check content to bring the cache up to date"
 
 
 @dataclass(frozen=True)
-class SourceCheck:
+class SourceReport:
     """How many clips were looked at, and the problems of those that differ."""
 
     sampled: int
     problems: tuple[Problem, ...]
 
 
-def check_sources(folder: Path, data: Path, sample: int) -> SourceCheck:
+def check_sources(folder: Path, data: Path, sample: int) -> SourceReport:
     """Make up to `sample` records of a sound cache again from the corpus `data`, and list those that differ.
 
     The sample is the same for the same cache, and a larger one holds a smaller one. Of a cache that was made with --val-data, validation
@@ -64,7 +64,7 @@ def check_sources(folder: Path, data: Path, sample: int) -> SourceCheck:
                 detail = f"the corpus has {refusals.get(entry.id, 'no such row')} now; {_REMEDY}"
             if detail is not None:
                 problems.append(Problem(Kind.SOURCE, f"{shard} record {entry.position}", f"{entry.id}: {detail}"))
-    return SourceCheck(len(entries), tuple(problems))
+    return SourceReport(len(entries), tuple(problems))
 
 
 def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: int) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     Needs the manifest, which holds the settings. Raises CacheError if it cannot be used, or if the cache has a second corpus.
     """
     manifest = load_manifest(folder)
-    names = shards_of(manifest)
+    names = listed_shards(manifest)
     if _has_second_corpus(manifest):
         raise CacheError(
             f"{folder}: was made with --val-data, which --repair does not know; run xtts preprocess as it was made"
@@ -87,7 +87,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     # By content: in another checkout every modification time differs, and nothing else.
     options = BuildOptions(local_pool(jobs), jobs, check="content", train_shards=train_shards)
     with locked_folder(folder) as work_folder:
-        build_cache(folder, work_folder, take_in([corpus], config), config, options, lambda _rows: None)
+        build_cache(folder, work_folder, index_corpora([corpus], config), config, options, lambda _rows: None)
     return tuple(sorted({name for name, _ in before ^ _file_identities(folder)} - {LOCK_NAME}))
 
 
@@ -157,14 +157,14 @@ def _planned(
     """
     wanted = {entry.id for entry in entries}
     members = tuple(utterance for utterance in corpus.utterances if utterance.id in wanted)
-    intake = take_in([replace(corpus, utterances=members)], _settings_of(manifest))
+    index = index_corpora([replace(corpus, utterances=members)], _settings_of(manifest))
     speakers = {name: number for number, name in enumerate(manifest.speakers)}
     languages = {name: number for number, name in enumerate(manifest.languages)}
     rows = {
         row.id: replace(row, speaker_id=speakers.get(row.speaker, -1), language_id=languages.get(row.language, -1))
-        for row in intake.rows
+        for row in index.rows
     }
-    return rows, {rejection.id: f"{rejection.reason} ({rejection.detail})" for _, rejection in intake.rejections}
+    return rows, {rejection.id: f"{rejection.reason} ({rejection.detail})" for _, rejection in index.rejections}
 
 
 def _task(folder: Path, manifest: Manifest, corpus: Corpus) -> ShardTask:

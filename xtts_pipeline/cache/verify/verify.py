@@ -24,7 +24,7 @@ from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import keep_freed_memory
 from xtts_pipeline.cache.verify.files import IGNORED_NAMES, check_files, check_receipts, is_regular, regular_size
 from xtts_pipeline.cache.verify.listings import ListingCheck, RejectedCheck, check_rejected, check_utterances
-from xtts_pipeline.cache.verify.parallel import map_forked
+from xtts_pipeline.cache.verify.parallel import parallel_map
 from xtts_pipeline.cache.verify.shards import ShardCheck, ShardVerifier
 from xtts_pipeline.errors import CacheError
 
@@ -149,7 +149,7 @@ def _check_contents(
         return verifier.check(shard, utterances.by_shard.get(shard.name, ()) if utterances.is_whole else None)
 
     keep_freed_memory()
-    checks = map_forked(check_shard, [shard for shard in manifest.shards if is_regular(folder / shard.name)], jobs)
+    checks = parallel_map(check_shard, [shard for shard in manifest.shards if is_regular(folder / shard.name)], jobs)
     return [*problems, *(problem for check in checks for problem in check.problems)], sum(
         check.records for check in checks
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xtts_pipeline.cache.build.folder import readable_bytes
+from xtts_pipeline.cache.build.folder import format_bytes
 from xtts_pipeline.system.runtime import NativeLog
 
 
@@ -26,7 +26,7 @@ class ExportReport:
         """Return the report for people."""
         said = self.description
         lines = [
-            f"{self.output}: {readable_bytes(self.bytes)}, signature {said['signature']} (checkpoint of step {said['step']})"
+            f"{self.output}: {format_bytes(self.bytes)}, signature {said['signature']} (checkpoint of step {said['step']})"
         ]
         for label, tensors in (("in", said["inputs"]), ("out", said["outputs"])):
             for name, tensor in tensors.items():

@@ -13,19 +13,18 @@ from tqdm import tqdm
 from xtts_pipeline.audio.filterbank import describe_deaf_filters
 from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache
 from xtts_pipeline.cache.build.dask_pool import dask_pool
-from xtts_pipeline.cache.build.folder import locked_folder, readable_bytes
+from xtts_pipeline.cache.build.folder import format_bytes, locked_folder
 from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
-from xtts_pipeline.cache.build.plan import Intake, take_in
+from xtts_pipeline.cache.build.plan import read_corpora
 from xtts_pipeline.cache.build.pool import Pool, local_pool
 from xtts_pipeline.cache.build.receipts import SourceCheck
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.config.schema import AudioConfig, Config
-from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from xtts_pipeline.cache.build.estimate import DryRun
+    from xtts_pipeline.cache.build.estimate import BuildEstimate
 
 SHOWN_OUTLIERS = 10
 
@@ -116,7 +115,7 @@ class PreprocessReport:
             lines.append(
                 "workers: " + ", ".join(f"{stage} {spent / busy:.0%}" for stage, spent in build.stage_seconds.items())
             )
-        lines.append(f"cache: {self.cache}, {readable_bytes(sum(shard.bytes for shard in manifest.shards))}")
+        lines.append(f"cache: {self.cache}, {format_bytes(sum(shard.bytes for shard in manifest.shards))}")
         lines += [f"warning: {warning}" for warning in self.warnings]
         if counts.rejected:
             over = (
@@ -133,7 +132,7 @@ class PreprocessReport:
 class DryRunReport:
     """What a run of preprocess would do."""
 
-    plan: "DryRun"
+    plan: "BuildEstimate"
     max_rejected: float
     warnings: list[str]
 
@@ -156,8 +155,8 @@ class DryRunReport:
                 f"{plan.layout}: would read {plan.read} = keep {plan.kept} + reject {plan.rejected}, by texts and headers",
                 f"hours: {plan.hours:.2f}",
                 *([f"buckets: {', '.join(str(list(bucket)) for bucket in plan.buckets)}"] if plan.buckets else []),
-                f"shards: {shards}; {plan.shards_to_write} to write, {readable_bytes(plan.bytes_to_write)}",
-                f"free disk: {readable_bytes(plan.free_bytes)}",
+                f"shards: {shards}; {plan.shards_to_write} to write, {format_bytes(plan.bytes_to_write)}",
+                f"free disk: {format_bytes(plan.free_bytes)}",
                 f"time: about {plan.estimated_seconds:.0f} s, by a short sample",
                 *(f"warning: {warning}" for warning in self.warnings),
                 *over,
@@ -190,14 +189,14 @@ def preprocess(
     """
     options = BuildOptions(_pool(backend, scheduler, jobs), jobs, check, shards, reshard)
     if dry_run:
-        from xtts_pipeline.cache.build.estimate import foresee
+        from xtts_pipeline.cache.build.estimate import estimate_build
 
-        plan = foresee(cache, read_corpora(data, val_data, layout, config), config, options)
+        plan = estimate_build(cache, read_corpora(data, val_data, layout, config), config, options)
         return DryRunReport(plan, max_rejected, _setting_warnings(config.audio))
     with locked_folder(cache) as work_folder:
-        intake = read_corpora(data, val_data, layout, config)
-        with tqdm(total=len(intake.rows), unit="clip", disable=not progress, file=sys.stderr, smoothing=0) as bar:
-            build = build_cache(cache, work_folder, intake, config, options, bar.update)
+        index = read_corpora(data, val_data, layout, config)
+        with tqdm(total=len(index.rows), unit="clip", disable=not progress, file=sys.stderr, smoothing=0) as bar:
+            build = build_cache(cache, work_folder, index, config, options, bar.update)
     return PreprocessReport(build, find_outliers(build.totals), process_seconds(), max_rejected, cache)
 
 
@@ -222,15 +221,6 @@ def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int) -
     if scheduler is None:
         raise ConfigError("--backend dask: no --scheduler; expected its address, such as tcp://10.0.0.1:8786")
     return dask_pool(scheduler)
-
-
-def read_corpora(data: Path, val_data: Path | None, layout: str, config: Config) -> Intake:
-    """Return what a corpus, and a second one for validation, hold. Raises CorpusError if one cannot be used at all."""
-    language = config.text.language
-    corpora = [read_corpus(data, layout, language)]
-    if val_data is not None:
-        corpora.append(read_corpus(val_data, "auto", language))
-    return take_in(corpora, config)
 
 
 def _setting_warnings(audio: AudioConfig) -> list[str]:

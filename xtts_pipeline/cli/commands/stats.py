@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_for, smallest_shape
+from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_shapes, smallest_shape
 from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest
-from xtts_pipeline.cache.format.statistics import spread
+from xtts_pipeline.cache.format.statistics import summarize
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
@@ -153,7 +153,7 @@ def stats(
             limits = _overlaid_limits(cache, manifest, config)
             lengths = lengths_of_cache(cache, manifest)
         buckets = manifest.buckets if config.data.buckets is None else config.data.buckets
-    spreads = {name: spread(values.tolist()) for name, values in lengths.measures.items()}
+    spreads = {name: summarize(values.tolist()) for name, values in lengths.measures.items()}
     if plot is not None:
         from xtts_pipeline.plots import save_histograms
 
@@ -171,9 +171,9 @@ def stats(
         speakers=lengths.speakers,
         spreads=spreads,
         limits=tuple(_limit_shares(lengths, limits)),
-        everything=plan_for([smallest_for_all], lengths.tokens, lengths.frames),
+        everything=plan_shapes([smallest_for_all], lengths.tokens, lengths.frames),
         buckets=_plan_of(buckets, limits, lengths),
-        plans=tuple(plan_for(chain, lengths.tokens, lengths.frames) for chain in chains),
+        plans=tuple(plan_shapes(chain, lengths.tokens, lengths.frames) for chain in chains),
         plot=plot,
     )
 
@@ -188,7 +188,7 @@ def _plan_of(buckets: Sequence[Bucket] | str | None, limits: LimitsConfig, lengt
         if isinstance(buckets, str)
         else [Shape(*bucket) for bucket in buckets]
     )
-    return plan_for(shapes, lengths.tokens, lengths.frames)
+    return plan_shapes(shapes, lengths.tokens, lengths.frames)
 
 
 def _counted(count: int, noun: str) -> str:
@@ -232,18 +232,18 @@ def lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
 def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
     # Here: a cache is measured without the corpus readers and the sound library.
     from xtts_pipeline.cache.build.lengths import measure_rows
-    from xtts_pipeline.cache.build.plan import take_in
+    from xtts_pipeline.cache.build.plan import index_corpora
     from xtts_pipeline.corpus.read import read_corpus
 
-    intake = take_in([read_corpus(data, layout, config.text.language)], config)
+    index = index_corpora([read_corpus(data, layout, config.text.language)], config)
     clips = [
         (row, lengths)
-        for row, lengths in zip(intake.rows, measure_rows(intake, config), strict=True)
+        for row, lengths in zip(index.rows, measure_rows(index, config), strict=True)
         if lengths is not None
     ]
     if not clips:
         raise CorpusError(
-            f"{data}: 0 of {intake.read} rows can be used, expected at least one; xtts preprocess --dry-run says why"
+            f"{data}: 0 of {index.read} rows can be used, expected at least one; xtts preprocess --dry-run says why"
         )
     return Lengths(
         seconds=np.array([lengths.seconds for _, lengths in clips]),
@@ -251,7 +251,7 @@ def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
         characters=np.array([len(row.text) for row, _ in clips]),
         tokens=np.array([lengths.tokens for _, lengths in clips]),
         speakers=len({row.speaker for row, _ in clips}),
-        unusable=intake.read - len(clips),
+        unusable=index.read - len(clips),
     )
 
 
@@ -265,7 +265,7 @@ def _limit_shares(lengths: Lengths, limits: LimitsConfig) -> Sequence[LimitShare
         ("max_text_length", lengths.tokens, limits.max_text_length),
         ("max_mel_frames", lengths.frames, limits.max_mel_frames),
     ):
-        ranks = spread(values.tolist())
+        ranks = summarize(values.tolist())
         tried = sorted({limit, int(ranks.p90), int(ranks.p95), int(ranks.p99), int(ranks.max)})
         shares += [LimitShare(name, value, float((values <= value).mean())) for value in tried]
     return shares

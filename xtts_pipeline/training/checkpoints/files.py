@@ -21,7 +21,7 @@ from xtts_pipeline.config.load import override_synthesis
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.model.network import Network
-from xtts_pipeline.system.sealed_json import open_sealed, read_regular_file, sealed_bytes
+from xtts_pipeline.system.sealed_json import read_regular_file, seal_json, unseal_json
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.run_folder import BEST_FOLDER, LAST_FOLDER, place, step_name
 from xtts_pipeline.training.checkpoints.saved_state import (
@@ -133,7 +133,7 @@ def _write(
         "run": None if state is None else state_to_json(state),
     }
     _write_durably(folder / WEIGHTS_NAME, weights)
-    _write_durably(folder / STATE_NAME, sealed_bytes(content))
+    _write_durably(folder / STATE_NAME, seal_json(content))
 
 
 def _link(checkpoint: Path, folder: Path) -> None:
@@ -174,7 +174,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 def saved_weights_sha256(folder: Path) -> str:
     """Return the checksum that a checkpoint just saved has for its weights, without reading them again."""
-    state = open_sealed(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
+    state = unseal_json(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
     return str(state["weights"]["sha256"])
 
 

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
-from xtts_pipeline.system.sealed_json import open_sealed, read_regular_file
+from xtts_pipeline.system.sealed_json import read_regular_file, unseal_json
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders, steps_in
 
 CHECKPOINT_VERSION = 5
@@ -37,7 +37,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
     Raises CheckpointError if it is of another version, and what `damage_explained` explains if it is not as it was written.
     """
-    state = open_sealed(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
+    state = unseal_json(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
     if state["checkpoint_version"] != CHECKPOINT_VERSION:
         raise CheckpointError(
             f"{folder}: checkpoint version {state['checkpoint_version']}, expected {CHECKPOINT_VERSION}; train again"
