@@ -16,10 +16,10 @@ import xxhash
 from xtts_pipeline.cache.build.folder import (
     check_free_space,
     existing_shard_files,
+    format_bytes,
     invalidate,
     is_cache_name,
     locked_folder,
-    format_bytes,
     remove_receipts_but,
 )
 from xtts_pipeline.cache.format.manifest import (

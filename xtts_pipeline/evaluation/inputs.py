@@ -10,7 +10,7 @@ import numpy as np
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.mel import log_mel
 from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
+from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import (
     UTTERANCES_NAME,
     Manifest,
@@ -37,19 +37,14 @@ def split_entries(cache: Path, manifest: Manifest, split: str, limit: int | None
     path = cache / UTTERANCES_NAME
     shards = set(manifest.shard_names(split))
     entries = []
-    try:
-        for number, entry in UTTERANCES.read(path):
-            if isinstance(entry, ValueError):
-                raise CacheError(f"{path}:{number}: {entry}; run xtts verify-cache")
-            if entry.split != split:
-                continue
-            if entry.shard not in shards:
-                raise CacheError(
-                    f"{path}:{number}: names {entry.shard!r}, no {split} shard of the manifest; run xtts verify-cache"
-                )
-            entries.append(entry)
-    except OSError as error:
-        raise CacheError(f"{path}: cannot be read ({error.strerror}); run xtts verify-cache") from None
+    for number, entry in enumerate(read_utterances(cache), 1):
+        if entry.split != split:
+            continue
+        if entry.shard not in shards:
+            raise CacheError(
+                f"{path}:{number}: names {entry.shard!r}, no {split} shard of the manifest; run xtts verify-cache"
+            )
+        entries.append(entry)
     if not entries:
         held = ", ".join(f"{name} {manifest.split_records(name)}" for name in SPLITS)
         raise CacheError(f"{cache}: no utterance in the {split} split, it holds {held}; choose another --split")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xtts_pipeline.cache.build.folder import existing_counts, locked_folder, format_bytes
+from xtts_pipeline.cache.build.folder import existing_counts, format_bytes, locked_folder
 from xtts_pipeline.errors import CacheError
 
 

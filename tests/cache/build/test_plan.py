@@ -10,10 +10,10 @@ from xtts_pipeline.cache.build import plan
 from xtts_pipeline.cache.build.plan import (
     CorpusIndex,
     choose_validation_row,
+    index_corpora,
     lay_out,
     plan_shards,
     reading_order,
-    index_corpora,
 )
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import CacheConfig, Config

@@ -8,7 +8,7 @@ import pytest
 from tests.cache.corpora import build, write_corpus
 from xtts_pipeline.cache.build.receipts import load_receipt, receipt_bytes, receipt_path, source_stat
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.system.sealed_json import canonical_json, strip_seal, seal_json
+from xtts_pipeline.system.sealed_json import canonical_json, seal_json, strip_seal
 
 
 def test_a_receipt_comes_back_as_it_was_written(tmp_path: Path) -> None:

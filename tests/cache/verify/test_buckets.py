@@ -13,7 +13,7 @@ from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.sealed_json import canonical_json, unseal_json, seal_json
+from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
 
 BUCKETS = ((8, 12), (12, 18), (16, 24))
 SMALL = "train-00001-of-00003-bucket0.tfrecord"

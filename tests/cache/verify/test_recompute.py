@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests.cache.corpora import build, cache_bytes, modification_times, write_clip, write_corpus, write_metadata
 from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.listings import UTTERANCES
+from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
@@ -155,7 +155,7 @@ def test_validation_clips_of_a_second_corpus_are_neither_missed_nor_dropped(tmp_
 def test_a_lost_validation_clip_is_named(root: Path) -> None:
     """It came from this corpus, as every clip of the cache did."""
     lines = (root / "data" / "metadata.csv").read_text().splitlines(keepends=True)
-    val = {entry.id for _, entry in UTTERANCES.read(root / "cache" / "utterances.jsonl") if entry.split == "val"}
+    val = {entry.id for entry in read_utterances(root / "cache") if entry.split == "val"}
     assert val
     (root / "data" / "metadata.csv").write_text("".join(line for line in lines if line.split("|")[0] not in val))
     assert len(deep(root)) == len(val)

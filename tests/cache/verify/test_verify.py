@@ -18,7 +18,7 @@ from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.sealed_json import unseal_json, seal_json
+from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 
 SHARD = "train-00001-of-00003.tfrecord"
 OTHER_SHARD = "train-00002-of-00003.tfrecord"

@@ -11,8 +11,8 @@ from typing import Annotated, Generic, Literal, TypeVar
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.cache.format.manifest import Checksum, Name, Natural
-from xtts_pipeline.errors import Reason
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Checksum, Name, Natural
+from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file
 
 _strict = dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
@@ -107,3 +107,18 @@ class Listing(Generic[Entry]):
 
 UTTERANCES = Listing(UtteranceEntry)
 REJECTED = Listing(RejectedEntry)
+
+
+def read_utterances(cache: Path, most_bytes: int = MAX_LISTING_BYTES) -> Iterator[UtteranceEntry]:
+    """Yield every kept utterance, in the order of the lines of utterances.jsonl; the first yielded is line 1.
+
+    Raises CacheError with file and line if a line is malformed, or if the file cannot be read or exceeds `most_bytes`.
+    """
+    path = cache / UTTERANCES_NAME
+    try:
+        for number, entry in UTTERANCES.read(path, most_bytes):
+            if isinstance(entry, ValueError):
+                raise CacheError(f"{path}:{number}: {entry}; run xtts verify-cache")
+            yield entry
+    except OSError as error:
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); run xtts verify-cache") from None

@@ -30,7 +30,7 @@ from xtts_pipeline.config.schema import (
     check_last_bucket,
 )
 from xtts_pipeline.errors import CacheError, Reason
-from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file, unseal_json, seal_json
+from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file, seal_json, unseal_json
 from xtts_pipeline.system.storage import is_stored
 
 MANIFEST_NAME = "manifest.json"

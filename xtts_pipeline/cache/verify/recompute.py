@@ -18,8 +18,8 @@ from xtts_pipeline.cache.build.receipts import receipt_path
 from xtts_pipeline.cache.build.tasks import ShardTask
 from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
 from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
-from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, load_manifest, record_spec, listed_shards
+from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
+from xtts_pipeline.cache.format.manifest import Manifest, listed_shards, load_manifest, record_spec
 from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.cache.format.shards import ShardName
@@ -128,7 +128,7 @@ def _first_layout(manifest: Manifest) -> str:
 
 
 def _entries_of(folder: Path, manifest: Manifest, corpus: Corpus) -> list[UtteranceEntry]:
-    entries = [entry for _, entry in UTTERANCES.read(folder / UTTERANCES_NAME) if isinstance(entry, UtteranceEntry)]
+    entries = list(read_utterances(folder))
     if not _has_second_corpus(manifest):
         return entries
     known = {utterance.id for utterance in corpus.utterances}

@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
-from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME
+from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.errors import StepError
 
 # Real clips are four times as long as the demo's sentences: these steps take about as long as the preset's take there.
@@ -85,8 +84,7 @@ def _run_step(*arguments: str) -> dict[str, Any]:
 
 def _first_text(cache: Path) -> str:
     """Return a text that the run was trained on, so that its symbols are known."""
-    entries = (entry for _, entry in UTTERANCES.read(cache / UTTERANCES_NAME))
-    return next(entry.raw_text for entry in entries if isinstance(entry, UtteranceEntry) and entry.split == "train")
+    return next(entry.raw_text for entry in read_utterances(cache) if entry.split == "train")
 
 
 def _summary(

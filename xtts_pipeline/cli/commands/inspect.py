@@ -10,7 +10,7 @@ import numpy as np
 
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
+from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, load_manifest, record_spec
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cli.commands.cache import reaching_stores
@@ -132,17 +132,10 @@ def _inspect(cache: Path, id: str, output: Path) -> InspectReport:
 
 def _find(cache: Path, id: str) -> UtteranceEntry:
     known = []
-    try:
-        for number, entry in UTTERANCES.read(cache / UTTERANCES_NAME):
-            if isinstance(entry, ValueError):
-                raise CacheError(f"{cache / UTTERANCES_NAME}:{number}: {entry}; run xtts verify-cache")
-            if entry.id == id:
-                return entry
-            known.append(entry.id)
-    except OSError as error:
-        raise CacheError(
-            f"{cache / UTTERANCES_NAME}: cannot be read ({error.strerror}); run xtts verify-cache"
-        ) from None
+    for entry in read_utterances(cache):
+        if entry.id == id:
+            return entry
+        known.append(entry.id)
     near = difflib.get_close_matches(id, known, n=1, cutoff=0.0)
     hint = f"; the nearest is {near[0]}" if near else ""
     raise CacheError(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_shapes, smallest_shape
-from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
+from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest
 from xtts_pipeline.cache.format.statistics import summarize
 from xtts_pipeline.cli.commands.cache import reaching_stores
@@ -208,15 +208,7 @@ def _overlaid_limits(cache: Path, manifest: Manifest, config: Config) -> LimitsC
 
 def lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
     """Return how long every clip of a cache is, by its list of utterances. Raises CacheError if it cannot be read or has no clip."""
-    entries = []
-    path = cache / UTTERANCES_NAME
-    try:
-        for number, entry in UTTERANCES.read(path, manifest.files[UTTERANCES_NAME].bytes):
-            if not isinstance(entry, UtteranceEntry):
-                raise CacheError(f"{path}:{number}: {entry}; run xtts verify-cache")
-            entries.append(entry)
-    except OSError as error:
-        raise CacheError(f"{path}: cannot be read ({error.strerror}); run xtts verify-cache") from None
+    entries = list(read_utterances(cache, manifest.files[UTTERANCES_NAME].bytes))
     if not entries:
         raise CacheError(f"{cache}: holds 0 clips, expected at least one; preprocess a corpus with usable rows")
     return Lengths(

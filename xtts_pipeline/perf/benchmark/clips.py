@@ -14,8 +14,8 @@ import numpy as np
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.listings import UTTERANCES
-from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, record_spec
+from xtts_pipeline.cache.format.listings import read_utterances
+from xtts_pipeline.cache.format.manifest import Manifest, record_spec
 from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import Config
@@ -66,12 +66,7 @@ def _without_padding(values: Mapping[str, object]) -> Example:
 
 def texts_of(cache: Path) -> dict[str, str]:
     """Return the text of every utterance by its id, as the corpus had it. Raises CacheError if the list cannot be read."""
-    path = cache / UTTERANCES_NAME
-    try:
-        entries = [entry for _, entry in UTTERANCES.read(path) if not isinstance(entry, ValueError)]
-    except OSError as error:
-        raise CacheError(f"{path}: cannot be read ({error.strerror}); run xtts verify-cache") from None
-    return {entry.id: entry.raw_text for entry in entries}
+    return {entry.id: entry.raw_text for entry in read_utterances(cache)}
 
 
 def write_clips(

@@ -1,0 +1,41 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from xtts_pipeline.cache.format.listings import read_utterances
+from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.errors import CacheError
+
+
+@pytest.fixture
+def cache(tmp_path: Path, write_cache: Callable[..., Manifest]) -> Path:
+    write_cache(tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+def test_utterances_come_in_the_order_of_their_lines(cache: Path) -> None:
+    lines = (cache / "utterances.jsonl").read_text(encoding="utf-8").splitlines()
+    entries = list(read_utterances(cache))
+    assert len(entries) == len(lines) > 1
+    assert all(f'"id":"{entry.id}"' in line for entry, line in zip(entries, lines, strict=True))
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b"no JSON\n", b'{ "id": "a" }\n'])
+def test_a_malformed_line_is_an_error_with_its_number(cache: Path, line: bytes) -> None:
+    path = cache / "utterances.jsonl"
+    first, *others = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([first, line, *others]))
+    with pytest.raises(CacheError, match=rf"{path}:2: .*; run xtts verify-cache"):
+        list(read_utterances(cache))
+
+
+def test_a_listing_that_is_missing_or_too_large_is_an_error(cache: Path) -> None:
+    path = cache / "utterances.jsonl"
+    with pytest.raises(
+        CacheError, match=r"cannot be read \(found \d+ bytes, expected at most 10\); run xtts verify-cache"
+    ):
+        list(read_utterances(cache, most_bytes=10))
+    path.unlink()
+    with pytest.raises(CacheError, match=f"{path}: cannot be read"):
+        list(read_utterances(cache))
