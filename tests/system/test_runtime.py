@@ -21,7 +21,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 def test_python_keeps_the_terminal_and_native_code_does_not() -> None:
     done = run("""
         import os, sys
-        from xtts_pipeline.runtime import NativeLog
+        from xtts_pipeline.system.runtime import NativeLog
         with NativeLog() as log:
             os.write(2, b"native\\n")
             print("python", file=sys.stderr)
@@ -34,7 +34,7 @@ def test_python_keeps_the_terminal_and_native_code_does_not() -> None:
 def test_echo_repeats_native_lines() -> None:
     done = run("""
         import os
-        from xtts_pipeline.runtime import NativeLog
+        from xtts_pipeline.system.runtime import NativeLog
         with NativeLog(echo=True) as log:
             os.write(2, b"native\\n")
     """)
@@ -46,7 +46,7 @@ def test_compilations_are_counted_by_name_and_no_line_is_lost(tmp_path: Path) ->
         f"""
         import os
         from pathlib import Path
-        from xtts_pipeline.runtime import NativeLog
+        from xtts_pipeline.system.runtime import NativeLog
         line = "I0000 device_compilation_profiler.cc:113] Compiled __inference_%s 1 times, compile time: 1 us\\n"
         with NativeLog(Path({str(tmp_path / "native.log")!r})) as log:
             os.write(2, (line % "_train_step_123")[:40].encode())
@@ -64,7 +64,7 @@ def test_a_log_that_somebody_emptied_is_read_on(tmp_path: Path) -> None:
         f"""
         import os
         from pathlib import Path
-        from xtts_pipeline.runtime import NativeLog
+        from xtts_pipeline.system.runtime import NativeLog
         path = Path({str(tmp_path / "native.log")!r})
         with NativeLog(path) as log:
             os.write(2, b"noise" * 100)
@@ -96,7 +96,7 @@ def test_a_process_without_stderr_still_works() -> None:
 def test_the_terminal_is_back_after_an_error() -> None:
     done = run("""
         import os
-        from xtts_pipeline.runtime import NativeLog
+        from xtts_pipeline.system.runtime import NativeLog
         try:
             with NativeLog():
                 raise ValueError
@@ -114,7 +114,7 @@ def test_a_log_that_cannot_be_written_is_an_output_error(tmp_path: Path) -> None
 def test_compile_times_and_the_memory_of_programs_are_read_from_the_log() -> None:
     done = run("""
         import os
-        from xtts_pipeline.runtime import NativeLog
+        from xtts_pipeline.system.runtime import NativeLog
         compiled = "I0000 device_compilation_profiler.cc:113] Compiled __inference_%s 1 times, compile time: %d us, cumulative: 9 us\\n"
         assigned = "I0000 buffer_assignment.cc:2364] Assigning buffers to module %s.770\\n"
         total = "I0000 buffer_assignment.cc:2463]                  total allocation:  %s\\n"

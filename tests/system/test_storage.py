@@ -395,7 +395,7 @@ def test_commands_that_write_a_cache_refuse_a_store() -> None:
 
 PROGRAM = """
     import sys
-    from xtts_pipeline.cli import cli
+    from xtts_pipeline.cli.main import cli
 
     def xtts(*arguments):
         try:

@@ -31,10 +31,10 @@ def test_compilations_are_counted_from_xla_itself() -> None:
     # In a process of its own: the environment must be set before TensorFlow is imported.
     program = """
         import json
-        from xtts_pipeline.runtime import NativeLog
+        from xtts_pipeline.system.runtime import NativeLog
         with NativeLog() as log:
             import tensorflow as tf
-            from xtts_pipeline.training.monitor import CompilationMonitor
+            from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
             monitor = CompilationMonitor(log, is_strict=False, is_compiled=True)
             square = tf.function(lambda x: x * x, input_signature=[tf.TensorSpec([None])], jit_compile=True)
             def _cube(x):
