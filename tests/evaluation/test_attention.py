@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xtts_pipeline.evaluation.attention import attention_focus, repeated_tokens, skipped_tokens, sounding_mask
+from xtts_pipeline.evaluation.attention import repeated_tokens, skipped_tokens, sounding_mask
 
 TEXT = ("<begin>", *"one two three.", "<end>")
 SOUNDING = sounding_mask(TEXT)
@@ -82,9 +82,3 @@ def test_attention_on_silence_alone_repeats_nothing_and_skips_all():
 
     assert repeated_tokens(attention, SOUNDING).tolist() == []
     assert len(skipped_tokens(attention, SOUNDING)) == SOUNDING.sum()
-
-
-def test_the_focus_is_one_where_attention_is_sharp_and_one_token_s_share_where_it_is_flat():
-    assert attention_focus(attend(WALK)) == 1.0
-    assert attention_focus(attend([1, 2], 0.75)) == 0.75
-    assert attention_focus(np.full((5, 8), 1 / 8)) == 1 / 8

@@ -46,6 +46,15 @@ def test_speech_that_is_the_truth_has_no_error():
     )
 
 
+@pytest.mark.parametrize(
+    ("attention", "focus"), [(np.eye(4), 1.0), (0.5 * np.eye(4) + 0.125, 0.625), (np.full((5, 4), 1 / 4), 1 / 4)]
+)
+def test_attention_focus_is_the_mean_of_the_largest_weights(attention: np.ndarray, focus: float):
+    sound = make_sound()
+
+    assert measure(sound, sound, attention, SYMBOLS, 0.1, AUDIO).attention_focus == focus
+
+
 def test_each_figure_comes_from_what_it_names():
     true, spoken = make_sound(40), make_sound(50)
     heard = Heard(PhonemeErrors(2, 8), PhonemeErrors(1, 8), PhonemeErrors(0, 8))

@@ -55,7 +55,7 @@ def no_reference(batch: Batch) -> Crop:
 
 
 def hold_alignment(network: Network, posterior: tf.Tensor | None = None) -> None:
-    """Let the network be told where frames are in the text by `posterior` [B, T, S], everywhere alike without one, not by its aligner."""
+    """Replace the aligner by one that returns `posterior` [B, T, S], or a uniform one without it."""
 
     def aligned(tokens: tf.Tensor, _text_length: tf.Tensor, mel: tf.Tensor, _mel_length: tf.Tensor) -> Alignment:
         shape = [mel.shape[0], mel.shape[1], tokens.shape[1]]

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
-from xtts_pipeline.model.aligner import Aligner, alignment_posterior, shares_of_steps
+from xtts_pipeline.model.aligner import Aligner, alignment_posterior, pool_to_decoder_steps
 from xtts_pipeline.model.layers import Initializer
 from xtts_pipeline.model.losses import alignment_losses, batch_totals
 from xtts_pipeline.model.network import Batch, Crop, Network
@@ -49,7 +49,7 @@ def test_unlikely_frames_do_not_overflow() -> None:
 
 def test_a_step_has_the_mean_share_of_its_real_frames() -> None:
     posterior = tf.constant([[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]])
-    np.testing.assert_allclose(shares_of_steps(posterior, 2), [[[0.75, 0.25], [0.0, 1.0], [0.0, 0.0]]], atol=1e-6)
+    np.testing.assert_allclose(pool_to_decoder_steps(posterior, 2), [[[0.75, 0.25], [0.0, 1.0], [0.0, 0.0]]], atol=1e-6)
 
 
 def test_error_is_the_mean_square_of_the_difference() -> None:
@@ -67,7 +67,7 @@ def test_error_is_the_mean_square_of_the_difference() -> None:
 
 
 def test_tokens_are_found_in_sound_by_itself() -> None:
-    """Eight sounds of three to nine frames each in random order: after 150 updates nearly every frame goes to its own token."""
+    """Eight sounds of 3 to 9 frames in random order: after 150 updates nearly every frame belongs to its own token."""
     random = np.random.default_rng(0)
     sounds = random.normal(size=(11, 5))
     tokens = np.array([random.permutation(np.arange(3, 11))[:6] for _ in range(16)], np.int32)
@@ -103,7 +103,7 @@ def test_attention_where_the_aligner_looks_costs_what_the_aligner_doubts(
 ) -> None:
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
     alignment = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel), batch.mel_length)
-    said = shares_of_steps(alignment.posterior, network.frames_per_step)
+    said = pool_to_decoder_steps(alignment.posterior, network.frames_per_step)
     entropy = -tf.reduce_sum(tf.math.xlogy(said, said)) / totals.steps
     _, surprise = alignment_losses(alignment, said, tf.repeat(said[:, None], 4, axis=1), totals)
     assert float(surprise) == pytest.approx(float(entropy), abs=1e-4)

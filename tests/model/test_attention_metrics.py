@@ -15,6 +15,13 @@ def test_focus_takes_the_sharpest_head() -> None:
     assert float(attention_focus(BLURRED, FOUR)) == 1.0
 
 
+def test_mean_focus_is_the_largest_weight_of_a_step():
+    blunt = np.full((1, 1, 2, 4), 0.25 / 3)
+    blunt[..., [0, 1], [1, 2]] = 0.75
+    assert float(attention_focus(blunt, tf.constant([2]))) / 2 == 0.75
+    assert float(attention_focus(np.full((1, 1, 5, 8), 1 / 8), tf.constant([5]))) / 5 == 1 / 8
+
+
 def test_diagonal_share_by_hand() -> None:
     # Within 0.15 of the line, steps and tokens of a quarter each: the token of the same number alone.
     assert float(diagonal_share(DIAGONAL, FOUR, FOUR)) == 4.0

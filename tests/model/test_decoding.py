@@ -5,13 +5,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, hold_alignment, random_batch
-from xtts_pipeline.model.decoding import CHUNK_STEPS, Manner, Speech, begin_speech, continue_speech, speak
+from xtts_pipeline.model.decoding import (
+    CHUNK_STEPS,
+    DecodingOptions,
+    Speech,
+    begin_speech,
+    continue_speech,
+    sharpening_matrix,
+    speak,
+)
 from xtts_pipeline.model.layers import Attention, Dropout, Initializer
 from xtts_pipeline.model.mel_decoder import Memory
 from xtts_pipeline.model.network import Batch, Crop, Network
-from xtts_pipeline.model.sharpening import sharpening_matrix
 
-MANNER = Manner(stop_threshold=0.5, window_back=1, window_ahead=3)
+OPTIONS = DecodingOptions(stop_threshold=0.5, window_back=1, window_ahead=3)
 DROPOUT = Dropout.fixed(3)
 
 
@@ -36,25 +43,25 @@ def full(rows: int) -> tf.Tensor:
 def speak_in_chunks(
     network: Network, memory: Memory, max_frames: tf.Tensor, steps: int
 ) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Return mel, attention and lengths as whoever goes from chunk to chunk has them."""
-    projected, utterance = begin_speech(network, memory, steps)
+    """Return mel, attention and lengths of speech decoded chunk by chunk."""
+    projected, state = begin_speech(network, memory, steps)
     chunks = []
     for _ in range(-(-network.max_steps // steps)):
-        utterance, chunk = continue_speech(network, projected, utterance, DROPOUT, max_frames, MANNER)
+        state, chunk = continue_speech(network, projected, state, DROPOUT, max_frames, OPTIONS)
         chunks.append(chunk)
     mel, attention = (
         np.concatenate([getattr(chunk, name) for chunk in chunks], axis=1) for name in ("mel", "attention")
     )
-    return mel, attention, utterance.progress.length.numpy().tolist()
+    return mel, attention, state.progress.length.numpy().tolist()
 
 
-def test_parts_are_looked_at_as_if_they_were_joined() -> None:
+def test_attention_to_parts_equals_attention_to_their_concatenation() -> None:
     attention = Attention(Initializer(1), 8, 2, "attention")
     x, others = tf.random.stateless_normal([2, 3, 8], [1, 2]), tf.random.stateless_normal([2, 7, 8], [3, 4])
     keys, values = attention.project_memory(others)
     mask = tf.constant([True, True, False, True, True, False, True])
     parts = [(keys[:, start:end], values[:, start:end], mask[start:end]) for start, end in ((0, 2), (2, 6), (6, 7))]
-    for whole, in_parts in zip(attention(x, keys, values, mask), attention.look_at_parts(x, parts), strict=True):
+    for whole, in_parts in zip(attention(x, keys, values, mask), attention.attend_to_parts(x, parts), strict=True):
         np.testing.assert_allclose(whole, in_parts, atol=1e-6)
 
 
@@ -64,13 +71,13 @@ def test_cached_decoding_equals_uncached(network: Network, batch: Batch, is_trai
     decoder = network.mel_decoder
     memory = network.encode(batch, network.null_voice[None], tf.zeros([3], tf.bool), dropout)
     previous = tf.random.stateless_normal([3, network.max_steps, SPEC.mel_bins], [1, 2])
-    looked = tf.nn.softmax(tf.random.stateless_normal([3, network.max_steps, SPEC.max_text_length], [3, 4]))
-    whole = decoder.decode_all(previous, looked, memory, dropout)
+    attention = tf.nn.softmax(tf.random.stateless_normal([3, network.max_steps, SPEC.max_text_length], [3, 4]))
+    whole = decoder.decode_all(previous, attention, memory, dropout)
     cache, projected = decoder.start_cache(3, chunk_steps), decoder.project_memory(memory)
     everywhere = tf.ones([3, SPEC.max_text_length], tf.bool)
     for step in range(network.max_steps):
         said, recent = decoder.decode_step(
-            previous[:, step], looked[:, step], tf.constant(step), cache, projected, everywhere, dropout
+            previous[:, step], attention[:, step], tf.constant(step), cache, projected, everywhere, dropout
         )
         cache = cache._replace(recent=recent)
         if (step + 1) % chunk_steps == 0:
@@ -83,10 +90,10 @@ def test_cached_decoding_equals_uncached(network: Network, batch: Batch, is_trai
 
 def test_speaking_agrees_with_teacher_forcing_on_its_own_frames(network: Network, batch: Batch, memory: Memory) -> None:
     never_stop(network)
-    everywhere = MANNER._replace(window_back=9, window_ahead=9)
+    everywhere = OPTIONS._replace(window_back=9, window_ahead=9)
     fine = speak(network, memory, DROPOUT, full(3), everywhere)
     refine, network.postnet.layers = network.postnet.layers, []
-    # The decoder hears its frames as they are before the postnet.
+    # The decoder gets its frames as they are before the postnet.
     coarse = speak(network, memory, DROPOUT, full(3), everywhere)
     network.postnet.layers = refine
     none = tf.zeros([3], tf.int32)
@@ -100,10 +107,10 @@ def test_speaking_agrees_with_teacher_forcing_on_its_own_frames(network: Network
 
 
 @pytest.mark.parametrize("steps", [2, 7])
-def test_chunks_are_what_is_said_in_one_go(network: Network, memory: Memory, steps: int) -> None:
+def test_chunked_decoding_equals_whole_decoding(network: Network, memory: Memory, steps: int) -> None:
     never_stop(network)
     max_frames = tf.constant([20, 4, 11])
-    whole = speak(network, memory, DROPOUT, max_frames, MANNER)
+    whole = speak(network, memory, DROPOUT, max_frames, OPTIONS)
     mel, attention, lengths = speak_in_chunks(network, memory, max_frames, steps)
     assert lengths == whole.mel_length.numpy().tolist() == [20, 4, 11]
     for row, length in enumerate(lengths):
@@ -111,36 +118,34 @@ def test_chunks_are_what_is_said_in_one_go(network: Network, memory: Memory, ste
     np.testing.assert_allclose(attention[:, :7], whole.attention, atol=1e-5)
 
 
-def test_sharpening_changes_what_is_heard_and_not_what_the_network_hears_of_itself(
-    network: Network, memory: Memory
-) -> None:
+def test_sharpening_changes_the_output_and_not_the_feedback(network: Network, memory: Memory) -> None:
     never_stop(network)
     plain, sharp = (
-        speak(network, memory, DROPOUT, full(3), MANNER._replace(sharpness=sharpness)) for sharpness in (1.0, 2.0)
+        speak(network, memory, DROPOUT, full(3), OPTIONS._replace(sharpness=sharpness)) for sharpness in (1.0, 2.0)
     )
     np.testing.assert_allclose(sharp.mel, plain.mel @ sharpening_matrix(SPEC.mel_bins, 2.0), atol=1e-4)
     np.testing.assert_array_equal(sharp.attention, plain.attention)
 
 
-def test_more_steps_than_a_chunk_of_speak(batch: Batch) -> None:
+def test_speech_may_be_longer_than_one_chunk(batch: Batch) -> None:
     # 20 frames one by one are three chunks, of which the last is not full.
     network = Network(MODEL.model_copy(update={"frames_per_step": 1}), SPEC, SYMBOL_COUNT, seed=1)
     assert network.max_steps % CHUNK_STEPS
     never_stop(network)
     memory = encode(network, batch)
-    whole = speak(network, memory, DROPOUT, full(3), MANNER)
+    whole = speak(network, memory, DROPOUT, full(3), OPTIONS)
     mel, attention, _ = speak_in_chunks(network, memory, full(3), steps=network.max_steps)
     assert whole.mel.shape == (3, 20, 5)
     np.testing.assert_allclose(whole.mel, mel, atol=1e-4)
     np.testing.assert_allclose(whole.attention, attention, atol=1e-5)
 
 
-def test_compiled_speech_is_what_eager_speech_is(network: Network, memory: Memory) -> None:
+def test_compiled_speech_equals_eager_speech(network: Network, memory: Memory) -> None:
     never_stop(network)
     arguments = (memory.text, memory.text_mask, memory.voice)
 
     def say(*parts: tf.Tensor) -> Speech:
-        return speak(network, Memory(*parts), DROPOUT, full(3), MANNER)
+        return speak(network, Memory(*parts), DROPOUT, full(3), OPTIONS)
 
     eager = say(*arguments)
     for is_compiled in (True, False):
@@ -151,58 +156,78 @@ def test_compiled_speech_is_what_eager_speech_is(network: Network, memory: Memor
 
 @settings(max_examples=3)
 @given(order=st.permutations([0, 1, 2]), rows=st.integers(1, 3))
-def test_a_row_says_the_same_alone_in_company_and_in_another_place(order: list[int], rows: int) -> None:
+def test_a_row_does_not_depend_on_the_other_rows_or_its_place(order: list[int], rows: int) -> None:
     network = Network(MODEL, SPEC, SYMBOL_COUNT, seed=1)
     together = random_batch(SPEC, text_length=(9, 4, 6), mel_length=(20, 7, 12))
     max_frames = tf.constant([20, 7, 12])
-    whole = speak(network, encode(network, together), DROPOUT, max_frames, MANNER)
+    whole = speak(network, encode(network, together), DROPOUT, max_frames, OPTIONS)
     places = order[:rows]
     chosen = Batch(*(None if part is None else tf.gather(part, places) for part in together))
-    some = speak(network, encode(network, chosen), DROPOUT, tf.gather(max_frames, places), MANNER)
+    some = speak(network, encode(network, chosen), DROPOUT, tf.gather(max_frames, places), OPTIONS)
     np.testing.assert_allclose(some.mel, tf.gather(whole.mel, places), atol=1e-3)
     assert some.mel_length.numpy().tolist() == tf.gather(whole.mel_length, places).numpy().tolist()
 
 
-def test_the_stop_is_honoured(network: Network, memory: Memory) -> None:
+def test_a_row_stops_at_its_stop_probability(network: Network, memory: Memory) -> None:
     network.mel_decoder.to_stop.bias.assign([30.0])
-    speech = speak(network, memory, DROPOUT, full(3), MANNER)
+    speech = speak(network, memory, DROPOUT, full(3), OPTIONS)
     assert speech.mel_length.numpy().tolist() == [3, 3, 3]
     assert speech.has_stopped.numpy().all()
     np.testing.assert_array_equal(speech.mel[:, 3:], tf.fill([3, 18, 5], SPEC.pad_value))
 
 
-def test_a_cap_ends_speech_that_does_not_stop(network: Network, memory: Memory) -> None:
+def test_the_frame_limit_ends_speech_that_does_not_stop(network: Network, memory: Memory) -> None:
     never_stop(network)
-    speech = speak(network, memory, DROPOUT, tf.constant([4, 0, 20]), MANNER)
+    speech = speak(network, memory, DROPOUT, tf.constant([4, 0, 20]), OPTIONS)
     assert speech.mel_length.numpy().tolist() == [4, 0, 20]
     np.testing.assert_array_equal(speech.mel[0, 4:], tf.fill([17, 5], SPEC.pad_value))
     assert not speech.has_stopped.numpy().any()
 
 
-def test_a_cap_over_the_longest_mel_ends_there(network: Network, memory: Memory) -> None:
+def test_a_frame_limit_over_the_longest_mel_is_that_mel(network: Network, memory: Memory) -> None:
     never_stop(network)
-    assert speak(network, memory, DROPOUT, tf.fill([3], 10_000), MANNER).mel_length.numpy().tolist() == [21, 21, 21]
+    assert speak(network, memory, DROPOUT, tf.fill([3], 10_000), OPTIONS).mel_length.numpy().tolist() == [21, 21, 21]
 
 
 @settings(max_examples=3)
 @given(back=st.integers(0, 4), ahead=st.integers(1, 4), seed=st.integers(0, 99))
-def test_the_window_moves_forward_only_and_nothing_outside_is_looked_at(back: int, ahead: int, seed: int) -> None:
+def test_the_attention_window_moves_forward_only_and_has_no_weight_outside(back: int, ahead: int, seed: int) -> None:
     # With two heads all are guided; one layer, so that each row's attention is that of its window.
     network = Network(MODEL.model_copy(update={"decoder_layers": 1}), SPEC, SYMBOL_COUNT, seed=seed)
     never_stop(network)
     batch = random_batch(SPEC, text_length=(9, 4, 1), mel_length=(20, 20, 20), seed=seed)
-    speech = speak(network, encode(network, batch), DROPOUT, full(3), Manner(0.5, back, ahead))
+    speech = speak(network, encode(network, batch), DROPOUT, full(3), DecodingOptions(0.5, back, ahead))
     for row, length in enumerate((9, 4, 1)):
         furthest = 0
         for weights in speech.attention[row].numpy():
-            looked_at = np.flatnonzero(weights)
-            assert looked_at.min() >= furthest - back
-            assert looked_at.max() <= min(furthest + ahead, length - 1)
+            attended = np.flatnonzero(weights)
+            assert attended.min() >= furthest - back
+            assert attended.max() <= min(furthest + ahead, length - 1)
             furthest = max(furthest, int(weights.argmax()))
 
 
-def test_attention_that_never_moves_ends_at_the_cap(network: Network, memory: Memory) -> None:
+def test_attention_that_never_moves_ends_at_the_frame_limit(network: Network, memory: Memory) -> None:
     never_stop(network)
-    speech = speak(network, memory, DROPOUT, full(3), MANNER._replace(window_back=0, window_ahead=0))
+    speech = speak(network, memory, DROPOUT, full(3), OPTIONS._replace(window_back=0, window_ahead=0))
     np.testing.assert_array_equal(speech.attention[..., 0], 1.0)
     assert speech.mel_length.numpy().tolist() == [20, 20, 20]
+
+
+def test_a_sharpness_of_one_changes_nothing() -> None:
+    np.testing.assert_allclose(sharpening_matrix(20, 1.0), np.eye(20), atol=1e-7)
+
+
+@pytest.mark.parametrize("sharpness", [1.5, 4.0])
+def test_silence_stays_silence(sharpness: float) -> None:
+    silence = np.full((3, 80), -11.5, np.float32)
+    np.testing.assert_allclose(silence @ sharpening_matrix(80, sharpness), silence, rtol=1e-5)
+
+
+def test_harmonics_grow_and_formants_hardly() -> None:
+    bins = np.arange(80)
+    harmonics, formant = np.cos(2 * np.pi * bins / 4), np.cos(2 * np.pi * bins / 40)
+    # Away from the edges. The Gaussian keeps exp(-(2 pi 2 / 4)^2 / 2) of the first, 0.7%, and exp(-(2 pi 2 / 40)^2 / 2)
+    # of the second, 95%.
+    matrix, inside = sharpening_matrix(80, 2.0), slice(10, 70)
+    np.testing.assert_allclose((harmonics @ matrix)[inside], (1.993 * harmonics)[inside], atol=5e-3)
+    np.testing.assert_allclose((formant @ matrix)[inside], (1.048 * formant)[inside], atol=5e-3)

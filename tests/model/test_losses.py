@@ -10,11 +10,11 @@ from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.model.aligner import Alignment
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import (
-    Totals,
+    BatchTotals,
     batch_totals,
     decoder_steps,
     guided_attention_loss,
-    judged_frames,
+    loss_mask,
     mel_losses,
     stop_loss,
     target_frames,
@@ -46,12 +46,13 @@ def test_mel_losses_are_not_poisoned_by_what_is_masked() -> None:
 
 
 def test_frames_of_the_reference_are_not_judged() -> None:
-    judged = judged_frames(tf.constant([6, 4, 0]), Crop(tf.constant([2, 0, 0]), tf.constant([3, 0, 0])), 7)
+    judged = loss_mask(tf.constant([6, 4, 0]), Crop(tf.constant([2, 0, 0]), tf.constant([3, 0, 0])), 7)
     assert judged.numpy().astype(int).tolist() == [[1, 1, 0, 0, 0, 1, 0], [1, 1, 1, 1, 0, 0, 0], [0] * 7]
 
 
 def test_totals_by_hand(batch: Batch, crop: Crop) -> None:
-    # 20, 7 and 12 frames, less 6 and 2 of references; 7, 3 and 4 steps, whose three last ones weigh 5; 9, 4 and 6 tokens.
+    # 20, 7 and 12 frames, less 6 and 2 of references; 7, 3 and 4 steps, whose three last ones weigh 5; 9, 4 and 6
+    # tokens.
     totals = batch_totals(batch, crop, frames_per_step=3, stop_positive_weight=5.0)
     assert [float(total) for total in totals] == [31.0, 39.0, 14.0, 14.0 + 3 * 4, 19.0, 3.0]
 
@@ -157,7 +158,7 @@ def test_the_parts_of_a_batch_add_up_to_the_whole(network: Network, batch: Batch
 def test_a_batch_of_nothing_has_a_finite_gradient(network: Network, dropout: Dropout) -> None:
     nothing = random_batch(SPEC, (0, 0), (0, 0))
     crop = no_reference(nothing)
-    totals = Totals(*(tf.ones([]),) * 6)
+    totals = BatchTotals(*(tf.ones([]),) * 6)
     with tf.GradientTape() as tape:
         loss = total_loss(network, nothing, crop, network(nothing, crop, dropout), TrainingConfig(), GUIDANCE, totals)[
             "loss"

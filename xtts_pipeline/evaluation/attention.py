@@ -45,11 +45,3 @@ def repeated_tokens(attention: np.ndarray, sounding: np.ndarray) -> np.ndarray:
         if focus[steps[0] : steps[-1] + 1].max() > token + REPEATED_BEYOND_TOKENS:
             repeated.append(int(token))
     return np.array(repeated, int)
-
-
-def attention_focus(attention: np.ndarray) -> float:
-    """Return the mean over the steps of the largest weight, 1 / S to 1: FastSpeech's focus rate (Y. Ren et al., 2019).
-
-    Where it is low, the attention has not aligned, and the counts of skipped and repeated tokens say nothing.
-    """
-    return float(attention.max(axis=1).mean())

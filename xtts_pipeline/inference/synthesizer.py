@@ -10,7 +10,14 @@ import tensorflow as tf
 from xtts_pipeline.audio.reference import cut_windows, load_reference
 from xtts_pipeline.cache.format.schema import pad_to
 from xtts_pipeline.errors import CheckpointError, ConfigError, Reason, TextError
-from xtts_pipeline.model.decoding import Chunk, Manner, Utterance, begin_speech, continue_speech, is_speaking
+from xtts_pipeline.model.decoding import (
+    Chunk,
+    DecodingOptions,
+    DecodingState,
+    begin_speech,
+    continue_speech,
+    is_speaking,
+)
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.mel_decoder import ProjectedMemory
 from xtts_pipeline.model.network import Batch
@@ -346,13 +353,13 @@ class Synthesizer:
             tf.fill([rows], voice.language),
             tf.fill([rows], voice.latents is not None),
         )
-        projected, utterance = self._begin(tf.constant(tokens), tf.constant(lengths), *ids, latents)
+        projected, state = self._begin(tf.constant(tokens), tf.constant(lengths), *ids, latents)
         before, is_over = np.zeros(rows, np.int32), False
         while not is_over:
-            utterance, chunk, speaking = self._continue(projected, utterance, tf.constant(max_frames))
-            after, is_going_on = utterance.progress.length.numpy(), speaking.numpy()
+            state, chunk, speaking = self._continue(projected, state, tf.constant(max_frames))
+            after, is_going_on = state.progress.length.numpy(), speaking.numpy()
             has_stopped, mel, attention = (
-                utterance.progress.has_stopped.numpy(),
+                state.progress.has_stopped.numpy(),
                 chunk.mel.numpy(),
                 chunk.attention.numpy(),
             )
@@ -399,7 +406,7 @@ class Synthesizer:
         language: tf.Tensor,
         has_reference: tf.Tensor,
         latents: tf.Tensor | None,
-    ) -> tuple[ProjectedMemory, Utterance]:
+    ) -> tuple[ProjectedMemory, DecodingState]:
         unused_mel = tf.zeros([tokens.shape[0], 1, self._network.mel_bins], tf.float16)
         batch = Batch(tokens, unused_mel, text_length, text_length, speaker, language)
         voice = None if latents is None else latents[None]
@@ -408,12 +415,12 @@ class Synthesizer:
         )
 
     def _continue_batch(
-        self, projected: ProjectedMemory, utterance: Utterance, max_frames: tf.Tensor
-    ) -> tuple[Utterance, Chunk, tf.Tensor]:
+        self, projected: ProjectedMemory, state: DecodingState, max_frames: tf.Tensor
+    ) -> tuple[DecodingState, Chunk, tf.Tensor]:
         settings = self.checkpoint.config.synthesis
-        manner = Manner.of(settings)
-        utterance, chunk = continue_speech(self._network, projected, utterance, self._dropout(), max_frames, manner)
-        return utterance, chunk, is_speaking(self._network, utterance.progress, max_frames)
+        options = DecodingOptions.from_config(settings)
+        state, chunk = continue_speech(self._network, projected, state, self._dropout(), max_frames, options)
+        return state, chunk, is_speaking(self._network, state.progress, max_frames)
 
     def _embed_windows(self, windows: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         latents_BVD = self._network.embed_voice(windows, lengths, self._dropout())

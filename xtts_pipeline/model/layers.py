@@ -1,12 +1,12 @@
-"""The parts that the network is built from: dense layers, attention, convolution, dropout.
+"""Building blocks of the network: dense layers, attention, convolution, dropout.
 
 Plain tf.Modules with explicit shapes; every mask is boolean and True means real. No file access, no cache.
 
-Shape key for the whole project: B batch, S tokens, T frames, F decoder steps, R frames of a decoder step, M mel bins, D width, H heads,
-K head width, G guided heads, V voice latents, C frames of a reference, N all positions of all rows.
+Shape key for the whole project: B batch, S tokens, T frames, F decoder steps, R frames of a decoder step, M mel bins, D
+width, H heads, K head width, G guided heads, V voice latents, C frames of a reference, N all positions of all rows.
 
-Matrices are multiplied in the type of what comes in, which `training.precision` decides; sums over a row, softmax and normalisation are
-float32 always.
+Matrices are multiplied in the type of their input, set by `training.precision`. Sums over a row, softmax and
+normalisation are always float32.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,16 +23,16 @@ MASKED_SCORE = -1e9
 
 @dataclass(frozen=True)
 class Dropout:
-    """The randomness of one forward pass: which elements are dropped is a hash, not a random number generator.
+    """The randomness of one forward pass; masks come from a hash, not from a random number generator.
 
-    A mask computed from (example, position, channel, layer, step) in uint32 arithmetic fuses into its neighbours under XLA; stateful or
-    Philox random numbers do not, and made the whole step twice as slow on a CPU. The same key gives the same mask for the same
-    position, whether a sequence is run whole or one position at a time.
+    A mask hashed from (example, position, channel, layer, step) in uint32 arithmetic fuses into its neighbours under
+    XLA. Stateful and Philox random numbers do not, and made the step twice as slow on a CPU. The same key gives the
+    same mask at the same position, whether a sequence runs whole or one position at a time.
 
-    key: uint32 scalar tensor, different at every training step.
-    is_training: False switches off all dropout but the prenet's, which is part of the network when speaking too.
-    first_example: the number of the first row, so that a part of a batch has the masks it has in the whole; None gives every row the
-    masks of row 0, so that what is said does not depend on what is said beside it.
+    key: uint32 scalar tensor, different at each training step.
+    is_training: False switches off all dropout but the prenet's, which stays on in inference.
+    first_example: the number of the first row, so that a part of a batch has the masks that it has in the whole batch.
+    None gives each row the masks of row 0, so that speech does not depend on the other rows.
     """
 
     key: tf.Tensor
@@ -47,13 +47,13 @@ class Dropout:
 
     @classmethod
     def fixed(cls, seed: int) -> "Dropout":
-        """Return what is left of dropout outside training, the same at every call, so that two evaluations of the same weights agree."""
+        """Return the dropout of evaluation and inference: the same at each call, so that results are repeatable."""
         return cls(tf.constant(seed & 0xFFFFFFFF, tf.uint32), is_training=False, first_example=None)
 
     def apply(
         self, x: tf.Tensor, rate: float, salt: int, first_position: tf.Tensor | int = 0, always: bool = False
     ) -> tf.Tensor:
-        """Return x [B, S, D] with elements zeroed at `rate` and the rest scaled up; `salt` tells the places in the network apart."""
+        """Return x [B, S, D] with elements zeroed at `rate` and the rest scaled up; `salt` is the layer's number."""
         if rate == 0.0 or not (self.is_training or always):
             return x
         batch, positions, width = x.shape
@@ -64,7 +64,7 @@ class Dropout:
 
     def draw(self, salt: int, batch: int, positions: int) -> tf.Tensor:
         """Return float32 [batch, positions], uniform in [0, 1)."""
-        # A float32 holds 24 bits: the whole 32 would round up to 1 at times.
+        # A float32 holds 24 bits: 32 would sometimes round up to 1.
         return (
             tf.cast(tf.bitwise.right_shift(self._hash_positions(salt, batch, positions, 0), np.uint32(8)), tf.float32)
             * 2.0**-24
@@ -102,8 +102,8 @@ def sinusoid_positions(length: int, width: int) -> np.ndarray:
 def add_positions(x_BSD: tf.Tensor, positions_1SD: np.ndarray | tf.Tensor, scale: tf.Variable) -> tf.Tensor:
     """Return x + scale * positions, of the type of x.
 
-    The gradient of the scale is a product with the positions. Left to itself it is a sum over the batch, into which XLA's CPU compiler
-    draws the whole backward pass of the layer above, position by position: 2% of a step.
+    The custom gradient of the scale is one product with the positions. XLA's CPU compiler would fuse the default one, a
+    sum over the batch, with the backward pass of the layer above, which costs 2% of a step.
     """
 
     @tf.custom_gradient
@@ -118,14 +118,14 @@ def add_positions(x_BSD: tf.Tensor, positions_1SD: np.ndarray | tf.Tensor, scale
 
 
 class Initializer:
-    """Draws initial weights from one seeded generator, so that a seed names a network; numbers the places where dropout is applied."""
+    """Draw initial weights from one seeded generator, and number the layers that apply dropout."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
         self._salts = 0
 
     def salt(self) -> int:
-        """Return a number that no other place in the network has, for `Dropout.apply`."""
+        """Return a unique number for `Dropout.apply`."""
         self._salts += 1
         return self._salts
 
@@ -143,8 +143,8 @@ class Initializer:
 class Dense(tf.Module):
     """An affine map of the last axis.
 
-    All other axes are one while it works, so that the gradient of the bias is a sum over one axis: four times as fast as over two under
-    XLA on a CPU.
+    It flattens all other axes, so that the gradient of the bias sums over one axis: under XLA on a CPU four times as
+    fast as over two.
     """
 
     def __init__(self, initializer: Initializer, inputs: int, outputs: int, name: str) -> None:
@@ -159,7 +159,7 @@ class Dense(tf.Module):
 
 
 class LayerNorm(tf.Module):
-    """Normalisation of the last axis to mean 0 and variance 1, then a learnt scale and offset; all other axes are one, as in `Dense`."""
+    """Normalisation of the last axis to mean 0 and variance 1, then a learnt scale and offset."""
 
     def __init__(self, width: int, name: str) -> None:
         super().__init__(name=name)
@@ -204,7 +204,7 @@ class FeedForward(tf.Module):
 
 
 class Attention(tf.Module):
-    """Multi-head scaled dot-product attention with separate projections of queries and of what they look at."""
+    """Multi-head scaled dot-product attention, with the projection of the memory separate from that of the queries."""
 
     def __init__(self, initializer: Initializer, width: int, heads: int, name: str) -> None:
         super().__init__(name=name)
@@ -215,19 +215,19 @@ class Attention(tf.Module):
         self.output = Dense(initializer, width, width, "output")
 
     def project_memory(self, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return keys and values [B, S, H, K] of what is looked at, to be computed once when decoding."""
+        """Return the keys and values [B, S, H, K] of the memory."""
         return self._split(self.key(memory)), self._split(self.value(memory))
 
     def __call__(
         self, x: tf.Tensor, keys_BSHK: tf.Tensor, values_BSHK: tf.Tensor, mask: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return ([B, F, D], weights float32 [B, H, F, S]); mask is bool, True where looking is allowed, broadcast to the weights."""
-        return self.look_at_parts(x, [(keys_BSHK, values_BSHK, mask)])
+        """Return ([B, F, D], weights float32 [B, H, F, S]); the bool mask broadcasts to the weights."""
+        return self.attend_to_parts(x, [(keys_BSHK, values_BSHK, mask)])
 
-    def look_at_parts(
+    def attend_to_parts(
         self, x: tf.Tensor, parts: Sequence[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return what a call with all keys, values and masks one behind the other would; joining them first would copy them all."""
+        """Attend to the concatenation of (keys, values, mask) parts, without copying them into one tensor."""
         query_BFHK = self._split(self.query(x)) * tf.cast(self.head_width**-0.5, x.dtype)
         scores = []
         for keys_BSHK, _, mask in parts:
@@ -246,15 +246,16 @@ class Attention(tf.Module):
 
 
 def recomputed(layer: Callable[..., Any], *inputs: tf.Tensor) -> Any:
-    """Return layer(*inputs), tensors of float types; what is made on the way is not kept for the backward pass, but made there again.
+    """Return layer(*inputs); the backward pass recomputes its activations instead of keeping them.
 
-    What else the layer uses, masks and dropout, gets no gradient and must come with it; its variables are found.
+    `inputs` are float tensors. Other tensors, such as masks, must be captured by the layer and get no gradient.
+    Variables are found.
     """
 
     @tf.custom_gradient
     def call(*inputs: tf.Tensor) -> tuple[Any, Callable[..., Any]]:
         def gradient(*above: tf.Tensor, variables: Sequence[tf.Variable]) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-            again = _made_after(above[0], inputs)
+            again = _after_gradient(above[0], inputs)
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch([*again, *variables])
                 outputs = tf.nest.flatten(layer(*again))
@@ -268,19 +269,19 @@ def recomputed(layer: Callable[..., Any], *inputs: tf.Tensor) -> Any:
     return call(*inputs)
 
 
-def _made_after(gradient: tf.Tensor, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Return the inputs, in such a way that they seem to depend on the gradient.
+def _after_gradient(gradient: tf.Tensor, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Return the inputs with a dependency on the gradient.
 
-    XLA would else see that what is made of them is there already, and keep it from the forward pass after all.
+    Without it XLA would find the recomputed activations in the forward pass and keep those in memory.
     """
     one = tf.reshape(gradient, [-1])[0]
-    # Only a number equals itself, so no compiler may take this for nothing.
-    nothing = tf.where(tf.equal(one, one), tf.zeros_like(one), one)
-    return [x + tf.cast(nothing, x.dtype) for x in inputs]
+    # NaN != NaN, so XLA cannot fold this to zero.
+    zero = tf.where(tf.equal(one, one), tf.zeros_like(one), one)
+    return [x + tf.cast(zero, x.dtype) for x in inputs]
 
 
 class EncoderLayer(tf.Module):
-    """Attention to itself and, where there is one, to a context; then a feed-forward layer. Each is normalised before and added after."""
+    """Self-attention, also to a context if there is one, then a feed-forward layer; both pre-norm and residual."""
 
     def __init__(self, initializer: Initializer, config: ModelConfig, name: str) -> None:
         super().__init__(name=name)

@@ -1,7 +1,7 @@
-"""What training minimises, each part averaged over real frames, decoder steps or tokens only.
+"""The training losses, averaged over real frames, decoder steps or tokens only.
 
-Tensors in, scalars out; rows of length 0 weigh nothing. Averages are sums over what `Totals` counts, so that the parts of a batch that
-is gone through in pieces add up to what the whole batch would give.
+Tensors in, scalars out; rows of length 0 have no weight. Averages divide by the `BatchTotals` of the whole batch, so
+the losses of accumulated parts add up to the loss of the whole batch.
 """
 
 from typing import NamedTuple
@@ -20,14 +20,15 @@ from xtts_pipeline.model.attention_metrics import (
 from xtts_pipeline.model.layers import length_mask
 from xtts_pipeline.model.network import MEL_SCALE, Batch, Crop, Network, Prediction
 
-# What is added to a weight before its logarithm: attention that looks nowhere near costs 14 nats, not infinity.
+# Added to a weight before its logarithm: attention of weight 0 costs 14 nats, not infinity.
 LEAST_ATTENTION = 1e-6
 
 
-class Totals(NamedTuple):
-    """What the averages of a whole batch divide by, float32 scalars.
+class BatchTotals(NamedTuple):
+    """Denominators of a whole batch's averages, float32 scalars.
 
-    frames that are judged, all real frames, decoder steps, their weight in the stop loss, tokens, rows.
+    frames: those that the mel losses cover. all_frames: all real ones. steps: decoder steps, of weight `stop_weight` in
+    the stop loss.
     """
 
     frames: tf.Tensor
@@ -39,22 +40,22 @@ class Totals(NamedTuple):
 
 
 def decoder_steps(mel_length_B: tf.Tensor, frames_per_step: int) -> tf.Tensor:
-    """Return how many decoder steps hold a real frame, int32 [B]."""
+    """Return the number of decoder steps that hold a real frame, int32 [B]."""
     return (mel_length_B + frames_per_step - 1) // frames_per_step
 
 
-def batch_totals(batch: Batch, crop: Crop, frames_per_step: int, stop_positive_weight: float) -> Totals:
-    """Return what a whole batch's averages divide by; never 0."""
+def batch_totals(batch: Batch, crop: Crop, frames_per_step: int, stop_positive_weight: float) -> BatchTotals:
+    """Return the denominators of a whole batch's averages; each is at least 1."""
     steps = _sum(decoder_steps(batch.mel_length, frames_per_step))
     rows = _sum(tf.cast(batch.mel_length > 0, tf.int32))
     tokens = _sum(tf.where(batch.mel_length > 0, batch.text_length, 0))
     stop_weight = steps + (stop_positive_weight - 1.0) * rows
     counts = (_sum(batch.mel_length - crop.length), _sum(batch.mel_length), steps, stop_weight, tokens, rows)
-    return Totals(*(tf.maximum(count, 1.0) for count in counts))
+    return BatchTotals(*(tf.maximum(count, 1.0) for count in counts))
 
 
-def judged_frames(mel_length_B: tf.Tensor, crop: Crop, frames: int) -> tf.Tensor:
-    """Return bool [B, frames]: the real ones outside the clip's own reference, which the network has seen."""
+def loss_mask(mel_length_B: tf.Tensor, crop: Crop, frames: int) -> tf.Tensor:
+    """Return bool [B, frames]: True for real frames outside the clip's own reference, which the network has seen."""
     frame_1T = tf.range(frames)[None, :]
     is_seen_BT = (frame_1T >= crop.first_frame[:, None]) & (frame_1T < (crop.first_frame + crop.length)[:, None])
     return length_mask(mel_length_B, frames) & ~is_seen_BT
@@ -70,8 +71,8 @@ def target_frames(network: Network, batch: Batch) -> tf.Tensor:
 def mel_losses(
     predicted_BTM: tf.Tensor, target_BTM: tf.Tensor, mask_BT: tf.Tensor, frames: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the sums of the absolute and the squared error, mean over mel bins, where the mask is True, over `frames`."""
-    # Masked before the square: what is under the mask may be anything, infinity too.
+    """Return the absolute and the squared error where the mask is True, mean over `frames` frames and all bins."""
+    # Masked before the square: masked values may be anything, even infinity.
     difference_BTM = tf.where(mask_BT[..., None], predicted_BTM - target_BTM, 0.0)
     bins = target_BTM.shape[-1]
     return tf.reduce_sum(tf.abs(difference_BTM)) / (bins * frames), tf.reduce_sum(tf.square(difference_BTM)) / (
@@ -82,7 +83,7 @@ def mel_losses(
 def stop_loss(
     stop_logit_BF: tf.Tensor, steps_B: tf.Tensor, positive_weight: float, total_weight: tf.Tensor
 ) -> tf.Tensor:
-    """Return the weighted binary cross-entropy of stopping at the last real decoder step and nowhere before."""
+    """Return the weighted binary cross-entropy of a stop at the last real decoder step and at no earlier one."""
     is_last_BF = tf.range(stop_logit_BF.shape[1])[None, :] == steps_B[:, None] - 1
     mask_BF = length_mask(steps_B, stop_logit_BF.shape[1])
     entropy_BF = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(is_last_BF, tf.float32), stop_logit_BF)
@@ -92,7 +93,7 @@ def stop_loss(
 def guided_attention_loss(
     attention_BGFS: tf.Tensor, text_length_B: tf.Tensor, steps_B: tf.Tensor, width: float, total_steps: tf.Tensor
 ) -> tf.Tensor:
-    """Return how much attention lies off the diagonal, mean over heads and real decoder steps (Tachibana et al. 2017)."""
+    """Return the attention weight off the diagonal, mean over heads and real decoder steps (Tachibana et al. 2017)."""
     steps, symbols = attention_BGFS.shape[2:]
     penalty_BFS = 1.0 - tf.exp(-tf.square(off_diagonal(text_length_B, steps_B, symbols, steps)) / (2.0 * width**2))
     off_diagonal_BF = tf.reduce_sum(tf.reduce_mean(attention_BGFS, axis=1) * penalty_BFS, axis=-1)
@@ -100,16 +101,17 @@ def guided_attention_loss(
 
 
 def alignment_losses(
-    alignment: Alignment, said_BFS: tf.Tensor, attention_BGFS: tf.Tensor, totals: Totals
+    alignment: Alignment, token_shares_BFS: tf.Tensor, attention_BGFS: tf.Tensor, totals: BatchTotals
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return how far frames are from the average frames of the tokens that say them, and how surprised attention is by these tokens.
+    """Return the loss of the aligner and that of attention against the aligner.
 
-    The first, a mean squared error in the network's scale, teaches the aligner; the second, a cross-entropy in nats, mean over guided
-    heads and real decoder steps, teaches attention what the aligner has found.
+    The first is the mean squared error of frames against the mean frames of their tokens, in the network's scale. The
+    second is the cross-entropy of attention and the aligner's token shares in nats, mean over guided heads and real
+    decoder steps.
     """
-    surprise_BGF = -tf.reduce_sum(said_BFS[:, None] * tf.math.log(attention_BGFS + LEAST_ATTENTION), axis=-1)
-    surprise = tf.reduce_sum(tf.reduce_mean(surprise_BGF, axis=1)) / totals.steps
-    return tf.reduce_sum(alignment.posterior * alignment.error) / totals.all_frames, surprise
+    entropy_BGF = -tf.reduce_sum(token_shares_BFS[:, None] * tf.math.log(attention_BGFS + LEAST_ATTENTION), axis=-1)
+    cross_entropy = tf.reduce_sum(tf.reduce_mean(entropy_BGF, axis=1)) / totals.steps
+    return tf.reduce_sum(alignment.posterior * alignment.error) / totals.all_frames, cross_entropy
 
 
 def total_loss(
@@ -119,23 +121,26 @@ def total_loss(
     prediction: Prediction,
     config: TrainingConfig,
     guidance: tf.Tensor | float,
-    totals: Totals,
+    totals: BatchTotals,
 ) -> dict[str, tf.Tensor]:
-    """Return `objective`, what training minimises, its parts, and how well attention follows the text.
+    """Return `objective`, which training minimises, its parts, and the attention metrics.
 
-    `guidance` is the share of its weight in which attention is pulled to the diagonal. `loss` is the objective without what guides
-    attention, so training's and validation's compare; `mel_l1` is in natural log units, `stop_error` in decoder steps.
+    `guidance` scales the weight of the diagonal attention loss. `loss` is the objective without the losses of attention
+    and aligner, so that training and validation compare. `mel_l1` is in natural log units, `stop_error` in decoder
+    steps.
     """
     target_BTM = target_frames(network, batch)
-    mask_BT = judged_frames(batch.mel_length, crop, target_BTM.shape[1])
+    mask_BT = loss_mask(batch.mel_length, crop, target_BTM.shape[1])
     steps_B = decoder_steps(batch.mel_length, network.frames_per_step)
     coarse_l1, coarse_l2 = mel_losses(prediction.coarse, target_BTM, mask_BT, totals.frames)
     fine_l1, fine_l2 = mel_losses(prediction.fine, target_BTM, mask_BT, totals.frames)
     stop = stop_loss(prediction.stop_logit, steps_B, config.stop_positive_weight, totals.stop_weight)
     text_l1, text_l2 = mel_losses(prediction.text_frames, target_BTM, mask_BT, totals.frames)
-    looked = prediction.attention
-    attention = guided_attention_loss(looked, batch.text_length, steps_B, config.guided_attention_width, totals.steps)
-    token_error, alignment = alignment_losses(prediction.alignment, prediction.said, looked, totals)
+    attention_BGFS = prediction.attention
+    attention = guided_attention_loss(
+        attention_BGFS, batch.text_length, steps_B, config.guided_attention_width, totals.steps
+    )
+    token_error, alignment = alignment_losses(prediction.alignment, prediction.token_shares, attention_BGFS, totals)
     loss = coarse_l1 + coarse_l2 + fine_l1 + fine_l2 + text_l1 + text_l2 + config.stop_weight * stop
     guided = config.guided_attention_weight * guidance * attention + config.alignment_weight * alignment
     return {
@@ -148,9 +153,9 @@ def total_loss(
         "stop_loss": stop,
         "stop_error": stop_error(prediction.stop_logit, steps_B) / totals.rows,
         "attention_loss": attention,
-        "attention_focus": attention_focus(looked, steps_B) / totals.steps,
-        "attention_diagonal": diagonal_share(looked, batch.text_length, steps_B) / totals.steps,
-        "attention_coverage": attention_coverage(looked, tf.where(steps_B > 0, batch.text_length, 0), steps_B)
+        "attention_focus": attention_focus(attention_BGFS, steps_B) / totals.steps,
+        "attention_diagonal": diagonal_share(attention_BGFS, batch.text_length, steps_B) / totals.steps,
+        "attention_coverage": attention_coverage(attention_BGFS, tf.where(steps_B > 0, batch.text_length, 0), steps_B)
         / totals.tokens,
     }
 

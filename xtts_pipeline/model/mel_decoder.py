@@ -1,6 +1,7 @@
-"""Encoded text, voice and earlier frames to the next frames: causal, with attention to text and voice.
+"""Predict the next frames from encoded text, a voice and earlier frames: a causal decoder with cross-attention.
 
-The same layers run over a whole sequence in training and one decoder step at a time, with cached keys and values, in synthesis.
+The same layers run over a whole sequence in training, and one decoder step at a time with cached keys and values in
+inference.
 """
 
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from xtts_pipeline.model.layers import (
     sinusoid_positions,
 )
 
-# The heads that are asked to follow the text: the first two of the upper two layers. The others look where they like.
+# Guided heads, which losses make follow the text: the first two of the upper two layers. The others are free.
 GUIDED_LAYERS, GUIDED_HEADS = 2, 2
 
 # Keys and values [B, S, H, K] of one layer.
@@ -29,7 +30,7 @@ KeysAndValues = tuple[tf.Tensor, tf.Tensor]
 
 
 class Memory(NamedTuple):
-    """What the decoder looks at: the text [B, S, D] with its mask [B, S], and voice latents [B, V, D] where the network has them."""
+    """The encoders' output: text [B, S, D], its mask [B, S], and voice latents [B, V, D] if the network has them."""
 
     text: tf.Tensor
     text_mask: tf.Tensor
@@ -37,7 +38,7 @@ class Memory(NamedTuple):
 
 
 class ProjectedMemory(NamedTuple):
-    """The memory's keys and values for each layer, computed once for all decoder steps, and the text itself [B, S, D]."""
+    """Each layer's keys and values of the memory, computed once for all steps, and the text itself [B, S, D]."""
 
     keys_and_values: list[KeysAndValues]
     text: tf.Tensor
@@ -46,10 +47,10 @@ class ProjectedMemory(NamedTuple):
 
 
 class DecoderCache(NamedTuple):
-    """Each layer's own keys and values of the steps done.
+    """Each layer's self-attention keys and values of earlier steps.
 
-    past [B, F, H, K]: those before the step `first`, left alone while a chunk of steps is decoded. recent [B, N, H, K]: those from there
-    on. A loop that writes to a small buffer only leaves the large one where it is: writing there too made a step ten times as slow.
+    past [B, F, H, K]: those before the step `first`, constant while a chunk is decoded. recent [B, N, H, K]: those from
+    `first` on. The loop writes only to the small buffer: writing to the large one made a step ten times as slow.
     """
 
     past: list[KeysAndValues]
@@ -58,13 +59,13 @@ class DecoderCache(NamedTuple):
 
 
 def write_position(buffer: tf.Tensor, position: tf.Tensor, value: tf.Tensor, axis: int = 0) -> tf.Tensor:
-    """Return the buffer with the value, which has no such axis, at one position of the axis; beyond the end nothing is written."""
+    """Return the buffer with `value` at a position of `axis`, which `value` lacks; unchanged past the end."""
     is_here = tf.reshape(tf.range(buffer.shape[axis]) == position, [-1] + [1] * (buffer.shape.rank - axis - 1))
     return tf.where(is_here, tf.expand_dims(value, axis), buffer)
 
 
 class DecoderLayer(tf.Module):
-    """Causal self-attention, attention to text, attention to the voice, feed-forward; each normalised before and added after."""
+    """Causal self-attention, attention to text and to the voice, feed-forward; all pre-norm and residual."""
 
     def __init__(self, initializer: Initializer, config: ModelConfig, index: int) -> None:
         super().__init__(name=f"decoder_layer_{index}")
@@ -87,7 +88,7 @@ class DecoderLayer(tf.Module):
         self.feedforward = FeedForward(initializer, config.width, config.feedforward_width, "feedforward")
 
     def project_memory(self, memory: Memory) -> tuple[KeysAndValues, KeysAndValues | None]:
-        """Return the keys and values of text and voice."""
+        """Return the keys and values of text and voice; None for the voice if the network has none."""
         voice = self.voice_attention.project_memory(memory.voice) if self.has_voice else None
         return self.text_attention.project_memory(memory.text), voice
 
@@ -111,7 +112,7 @@ class DecoderLayer(tf.Module):
         attended, _ = self.self_attention(normal, *self.self_attention.project_memory(normal), causal_FF)
         x_BFD += dropout.apply(attended, self.dropout_rate, self.self_salt)
         text, voice = self.project_memory(memory)
-        return self._look(x_BFD, text, memory.text_mask[:, None, None, :], voice, dropout, 0)
+        return self._attend(x_BFD, text, memory.text_mask[:, None, None, :], voice, dropout, 0)
 
     def decode_step(
         self,
@@ -134,12 +135,12 @@ class DecoderLayer(tf.Module):
             write_position(recent[1], place, values[:, 0], axis=1),
         )
         is_past, is_recent = tf.range(past[0].shape[1]) < first, tf.range(recent[0].shape[1]) <= place
-        attended, _ = self.self_attention.look_at_parts(normal, [(*past, is_past), (*recent, is_recent)])
+        attended, _ = self.self_attention.attend_to_parts(normal, [(*past, is_past), (*recent, is_recent)])
         x_B1D += dropout.apply(attended, self.dropout_rate, self.self_salt, step)
-        x_B1D, weights = self._look(x_B1D, text, text_mask_BH1S, voice, dropout, step)
+        x_B1D, weights = self._attend(x_B1D, text, text_mask_BH1S, voice, dropout, step)
         return x_B1D, weights, recent
 
-    def _look(
+    def _attend(
         self,
         x: tf.Tensor,
         text: KeysAndValues,
@@ -158,7 +159,7 @@ class DecoderLayer(tf.Module):
 
 
 class Prenet(tf.Module):
-    """A narrow, always noisy way in for the previous frame, so that the decoder must look at the text (Shen et al. 2018)."""
+    """A bottleneck with dropout, in inference too, so that the decoder must attend to the text (Shen et al. 2018)."""
 
     def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
         super().__init__(name="prenet")
@@ -175,9 +176,10 @@ class Prenet(tf.Module):
 
 
 class TextFrames(tf.Module):
-    """The frames of a decoder step by the text alone: what is looked at, and no earlier frame.
+    """Predict a decoder step's frames from the attended text alone, without earlier frames.
 
-    A true frame before says so much of the next that a decoder learns to copy first and to read last; here nothing can be copied.
+    The previous ground-truth frame predicts the next one so well that a decoder learns to copy before it reads. Here it
+    cannot copy.
     """
 
     def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
@@ -186,15 +188,16 @@ class TextFrames(tf.Module):
         self.to_frames = Dense(initializer, config.width, config.frames_per_step * mel_bins, "to_frames")
 
     def __call__(self, attention_BGFS: tf.Tensor, text_BSD: tf.Tensor) -> tf.Tensor:
-        """Return [B, F, R * M]; `attention` is that of the guided heads."""
+        """Return [B, F, R * M] from the attention of the guided heads."""
         attention_BFS = tf.cast(tf.reduce_mean(attention_BGFS, axis=1), text_BSD.dtype)
         return self.to_frames(tf.nn.relu(self.hidden(tf.einsum("BFS,BSD->BFD", attention_BFS, text_BSD))))
 
 
-class Decoded(NamedTuple):
-    """What the decoder makes of N steps, float32.
+class DecoderOutputs(NamedTuple):
+    """Decoder output of N steps, float32.
 
-    frames [B, N * R, M], and the part of them that comes by the text alone; stop_logit [B, N]; attention of the guided heads [B, G, N, S].
+    frames [B, N * R, M] and text_frames, the part of them predicted from the text alone. stop_logit [B, N]. attention
+    [B, G, N, S] of the guided heads.
     """
 
     frames: tf.Tensor
@@ -204,11 +207,11 @@ class Decoded(NamedTuple):
 
 
 class MelDecoder(tf.Module):
-    """Prenet, the token said last, positions, decoder layers, then `frames_per_step` frames and one stop logit for each decoder step.
+    """Prenet, previous token, positions, decoder layers; a step predicts `frames_per_step` frames and a stop logit.
 
-    A decoder step hears the last frame of the step before and is told where that step looked, so that all it has to find out is whether
-    to stay or to go on (fed-back attention, Chorowski et al. 2015). In training the aligner says where; in speech it looked there itself.
-    The frames are the sum of two ways: through the layers, and straight from the text that is looked at.
+    A decoder step gets the last frame and the attention of the step before, so it only has to decide whether to advance
+    (Chorowski et al. 2015). In training that attention comes from the aligner, in inference from the decoder. The
+    frames are the sum of the layers' output and of `TextFrames`.
     """
 
     def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int, max_steps: int) -> None:
@@ -228,13 +231,16 @@ class MelDecoder(tf.Module):
 
     @property
     def guided_heads(self) -> int:
-        """How many heads are asked to follow the text."""
+        """The number of guided heads."""
         return min(GUIDED_LAYERS, len(self.layers)) * int(self.is_guided_H.sum())
 
-    def decode_all(self, previous_BFM: tf.Tensor, looked_BFS: tf.Tensor, memory: Memory, dropout: Dropout) -> Decoded:
-        """Return what all decoder steps make at once; `looked` is where each step's predecessor looked, all 0 for the first."""
-        steps = previous_BFM.shape[1]
-        x = self._embed(previous_BFM, looked_BFS, memory.text, self.positions_FD[None, :steps], dropout, 0)
+    def decode_all(
+        self, previous_frames_BFM: tf.Tensor, previous_attention_BFS: tf.Tensor, memory: Memory, dropout: Dropout
+    ) -> DecoderOutputs:
+        """Return the output of all decoder steps at once; `previous_attention` is 0 for the first step."""
+        steps = previous_frames_BFM.shape[1]
+        positions_1FD = self.positions_FD[None, :steps]
+        x = self._embed(previous_frames_BFM, previous_attention_BFS, memory.text, positions_1FD, dropout, 0)
         causal_FF = tf.range(steps)[:, None] >= tf.range(steps)[None, :]
         weights = []
         for layer in self.layers:
@@ -243,14 +249,14 @@ class MelDecoder(tf.Module):
         return self._emit(x, weights, memory.text)
 
     def project_memory(self, memory: Memory) -> ProjectedMemory:
-        """Return what each layer looks at, to be computed once when decoding."""
+        """Return each layer's keys and values of the memory, computed once for all steps."""
         projected = [layer.project_memory(memory) for layer in self.layers]
         return ProjectedMemory(
             [text for text, _ in projected], memory.text, memory.text_mask, [voice for _, voice in projected]
         )
 
     def start_cache(self, rows: int, chunk_steps: int, dtype: tf.DType = tf.float32) -> DecoderCache:
-        """Return the cache before the first step, to be settled after each chunk of steps."""
+        """Return the empty cache; call `settle_cache` after each chunk of steps."""
         attention = self.layers[0].self_attention
 
         def empty(steps: int) -> list[KeysAndValues]:
@@ -260,7 +266,7 @@ class MelDecoder(tf.Module):
         return DecoderCache(empty(self.max_steps), empty(chunk_steps), tf.constant(0))
 
     def settle_cache(self, cache: DecoderCache) -> DecoderCache:
-        """Return the cache for the next chunk: what was recent is past."""
+        """Return the cache for the next chunk: recent keys and values become past ones."""
         chunk_steps = cache.recent[0][0].shape[1]
         place_F = tf.range(self.max_steps) - cache.first
         is_new_F11 = ((place_F >= 0) & (place_F < chunk_steps))[:, None, None]
@@ -277,22 +283,22 @@ class MelDecoder(tf.Module):
 
     def decode_step(
         self,
-        previous_BM: tf.Tensor,
-        looked_BS: tf.Tensor,
+        previous_frame_BM: tf.Tensor,
+        previous_attention_BS: tf.Tensor,
         step: tf.Tensor,
         cache: DecoderCache,
         memory: ProjectedMemory,
         window_BS: tf.Tensor,
         dropout: Dropout,
-    ) -> tuple[Decoded, list[KeysAndValues]]:
-        """Return what one decoder step makes, and the recent keys and values with its own.
+    ) -> tuple[DecoderOutputs, list[KeysAndValues]]:
+        """Return the output of one decoder step, and the recent keys and values with those of this step.
 
-        Guided heads look at tokens inside the window, bool [B, S], only.
+        Guided heads attend only to tokens inside the window, bool [B, S].
         """
-        previous_B1M = tf.cast(previous_BM, memory.text.dtype)[:, None, :]
+        previous_frame_B1M = tf.cast(previous_frame_BM, memory.text.dtype)[:, None, :]
         x = self._embed(
-            previous_B1M,
-            looked_BS[:, None, :],
+            previous_frame_B1M,
+            previous_attention_BS[:, None, :],
             memory.text,
             tf.gather(self.positions_FD, step)[None, None, :],
             dropout,
@@ -313,22 +319,22 @@ class MelDecoder(tf.Module):
 
     def _embed(
         self,
-        previous_BFM: tf.Tensor,
-        looked_BFS: tf.Tensor,
+        previous_frames_BFM: tf.Tensor,
+        previous_attention_BFS: tf.Tensor,
         text_BSD: tf.Tensor,
         positions_1FD: tf.Tensor,
         dropout: Dropout,
         step: tf.Tensor | int,
     ) -> tf.Tensor:
-        x = self.prenet(previous_BFM, dropout, step)
-        x += self.said_token(tf.einsum("BFS,BSD->BFD", tf.cast(looked_BFS, text_BSD.dtype), text_BSD))
+        x = self.prenet(previous_frames_BFM, dropout, step)
+        x += self.said_token(tf.einsum("BFS,BSD->BFD", tf.cast(previous_attention_BFS, text_BSD.dtype), text_BSD))
         x = add_positions(x, positions_1FD, self.position_scale)
         return dropout.apply(x, self.dropout_rate, self.salt, step)
 
-    def _emit(self, x_BFD: tf.Tensor, weights: list[tf.Tensor], text_BSD: tf.Tensor) -> Decoded:
+    def _emit(self, x_BFD: tf.Tensor, weights: list[tf.Tensor], text_BSD: tf.Tensor) -> DecoderOutputs:
         x_BFD = self.norm(x_BFD)
         attention = tf.concat([weight_BHFS[:, :GUIDED_HEADS] for weight_BHFS in weights[-GUIDED_LAYERS:]], axis=1)
         shape_BTM = [x_BFD.shape[0], x_BFD.shape[1] * self.frames_per_step, self.mel_bins]
         text_frames_BTM = tf.cast(tf.reshape(self.text_frames(attention, text_BSD), shape_BTM), tf.float32)
         frames_BTM = tf.cast(tf.reshape(self.to_frames(x_BFD), shape_BTM), tf.float32) + text_frames_BTM
-        return Decoded(frames_BTM, text_frames_BTM, tf.cast(self.to_stop(x_BFD)[..., 0], tf.float32), attention)
+        return DecoderOutputs(frames_BTM, text_frames_BTM, tf.cast(self.to_stop(x_BFD)[..., 0], tf.float32), attention)

@@ -1,6 +1,6 @@
-"""The whole network: tokens, a voice and earlier frames to mel frames, stop logits and attention.
+"""The whole network: predict mel frames, stop logits and attention from tokens, a voice and earlier frames.
 
-Knows the static shapes of a record, but no cache and no file.
+It knows the static shapes of a record, but no cache and no file.
 """
 
 from typing import NamedTuple
@@ -9,19 +9,19 @@ import tensorflow as tf
 
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import ModelConfig
-from xtts_pipeline.model.aligner import Aligner, Alignment, shares_of_steps
+from xtts_pipeline.model.aligner import Aligner, Alignment, pool_to_decoder_steps
 from xtts_pipeline.model.layers import Dropout, Initializer, length_mask
-from xtts_pipeline.model.mel_decoder import Decoded, MelDecoder, Memory
+from xtts_pipeline.model.mel_decoder import DecoderOutputs, MelDecoder, Memory
 from xtts_pipeline.model.postnet import Postnet
 from xtts_pipeline.model.text_encoder import TextEncoder
 from xtts_pipeline.model.voice_encoder import VoiceEncoder
 
-# Natural-log mels lie between the floor, about -11.5, and about 2; the network works near zero.
+# Natural-log mels lie between the floor, about -11.5, and about 2; the network's own scale is near zero.
 MEL_CENTRE, MEL_SCALE = -5.0, 4.0
 
 
 class Batch(NamedTuple):
-    """What the step is given, in the order of its signature; `speaker` and `language` are None in a cache that has one of each.
+    """Input of a compiled step, in the order of its signature; ids are None if the cache has only one of the kind.
 
     tokens int32 [B, S], mel float16 [B, T, M], text_length, mel_length, speaker, language int32 [B].
     """
@@ -35,18 +35,19 @@ class Batch(NamedTuple):
 
 
 class Crop(NamedTuple):
-    """Which frames of each clip are its own reference, int32 [B] each; a length of 0 means none: the null voice speaks."""
+    """The frames of each clip that are its own reference, int32 [B] each; length 0 selects the null voice."""
 
     first_frame: tf.Tensor
     length: tf.Tensor
 
 
 class Prediction(NamedTuple):
-    """What the network makes of a batch, in its own scale of mels, float32.
+    """Output of teacher forcing, float32; mels are in the network's scale.
 
-    coarse and fine [B, T, M], before and after the postnet, T rounded up to whole decoder steps; text_frames [B, T, M], the part of the
-    coarse ones that comes by the text alone; stop_logit [B, F]; attention of the guided heads to the text [B, G, F, S]; alignment is
-    that of the true frames, and said [B, F, S] is how much of each token it hears in each decoder step.
+    coarse and fine [B, T, M], before and after the postnet, T rounded up to whole decoder steps. text_frames [B, T, M],
+    the part of `coarse` predicted from the text alone. stop_logit [B, F]. attention [B, G, F, S] of the guided heads to
+    the text. alignment of the ground-truth frames, and token_shares [B, F, S], its posterior averaged over each decoder
+    step.
     """
 
     coarse: tf.Tensor
@@ -55,21 +56,21 @@ class Prediction(NamedTuple):
     stop_logit: tf.Tensor
     attention: tf.Tensor
     alignment: Alignment
-    said: tf.Tensor
+    token_shares: tf.Tensor
 
 
-class Heard(NamedTuple):
-    """What each decoder step knows of the one before it: its last frame [B, F, M], and where it looked [B, F, S]."""
+class DecoderInputs(NamedTuple):
+    """Feedback to each decoder step: the last frame [B, F, M] and the attention [B, F, S] of the step before it."""
 
-    frame: tf.Tensor
-    looked: tf.Tensor
+    previous_frames: tf.Tensor
+    previous_attention: tf.Tensor
 
 
 class Network(tf.Module):
-    """Text encoder, voice encoder, mel decoder, postnet and aligner, with speaker and language vectors where there are several.
+    """Text encoder, voice encoder, mel decoder, postnet and aligner; speaker and language vectors if there are several.
 
-    `spec` fixes the longest text and mel; symbol_count is the size of the token table, pad, begin and end included; matrices are
-    multiplied in `dtype`.
+    `spec` fixes the longest text and mel. `symbol_count` is the size of the token table, with pad, begin and end.
+    Matrices are multiplied in `dtype`.
     """
 
     def __init__(
@@ -105,17 +106,17 @@ class Network(tf.Module):
             else None
         )
         self.aligner = Aligner(initializer, symbol_count, spec.mel_bins)
-        self.salts = {name: initializer.salt() for name in ("crop_start", "crop_used", "own_frames")}
+        self.salts = {name: initializer.salt() for name in ("crop_start", "crop_used", "scheduled_sampling")}
 
     @property
     def parameter_count(self) -> int:
-        """How many numbers are trained."""
+        """The number of trained parameters."""
         return sum(int(variable.shape.num_elements()) for variable in self.trainable_variables)
 
     def choose_reference(self, mel_length_B: tf.Tensor, dropout: Dropout, reference_dropout: float) -> Crop:
-        """Return a random part of each clip as its own reference: as long as a reference may be, but at most half of the clip.
+        """Return a random crop of each clip as its own reference: `reference_frames` long, at most half of the clip.
 
-        A share of the rows gets none, so that speaking without a reference is learnt too.
+        A share `reference_dropout` of the rows gets none, so that the null voice is trained too.
         """
         rows = mel_length_B.shape[0]
         none_B = tf.zeros([rows], tf.int32)
@@ -131,22 +132,27 @@ class Network(tf.Module):
     def __call__(
         self, batch: Batch, crop: Crop, dropout: Dropout, scheduled_sampling_share: tf.Tensor | None = None
     ) -> Prediction:
-        """Predict each frame from the frames before it: the true ones, or, for a share of the decoder steps, the network's own."""
+        """Predict each frame from the ground-truth frames before it, or with scheduled sampling from predicted ones."""
         memory = self.encode(batch, self.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
         mel_BTM = self.to_network_scale(batch.mel)
         alignment = self.aligner(batch.tokens, batch.text_length, mel_BTM, batch.mel_length)
-        said_BFS = shares_of_steps(alignment.posterior, self.frames_per_step)
-        heard = Heard(self._previous_frames(mel_BTM), _one_later(said_BFS))
+        token_shares_BFS = pool_to_decoder_steps(alignment.posterior, self.frames_per_step)
+        inputs = DecoderInputs(self._previous_frames(mel_BTM), _shift_one_step(token_shares_BFS))
         if scheduled_sampling_share is not None:
-            heard = self._mix_own_frames(heard, memory, scheduled_sampling_share, dropout)
-        decoded = self._decode(heard, memory, dropout)
-        fine_BTM = self.refine(decoded.frames, dropout)
+            inputs = self._sample_inputs(inputs, memory, scheduled_sampling_share, dropout)
+        outputs = self._decode(inputs, memory, dropout)
         return Prediction(
-            decoded.frames, fine_BTM, decoded.text_frames, decoded.stop_logit, decoded.attention, alignment, said_BFS
+            outputs.frames,
+            self.refine(outputs.frames, dropout),
+            outputs.text_frames,
+            outputs.stop_logit,
+            outputs.attention,
+            alignment,
+            token_shares_BFS,
         )
 
     def crop_voice(self, mel_BTM: tf.Tensor, crop: Crop, dropout: Dropout) -> tf.Tensor | None:
-        """Return the voice latents [B, V, D] of each clip's own reference."""
+        """Return the voice latents [B, V, D] of each clip's own reference; None without a voice encoder."""
         if self.voice_encoder is None:
             return None
         frame_BC = tf.minimum(
@@ -161,9 +167,9 @@ class Network(tf.Module):
         return self.voice_encoder(tf.cast(self.to_network_scale(reference_BCM), self.dtype), length_B, dropout)
 
     def encode(self, batch: Batch, voice_BVD: tf.Tensor | None, has_reference_B: tf.Tensor, dropout: Dropout) -> Memory:
-        """Return what the decoder looks at; without a reference the null voice takes the place of the latents.
+        """Return the memory that the decoder attends to; rows without a reference have the null voice.
 
-        The speaker's vector is added where there is no reference: a reference says more than a name.
+        Only those rows get the speaker's vector, since a reference describes a voice better than its name.
         """
         language_BD = None if self.language_embedding is None else tf.gather(self.language_embedding, batch.language)
         text_BSD = self.text_encoder(batch.tokens, batch.text_length, dropout, self.dtype, language_BD)
@@ -181,50 +187,52 @@ class Network(tf.Module):
 
     @staticmethod
     def to_network_scale(mel: tf.Tensor) -> tf.Tensor:
-        """Return natural-log mels of any float type in the network's scale, float32."""
+        """Return natural-log mels in the network's scale, float32."""
         return (tf.cast(mel, tf.float32) - MEL_CENTRE) / MEL_SCALE
 
     @staticmethod
     def from_network_scale(mel: tf.Tensor) -> tf.Tensor:
-        """Return the network's mels in natural log."""
+        """Return mels of the network's scale in natural log."""
         return mel * MEL_SCALE + MEL_CENTRE
 
     @property
     def network_silence(self) -> float:
-        """Silence in the network's scale."""
+        """The mel floor in the network's scale."""
         return (self.silence - MEL_CENTRE) / MEL_SCALE
 
     def silent_frame(self, rows: int) -> tf.Tensor:
-        """Return what the first decoder step hears before it, [rows, 1, M]."""
+        """Return the frame before the first decoder step, [rows, 1, M]."""
         return tf.fill([rows, 1, self.mel_bins], self.network_silence)
 
     def _previous_frames(self, frames_BTM: tf.Tensor) -> tf.Tensor:
-        """Return what each decoder step hears: the last frame of the step before, silence for the first; [B, F, M]."""
+        """Return the last frame of the step before each decoder step, silence for the first: [B, F, M]."""
         steps = -(-frames_BTM.shape[1] // self.frames_per_step)
         last_BFM = frames_BTM[:, self.frames_per_step - 1 :: self.frames_per_step][:, : steps - 1]
         return tf.concat([self.silent_frame(frames_BTM.shape[0]), last_BFM], axis=1)
 
-    def _decode(self, heard: Heard, memory: Memory, dropout: Dropout) -> Decoded:
-        return self.mel_decoder.decode_all(tf.cast(heard.frame, self.dtype), heard.looked, memory, dropout)
+    def _decode(self, inputs: DecoderInputs, memory: Memory, dropout: Dropout) -> DecoderOutputs:
+        frames_BFM = tf.cast(inputs.previous_frames, self.dtype)
+        return self.mel_decoder.decode_all(frames_BFM, inputs.previous_attention, memory, dropout)
 
-    def _mix_own_frames(self, true: Heard, memory: Memory, share: tf.Tensor, dropout: Dropout) -> Heard:
-        """Return what is heard with a share of the steps, chosen at random, hearing what a first pass over the true frames made.
+    def _sample_inputs(self, true: DecoderInputs, memory: Memory, share: tf.Tensor, dropout: Dropout) -> DecoderInputs:
+        """Scheduled sampling: a random share of the steps gets the output of a first pass instead of ground truth.
 
-        Parallel scheduled sampling (Duckworth et al. 2019): one more pass forward, without gradient, instead of a loop over steps.
+        Parallel scheduled sampling (Duckworth et al. 2019): one more forward pass without gradient, instead of a loop
+        over steps.
         """
-        rows, steps = true.frame.shape[:2]
+        rows, steps = true.previous_frames.shape[:2]
 
-        def mix() -> Heard:
-            own = self._decode(true, memory, dropout)
-            is_own_BF1 = (dropout.draw(self.salts["own_frames"], rows, steps) < share)[..., None]
-            own_looked_BFS = _one_later(tf.reduce_mean(own.attention, axis=1))
-            frame_BFM = tf.where(is_own_BF1, self._previous_frames(own.frames), true.frame)
-            return Heard(frame_BFM, tf.where(is_own_BF1, own_looked_BFS, true.looked))
+        def mix() -> DecoderInputs:
+            outputs = self._decode(true, memory, dropout)
+            is_sampled_BF1 = (dropout.draw(self.salts["scheduled_sampling"], rows, steps) < share)[..., None]
+            attention_BFS = _shift_one_step(tf.reduce_mean(outputs.attention, axis=1))
+            frames_BFM = tf.where(is_sampled_BF1, self._previous_frames(outputs.frames), true.previous_frames)
+            return DecoderInputs(frames_BFM, tf.where(is_sampled_BF1, attention_BFS, true.previous_attention))
 
-        # A condition, not a share of 0: before sampling starts the first pass is not run at all.
-        return Heard(*map(tf.stop_gradient, tf.cond(share > 0.0, mix, lambda: true)))
+        # A condition, not a share of 0: before sampling starts the first pass must cost nothing.
+        return DecoderInputs(*map(tf.stop_gradient, tf.cond(share > 0.0, mix, lambda: true)))
 
 
-def _one_later(x_BFS: tf.Tensor) -> tf.Tensor:
-    """Return each decoder step's value at the step after it; 0 at the first."""
+def _shift_one_step(x_BFS: tf.Tensor) -> tf.Tensor:
+    """Return each decoder step's value at the step after it; 0 at the first step."""
     return tf.pad(x_BFS, [[0, 0], [1, 0], [0, 0]])[:, :-1]

@@ -1,4 +1,4 @@
-"""Coarse mel frames to fine ones."""
+"""Refine the decoder's coarse mel frames."""
 
 import tensorflow as tf
 
@@ -9,9 +9,10 @@ POSTNET_TAPS = 5
 
 
 class Postnet(tf.Module):
-    """Convolutions over finished frames that add the fine structure the decoder left out.
+    """Convolutions that add the fine structure that the decoder does not predict.
 
-    Causal, unlike Tacotron 2's: a frame is final as soon as it is decoded, so speech can be streamed, and padding has no influence.
+    Causal, unlike Tacotron 2's: a frame is final once it is decoded, so speech can be streamed and padding has no
+    influence.
     """
 
     def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
@@ -29,7 +30,7 @@ class Postnet(tf.Module):
 
     @property
     def context_frames(self) -> int:
-        """How many frames before a frame have a say in it."""
+        """The number of earlier frames that a refined frame depends on."""
         return (POSTNET_TAPS - 1) * len(self.layers)
 
     def __call__(self, mel_BTM: tf.Tensor, dropout: Dropout) -> tf.Tensor:

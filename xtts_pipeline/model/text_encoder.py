@@ -1,4 +1,4 @@
-"""Token ids to vectors that the decoder looks at."""
+"""Encode token ids as the vectors that the decoder attends to."""
 
 import tensorflow as tf
 
@@ -18,10 +18,10 @@ CONVOLUTION_TAPS = 5
 
 
 class TextEncoder(tf.Module):
-    """Embedding, one convolution for neighbouring letters, positions, then self-attention layers.
+    """Embedding, one convolution over neighbouring tokens, positions, then self-attention layers.
 
-    The language is heard with the tokens, before any layer, since it decides how they sound together: behind the layers it would be one
-    constant for the whole text, which attention does not even see.
+    The language vector is added before the layers, since it decides how tokens sound together. Added after them it
+    would be one constant for the whole text, which attention ignores.
     """
 
     def __init__(self, initializer: Initializer, config: ModelConfig, symbol_count: int, max_text_length: int) -> None:
@@ -44,9 +44,9 @@ class TextEncoder(tf.Module):
         dtype: tf.DType = tf.float32,
         language_BD: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Return [B, S, D] of `dtype`; what stands at padded positions has no influence on real ones."""
+        """Return [B, S, D] of `dtype`; padded positions have no influence on real ones."""
         mask_BS = length_mask(text_length_B, tokens_BS.shape[1])
-        # Zeroed first: the convolution would carry the pad symbol's vector into the last letters.
+        # Zeroed first: the convolution would carry the pad token's vector into the last real tokens.
         embedded_BSD = tf.gather(self.embedding, tokens_BS)
         if language_BD is not None:
             embedded_BSD += language_BD[:, None, :]

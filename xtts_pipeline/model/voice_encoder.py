@@ -1,4 +1,4 @@
-"""A reference mel of any length to a fixed number of voice latents.
+"""Encode a reference mel of any length as a fixed number of voice latents.
 
 A Perceiver resampler (Jaegle et al. 2021; Alayrac et al. 2022), as XTTS conditions its decoder (Casanova et al. 2024).
 """
@@ -12,9 +12,9 @@ REFERENCE_TAPS = 5
 
 
 class VoiceEncoder(tf.Module):
-    """A dense layer and a convolution over the reference, then layers in which the latents look at its frames and at each other.
+    """A dense layer and a convolution over the reference; then latents attend to its frames and to each other.
 
-    No positions, since a voice has no order.
+    There are no positions, since a voice has no order.
     """
 
     def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
@@ -29,10 +29,10 @@ class VoiceEncoder(tf.Module):
         self.norm = LayerNorm(config.width, "norm")
 
     def __call__(self, reference_BCM: tf.Tensor, length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-        """Return latents [B, V, D]; what stands after `length` frames of the reference, in the network's scale, has no influence."""
+        """Return latents [B, V, D] of references in the network's scale; frames after `length` have no influence."""
         batch, frames = reference_BCM.shape[:2]
         mask_BC = length_mask(length_B, frames)
-        # Zeroed first: the convolution would carry what is masked into the last frames.
+        # Zeroed first: the convolution would carry masked frames into the last real ones.
         frame_BCD = tf.where(
             mask_BC[..., None], tf.nn.relu(self.widen(reference_BCM)), tf.zeros([], reference_BCM.dtype)
         )

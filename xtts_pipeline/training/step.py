@@ -11,7 +11,7 @@ import tensorflow as tf
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import from_signature
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import Totals, batch_totals, decoder_steps, total_loss
+from xtts_pipeline.model.losses import BatchTotals, batch_totals, decoder_steps, total_loss
 from xtts_pipeline.model.network import Batch, Crop, Network
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import CompiledByShape
@@ -154,7 +154,7 @@ class TrainStep(tf.Module):
         return sums
 
     def _gradients(
-        self, batch: Batch, crop: Crop, totals: Totals, dropout: Dropout, step: tf.Tensor, share: tf.Tensor
+        self, batch: Batch, crop: Crop, totals: BatchTotals, dropout: Dropout, step: tf.Tensor, share: tf.Tensor
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
         config = self.config
         with tf.GradientTape() as tape:
