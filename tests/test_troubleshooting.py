@@ -35,7 +35,9 @@ def test_what_a_row_names_is_there(row: str) -> None:
             assert word in {name for parameter in found.params for name in parameter.opts}
         else:
             assert isinstance(found, click.Group)
-            found = found.commands[word]
+            command_of_word = found.get_command(click.Context(found), word)
+            assert command_of_word is not None
+            found = command_of_word
     sections = "|".join(Config.model_fields)
     assert set(re.findall(rf"\b((?:{sections})\.[a-z_]+)(?=[`=,; ])", row)) - {"data.pad_to_fixed_length"} <= SETTINGS
     (path, test) = re.findall(r"^`(tests/\S+\.py)::(test_\w+)`$", tried)[0]

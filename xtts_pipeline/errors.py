@@ -6,6 +6,9 @@ A message is one line: where, what was found, what was expected, what to do.
 import errno
 from enum import StrEnum
 
+# A command exits with 0 if it is done and true; EXIT_UNTRUE: failed or not true; EXIT_UNUSABLE: its input cannot be used.
+EXIT_UNTRUE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
+
 # The machine is short of these or its disk is failing; a row or clip is not to blame, and the next one would fail as well.
 MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 
@@ -36,7 +39,7 @@ class Reason(StrEnum):
 class XttsError(Exception):
     """Base of all errors a user can cause and mend; never shown as a traceback."""
 
-    exit_code = 2
+    exit_code = EXIT_UNUSABLE
 
 
 class ConfigError(XttsError):
@@ -87,13 +90,13 @@ class OutputError(XttsError):
 class TrainingError(XttsError):
     """Training began and cannot go on: it diverged, or the step was traced again."""
 
-    exit_code = 1
+    exit_code = EXIT_UNTRUE
 
 
 class InterruptedRunError(XttsError):
     """A run was asked to stop and has saved what it had."""
 
-    exit_code = 130
+    exit_code = EXIT_INTERRUPTED
 
 
 class StepError(XttsError):
@@ -102,4 +105,4 @@ class StepError(XttsError):
     def __init__(self, command: str, exit_code: int) -> None:
         super().__init__(f"{command}: ended with exit code {exit_code}; its own message stands above")
         # A child killed by a signal has a negative one.
-        self.exit_code = exit_code if exit_code > 0 else 1
+        self.exit_code = exit_code if exit_code > 0 else EXIT_UNTRUE

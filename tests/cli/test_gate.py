@@ -43,9 +43,8 @@ def test_the_function_gets_the_log_first_and_its_result_is_returned(tmp_path: Pa
 
 
 def test_the_log_is_redirected_before_the_module_is_imported(tmp_path: Path):
-    (tmp_path / "planted.py").write_text(
-        "import os\nos.write(2, b'native line\\n')\n\ndef work(log):\n    return None\n"
-    )
+    planted = "import os\nos.write(2, b'native line\\n')\ndef work(log):\n    return None\n"
+    (tmp_path / "planted.py").write_text(planted, encoding="utf-8")
     program = (
         "from pathlib import Path\n"
         "from xtts_pipeline.cli.gate import with_tensorflow\n"

@@ -47,7 +47,7 @@ def test_a_corpus_weighs_utterances_by_their_length():
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "hama", None)
 
-    with pytest.raises(ConfigError, match=r"--per: hama is not installed; pip install 'xtts-pipeline\[eval\]'"):
+    with pytest.raises(ConfigError, match=r"--phoneme-error-rate: hama is not installed; pip install 'xtts-pipeline\[eval\]'"):
         Recogniser()
 
 

@@ -1,14 +1,14 @@
 """The gate to TensorFlow: redirect its native log, then import the code that needs it.
 
 TensorFlow's C++ code writes to file descriptor 2 from its import on, so the redirection must come before the import.
-A command therefore imports no module that needs TensorFlow. It names such a module as text and reaches it from here alone:
+A command therefore imports no module that needs TensorFlow. It names such a module as text and reaches it from here:
 
-    report = with_tensorflow("xtts_pipeline.perf.diagnose.input:diagnose_input", cache, config, echo=debug)
+    report = with_tensorflow("xtts_pipeline.perf.diagnose.gpu:diagnose_gpu", cache, manifest, config, echo=debug)
 
-    with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (log, module):
-        synthesizer = module.Synthesizer.load(run)
+    with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (log, inference):
+        synthesizer = inference.Synthesizer.load(run)
 
-Write targets as string literals: a test imports each one that stands in `cli/` and proves that it exists.
+Write the names as string literals: a test imports each one that stands in `cli/`.
 """
 
 import importlib
@@ -24,8 +24,8 @@ from xtts_pipeline.system.runtime import NativeLog
 def tensorflow(module: str, *, log_path: Path | None = None, echo: bool = False) -> Iterator[tuple[NativeLog, Any]]:
     """Yield TensorFlow's native log and the named module, imported while descriptor 2 goes to the log.
 
-    The log goes to a temporary file unless `log_path` is given; `echo` repeats it on stderr. Descriptor 2 is restored at the end
-    of the block, so all work with TensorFlow belongs inside it.
+    The log goes to a temporary file unless `log_path` is given; `echo` repeats it on stderr. Descriptor 2 is restored at
+    the end of the block, so all work with TensorFlow belongs inside it.
     Raises OutputError if `log_path` cannot be written.
     """
     with NativeLog(log_path, echo=echo) as log:
@@ -35,7 +35,8 @@ def tensorflow(module: str, *, log_path: Path | None = None, echo: bool = False)
 def with_tensorflow(target: str, *args: Any, log_path: Path | None = None, echo: bool = False, **kwargs: Any) -> Any:
     """Call `function(log, *args, **kwargs)` for the target "package.module:function", and return its result.
 
-    The function's first parameter is the `NativeLog`, which counts compilations; `log_path` and `echo` are those of `tensorflow`.
+    The function's first parameter is the `NativeLog`, which counts compilations; `log_path` and `echo` are those of
+    `tensorflow`.
     """
     module, _, function = target.partition(":")
     with tensorflow(module, log_path=log_path, echo=echo) as (log, imported):

@@ -37,7 +37,7 @@ class Recogniser:
             from hama import ASRModel
         except ModuleNotFoundError:
             raise ConfigError(
-                "--per: hama is not installed; pip install 'xtts-pipeline[eval]', or leave --per out"
+                "--phoneme-error-rate: hama is not installed; pip install 'xtts-pipeline[eval]', or leave the option out"
             ) from None
         self._model = ASRModel()
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.atomic_files import sync_folder
 from xtts_pipeline.text.special_ids import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
 from xtts_pipeline.text.tokens import Tokenizer
-from xtts_pipeline.training.checkpoints.files import WEIGHTS_NAME, Checkpoint, load_network
+from xtts_pipeline.training.checkpoints.files import WEIGHTS_NAME, Checkpoint, load_checkpoint, load_network
 
 EXPORT_VERSION = 1
 DESCRIPTION_NAME = "xtts.json"
@@ -38,6 +38,16 @@ class Export:
     folder: Path
     description: Mapping[str, Any]
     bytes: int
+
+
+def export_run(run: Path, folder: Path, overrides: Sequence[str], *, batch_size: int, jit_compile: bool) -> Export:
+    """Write the last checkpoint of a run as a SavedModel, with `overrides` such as `synthesis.sharpness=1.5`.
+
+    Raises CheckpointError if the run cannot be read, ConfigError for an override that is not valid, and OutputError
+    as `export_checkpoint` does.
+    """
+    checkpoint = load_checkpoint(run).with_synthesis(overrides)
+    return export_checkpoint(checkpoint, folder, batch_size=batch_size, jit_compile=jit_compile)
 
 
 def export_checkpoint(

@@ -2,14 +2,17 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import bucket_signatures
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.model.network import Batch
+from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.checkpoints.files import build_network
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 from xtts_pipeline.training.step import TrainStep
@@ -62,8 +65,15 @@ class Trial:
         monitor.watch(*self.step.compiled.functions, calls=self.step.compiled)
         self.batches = source.training_batches(config, self.signatures)
         self.is_asynchronous = bool(tf.config.list_physical_devices("GPU"))
-        self._monitor = monitor
+        self.source, self.monitor = source, monitor
         self._steps = 0
+
+    @classmethod
+    def of_cache(cls, log: NativeLog, cache: Path, manifest: Manifest, config: Config) -> "Trial":
+        """Return the trial of a training on a cache, as strict and as compiled as `config` says."""
+        training = config.training
+        monitor = CompilationMonitor(log, is_strict=training.strict_shapes, is_compiled=training.jit_compile)
+        return cls(Source(cache, manifest), config, monitor)
 
     def take_step(self) -> StepTime:
         """Fetch a batch, run the step on it to its end, and return where the time went."""
@@ -79,7 +89,7 @@ class Trial:
         result.numpy()
         ended = time.perf_counter()
         self._steps += 1
-        self._monitor.look(self._steps)
+        self.monitor.look(self._steps)
         host = called - fetched if self.is_asynchronous else 0.0
         return StepTime(
             began,

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.perf.corpora import write_corpus
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
-from xtts_pipeline.cli.commands.benchmark import benchmark
+from xtts_pipeline.cli.commands.benchmark import run_benchmarks
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError, StepError
@@ -27,7 +27,7 @@ NOTHING = {
     "clips": None,
     "rounds": 1,
     "seconds": 0.1,
-    "echo_native_log": False,
+    "echo": False,
 }
 
 
@@ -43,7 +43,7 @@ def test_every_benchmark_explains_itself(name: str):
 
 def test_preprocess_needs_sound_from_somewhere(tmp_path: Path):
     with pytest.raises(ConfigError, match="give --data DIR"):
-        benchmark(("preprocess",), cache=tmp_path / "none", output=tmp_path / "out", **NOTHING)
+        run_benchmarks(("preprocess",), cache=tmp_path / "none", output=tmp_path / "out", **NOTHING)
     assert not (tmp_path / "out").exists()
 
 
@@ -53,7 +53,7 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path, write_cache: WriteCache):
     (tmp_path / "out" / "step.json").write_text("{}", encoding="utf-8")
 
     with pytest.raises(OutputError, match="not empty; choose another --output"):
-        benchmark(("step",), cache=tmp_path / "cache", output=tmp_path / "out", **NOTHING)
+        run_benchmarks(("step",), cache=tmp_path / "cache", output=tmp_path / "out", **NOTHING)
 
 
 def test_settings_that_contradict_the_cache_are_refused(tmp_path: Path, write_cache: WriteCache):
@@ -61,13 +61,13 @@ def test_settings_that_contradict_the_cache_are_refused(tmp_path: Path, write_ca
     given = {**NOTHING, "overrides": ("limits.max_mel_frames=25",)}
 
     with pytest.raises(CacheError, match=r"limits.max_mel_frames: the cache has 24, the config 25"):
-        benchmark(("step",), cache=tmp_path / "cache", output=tmp_path / "out", **given)
+        run_benchmarks(("step",), cache=tmp_path / "cache", output=tmp_path / "out", **given)
 
 
 def test_all_asks_for_the_cache_before_it_measures_anything(tmp_path: Path):
     given = {**NOTHING, "data": write_corpus(tmp_path / "corpus", ["one"])}
     with pytest.raises(CacheError, match="expected a cache"):
-        benchmark(("preprocess", "input", "step"), cache=tmp_path / "none", output=tmp_path / "out", **given)
+        run_benchmarks(("preprocess", "input", "step"), cache=tmp_path / "none", output=tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xtts_pipeline.cli.commands import demo as demo_module
-from xtts_pipeline.cli.commands.demo import DemoPaths, demo
+from xtts_pipeline.cli.commands.demo import DemoPaths, run_demo
 from xtts_pipeline.errors import StepError
 
 RESULTS = {
@@ -42,7 +42,7 @@ def commands(tmp_path: Path, write_cache, monkeypatch: pytest.MonkeyPatch) -> li
 
 
 def test_the_commands_are_shown_as_typed_and_what_they_made_is_named(commands: list[list[str]], tmp_path: Path, capsys):
-    demo(tmp_path / "demo", tmp_path / "my corpus", steps=7)
+    run_demo(tmp_path / "demo", tmp_path / "my corpus", steps=7)
 
     shown = capsys.readouterr().out
     assert [command[0] for command in commands] == ["preprocess", "verify-cache", "train", "synthesize"]
@@ -65,7 +65,7 @@ def test_the_commands_are_shown_as_typed_and_what_they_made_is_named(commands: l
 
 
 def test_the_spoken_text_is_one_that_was_trained_on(commands: list[list[str]], tmp_path: Path):
-    demo(tmp_path / "demo", tmp_path, steps=None)
+    run_demo(tmp_path / "demo", tmp_path, steps=None)
 
     lines = (tmp_path / "demo" / "cache" / "utterances.jsonl").read_text(encoding="utf-8").splitlines()
     trained_on = {row["raw_text"] for row in map(json.loads, lines) if row["split"] == "train"}
@@ -74,9 +74,9 @@ def test_the_spoken_text_is_one_that_was_trained_on(commands: list[list[str]], t
 
 
 def test_steps_are_the_presets_fewer_on_a_longer_corpus_or_as_asked_for(commands: list[list[str]], tmp_path: Path):
-    demo(tmp_path / "demo", None, steps=None)
-    demo(tmp_path / "demo", tmp_path, steps=None)
-    demo(tmp_path / "demo", tmp_path, steps=9)
+    run_demo(tmp_path / "demo", None, steps=None)
+    run_demo(tmp_path / "demo", tmp_path, steps=None)
+    run_demo(tmp_path / "demo", tmp_path, steps=9)
 
     trains = [command for command in commands if command[0] == "train"]
     assert "--steps" not in trains[0]
@@ -93,7 +93,7 @@ def test_each_demo_trains_in_a_folder_that_is_still_free(tmp_path: Path):
 
 def test_a_command_that_fails_ends_the_demo_with_its_exit_code(tmp_path: Path, capfd):
     with pytest.raises(StepError, match="xtts preprocess: ended with exit code 2") as caught:
-        demo(tmp_path / "demo", tmp_path / "no such corpus", steps=1)
+        run_demo(tmp_path / "demo", tmp_path / "no such corpus", steps=1)
 
     assert caught.value.exit_code == 2
     assert "no such corpus" in capfd.readouterr().err
@@ -105,7 +105,7 @@ def test_a_command_that_was_killed_is_a_failure_too():
 
 @pytest.mark.slow
 def test_the_demo_speaks(tmp_path: Path, capfd):
-    demo(tmp_path / "demo", None, steps=2)
+    run_demo(tmp_path / "demo", None, steps=2)
 
     assert (tmp_path / "demo" / "speech.wav").stat().st_size > 1_000
     assert (tmp_path / "demo" / "speech.png").read_bytes().startswith(b"\x89PNG")

@@ -94,11 +94,10 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, work: Work, tmp_path: Path) -> Cal
             "limit": 2,
             "references": (),
             "overrides": (),
-            "per": False,
-            "progress": False,
-            "echo_native_log": False,
+            "phoneme_error_rate": False,
+            "echo": False,
         }
-        return command.evaluate(**{**defaults, **options})
+        return command.evaluate_run(**{**defaults, **options})
 
     return run
 
@@ -240,7 +239,7 @@ def test_phoneme_errors_are_those_of_a_recogniser(
 
     monkeypatch.setattr(command, "Recogniser", Ear)
 
-    report = evaluate(data=work.data, per=True)
+    report = evaluate(data=work.data, phoneme_error_rate=True)
 
     assert report.to_json()["phoneme_error_rates"] == {"to_truth": 0.25, "to_copy": 0.0, "of_copy": 0.25}
     assert "PER to truth   0.250 over 8 phonemes" in report.to_text()
@@ -252,7 +251,7 @@ def test_phoneme_errors_without_the_extra_are_refused_before_anything_is_loaded(
     monkeypatch.setitem(sys.modules, "hama", None)
 
     with pytest.raises(ConfigError, match="hama is not installed"):
-        evaluate(per=True)
+        evaluate(phoneme_error_rate=True)
     assert not (tmp_path / "out").exists()
 
 
@@ -307,7 +306,7 @@ def test_a_folder_that_holds_something_is_refused(evaluate: Callable[..., comman
 
     with pytest.raises(OutputError, match="is not empty"):
         evaluate()
-    with pytest.raises(OutputError, match="cannot be made"):
+    with pytest.raises(OutputError, match="cannot be written"):
         evaluate(output=tmp_path / "out" / "mine.txt")
 
 

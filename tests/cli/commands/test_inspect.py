@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from tests.cache.corpora import SAMPLE_RATE, build, make_config, write_corpus
-from xtts_pipeline.cli.commands.inspect import inspect
+from xtts_pipeline.cli.commands.inspect import inspect_record
 from xtts_pipeline.errors import CacheError, OutputError
 
 
@@ -22,7 +22,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_record_is_shown_as_symbols_picture_and_sound(cache: Path, tmp_path: Path) -> None:
-    report = inspect(cache, "clip-030", tmp_path / "out")
+    report = inspect_record(cache, "clip-030", tmp_path / "out")
 
     assert report.symbols == ("<begin>", *"this is clip thirty", "<end>")
     assert report.text_length == len(report.token_ids) == len(report.symbols)
@@ -39,25 +39,25 @@ def test_a_record_is_shown_as_symbols_picture_and_sound(cache: Path, tmp_path: P
 
 def test_an_unknown_id_is_an_error_with_the_nearest_one(cache: Path, tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="no utterance 'clip-030x' among 40; the nearest is clip-030;"):
-        inspect(cache, "clip-030x", tmp_path)
+        inspect_record(cache, "clip-030x", tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(OutputError, match="cannot be written"):
-        inspect(cache, "clip-030", tmp_path / "file")
+        inspect_record(cache, "clip-030", tmp_path / "file")
 
 
 def test_a_record_of_any_bucket_is_shown(cache: Path, tmp_path: Path) -> None:
     build(cache.parent / "data", tmp_path / "cache", make_config("data.buckets=[[24,22],[32,28],[40,80]]"))
-    reports = [inspect(tmp_path / "cache", f"clip-{number:03d}", tmp_path / "out") for number in (0, 15, 30)]
+    reports = [inspect_record(tmp_path / "cache", f"clip-{number:03d}", tmp_path / "out") for number in (0, 15, 30)]
 
     assert [report.entry.shard.split("-")[-1] for report in reports] == [
         f"bucket{bucket}.tfrecord" for bucket in range(3)
     ]
     for report in reports:
-        plain = inspect(cache, report.entry.id, tmp_path / "plain")
+        plain = inspect_record(cache, report.entry.id, tmp_path / "plain")
         assert (report.token_ids, report.mel_length, report.mel_range) == (
             plain.token_ids,
             plain.mel_length,
@@ -73,4 +73,4 @@ def test_a_listing_cannot_name_a_file_outside_of_the_cache(cache: Path, tmp_path
         listing.read_text().replace('"shard":"train-', '"shard":"../pipe-').replace("-00000-of-00001.tfrecord", "")
     )
     with pytest.raises(CacheError):
-        inspect(copy, "clip-030", tmp_path / "out")
+        inspect_record(copy, "clip-030", tmp_path / "out")

@@ -11,7 +11,7 @@ import pytest
 from tests.cache.corpora import build, make_config, write_corpus
 from xtts_pipeline.cache.build import shapes
 from xtts_pipeline.cache.format.manifest import load_manifest
-from xtts_pipeline.cli.commands.stats import stats
+from xtts_pipeline.cli.commands.stats import measure_lengths
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
 
@@ -24,14 +24,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_headers_tell_what_the_cache_holds(root: Path) -> None:
-    by_header = stats(root / "data", None, make_config(), None).to_json()
-    by_cache = stats(None, root / "cache", make_config(), None).to_json()
+    by_header = measure_lengths(root / "data", None, make_config(), None).to_json()
+    by_cache = measure_lengths(None, root / "cache", make_config(), None).to_json()
 
     assert {**by_header, "source": ""} == {**by_cache, "source": ""}
 
 
 def test_figures_are_those_of_the_corpus(root: Path) -> None:
-    report = stats(root / "data", None, make_config(), None)
+    report = measure_lengths(root / "data", None, make_config(), None)
     result = report.to_json()
 
     seconds = [round((0.3 + 0.005 * number) * 8_000) / 8_000 for number in range(40)]
@@ -46,7 +46,7 @@ def test_figures_are_those_of_the_corpus(root: Path) -> None:
 
 
 def test_the_table_names_the_recommendation(root: Path) -> None:
-    report = stats(None, root / "cache", make_config(), None)
+    report = measure_lengths(None, root / "cache", make_config(), None)
     shape = report.plans[0].shapes[0]
 
     assert f"{shape.max_text_length} x {shape.max_mel_frames}" in next(
@@ -59,13 +59,13 @@ def test_rows_without_sound_are_counted(tmp_path: Path) -> None:
     (data / "wavs" / "clip-002.wav").write_bytes(b"no sound")
     (data / "wavs" / "clip-003.wav").unlink()
 
-    report = stats(data, None, make_config(), None)
+    report = measure_lengths(data, None, make_config(), None)
 
     assert (report.clips, report.unusable) == (4, 2)
 
 
 def test_the_plot_is_a_picture(root: Path) -> None:
-    report = stats(None, root / "cache", make_config(), root / "plots" / "lengths.png")
+    report = measure_lengths(None, root / "cache", make_config(), root / "plots" / "lengths.png")
 
     assert report.to_json()["plot"] == str(root / "plots" / "lengths.png")
     assert report.to_text().splitlines()[-1] == f"picture  {root / 'plots' / 'lengths.png'}"
@@ -79,8 +79,8 @@ def test_the_picture_marks_the_numbers_of_the_table(root: Path, monkeypatch: pyt
         assert list(measures) == list(marks)
         handed.update(marks)
 
-    monkeypatch.setattr("xtts_pipeline.plots.save_histograms", keep)
-    report = stats(None, root / "cache", make_config(), root / "lengths.png")
+    monkeypatch.setattr("xtts_pipeline.cli.commands.stats.save_histograms", keep)
+    report = measure_lengths(None, root / "cache", make_config(), root / "lengths.png")
 
     assert handed == {name: {"p50": table.p50, "p99": table.p99} for name, table in report.spreads.items()}
     assert list(handed) == ["seconds", "frames", "characters", "tokens", "characters_per_second"]
@@ -88,11 +88,11 @@ def test_the_picture_marks_the_numbers_of_the_table(root: Path, monkeypatch: pyt
 
 def test_a_plot_that_cannot_be_written_is_an_error(root: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"):
-        stats(None, root / "cache", make_config(), root / "cache" / "manifest.json" / "lengths.png")
+        measure_lengths(None, root / "cache", make_config(), root / "cache" / "manifest.json" / "lengths.png")
 
 
 def test_limits_given_with_a_cache_overlay_its_own(root: Path) -> None:
-    report = stats(None, root / "cache", load_config(overrides=["limits.max_mel_frames=30"]), None)
+    report = measure_lengths(None, root / "cache", load_config(overrides=["limits.max_mel_frames=30"]), None)
     shares = {(limit.limit, limit.value): limit.share for limit in report.limits}
 
     frames = [1 + round((0.3 + 0.005 * number) * 8_000) // 128 for number in range(40)]
@@ -103,15 +103,15 @@ def test_limits_given_with_a_cache_overlay_its_own(root: Path) -> None:
 
 def test_settings_that_the_cached_lengths_cannot_follow_are_refused(root: Path) -> None:
     with pytest.raises(ConfigError, match=r"audio.hop_samples is 64, the cache was made with 128; .* --data DIR"):
-        stats(None, root / "cache", load_config(overrides=["audio.hop_samples=64"]), None)
+        measure_lengths(None, root / "cache", load_config(overrides=["audio.hop_samples=64"]), None)
 
 
 def test_the_layout_is_that_of_a_corpus(root: Path) -> None:
-    assert stats(root / "data", None, make_config(), None, "ljspeech").clips == 40
+    assert measure_lengths(root / "data", None, make_config(), None, "ljspeech").clips == 40
     with pytest.raises(CorpusError):
-        stats(root / "data", None, make_config(), None, "vctk")
+        measure_lengths(root / "data", None, make_config(), None, "vctk")
     with pytest.raises(ConfigError, match="--layout ljspeech is for a corpus"):
-        stats(None, root / "cache", make_config(), None, "ljspeech")
+        measure_lengths(None, root / "cache", make_config(), None, "ljspeech")
 
 
 def test_one_is_not_many(root: Path, tmp_path: Path) -> None:
@@ -119,22 +119,22 @@ def test_one_is_not_many(root: Path, tmp_path: Path) -> None:
     (data / "wavs" / "clip-001.wav").unlink()
 
     assert (
-        stats(data, None, make_config(), None)
+        measure_lengths(data, None, make_config(), None)
         .to_text()
         .startswith(f"{data}: 1 clip, 0.00 hours, 1 speaker, 1 row cannot be used")
     )
-    assert ": 40 clips, " in stats(root / "data", None, make_config(), None).to_text()
+    assert ": 40 clips, " in measure_lengths(root / "data", None, make_config(), None).to_text()
 
 
 def test_what_cannot_be_measured_is_an_error(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="one of --data DIR and --cache DIR"):
-        stats(root / "data", root / "cache", make_config(), None)
+        measure_lengths(root / "data", root / "cache", make_config(), None)
     with pytest.raises(CacheError):
-        stats(None, tmp_path, make_config(), None)
+        measure_lengths(None, tmp_path, make_config(), None)
     (tmp_path / "metadata.csv").write_text("clip-0|x|hello\n")
     (tmp_path / "wavs").mkdir()
     with pytest.raises(CorpusError, match="0 of 1 rows"):
-        stats(tmp_path, None, make_config(), None)
+        measure_lengths(tmp_path, None, make_config(), None)
 
 
 def test_a_pipe_in_place_of_sound_is_not_waited_on(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_pipe_in_place_of_sound_is_not_waited_on(tmp_path: Path) -> None:
     (data / "wavs" / "clip-002.wav").unlink()
     os.mkfifo(data / "wavs" / "clip-002.wav")
 
-    assert stats(data, None, make_config(), None).unusable == 1
+    assert measure_lengths(data, None, make_config(), None).unusable == 1
 
 
 def test_a_pipe_in_place_of_the_listing_is_an_error(tmp_path: Path) -> None:
@@ -151,16 +151,16 @@ def test_a_pipe_in_place_of_the_listing_is_an_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "cache" / "utterances.jsonl")
 
     with pytest.raises(CacheError, match=r"utterances.jsonl: cannot be read \(no regular file\)"):
-        stats(None, tmp_path / "cache", make_config(), None)
+        measure_lengths(None, tmp_path / "cache", make_config(), None)
 
 
 def test_the_padding_of_each_bucket_is_shown(root: Path, tmp_path: Path) -> None:
     buckets = make_config("data.buckets=[[24,22],[32,28],[40,80]]")
     build(root / "data", tmp_path / "cache", buckets)
-    of_cache = stats(None, tmp_path / "cache", make_config(), None)
-    of_corpus = stats(root / "data", None, buckets, None)
+    of_cache = measure_lengths(None, tmp_path / "cache", make_config(), None)
+    of_corpus = measure_lengths(root / "data", None, buckets, None)
 
-    assert stats(None, root / "cache", make_config(), None).buckets is None
+    assert measure_lengths(None, root / "cache", make_config(), None).buckets is None
     assert of_cache.buckets is not None
     assert of_corpus.buckets is not None
     assert (
@@ -181,7 +181,7 @@ def test_the_padding_of_each_bucket_is_shown(root: Path, tmp_path: Path) -> None
 
 def test_auto_shows_the_buckets_that_it_would_choose(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", 4)
-    chosen = stats(root / "data", None, make_config("data.buckets=auto"), None).buckets
+    chosen = measure_lengths(root / "data", None, make_config("data.buckets=auto"), None).buckets
 
     assert chosen is not None
     assert len(chosen.shapes) == 3

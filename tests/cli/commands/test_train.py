@@ -196,7 +196,7 @@ class Killed(BaseException):
 
 def begin(cache: Path, run: Path, *, settings: Sequence[str] = (), **options: Any) -> None:
     rest = {"configs": (), "steps": 2, "allow_change": (), "echo_native_log": False, "resume": False}
-    train_module.train(cache, output=run, overrides=("training.batch_size=2", *settings), **{**rest, **options})
+    train_module.run_training(cache, output=run, overrides=("training.batch_size=2", *settings), **{**rest, **options})
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_python_in_the_map_is_found_in_the_graph(cache: Path) -> None:
 
 
 def test_a_shuffle_buffer_over_the_memory_names_one_that_fits_and_tries_it(cache: Path) -> None:
-    done = diagnose("little_memory", cache, "--try")
+    done = diagnose("little_memory", cache, "--measure-fix")
     assert (done.exit_code, done.result["verdict"]) == (1, "shuffle too large")
     fitting = int(0.25 * 20_000 / done.result["record_bytes"])
     assert done.result["setting"] == f"data.shuffle_records={fitting}"
@@ -85,7 +85,7 @@ def test_a_disk_of_20_mb_a_second_is_too_slow_for_a_fast_device(
     assert record_bytes > 500_000
     monkeypatch.setenv("FAULT_RECORD_BYTES", str(record_bytes))
     done = run_command(
-        "slow_disk", "diagnose", "input", "--cache", tmp_path / "cache", "--batches", 8, "--try", settings=FROM_DISK
+        "slow_disk", "diagnose", "input", "--cache", tmp_path / "cache", "--batches", 8, "--measure-fix", settings=FROM_DISK
     )
     assert (done.exit_code, done.result["verdict"]) == (1, "slow disk")
     # On a machine that others use too it may be slower yet, never faster.

@@ -1,4 +1,4 @@
-"""`xtts cache push`, and `xtts train --stage`: caches copied to a store and from one."""
+"""`xtts cache push`, and the copy of `xtts train --stage`: caches copied to a store and from one."""
 
 import sys
 from collections.abc import Iterator
@@ -6,19 +6,36 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Never
 
+import click
 from tqdm import tqdm
 
-from xtts_pipeline.cache.copy import CopyReport, copy_cache, stage_cache
+from xtts_pipeline.cache.copy import copy_cache, stage_cache
+from xtts_pipeline.cli.groups import SummaryGroup
+from xtts_pipeline.cli.options import COUNT, CacheFolder, json_option, print_report
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.system.storage import is_stored
 
 STAGING_JOBS = 8
 
 
-def push(source: Path, target: Path, jobs: int) -> CopyReport:
-    """Copy a cache to a store or folder. Raises CacheError as `copy_cache` does."""
+@click.group(cls=SummaryGroup)
+def cache() -> None:
+    """Copy caches to a store or to another folder."""
+
+
+@cache.command()
+@click.argument("source", type=CacheFolder(may_be_stored=True), metavar="SRC")
+@click.argument("target", type=CacheFolder(may_be_stored=True), metavar="DST")
+@click.option("--jobs", type=COUNT, default=8, show_default=True, help="Number of files that are copied at a time.")
+@json_option
+def push(source: Path, target: Path, jobs: int, as_json: bool) -> None:
+    """Copy the cache SRC to DST, such as gs://bucket/cache.
+
+    The manifest is copied last, so that an incomplete copy is never taken for a cache.
+    """
     with reaching_stores(source, target), _byte_bar("push") as bar:
-        return copy_cache(source, target, jobs, bar.update, _note)
+        report = copy_cache(source, target, jobs, bar.update, _note)
+    print_report(report, as_json)
 
 
 def stage(source: Path, folder: Path) -> Path:
@@ -29,7 +46,7 @@ def stage(source: Path, folder: Path) -> Path:
 
 @contextmanager
 def reaching_stores(*paths: Path) -> Iterator[None]:
-    """Keep TensorFlow's own lines out of sight where a path lies in a store; elsewhere it is not even imported."""
+    """Redirect TensorFlow's log where a path lies in a store; for local paths TensorFlow is not even imported."""
     if not any(map(is_stored, paths)):
         yield
         return
@@ -38,13 +55,12 @@ def reaching_stores(*paths: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _byte_bar(what: str) -> Iterator["tqdm[Never]"]:
-    with tqdm(
-        unit="B", unit_scale=True, desc=what, disable=not sys.stderr.isatty(), file=sys.stderr, smoothing=0
-    ) as bar:
+def _byte_bar(name: str) -> Iterator["tqdm[Never]"]:
+    is_quiet = not sys.stderr.isatty()
+    with tqdm(unit="B", unit_scale=True, desc=name, disable=is_quiet, file=sys.stderr, smoothing=0) as bar:
         yield bar
 
 
 def _note(line: str) -> None:
-    """Write a line for people, above any bar."""
+    """Write a line on stderr, above any bar."""
     tqdm.write(line, file=sys.stderr)

@@ -13,6 +13,8 @@ from typing import Any
 import click
 
 from xtts_pipeline.cache.format.listings import read_utterances
+from xtts_pipeline.cli.options import COUNT, FOLDER
+from xtts_pipeline.corpus.demo.espeak import make_corpus
 from xtts_pipeline.errors import StepError
 
 # Real clips are four times as long as the demo's sentences: these steps take about as long as the preset's take there.
@@ -43,17 +45,34 @@ class DemoPaths:
         )
 
 
+@click.command()
+@click.option(
+    "--data",
+    type=FOLDER,
+    help="Your own corpus, such as LJSpeech-1.1; without it espeak-ng speaks 60 sentences.",
+)
+@click.option(
+    "--output", type=FOLDER, default=Path("demo"), show_default=True, help="Folder for everything that is made."
+)
+@click.option(
+    "--steps",
+    type=COUNT,
+    help=f"Training steps.  [default: those of the `demo` preset; with --data {CORPUS_STEPS}]",
+)
 def demo(output: Path, data: Path | None, steps: int | None) -> None:
-    """Preprocess, verify, train and synthesize into `output`, then name what was made.
+    """Run the whole job, from a corpus to speech, and show each command."""
+    run_demo(output, data, steps)
 
-    Without `data` the corpus is the demo's own sentences, spoken by espeak-ng. Raises StepError with the exit code of the first
-    command that fails.
+
+def run_demo(output: Path, data: Path | None, steps: int | None) -> None:
+    """Preprocess, verify, train and synthesize into `output`, then list what was made.
+
+    Without `data` the corpus is the demo's own sentences, spoken by espeak-ng.
+    Raises StepError with the exit code of the first command that fails.
     """
     started = time.monotonic()
     paths = DemoPaths.plan(output, data)
     if data is None:
-        from xtts_pipeline.corpus.demo.espeak import make_corpus
-
         click.echo(f"{make_corpus(paths.corpus)} sentences spoken by espeak-ng in {paths.corpus}")
     # Of two configs the later wins: a corpus of the user's own keeps every clip that LJSpeech's limits keep.
     configs = ["--config", "demo"] if data is None else ["--config", "demo", "--config", "ljspeech"]

@@ -1,25 +1,39 @@
 """`xtts evaluate`: a run and a cache's split in; figures, sounds, pictures and a page to listen on out."""
 
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 import tqdm
 
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.cache.format.listings import UtteranceEntry
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
+from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.cli.gate import tensorflow
+from xtts_pipeline.cli.options import (
+    COUNT,
+    FOLDER,
+    cache_option,
+    create_empty_folder,
+    json_option,
+    print_report,
+    reference_option,
+    run_option,
+    synthesis_option,
+)
 from xtts_pipeline.errors import OutputError
 from xtts_pipeline.evaluation.figures import Figures, Heard, Sound, Summary, measure, summarize
 from xtts_pipeline.evaluation.inputs import check_cache_fits, read_true_mels, read_true_wave, split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeErrors, Recogniser, count_errors, pool_errors
 from xtts_pipeline.plots import save_speech_picture
 from xtts_pipeline.reports.evaluation import Row, page
-from xtts_pipeline.system.runtime import NativeLog
 
 if TYPE_CHECKING:
     from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
@@ -158,7 +172,35 @@ class EvaluationReport:
         return pooled
 
 
-def evaluate(
+@click.command()
+@run_option
+@cache_option
+@click.option(
+    "--split", type=click.Choice(SPLITS), default="val", show_default=True, help="Split whose utterances are spoken."
+)
+@click.option(
+    "--data", type=FOLDER, help="Folder of the corpus: compare with its recordings instead of copy synthesis."
+)
+@click.option(
+    "--output", type=FOLDER, help="Folder for sounds, pictures and page, new or empty.  [default: evaluation/DATE-TIME]"
+)
+@click.option("--limit", type=COUNT, help="Speak only this many utterances, the first of the split.")
+@reference_option
+@synthesis_option
+@click.option(
+    "--phoneme-error-rate", is_flag=True, help="Measure phoneme error rates too, which needs the extra `eval`."
+)
+@json_option
+@click.pass_obj
+def evaluate(debug: bool, /, as_json: bool, **options: Any) -> None:
+    """Speak the texts of a split and measure how close the speech is to the recordings.
+
+    Sounds, pictures, figures and a page to listen on are written into a new folder.
+    """
+    print_report(evaluate_run(echo=debug, **options), as_json)
+
+
+def evaluate_run(
     *,
     run: Path,
     cache: Path,
@@ -168,33 +210,31 @@ def evaluate(
     limit: int | None,
     references: Sequence[Path],
     overrides: Sequence[str],
-    per: bool,
-    progress: bool,
-    echo_native_log: bool,
+    phoneme_error_rate: bool,
+    echo: bool,
 ) -> EvaluationReport:
     """Speak a split's texts, compare with the true mels, and write sounds, pictures, figures and a page into a new folder.
 
-    With `references`, sound files, every text is spoken in their voice, and in no speaker's of the cache; with `overrides`, settings such
-    as `synthesis.sharpness=1.5`, with those in place of the run's.
-    With `data`, the corpus, pitch and phonemes are held against the true waves; without, against the true mels through the same vocoder.
-    Raises CacheError if the run was trained on another kind of cache, ConfigError if `per` needs what is not installed.
+    references: sound files whose voice speaks every text, in place of the cache's speakers.
+    overrides: settings such as `synthesis.sharpness=1.5`, in place of the run's.
+    data: the corpus; pitch and phonemes are compared with its recordings, otherwise with the true mels through the vocoder.
+    Raises CacheError if the run was trained on another kind of cache, ConfigError if `phoneme_error_rate` needs what is not
+    installed.
     """
-    recogniser = Recogniser() if per else None
+    recogniser = Recogniser() if phoneme_error_rate else None
     manifest = load_manifest(cache)
     entries = split_entries(cache, manifest, split, limit)
     folder = output or Path("evaluation") / time.strftime("%Y%m%d-%H%M%S")
-    with NativeLog(echo=echo_native_log):
-        # Late: TensorFlow must not be imported before its log is redirected.
-        from xtts_pipeline.inference.synthesizer import Synthesizer
-
-        synthesizer = Synthesizer.load(run, overrides)
+    with tensorflow("xtts_pipeline.inference.synthesizer", echo=echo) as (_, inference):
+        synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides)
         check_cache_fits(cache, manifest, synthesizer.checkpoint)
-        _create_folder(folder)
-        # What is compiled and cached by the first call is no part of the speed of the others.
+        create_empty_folder(folder)
+        # The first call compiles, which would count as slow speech.
         _speak(synthesizer, entries[0], references)
         judge = _Judge(synthesizer, manifest, data, folder, recogniser, references)
+        is_quiet = not sys.stderr.isatty()
         pairs = tqdm.tqdm(
-            read_true_mels(cache, manifest, entries), total=len(entries), unit="utterance", disable=not progress
+            read_true_mels(cache, manifest, entries), total=len(entries), unit="utterance", disable=is_quiet
         )
         utterances = tuple(judge.evaluate(number, entry, mel) for number, (entry, mel) in enumerate(pairs))
     report = EvaluationReport(
@@ -298,16 +338,6 @@ def _hear(recogniser: Recogniser, waves: dict[str, np.ndarray], sample_rate: int
     if "true" not in heard:
         return Heard(None, to_copy, None)
     return Heard(count_errors(heard["spoken"], heard["true"]), to_copy, count_errors(heard["copy"], heard["true"]))
-
-
-def _create_folder(folder: Path) -> None:
-    """Make the output folder; one that holds anything is refused, so that no figure stands beside another run's sounds."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise OutputError(f"{folder}: is not empty; choose a new folder with --output")
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be made ({error.strerror}); choose another folder with --output") from None
 
 
 def _write_report(report: EvaluationReport) -> None:

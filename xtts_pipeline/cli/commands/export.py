@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from xtts_pipeline.cache.build.folder import format_bytes
-from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.cli.gate import tensorflow
+from xtts_pipeline.cli.options import FOLDER, json_option, print_report, run_option, synthesis_option
 
 
 @dataclass(frozen=True)
@@ -35,25 +38,38 @@ class ExportReport:
         return "\n".join(lines)
 
 
+@click.command()
+@run_option
+@click.option("--output", type=FOLDER, required=True, help="New folder for the SavedModel and its xtts.json.")
+@synthesis_option
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, 1_024),
+    default=1,
+    show_default=True,
+    help="Number of texts that one call speaks.",
+)
+@click.option(
+    "--jit-compile",
+    is_flag=True,
+    help="Let XLA compile the network where it is loaded: faster, but not every server has XLA.",
+)
+@json_option
+@click.pass_obj
 def export(
-    *,
+    debug: bool,
+    /,
     run: Path,
     output: Path,
     overrides: Sequence[str],
     batch_size: int,
     jit_compile: bool,
-    echo_native_log: bool,
-) -> ExportReport:
-    """Write a run's network as a SavedModel into a new folder; it speaks with `overrides` such as `synthesis.sharpness=1.5`.
+    as_json: bool,
+) -> None:
+    """Write a run as a TensorFlow SavedModel that needs no code of this package.
 
-    Raises CheckpointError if the run cannot be read, ConfigError for an override that is not valid, OutputError if the folder is there
-    already or cannot be written.
+    Token ids and a reference go in, mel frames come out.
     """
-    with NativeLog(echo=echo_native_log):
-        # Late: TensorFlow must not be imported before its log is redirected.
-        from xtts_pipeline.inference.saved_model import export_checkpoint
-        from xtts_pipeline.training.checkpoints.files import load_checkpoint
-
-        checkpoint = load_checkpoint(run).with_synthesis(overrides)
-        written = export_checkpoint(checkpoint, output, batch_size=batch_size, jit_compile=jit_compile)
-    return ExportReport(output, written.bytes, written.description)
+    with tensorflow("xtts_pipeline.inference.saved_model", echo=debug) as (_, saved_model):
+        written = saved_model.export_run(run, output, overrides, batch_size=batch_size, jit_compile=jit_compile)
+    print_report(ExportReport(output, written.bytes, written.description), as_json)

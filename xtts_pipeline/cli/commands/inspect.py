@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import cast
 
+import click
 import numpy as np
 
 from xtts_pipeline.audio.save import write_wave
@@ -14,6 +15,7 @@ from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, load_manifest, record_spec
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cli.commands.cache import reaching_stores
+from xtts_pipeline.cli.options import FOLDER, json_option, print_report, stored_cache_option
 from xtts_pipeline.config.schema import SynthesisConfig
 from xtts_pipeline.errors import CacheError, OutputError
 from xtts_pipeline.plots import SPACE_MARK, save_speech_picture
@@ -81,16 +83,29 @@ class InspectReport:
         )
 
 
-def inspect(cache: Path, id: str, output: Path) -> InspectReport:
+@click.command()
+@stored_cache_option
+@click.option("--id", required=True, help="Id of the utterance.")
+@click.option(
+    "--output",
+    type=FOLDER,
+    default=Path("inspect"),
+    show_default=True,
+    help=f"Folder for {PICTURE_NAME} and {SOUND_NAME}.",
+)
+@json_option
+def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
+    """Show one record of a cache: its tokens, its lengths, its mel as a picture and as sound."""
+    with reaching_stores(cache):
+        report = inspect_record(cache, id, output)
+    print_report(report, as_json)
+
+
+def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
     """Read one record and write its picture and its sound into the folder `output`.
 
     Raises CacheError if the cache has no such id or its record is damaged, OutputError if the folder cannot be written.
     """
-    with reaching_stores(cache):
-        return _inspect(cache, id, output)
-
-
-def _inspect(cache: Path, id: str, output: Path) -> InspectReport:
     manifest = load_manifest(cache)
     entry = _find(cache, id)
     buckets = {shard.name: shard.bucket for shard in manifest.shards}

@@ -6,13 +6,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import click
+import joblib
 from tqdm import tqdm
 
 from xtts_pipeline.audio.filterbank import describe_deaf_filters
 from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache
 from xtts_pipeline.cache.build.dask_pool import dask_pool
+from xtts_pipeline.cache.build.estimate import BuildEstimate, estimate_build
 from xtts_pipeline.cache.build.folder import format_bytes, locked_folder
 from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
 from xtts_pipeline.cache.build.plan import read_corpora
@@ -20,11 +23,19 @@ from xtts_pipeline.cache.build.pool import Pool, local_pool
 from xtts_pipeline.cache.build.receipts import SourceCheck
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.cli.options import (
+    COUNT,
+    FOLDER,
+    Share,
+    cache_option,
+    config_options,
+    json_option,
+    layout_option,
+    print_report,
+)
+from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.errors import ConfigError
-
-if TYPE_CHECKING:
-    from xtts_pipeline.cache.build.estimate import BuildEstimate
 
 SHOWN_OUTLIERS = 10
 
@@ -132,7 +143,7 @@ class PreprocessReport:
 class DryRunReport:
     """What a run of preprocess would do."""
 
-    plan: "BuildEstimate"
+    plan: BuildEstimate
     max_rejected: float
     warnings: list[str]
 
@@ -165,39 +176,84 @@ class DryRunReport:
         )
 
 
+@click.command()
+@click.option("--data", type=FOLDER, required=True, help="Folder of the corpus, or its manifest file.")
+@cache_option
+@config_options
+@layout_option
+@click.option("--val-data", type=FOLDER, help="A second corpus that becomes the validation split.")
+@click.option(
+    "--jobs", type=COUNT, default=joblib.cpu_count, show_default="all usable cores", help="Number of worker processes."
+)
+@click.option(
+    "--max-rejected",
+    type=Share(),
+    default="5%",
+    show_default=True,
+    help="Exit with 1 if a larger share of the rows is rejected.",
+)
+@click.option(
+    "--shards",
+    type=COUNT,
+    help="Number of training shards.  [default: that of an earlier cache, or by cache.records_per_shard]",
+)
+@click.option("--reshard", is_flag=True, help="Choose the number of shards again, as for a new cache.")
+@click.option(
+    "--check",
+    type=click.Choice(["stat", "content"]),
+    default="stat",
+    show_default=True,
+    help="How changed sound files are found: by size and time, or by their bytes.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Read headers and texts only, and show what would be written; the exit code is that of the whole run.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["local", "dask"]),
+    default="local",
+    show_default=True,
+    help="Where the workers run: on this machine or in a dask cluster.",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="Address of the dask scheduler.")
+@json_option
 def preprocess(
     data: Path,
     cache: Path,
-    config: Config,
-    *,
+    configs: tuple[str, ...],
+    overrides: tuple[str, ...],
+    layout: str,
+    val_data: Path | None,
     jobs: int,
     max_rejected: float,
-    layout: str,
     shards: int | None,
     reshard: bool,
     check: SourceCheck,
-    val_data: Path | None,
     dry_run: bool,
     backend: Literal["local", "dask"],
     scheduler: str | None,
-    progress: bool,
-) -> PreprocessReport | DryRunReport:
-    """Make the cache, or bring it up to date, and return what was done; with `dry_run`, what would be.
+    as_json: bool,
+) -> None:
+    """Turn a corpus into a cache of mel spectrograms and tokens.
 
-    Raises CorpusError for a corpus that cannot be used at all, CacheError for a folder that cannot be written, ConfigError for options
-    that contradict each other.
+    A second run writes only what has changed, and an interrupted run is continued.
     """
+    config = load_config(configs, overrides)
     options = BuildOptions(_pool(backend, scheduler, jobs), jobs, check, shards, reshard)
+    report: PreprocessReport | DryRunReport
     if dry_run:
-        from xtts_pipeline.cache.build.estimate import estimate_build
-
         plan = estimate_build(cache, read_corpora(data, val_data, layout, config), config, options)
-        return DryRunReport(plan, max_rejected, _setting_warnings(config.audio))
-    with locked_folder(cache) as work_folder:
-        index = read_corpora(data, val_data, layout, config)
-        with tqdm(total=len(index.rows), unit="clip", disable=not progress, file=sys.stderr, smoothing=0) as bar:
-            build = build_cache(cache, work_folder, index, config, options, bar.update)
-    return PreprocessReport(build, find_outliers(build.totals), process_seconds(), max_rejected, cache)
+        report = DryRunReport(plan, max_rejected, _setting_warnings(config.audio))
+    else:
+        with locked_folder(cache) as work_folder:
+            index = read_corpora(data, val_data, layout, config)
+            is_quiet = not sys.stderr.isatty()
+            with tqdm(total=len(index.rows), unit="clip", disable=is_quiet, file=sys.stderr, smoothing=0) as bar:
+                build = build_cache(cache, work_folder, index, config, options, bar.update)
+        report = PreprocessReport(build, find_outliers(build.totals), process_seconds(), max_rejected, cache)
+    print_report(report, as_json, is_true=not report.is_over_limit)
 
 
 def process_seconds() -> float:

@@ -4,15 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import click
 import numpy as np
 
+from xtts_pipeline.cache.build.lengths import measure_rows
+from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_shapes, smallest_shape
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest
 from xtts_pipeline.cache.format.statistics import summarize
 from xtts_pipeline.cli.commands.cache import reaching_stores
+from xtts_pipeline.cli.options import FOLDER, CacheFolder, config_options, json_option, layout_option, print_report
+from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig
+from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
+from xtts_pipeline.plots import save_histograms
 
 MOST_SHAPES = 4
 # What a histogram marks of the table.
@@ -128,7 +135,29 @@ class StatsReport:
         return "\n".join(lines)
 
 
+@click.command()
+@click.option("--data", type=FOLDER, help="Folder of a corpus; its headers and texts are read.")
+@click.option(
+    "--cache", type=CacheFolder(may_be_stored=True), help="Folder or store of a cache; its utterances.jsonl is read."
+)
+@config_options
+@layout_option
+@click.option("--plot", type=FOLDER, help="Write histograms of the lengths as a PNG file.")
+@json_option
 def stats(
+    data: Path | None,
+    cache: Path | None,
+    configs: tuple[str, ...],
+    overrides: tuple[str, ...],
+    layout: str,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Show how long clips and texts are, and which limits and shapes fit them."""
+    print_report(measure_lengths(data, cache, load_config(configs, overrides), plot, layout), as_json)
+
+
+def measure_lengths(
     data: Path | None, cache: Path | None, config: Config, plot: Path | None, layout: str = "auto"
 ) -> StatsReport:
     """Measure the corpus `data` by its texts and headers, or the cache by its list of utterances; `plot` gets the histograms.
@@ -155,8 +184,6 @@ def stats(
         buckets = manifest.buckets if config.data.buckets is None else config.data.buckets
     spreads = {name: summarize(values.tolist()) for name, values in lengths.measures.items()}
     if plot is not None:
-        from xtts_pipeline.plots import save_histograms
-
         # The table's own numbers, so that the picture cannot say otherwise.
         marks = {name: {mark: asdict(statistics)[mark] for mark in MARKS} for name, statistics in spreads.items()}
         save_histograms(plot, lengths.measures, marks)
@@ -222,11 +249,6 @@ def lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
 
 
 def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
-    # Here: a cache is measured without the corpus readers and the sound library.
-    from xtts_pipeline.cache.build.lengths import measure_rows
-    from xtts_pipeline.cache.build.plan import index_corpora
-    from xtts_pipeline.corpus.read import read_corpus
-
     index = index_corpora([read_corpus(data, layout, config.text.language)], config)
     clips = [
         (row, lengths)

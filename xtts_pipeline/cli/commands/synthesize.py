@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.audio.wav_stream import WavStream
+from xtts_pipeline.cli.gate import tensorflow
+from xtts_pipeline.cli.options import FOLDER, json_option, print_report, reference_option, run_option, synthesis_option
 from xtts_pipeline.corpus.rows import has_surrogate
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
-from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.plots import save_speech_picture
 
 if TYPE_CHECKING:
     from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
@@ -80,44 +83,62 @@ class SynthesisReport:
         return len(self.files) == 1 and self.files[0].output == self.output
 
 
+@click.command()
+@run_option
+@click.option("--text", help="Text to speak; a long one is split at its sentences.")
+@click.option(
+    "--text-file", type=FOLDER, help="UTF-8 file with one text per line; --output is a folder: 0000.wav and so on."
+)
+@click.option(
+    "--output", type=FOLDER, required=True, help="WAV file to write, `-` for stdout, or the folder for --text-file."
+)
+@reference_option
+@click.option("--speaker", help="Name of a speaker of the cache.  [default: the first]")
+@click.option("--language", help="Language of the cache to speak.  [default: the first]")
+@synthesis_option
+@click.option("--stream", is_flag=True, help="Write the WAV file while the text is being spoken.")
+@click.option("--plot", type=FOLDER, help="Write a picture of the mel and the attention as a PNG file.")
+@click.option("--mel-output", type=FOLDER, help="Write the mel as .npy: float32 [frames, mel_bins], natural log.")
+@json_option
+@click.pass_obj
 def synthesize(
-    *,
+    debug: bool,
+    /,
     run: Path,
     text: str | None,
     text_file: Path | None,
     output: Path,
+    references: Sequence[Path],
     speaker: str | None,
     language: str | None,
-    references: Sequence[Path],
     overrides: Sequence[str],
     stream: bool,
     plot: Path | None,
     mel_output: Path | None,
-    echo_native_log: bool,
-) -> SynthesisReport:
-    """Speak a text, or each line of a file, and write the sound; `plot` and `mel_output` where given.
-
-    `overrides` are settings such as `synthesis.sharpness=1.5` to speak with in place of the run's. Raises ConfigError for options that
-    exclude each other, CorpusError for a text file that cannot be used, and what `Synthesizer.load` and `Synthesizer.synthesize` raise,
-    before anything is written.
-    """
+    as_json: bool,
+) -> None:
+    """Speak a text, or each line of a text file, with a trained run."""
+    if as_json and output == STDOUT:
+        raise click.UsageError("--json and --output - both need stdout; name a file with --output")
     _check_options(text, text_file, output, stream=stream, extras=plot is not None or mel_output is not None)
     lines = [] if text_file is None else _read_lines(text_file)
-    with NativeLog(echo=echo_native_log):
-        # Late: TensorFlow must not be imported before its log is redirected.
-        from xtts_pipeline.inference.synthesizer import Synthesizer
-
-        synthesizer = Synthesizer.load(run, overrides)
+    voice = speaker, language, references
+    with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
+        synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides)
         with _output_errors(output):
             if text_file is not None:
-                files = _speak_lines(synthesizer, text_file, lines, output, (speaker, language, references))
+                files = _speak_lines(synthesizer, text_file, lines, output, voice)
             elif stream:
-                files = (_stream_text(synthesizer, text or "", output, (speaker, language, references)),)
+                files = (_stream_text(synthesizer, text or "", output, voice),)
             else:
-                spoken = synthesizer.synthesize(text or "", speaker, language, references)
+                spoken = synthesizer.synthesize(text or "", *voice)
                 files = (_write_text(spoken, output),)
                 _write_extras(synthesizer, spoken, plot, mel_output)
-    return SynthesisReport(output, files, synthesizer.checkpoint.step)
+    report = SynthesisReport(output, files, synthesizer.checkpoint.step)
+    if output == STDOUT:
+        click.echo(report.to_text(), err=True)
+    else:
+        print_report(report, as_json)
 
 
 def _check_options(text: str | None, text_file: Path | None, output: Path, *, stream: bool, extras: bool) -> None:
@@ -201,8 +222,6 @@ def _stream_text(synthesizer: "Synthesizer", text: str, output: Path, voice: Voi
 
 
 def _write_extras(synthesizer: "Synthesizer", spoken: "SpokenText", plot: Path | None, mel_output: Path | None) -> None:
-    from xtts_pipeline.plots import save_speech_picture
-
     if mel_output is not None:
         with _output_errors(mel_output):
             mel_output.parent.mkdir(parents=True, exist_ok=True)

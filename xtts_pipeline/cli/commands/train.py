@@ -1,5 +1,6 @@
 """`xtts train`: a cache in, a run out."""
 
+import json
 import os
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from xtts_pipeline.cache.format.manifest import (
     CACHE_SECTIONS,
@@ -25,7 +27,9 @@ from xtts_pipeline.cli.autotuning import REPORT_NAME, tuned_config, tuned_overri
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
 from xtts_pipeline.cli.native_training import CorpusOptions, survey_data
+from xtts_pipeline.cli.options import COUNT, FOLDER, config_options, json_option, layout_option, stored_cache_option
 from xtts_pipeline.cli.progress import RunProgress, Silence
+from xtts_pipeline.cli.run_summary import summary_text
 from xtts_pipeline.cli.training_job import TrainingJob, device_count
 from xtts_pipeline.cli.training_memory import available_memory, check_memory, choose_batch_size, filled_batch_size
 from xtts_pipeline.config.load import load_config
@@ -72,7 +76,59 @@ _RUN_NAMES = frozenset(
 )
 
 
+@click.command()
+@stored_cache_option
+@click.option("--data", type=FOLDER, help="Train without a cache on this corpus of 16-bit PCM WAV files.")
+@layout_option
+@click.option("--val-data", type=FOLDER, help="With --data: a second corpus that becomes the validation split.")
+@config_options
+@click.option(
+    "--output", type=FOLDER, help="Folder of the run; new or empty unless --resume is given.  [default: runs/DATE-TIME]"
+)
+@click.option("--steps", type=COUNT, help="Number of training steps in all; short for --set training.steps=N.")
+@click.option(
+    "--resume", is_flag=True, help="Continue the run in --output from its last checkpoint; start it if it has none."
+)
+@click.option(
+    "--allow-change", multiple=True, metavar="SECTION.KEY", help="With --resume: a setting that may differ; repeatable."
+)
+@click.option(
+    "--stage",
+    type=FOLDER,
+    metavar="DIR",
+    help="Copy the cache under DIR first, check its checksums, and read it there.",
+)
+@click.option(
+    "--init-from", type=FOLDER, metavar="RUN", help="Start with the weights of another run or checkpoint (fine-tuning)."
+)
+@click.option(
+    "--profile", "profile_steps", type=COUNT, help="Trace this many steps, and list the most expensive operations."
+)
+@click.option("--devices", type=COUNT, help="GPUs to train on; without a GPU, parts of the CPU.  [default: all GPUs]")
+@json_option
+@click.pass_obj
 def train(
+    debug: bool, /, cache: Path, data: Path | None, layout: str, val_data: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Train on a cache, or with --data on a corpus itself.
+
+    The cache is streamed into one XLA-compiled step.
+    """
+    is_cache_named = click.get_current_context().get_parameter_source("cache") is not ParameterSource.DEFAULT
+    if data is not None and is_cache_named:
+        raise click.UsageError("--data and --cache: found both, expected one of them; leave one out")
+    if data is not None and options["stage"] is not None:
+        raise click.UsageError("--stage and --data: a corpus is not staged, expected a cache; leave one out")
+    if data is None and (val_data is not None or layout != "auto"):
+        raise click.UsageError(
+            "--val-data and --layout belong to --data: a cache has its own; leave them out, or add --data"
+        )
+    corpus = None if data is None else CorpusOptions(data, layout, val_data)
+    folder, summary = run_training(cache, corpus=corpus, echo_native_log=debug, **options)
+    click.echo(json.dumps(summary) if as_json else summary_text(folder, summary))
+
+
+def run_training(
     cache: Path,
     *,
     corpus: CorpusOptions | None = None,

@@ -1,24 +1,64 @@
-"""`xtts verify-cache`: prove a cache, from a glance at its names to recomputing it."""
+"""`xtts verify-cache`: prove that a cache is whole, by names and sizes, by its bytes, or by computing clips again."""
+
+import os
+
+# OpenBLAS starts its threads at import, and only a process of one thread can be forked.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from xtts_pipeline.cache.verify.verify import Level, VerifyReport, verify_cache
+import click
+import joblib
+
+from xtts_pipeline.cache.verify.recompute import check_sources, repair_cache
+from xtts_pipeline.cache.verify.verify import Level, VerifyReport
+from xtts_pipeline.cache.verify.verify import verify_cache as verify_bytes
 from xtts_pipeline.cli.commands.cache import reaching_stores
+from xtts_pipeline.cli.options import COUNT, FOLDER, json_option, print_report, stored_cache_option
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.storage import check_local
 
 DEFAULT_SAMPLE = 20
 
 
+@click.command("verify-cache")
+@stored_cache_option
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "full", "deep"]),
+    default="full",
+    show_default=True,
+    help="What is checked: names and sizes; every byte; every byte, and a sample that is computed again from --data.",
+)
+@click.option("--data", type=FOLDER, help="Folder of the corpus, for --level deep and --repair.")
+@click.option("--sample", type=COUNT, help=f"Clips that --level deep computes again.  [default: {DEFAULT_SAMPLE}]")
+@click.option("--repair", is_flag=True, help="Rebuild what is broken from --data, then verify again.")
+@click.option(
+    "--jobs",
+    type=COUNT,
+    default=joblib.cpu_count,
+    show_default="all usable cores",
+    help="Number of processes that read shards.",
+)
+@json_option
+def verify_cache(cache: Path, as_json: bool, **options: Any) -> None:
+    """Prove that a cache is what its manifest says.
+
+    Exit code 0 if it is, 1 if it is not, 2 if there is no cache.
+    """
+    report = verify(cache, **options)
+    print_report(report, as_json, is_true=report.valid)
+
+
 def verify(
     cache: Path, *, level: Level, data: Path | None, sample: int | None, repair: bool, jobs: int
 ) -> VerifyReport:
-    """Return every problem of the cache; with `repair`, of the cache after what was broken has been written again from `data`.
+    """Return every problem of the cache; with `repair`, every problem that is left after the repair from `data`.
 
-    `sample` is 20 clips unless given. Raises CacheError if there is no such folder, nothing in it, or no manifest to repair by;
-    ConfigError if `data` is needed and not given, or if an option is given that the level does not use.
+    Raises CacheError if there is no such folder, nothing in it, or no manifest to repair by; ConfigError if `data` is needed
+    and missing, or if an option is given that the level does not use.
     """
     _check_options(level, data, sample, repair=repair)
     if repair:
@@ -31,32 +71,30 @@ def _verify(
     cache: Path, level: Level, data: Path | None, sample: int | None, *, repair: bool, jobs: int
 ) -> VerifyReport:
     proof: Literal["quick", "full"] = "quick" if level == "quick" else "full"
-    report = verify_cache(cache, proof, jobs)
+    report = verify_bytes(cache, proof, jobs)
     if data is None:
         return report
-    # Here: the writer's modules, which need the decoder and the resampler, are no part of a plain proof.
-    from xtts_pipeline.cache.verify.recompute import check_sources, repair_cache
 
-    def mended(found: VerifyReport) -> VerifyReport:
-        repaired = repair_cache(cache, found.problems, data, jobs)
-        return replace(verify_cache(cache, proof, jobs), repaired=tuple(sorted({*found.repaired, *repaired})))
+    def repaired(found: VerifyReport) -> VerifyReport:
+        files = repair_cache(cache, found.problems, data, jobs)
+        return replace(verify_bytes(cache, proof, jobs), repaired=tuple(sorted({*found.repaired, *files})))
 
     def compared(found: VerifyReport) -> VerifyReport:
         check = check_sources(cache, data, sample or DEFAULT_SAMPLE)
         return replace(found, problems=check.problems, sampled=check.sampled)
 
     if repair and not report.valid:
-        report = mended(report)
+        report = repaired(report)
     if level == "deep" and report.valid:
         report = compared(report)
         if repair and not report.valid:
-            report = mended(report)
+            report = repaired(report)
             report = compared(report) if report.valid else report
     return replace(report, level=level)
 
 
 def _check_options(level: Level, data: Path | None, sample: int | None, *, repair: bool) -> None:
-    """Raise ConfigError where options contradict each other: one that is ignored would pass for a proof."""
+    """Raise ConfigError where options contradict each other: an ignored option would look like a passed check."""
     reads_corpus = level == "deep" or repair
     if data is None and reads_corpus:
         raise ConfigError(f"{'--repair' if repair else '--level deep'}: no corpus to compare with; add --data DIR")

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.source import Source
 from xtts_pipeline.perf.diagnose.oscillation import LEAST_SPREAD, LEAST_STRENGTH, Oscillation, find_oscillation
+from xtts_pipeline.perf.diagnose.timeline import save_timeline
 from xtts_pipeline.perf.trial import StepTime, Trial, Verdict
 from xtts_pipeline.system.nvml import Sample, Sampler
-from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+from xtts_pipeline.system.runtime import NativeLog
 
 # A step that waits this share of its time for data has a device that starves.
 STARVED_WAIT_SHARE = 0.10
@@ -100,10 +101,12 @@ class GpuReport:
         return f"{what}: {self.no_gpu_reason}; the host is looked at alone"
 
 
-def diagnose_gpu(source: Source, config: Config, monitor: CompilationMonitor, seconds: float) -> GpuReport:
-    """Run the training step for so many seconds after it has compiled, and sample the GPU meanwhile."""
-    trial = Trial(source, config, monitor)
-    shapes = sum(bool(source.manifest.split_records("train", bucket)) for bucket in range(len(trial.signatures)))
+def diagnose_gpu(
+    log: NativeLog, cache: Path, manifest: Manifest, config: Config, *, seconds: float, plot: Path
+) -> GpuReport:
+    """Run the training step for so many seconds after it has compiled, sample the GPU meanwhile, and draw `plot`."""
+    trial = Trial.of_cache(log, cache, manifest, config)
+    shapes = sum(bool(manifest.split_records("train", bucket)) for bucket in range(len(trial.signatures)))
     # While a step compiles the device idles. What comes later, of a rare bucket, is left out of the shares, not out of the samples.
     for _ in range(_WARMUP_STEPS_A_SHAPE * shapes):
         if not trial.take_step().is_compiling and trial.step.compiled.shapes_seen == shapes:
@@ -118,8 +121,17 @@ def diagnose_gpu(source: Source, config: Config, monitor: CompilationMonitor, se
     oscillation = find_oscillation([sample.utilisation for sample in sampler.samples if sample.utilisation is not None])
     reason = None if sampler.samples else sampler.reason or "no sample was taken"
     verdict = judge(shares, sampler.samples, oscillation, has_gpu=trial.is_asynchronous)
+    save_timeline(plot, kept, sampler.samples, str(verdict))
     return GpuReport(
-        verdict, trial.is_asynchronous, sampler.device, reason, shares, tuple(kept), tuple(sampler.samples), oscillation
+        verdict,
+        trial.is_asynchronous,
+        sampler.device,
+        reason,
+        shares,
+        tuple(kept),
+        tuple(sampler.samples),
+        oscillation,
+        plot,
     )
 
 

@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config, DataConfig
-from xtts_pipeline.data.source import Source
 from xtts_pipeline.perf.diagnose.oscillation import Oscillation, find_oscillation
 from xtts_pipeline.perf.diagnose.pipeline import Pipeline, Stage
+from xtts_pipeline.perf.diagnose.timeline import save_batch_times
 from xtts_pipeline.perf.trial import Trial, Verdict
 from xtts_pipeline.system.machine import Cores, DiskSpeed, measure_disk, memory_limit_bytes, usable_cores
+from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.monitoring.data_wait import WAIT_SHARE
-from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 
 # Faster than the step by less than this is too slow: the pipeline was timed alone, and in training it shares the cores.
 LEAST_HEADROOM = 1.1
@@ -142,7 +143,7 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True)
 class InputReport:
-    """The verdict on a pipeline, the change it asks for, and what `--try` measured of it."""
+    """The verdict on a pipeline, the change it asks for, and what `--measure-fix` measured of it."""
 
     judgement: Judgement
     figures: Figures
@@ -182,16 +183,26 @@ class InputReport:
 
 
 def diagnose_input(
-    source: Source, config: Config, monitor: CompilationMonitor, batches: int, *, is_trying: bool
+    log: NativeLog,
+    cache: Path,
+    manifest: Manifest,
+    config: Config,
+    *,
+    batches: int,
+    measure_fix: bool,
+    plot: Path | None,
 ) -> InputReport:
-    """Time the step and its pipeline apart, and say which of them the other waits for."""
-    trial = Trial(source, config, monitor)
-    records = [source.manifest.split_records("train", bucket) for bucket in range(len(trial.signatures))]
+    """Time the step and its pipeline apart, say which of them the other waits for, and draw `plot` if it is given."""
+    trial = Trial.of_cache(log, cache, manifest, config)
+    records = [manifest.split_records("train", bucket) for bucket in range(len(trial.signatures))]
     bucket = int(np.argmax(records))
-    pipeline = Pipeline(source, config, bucket, trial.signatures[bucket].tokens.shape[0])
+    pipeline = Pipeline(trial.source, config, bucket, trial.signatures[bucket].tokens.shape[0])
     figures = _measure(trial, pipeline, batches)
     judgement = judge(figures, config.data)
-    return InputReport(judgement, figures, _try(judgement, pipeline, batches, figures) if is_trying else None)
+    tried = _try(judgement, pipeline, batches, figures) if measure_fix else None
+    if plot is not None:
+        save_batch_times(plot, figures.batch_times_ms, figures.step_ms, figures.stages, str(judgement.verdict))
+    return InputReport(judgement, figures, tried, plot)
 
 
 def judge(figures: Figures, data: DataConfig) -> Judgement:

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from xtts_pipeline import model
+from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.cached import EpochPlace
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.perf.trial import StepTime, Trial, Verdict
+from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training import optimizer, schedule, step
 from xtts_pipeline.training.compiled import SignatureMismatch, describe_arguments, find_mismatch
-from xtts_pipeline.training.monitoring.monitor import CompilationMonitor, total_counts
+from xtts_pipeline.training.monitoring.monitor import total_counts
 
 _VERDICTS = {
     "shape": "varying shape",
@@ -79,15 +81,17 @@ class RetracingReport:
         return "\n".join([*lines, f"{'verdict':<14} {self.verdict}"])
 
 
-def diagnose_retracing(source: Source, config: Config, monitor: CompilationMonitor, steps: int) -> RetracingReport:
+def diagnose_retracing(
+    log: NativeLog, cache: Path, manifest: Manifest, config: Config, *, steps: int
+) -> RetracingReport:
     """Compare the batches of `steps` steps with what the step is compiled for, run it on them, and say what was found."""
-    trial = Trial(source, config, monitor)
+    trial = Trial.of_cache(log, cache, manifest, config)
     signatures = [describe_arguments(signature) for signature in trial.signatures]
     batches = [next(trial.batches) for _ in range(steps)]
     changes = [find_mismatch(describe_arguments(batch), signatures) for batch in batches]
     change = next((found for found in changes if found is not None), None)
     dynamic = dynamic_shape_reads()
-    pipeline = check_pipeline(source, config, trial.signatures)
+    pipeline = check_pipeline(trial.source, config, trial.signatures)
     times, problem = _run(trial, [batch for batch, found in zip(batches, changes, strict=True) if found is None])
     checks = [
         *pipeline,
@@ -100,8 +104,8 @@ def diagnose_retracing(source: Source, config: Config, monitor: CompilationMonit
         is_strict=config.training.strict_shapes,
         checks=tuple(checks),
         change=change,
-        counts=total_counts(monitor.counts()),
-        events=tuple(event.to_json() for event in monitor.events),
+        counts=total_counts(trial.monitor.counts()),
+        events=tuple(event.to_json() for event in trial.monitor.events),
         step_ms=step_statistics(times),
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from xtts_pipeline.cli.commands.migrate import Migration, migrate
+from xtts_pipeline.cli.commands.config import Migration, migrate
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.migration import GROUPS, RULES
 from xtts_pipeline.config.schema import Config

@@ -1,19 +1,84 @@
-"""`xtts config migrate`: settings of the earlier system in, settings of this one out, and what became of each key."""
+"""`xtts config`: show, check or migrate settings."""
 
+import json
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import click
+
+from xtts_pipeline.cli.groups import SummaryGroup
+from xtts_pipeline.cli.options import FOLDER, json_option, print_report, set_option
 from xtts_pipeline.config.explain import MAX_SHOWN
-from xtts_pipeline.config.load import read_yaml, to_yaml, validate_tree
+from xtts_pipeline.config.load import config_problems, dump_config, load_config, read_yaml, to_yaml, validate_tree
 from xtts_pipeline.config.migration import RULES, NotCarriedError
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.errors import EXIT_UNUSABLE, ConfigError
 
 # Where two sections ask for the same, the later wins: the loader read `data` where `model` said otherwise, the trainer `training`.
 _SECTIONS = ("model", "data", "training")
+
+
+@click.group(cls=SummaryGroup)
+def config() -> None:
+    """Show, check or migrate settings."""
+
+
+@config.command()
+@click.argument("files", nargs=-1, metavar="[FILE|PRESET]...")
+@set_option
+@json_option
+def show(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> None:
+    """Print the merged settings, defaults included."""
+    merged = load_config(files, overrides)
+    settings = json.dumps(merged.model_dump(mode="json"), ensure_ascii=False) if as_json else dump_config(merged)
+    click.echo(settings, nl=as_json)
+
+
+@config.command()
+@click.argument("files", nargs=-1, metavar="[FILE|PRESET]...")
+@set_option
+@json_option
+def check(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> None:
+    """Check whether settings are valid.
+
+    Exit code 0 if they are; otherwise 2, with every error on a line of its own.
+    """
+    problems = config_problems(files, overrides)
+    for problem in problems:
+        click.echo(f"xtts: {problem}", err=True)
+    if as_json:
+        click.echo(json.dumps({"valid": not problems, "problems": problems}, ensure_ascii=False))
+    elif not problems:
+        click.echo("valid")
+    if problems:
+        sys.exit(EXIT_UNUSABLE)
+
+
+@config.command("migrate")
+@click.argument("file", type=FOLDER, required=False, metavar="[OLD.YAML]")
+@click.option("--train-data", metavar="DIR", help="The flag --train-data of train_main.py.")
+@click.option("--val-data", metavar="DIR", help="The flag --val-data of train_main.py.")
+@click.option("--batch-size", type=int, help="The flag --batch-size of train_main.py.")
+@click.option("--num-workers", type=int, help="The flag --num-workers of train_main.py.")
+@click.option("--optimization-level", metavar="LEVEL", help="The flag --optimization-level of train_main.py.")
+@json_option
+def config_migrate(file: Path | None, as_json: bool, **flags: str | int | None) -> None:
+    """Print settings of the earlier system (MyXTTS) as settings of this one.
+
+    What became of each key is written to stderr.
+    """
+    given = {f"--{name.replace('_', '-')}": value for name, value in flags.items() if value is not None}
+    if file is None and not given:
+        raise click.UsageError("nothing to migrate; name a YAML file of the earlier system, or one of its flags")
+    report = migrate(file, given)
+    if not as_json:
+        for line in report.notes():
+            click.echo(line, err=True)
+    print_report(report, as_json)
 
 
 @dataclass(frozen=True)
