@@ -34,7 +34,7 @@ from xtts_pipeline.cli.options import (
     print_report,
 )
 from xtts_pipeline.config.load import load_config
-from xtts_pipeline.config.schema import AudioConfig, Config
+from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import ConfigError
 
 SHOWN_OUTLIERS = 10
