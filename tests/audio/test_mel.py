@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtts_pipeline.audio.filterbank import describe_deaf_filters, mel_filterbank
+from xtts_pipeline.audio.filterbank import describe_silent_filters, mel_filterbank
 from xtts_pipeline.audio.mel import BLOCK_FRAMES, log_mel, wave_to_mel
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError, Reason
@@ -34,15 +34,15 @@ def test_filters_are_librosas(audio):
 
 
 def test_filters_without_a_frequency_are_named_and_those_of_the_defaults_have_one():
-    assert describe_deaf_filters(AudioConfig()) is None
-    assert describe_deaf_filters(AudioConfig(max_hz=500.0)) == (
-        "audio.mel_bins=80 from 0 to 500 Hz with fft_size=1024: 35 between 0 and 78 of the mel filters hold no frequency "
+    assert describe_silent_filters(AudioConfig()) is None
+    assert describe_silent_filters(AudioConfig(max_hz=500.0)) == (
+        "audio.mel_bins=80 from 0 to 500 Hz with fft_size=1024: 35 between 0 and 78 of the mel filters hold no FFT bin "
         "and are always silent; use fewer mel_bins, a higher max_hz or a larger fft_size"
     )
-    deaf = AudioConfig(mel_bins=400)
-    mel = log_mel(np.random.default_rng(0).normal(size=22_050).astype(np.float32), deaf)
-    assert f"{int((mel == np.float32(np.log(np.float32(deaf.floor)))).all(axis=0).sum())} between" in str(
-        describe_deaf_filters(deaf)
+    silent = AudioConfig(mel_bins=400)
+    mel = log_mel(np.random.default_rng(0).normal(size=22_050).astype(np.float32), silent)
+    assert f"{int((mel == np.float32(np.log(np.float32(silent.floor)))).all(axis=0).sum())} between" in str(
+        describe_silent_filters(silent)
     )
 
 

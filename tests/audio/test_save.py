@@ -1,17 +1,19 @@
-"""A sound file is whole or not there."""
+"""A saved WAV file is whole or absent; a streamed one can be read while it grows."""
 
+import io
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
-from xtts_pipeline.audio.save import write_wave
+from xtts_pipeline.audio.save import HEADER_BYTES, WavStream, write_wave
 from xtts_pipeline.errors import AudioError, OutputError
 
 
-def test_what_is_written_is_read_again(tmp_path):
+def test_a_written_wave_is_read_back(tmp_path: Path) -> None:
     wave = np.linspace(-1, 1, 1_001, dtype=np.float32)
     write_wave(tmp_path / "out.wav", wave, 16_000)
     samples, rate = soundfile.read(tmp_path / "out.wav")
@@ -20,14 +22,14 @@ def test_what_is_written_is_read_again(tmp_path):
     np.testing.assert_allclose(samples, wave, atol=5e-5)
 
 
-def test_a_wave_over_full_scale_is_scaled_and_not_clipped(tmp_path):
+def test_a_wave_over_full_scale_is_scaled_and_not_clipped(tmp_path: Path) -> None:
     wave = np.array([0.5, -4.0, 2.0], np.float32)
     write_wave(tmp_path / "out.wav", wave, 16_000)
     samples, _ = soundfile.read(tmp_path / "out.wav")
     np.testing.assert_allclose(samples, wave / 4, atol=5e-5)
 
 
-def test_a_failure_leaves_what_was_there_and_no_other_file(tmp_path):
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_other(tmp_path: Path) -> None:
     path = tmp_path / "out.wav"
     write_wave(path, np.zeros(10, np.float32), 16_000)
     before = path.read_bytes()
@@ -37,25 +39,64 @@ def test_a_failure_leaves_what_was_there_and_no_other_file(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.wav"]
 
 
-def test_a_link_is_followed_and_a_pipe_is_written_to(tmp_path):
+def test_a_symlink_is_followed_and_a_pipe_is_written_to(tmp_path: Path) -> None:
     (tmp_path / "link.wav").symlink_to(tmp_path / "out.wav")
     write_wave(tmp_path / "link.wav", np.zeros(10, np.float32), 16_000)
     assert (tmp_path / "link.wav").is_symlink()
     assert soundfile.info(tmp_path / "out.wav").frames == 10
     os.mkfifo(tmp_path / "pipe.wav")
-    heard = []
-    reader = threading.Thread(target=lambda: heard.append((tmp_path / "pipe.wav").read_bytes()), daemon=True)
+    received = []
+    reader = threading.Thread(target=lambda: received.append((tmp_path / "pipe.wav").read_bytes()), daemon=True)
     reader.start()
     write_wave(tmp_path / "pipe.wav", np.zeros(10, np.float32), 16_000)
     reader.join()
-    assert heard == [(tmp_path / "out.wav").read_bytes()]
+    assert received == [(tmp_path / "out.wav").read_bytes()]
     assert (tmp_path / "pipe.wav").is_fifo()
 
 
-def test_a_folder_that_is_not_there_is_one_line(tmp_path):
+def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"out\.wav: cannot be written \(No such file or directory\)"):
         write_wave(tmp_path / "none" / "out.wav", np.zeros(10, np.float32), 16_000)
     (tmp_path / "folder.wav").mkdir()
     with pytest.raises(OutputError, match="cannot be written"):
         write_wave(tmp_path / "folder.wav", np.zeros(10, np.float32), 16_000)
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder.wav"]
+
+
+class Pipe(io.BytesIO):
+    """Bytes that cannot be sought."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, _offset: int, _whence: int = io.SEEK_SET, /) -> int:
+        raise OSError("a pipe")
+
+
+def test_a_stream_can_be_read_after_every_write(tmp_path: Path) -> None:
+    wave = np.linspace(-1.0, 1.0, 300, dtype=np.float32)
+    with (tmp_path / "speech.wav").open("wb") as file:
+        stream = WavStream(file, 8_000, can_seek=True)
+        for end in (0, 100, 300):
+            stream.write(wave[round(stream.seconds * 8_000) : end])
+            read, rate = soundfile.read(tmp_path / "speech.wav", dtype="float32")
+            assert rate == 8_000
+            np.testing.assert_allclose(read, wave[:end], atol=1e-4)
+    assert stream.seconds == pytest.approx(300 / 8_000)
+
+
+def test_a_stream_into_a_pipe_has_an_unknown_length() -> None:
+    pipe = Pipe()
+    WavStream(pipe, 16_000, can_seek=False).write(np.zeros(10))
+    content = pipe.getvalue()
+    assert (content[:4], content[4:8], content[40:44]) == (b"RIFF", b"\xff" * 4, b"\xff" * 4)
+    assert len(content) == HEADER_BYTES + 20
+
+
+def test_a_stream_clips_loud_samples_and_refuses_those_that_are_not_finite() -> None:
+    file = io.BytesIO()
+    stream = WavStream(file, 8_000, can_seek=True)
+    stream.write(np.array([2.0, -2.0]))
+    assert np.frombuffer(file.getvalue()[HEADER_BYTES:], "<i2").tolist() == [32_767, -32_767]
+    with pytest.raises(AudioError, match="not finite"):
+        stream.write(np.array([np.nan]))

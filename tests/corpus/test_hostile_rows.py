@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xtts_pipeline.corpus.read import read_corpus
-from xtts_pipeline.corpus.rejection import Rejection
-from xtts_pipeline.corpus.rows import Row, RowCollector
-from xtts_pipeline.corpus.tables import Header, read_table
-from xtts_pipeline.corpus.utterance import Corpus
+from xtts_pipeline.corpus.rows import CorpusRow, RowCollector
+from xtts_pipeline.corpus.tables import TableHeader, read_table
+from xtts_pipeline.corpus.utterance import Corpus, Rejection
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
 
 
@@ -166,7 +165,7 @@ def test_a_header_that_breaks_after_it_was_recognised_swallows_no_row(
 ) -> None:
     (tmp_path / "a.wav").write_bytes(b"")
     (tmp_path / "m.csv").write_bytes(b"audio,text\x00\na.wav,good\n")
-    monkeypatch.setattr("xtts_pipeline.corpus.tables.read_header", lambda _: Header(",", ("audio", "text")))
+    monkeypatch.setattr("xtts_pipeline.corpus.tables.read_header", lambda _: TableHeader(",", ("audio", "text")))
     rows = RowCollector(tmp_path, "manifest", "en")
     assert [fields["text"] for _, fields in read_table(tmp_path / "m.csv", rows)] == ["good"]
     assert rows.rejections == []
@@ -304,7 +303,7 @@ def test_any_row_ends_as_one_record_inside_the_corpus(
 ) -> None:
     (tmp_path / "a.wav").write_bytes(b"")
     rows = RowCollector(tmp_path, "manifest", "en")
-    rows.add(Row("m:1", row_id, audio, text, split=split))
+    rows.add(CorpusRow("m:1", row_id, audio, text, split=split))
     corpus = rows.to_corpus()
     assert corpus.rows == 1
     for utterance in corpus.utterances:

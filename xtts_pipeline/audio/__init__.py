@@ -1,1 +1,1 @@
-"""Sound files to waves, waves to log-mel frames, and back. NumPy only."""
+"""Decode sound files, compute log-mel frames, and save waves. NumPy only."""

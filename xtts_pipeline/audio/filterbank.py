@@ -1,4 +1,7 @@
-"""The mel filters, and what they cannot hear. NumPy alone: a command that only warns of them waits for no transform's import."""
+"""The mel filters, and a warning about filters that are always silent.
+
+NumPy only: a command that prints the warning does not wait for the import of scipy.fft.
+"""
 
 import math
 from functools import lru_cache
@@ -7,16 +10,16 @@ import numpy as np
 
 from xtts_pipeline.config.schema import AudioConfig
 
-SLANEY_LINEAR_HZ = 200 / 3  # width of a mel below the corner
+SLANEY_LINEAR_HZ = 200 / 3  # one mel below the corner
 SLANEY_CORNER_HZ = 1_000.0
-SLANEY_LOG_STEP = math.log(6.4) / 27  # growth a mel above the corner
+SLANEY_LOG_STEP = math.log(6.4) / 27  # natural log of the growth per mel above the corner
 
 
 @lru_cache(maxsize=8)
 def mel_filterbank(audio: AudioConfig) -> np.ndarray:
     """Return triangular filters of unit area on Slaney's mel scale, float32 [mel_bins, 1 + fft_size // 2], read-only.
 
-    Equal to `librosa.filters.mel`; the scale is that of M. Slaney, Auditory Toolbox, 1998: linear to 1 kHz, logarithmic above.
+    Equal to `librosa.filters.mel`: linear to 1 kHz, logarithmic above (M. Slaney, Auditory Toolbox, 1998).
     """
     mels = np.linspace(_hz_to_mel(audio.min_hz), _hz_to_mel(audio.max_hz), audio.mel_bins + 2)
     corners_hz = _mel_to_hz(mels)
@@ -32,17 +35,17 @@ def mel_filterbank(audio: AudioConfig) -> np.ndarray:
     return result
 
 
-def describe_deaf_filters(audio: AudioConfig) -> str | None:
-    """Return one line on the mel filters that lie between two frequencies of the transform and so are always silent, or None."""
-    deaf = np.flatnonzero(~mel_filterbank(audio).any(axis=1))
-    if deaf.size == 0:
+def describe_silent_filters(audio: AudioConfig) -> str | None:
+    """Return a line about filters that lie between two FFT bins and are always silent, or None if all are sound."""
+    silent = np.flatnonzero(~mel_filterbank(audio).any(axis=1))
+    if silent.size == 0:
         return None
     remedy = "use fewer mel_bins, a higher max_hz or a larger fft_size"
-    which = f"number {deaf[0]}" if deaf.size == 1 else f"{deaf.size} between {deaf[0]} and {deaf[-1]}"
+    which = f"number {silent[0]}" if silent.size == 1 else f"{silent.size} between {silent[0]} and {silent[-1]}"
     found = (
         f"audio.mel_bins={audio.mel_bins} from {audio.min_hz:g} to {audio.max_hz:g} Hz with fft_size={audio.fft_size}"
     )
-    return f"{found}: {which} of the mel filters hold no frequency and are always silent; {remedy}"
+    return f"{found}: {which} of the mel filters hold no FFT bin and are always silent; {remedy}"
 
 
 def _hz_to_mel(hz: float) -> float:

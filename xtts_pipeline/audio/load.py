@@ -1,6 +1,6 @@
-"""Turn the bytes of a sound file into one float32 wave at the configured sample rate, or say why not.
+"""Decode a sound file into one float32 wave at the configured sample rate, or reject it with a reason.
 
-Every clip enters here, for the cache and as a reference voice alike. Knows NumPy, libsndfile and soxr; no TensorFlow.
+Used for clips of the cache and for reference voices. NumPy, libsndfile and soxr only; no TensorFlow.
 """
 
 import io
@@ -24,14 +24,17 @@ BLOCK_SAMPLES = 1 << 16
 RESAMPLING_QUALITY = "HQ"
 INT16_SCALE = np.float32(1 / 32_768)
 OGG_END_OF_STREAM = 4
-OGG_HEADER_BYTES = 27  # up to the table of segments, whose length is the last of them
-# A sample at or above this magnitude counts as clipped. 8-bit samples reach 127/128 at most.
+OGG_HEADER_BYTES = 27  # up to the segment table; the last of them is its length
+# A sample of at least this magnitude counts as clipped. 8-bit samples reach at most 127/128.
 FULL_SCALE = 0.9999
 FULL_SCALE_8_BIT = 127 / 128
 
 
 class _SeekableBytes(io.BytesIO):
-    """Bytes that a decoder may seek before the start of: a broken file leads libsndfile there, where an exception would only be printed."""
+    """A file in memory that clamps seeks before its start.
+
+    A broken file makes libsndfile seek there, and an exception in its callback would only be printed.
+    """
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         base = (0, self.tell(), len(self.getbuffer()))[whence]
@@ -39,10 +42,10 @@ class _SeekableBytes(io.BytesIO):
 
 
 @dataclass(frozen=True)
-class Decoded:
-    """A clip as its file holds it: float32 mono samples, before resampling.
+class DecodedClip:
+    """A clip as its file holds it: float32 [samples], mono, before resampling.
 
-    `clipped_share` is the share of all channels' samples at full scale.
+    `clipped_share` is the share of samples at full scale, over all channels.
     """
 
     wave: np.ndarray
@@ -53,10 +56,10 @@ class Decoded:
 def decode_wave(source: bytes, audio: AudioConfig, limits: LimitsConfig, name: str) -> np.ndarray:
     """Return the clip as float32 [samples], mono, at `audio.sample_rate`, normalised as `audio` says.
 
-    Channels are averaged, integers scaled to [-1, 1), other rates resampled by soxr in high quality. The header is judged
-    before memory is taken for samples. `name` only appears in messages.
+    Channels are averaged, integers are scaled to [-1, 1), and other rates are resampled by soxr in high quality. The
+    header is checked before memory is allocated for samples. `name` only appears in messages.
 
-    Raises AudioError with the reason: unreadable or truncated, empty, not finite, too short, too long, silent, clipped.
+    Raises AudioError if the clip is unreadable, truncated, empty, not finite, too short, too long, silent or clipped.
     """
     decoded = decode_clip(source, limits, name)
     wave = decoded.wave
@@ -69,18 +72,15 @@ def decode_wave(source: bytes, audio: AudioConfig, limits: LimitsConfig, name: s
     return normalize_loudness(wave, audio)
 
 
-def decode_clip(source: bytes, limits: LimitsConfig, name: str) -> Decoded:
-    """Return the clip as its file holds it, judged but neither resampled nor normalised. Raises AudioError as `decode_wave` does."""
+def decode_clip(source: bytes, limits: LimitsConfig, name: str) -> DecodedClip:
+    """Return the checked clip, neither resampled nor normalised. Raises AudioError as `decode_wave` does."""
     decoded = _decode(source, limits, name)
     _check_sound(decoded, limits, name)
     return decoded
 
 
 def load_wave(path: Path, audio: AudioConfig, limits: LimitsConfig) -> np.ndarray:
-    """Read a sound file as `decode_wave` does its bytes.
-
-    Raises AudioError, also if there is no such file.
-    """
+    """Read a sound file and decode it with `decode_wave`. Raises AudioError, also if there is no such file."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise AudioError(Reason.AUDIO_TOO_LONG, f"{path}: over {MAX_FILE_BYTES} bytes; expected a clip")
@@ -92,7 +92,7 @@ def load_wave(path: Path, audio: AudioConfig, limits: LimitsConfig) -> np.ndarra
     return decode_wave(source, audio, limits, str(path))
 
 
-def _decode(source: bytes, limits: LimitsConfig, name: str) -> Decoded:
+def _decode(source: bytes, limits: LimitsConfig, name: str) -> DecodedClip:
     if not source:
         raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: the file has 0 bytes; expected a sound file")
     header = read_wav_header(source)
@@ -107,15 +107,15 @@ def _decode(source: bytes, limits: LimitsConfig, name: str) -> Decoded:
             _check_header(file.frames, file.samplerate, file.channels, limits, name)
             return _decode_blocks(file, name)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
-        # libsndfile's own words alone: the rest names an object by its address, and the cache's bytes must not depend on that.
+        # Only libsndfile's own words: the rest holds an object's address, which must not reach the cache's bytes.
         problem = error.error_string if isinstance(error, soundfile.LibsndfileError) else " ".join(str(error).split())
         raise AudioError(
             Reason.AUDIO_UNREADABLE, f"{name}: cannot be decoded ({problem}); expected WAV, FLAC, OGG or MP3"
         ) from None
 
 
-def _decode_plain_wav(source: bytes, header: WavHeader) -> Decoded:
-    """Return 16-bit samples straight from the bytes: seven times faster than through libsndfile's virtual files."""
+def _decode_plain_wav(source: bytes, header: WavHeader) -> DecodedClip:
+    """Read 16-bit samples directly from the bytes: seven times faster than libsndfile's virtual files."""
     samples = np.frombuffer(
         source, "<i2", header.data_bytes // header.block_bytes * header.channels, header.data_offset
     )
@@ -124,11 +124,11 @@ def _decode_plain_wav(source: bytes, header: WavHeader) -> Decoded:
     clipped = _clipped_samples(wave, FULL_SCALE) / len(wave)
     if header.channels > 1:
         wave = wave.reshape(-1, header.channels).mean(axis=1, dtype=np.float32)
-    return Decoded(wave, header.sample_rate, clipped)
+    return DecodedClip(wave, header.sample_rate, clipped)
 
 
-def _decode_blocks(file: soundfile.SoundFile, name: str) -> Decoded:
-    """Return the samples, mixed block by block, so that no number of channels takes more memory than the mono clip does twice."""
+def _decode_blocks(file: soundfile.SoundFile, name: str) -> DecodedClip:
+    """Mix the channels block by block, so that memory stays within twice the mono clip, whatever the channel count."""
     full_scale = FULL_SCALE_8_BIT if file.subtype in ("PCM_U8", "PCM_S8") else FULL_SCALE
     blocks, clipped, read = [], 0, 0
     for block in _blocks(file):
@@ -140,7 +140,7 @@ def _decode_blocks(file: soundfile.SoundFile, name: str) -> Decoded:
             Reason.AUDIO_UNREADABLE,
             f"{name}: truncated, the header promises {file.frames} samples and {read} can be decoded",
         )
-    return Decoded(np.concatenate(blocks), file.samplerate, clipped / (read * file.channels))
+    return DecodedClip(np.concatenate(blocks), file.samplerate, clipped / (read * file.channels))
 
 
 def _blocks(file: soundfile.SoundFile) -> Iterator[np.ndarray]:
@@ -149,7 +149,7 @@ def _blocks(file: soundfile.SoundFile) -> Iterator[np.ndarray]:
 
 
 def _clipped_samples(samples: np.ndarray, full_scale: float) -> int:
-    # Nearly every clip stays below full scale, and min and max see that at a fraction of the cost of counting.
+    # Most clips stay below full scale; min and max show that at a fraction of the cost of counting.
     if samples.max() < full_scale and samples.min() > -full_scale:
         return 0
     return int(np.count_nonzero(np.abs(samples) >= full_scale))
@@ -161,8 +161,8 @@ def _check_wav_header(header: WavHeader, limits: LimitsConfig, name: str) -> Non
     if header.promised_seconds > limits.max_seconds:
         raise _too_long(header.promised_seconds, limits, name)
     if header.data_bytes < header.promised_bytes:
-        detail = f"{name}: truncated, the header promises {header.promised_bytes} bytes of samples and the file holds {header.data_bytes}"
-        raise AudioError(Reason.AUDIO_UNREADABLE, detail)
+        found = f"the header promises {header.promised_bytes} bytes of samples and the file holds {header.data_bytes}"
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: truncated, {found}")
     if header.block_bytes:
         _check_header(header.data_bytes // header.block_bytes, header.sample_rate, header.channels, limits, name)
 
@@ -185,12 +185,15 @@ def _check_header(samples: int, sample_rate: int, channels: int, limits: LimitsC
 
 
 def _too_long(seconds: float, limits: LimitsConfig, name: str) -> AudioError:
-    detail = f"{name}: {seconds:.1f} s by its header is over limits.max_seconds={limits.max_seconds:g}; split the clip or raise the limit"
-    return AudioError(Reason.AUDIO_TOO_LONG, detail)
+    found = f"{seconds:.1f} s by its header is over limits.max_seconds={limits.max_seconds:g}"
+    return AudioError(Reason.AUDIO_TOO_LONG, f"{name}: {found}; split the clip or raise the limit")
 
 
 def _check_ogg_end(source: bytes, name: str) -> None:
-    """Raise AudioError if the last Ogg page is not marked as the last, or not whole: libsndfile decodes a truncated file without a word."""
+    """Raise AudioError if the last Ogg page is incomplete or not marked as the last.
+
+    libsndfile decodes a truncated Ogg file without an error.
+    """
     page = source.rfind(b"OggS")
     if len(source) < page + OGG_HEADER_BYTES or not source[page + 5] & OGG_END_OF_STREAM:
         raise AudioError(
@@ -202,7 +205,7 @@ def _check_ogg_end(source: bytes, name: str) -> None:
         raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: truncated within its last Ogg page")
 
 
-def _check_sound(decoded: Decoded, limits: LimitsConfig, name: str) -> None:
+def _check_sound(decoded: DecodedClip, limits: LimitsConfig, name: str) -> None:
     wave = decoded.wave
     peak = max(float(wave.max()), -float(wave.min()))
     if not np.isfinite(peak) or not np.isfinite(wave).all():

@@ -1,20 +1,19 @@
-"""Bring clips to one loudness. NumPy only, but for LUFS, which pyloudnorm measures."""
+"""Normalise the loudness of clips. NumPy only, except for LUFS, which pyloudnorm measures."""
 
 import numpy as np
 
 from xtts_pipeline.config.schema import AudioConfig
 
-# ITU-R BS.1770-4 measures blocks of 0.4 s; a shorter clip has none.
+# ITU-R BS.1770-4 measures blocks of 0.4 s; a shorter clip has no block.
 LUFS_MIN_SECONDS = 0.4
 
 
 def normalize_loudness(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
-    """Return the wave scaled to `audio.normalize_to_db`: float32 [samples].
+    """Return the wave scaled so that its level is `audio.normalize_to_db`: float32 [samples].
 
-    `peak` brings the largest magnitude there, `rms` the root mean square (dB relative to full scale), `lufs` the integrated loudness
-    of ITU-R BS.1770-4. Clips under 0.4 s have no integrated loudness: they are repeated until they are long enough, then measured.
-    Where the wanted gain would lift the peak over 1, the gain stops at a peak of 1: nothing is clipped or compressed.
-    Silence, for `lufs` what is under its gate of -70, comes back unchanged; so does everything with `none`.
+    The level is the largest magnitude (`peak`), the root mean square (`rms`, both in dB relative to full scale) or the
+    integrated loudness of ITU-R BS.1770-4 (`lufs`; clips under 0.4 s are repeated until they are long enough). The gain
+    stops at a peak of 1, so nothing is clipped. Silence is returned unchanged; for `lufs`, that is all below -70 LUFS.
     """
     if audio.normalize == "none":
         return wave
@@ -31,7 +30,8 @@ def _level_db(wave: np.ndarray, peak: float, audio: AudioConfig) -> float:
         return 20 * float(np.log10(max(peak, 1e-12)))
     if audio.normalize == "rms":
         return 10 * float(np.log10(max(float(np.mean(np.square(wave, dtype=np.float64))), 1e-24)))
-    import pyloudnorm  # its scipy.signal takes 0.5 s to import, which only this setting is worth
+    # Imported here: its scipy.signal would add 0.5 s to the start of every worker.
+    import pyloudnorm
 
     repeats = int(np.ceil(LUFS_MIN_SECONDS * audio.sample_rate / len(wave)))
     long_enough = np.tile(wave, repeats) if repeats > 1 else wave

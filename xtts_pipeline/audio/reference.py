@@ -1,7 +1,4 @@
-"""Cut clips of a voice into windows that a voice encoder can hear.
-
-NumPy only. A clip may have any sample rate, and last from half a second to an hour, in a file of at most 512 MiB.
-"""
+"""Load reference clips of a voice and cut them into windows for the voice encoder. NumPy only."""
 
 from pathlib import Path
 
@@ -13,22 +10,22 @@ from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 from xtts_pipeline.errors import AudioError, Reason
 
 MAX_WINDOWS = 8
-# Half a second is about two syllables: less says nothing of a voice. A clipped or long clip is as good a reference as another.
+# Half a second is about two syllables, the least that characterises a voice. Clipped and long clips are accepted.
 REFERENCE_LIMITS = LimitsConfig(min_seconds=0.5, max_seconds=3_600.0, max_clipped_share=1.0)
-# A window whose loudest frame is so far below the clip's loudest, in natural log (40 dB), is a pause.
+# A window is a pause if its loudest frame is this far below the clip's loudest, in natural log (40 dB).
 PAUSE_DEPTH = 4.6
 REMEDIES = {
     Reason.AUDIO_TOO_SHORT: "give half a second of speech or more",
     Reason.AUDIO_EMPTY: "give half a second of speech or more",
-    Reason.AUDIO_TOO_LONG: "give less: a minute of a voice says as much",
+    Reason.AUDIO_TOO_LONG: "give a minute or less: more does not help",
     Reason.AUDIO_SILENT: "give a clip in which someone speaks",
 }
 
 
 def load_reference(path: Path, audio: AudioConfig) -> np.ndarray:
-    """Return a clip's mel as the cache would hold it, float32 [frames, mel_bins], natural log.
+    """Return the log-mel of a clip of any sample rate, float32 [frames, mel_bins], as the cache would hold it.
 
-    Raises AudioError if it cannot be decoded, is silent, under half a second, over an hour or in a file of over 512 MiB.
+    Raises AudioError if the clip cannot be decoded, is silent, under 0.5 s or over an hour, or in a file over 512 MiB.
     """
     try:
         return wave_to_mel(load_wave(path, audio, REFERENCE_LIMITS), audio)
@@ -40,8 +37,8 @@ def load_reference(path: Path, audio: AudioConfig) -> np.ndarray:
 def cut_windows(mel: np.ndarray, window_frames: int) -> tuple[np.ndarray, np.ndarray]:
     """Return windows of a mel, float32 [MAX_WINDOWS, window_frames, mel_bins], and their lengths, int32 [MAX_WINDOWS].
 
-    They are spread evenly from the first frame to the last, as many as cover the mel, MAX_WINDOWS at most; pauses are left out. Those
-    that are not needed have a length of 0.
+    The windows are spread evenly over the mel, as many as cover it, MAX_WINDOWS at most; pauses are left out. Unused
+    windows have length 0.
     """
     frames = len(mel)
     length = min(frames, window_frames)
@@ -49,14 +46,14 @@ def cut_windows(mel: np.ndarray, window_frames: int) -> tuple[np.ndarray, np.nda
     windows = np.zeros((MAX_WINDOWS, window_frames, mel.shape[1]), np.float32)
     lengths = np.zeros(MAX_WINDOWS, np.int32)
     loudest = float(mel.max())
-    heard = 0
+    used = 0
     for start in np.linspace(0, frames - length, count).round().astype(int):
         window = mel[start : start + length]
         if window.max() >= loudest - PAUSE_DEPTH:
-            windows[heard, :length], lengths[heard] = window, length
-            heard += 1
-    if not heard:
-        # All windows fell into pauses between what is loud.
+            windows[used, :length], lengths[used] = window, length
+            used += 1
+    if not used:
+        # Every window fell into a pause: take one around the loudest frame.
         start = int(np.clip(int(mel.max(axis=1).argmax()) - length // 2, 0, frames - length))
         windows[0, :length], lengths[0] = mel[start : start + length], length
     return windows, lengths

@@ -1,51 +1,90 @@
-"""Write waves as sound files that are either whole or not there."""
+"""Write mono 16-bit WAV files: whole and atomic, or growing while they are played."""
 
-import contextlib
-import io
-import os
+import struct
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
-import soundfile
 
 from xtts_pipeline.errors import AudioError, OutputError, Reason
+from xtts_pipeline.system.atomic_files import atomic_write
+
+HEADER_BYTES = 44
+BYTES_PER_SAMPLE = 2
+# Players read this size as "until the stream ends".
+UNKNOWN_BYTES = 0xFFFFFFFF
+# 32,767 and not 32,768: the largest positive sample that 16 bits hold.
+FULL_SCALE_INT16 = 32_767
 
 
 def write_wave(path: Path, wave: np.ndarray, sample_rate: int) -> None:
-    """Write float samples, [samples], as a mono 16-bit WAV file: first beside it under another name, then renamed.
+    """Write float samples, [samples], to a WAV file that appears whole or not at all.
 
-    A link is followed, and what is no file, such as a pipe, is written to as it is. A wave whose peak is over 1 is scaled to a peak of 1:
-    louder than the file can hold, it would be clipped. Raises AudioError if a sample is not finite, OutputError if the file cannot be
-    written.
+    A symlink is followed; anything but a regular file, such as a pipe, is written directly. A wave with a peak over 1
+    is scaled to a peak of 1 rather than clipped. Raises AudioError if a sample is not finite, OutputError if the file
+    cannot be written.
     """
     peak = float(np.abs(wave).max(initial=0.0))
     if not np.isfinite(peak):
         raise AudioError(
             Reason.AUDIO_NOT_FINITE, f"{path}: the wave holds samples that are not finite; nothing was written"
         )
-    # 32,767 and not 32,768: the largest positive sample that 16 bits hold.
-    samples = np.round(wave * (32_767 / max(peak, 1.0))).astype(np.int16)
-    encoded = io.BytesIO()
-    soundfile.write(encoded, samples, sample_rate, format="WAV", subtype="PCM_16")
+    samples = np.round(wave * (FULL_SCALE_INT16 / max(peak, 1.0))).astype("<i2").tobytes()
+    content = _header(len(samples), sample_rate) + samples
     try:
         if path.exists() and not path.is_file():
-            path.write_bytes(encoded.getbuffer())
+            path.write_bytes(content)
         else:
-            _replace(path.resolve(), encoded.getbuffer())
+            with atomic_write(path.resolve()) as file:
+                file.write(content)
     except OSError as error:
         raise OutputError(
             f"{path}: cannot be written ({error.strerror}); name a file in a folder that exists and is writable"
         ) from None
 
 
-def _replace(path: Path, content: memoryview) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
+class WavStream:
+    """A WAV file to which samples are added; the caller opens and closes the file.
+
+    With `can_seek` the file holds this wave alone, and its header is correct after every `write`. Without, as in a
+    pipe, the header says that the length is unknown. Samples over full scale are clipped, since the peak of what
+    follows is unknown.
+    """
+
+    def __init__(self, file: BinaryIO, sample_rate: int, *, can_seek: bool) -> None:
+        """Write the header."""
+        self._file, self._sample_rate = file, sample_rate
+        self._data_bytes = 0
+        self._can_seek = can_seek
+        self._write_header()
+        file.flush()
+
+    def write(self, wave: np.ndarray) -> None:
+        """Add samples, float [samples]. Raises AudioError if one is not finite."""
+        if not np.isfinite(wave).all():
+            raise AudioError(
+                Reason.AUDIO_NOT_FINITE, "the speech holds samples that are not finite; the file ends before them"
+            )
+        samples = np.round(np.clip(wave, -1.0, 1.0) * FULL_SCALE_INT16).astype("<i2")
+        self._file.write(samples.tobytes())
+        self._data_bytes += BYTES_PER_SAMPLE * len(samples)
+        if self._can_seek:
+            self._file.seek(0)
+            self._write_header()
+            self._file.seek(HEADER_BYTES + self._data_bytes)
+        self._file.flush()
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the samples written."""
+        return self._data_bytes / BYTES_PER_SAMPLE / self._sample_rate
+
+    def _write_header(self) -> None:
+        self._file.write(_header(self._data_bytes if self._can_seek else UNKNOWN_BYTES, self._sample_rate))
+
+
+def _header(data_bytes: int, sample_rate: int) -> bytes:
+    riff_bytes = min(HEADER_BYTES - 8 + data_bytes, UNKNOWN_BYTES)
+    byte_rate = sample_rate * BYTES_PER_SAMPLE
+    pcm = struct.pack("<IHHIIHH", 16, 1, 1, sample_rate, byte_rate, BYTES_PER_SAMPLE, 8 * BYTES_PER_SAMPLE)
+    return b"RIFF" + struct.pack("<I", riff_bytes) + b"WAVEfmt " + pcm + b"data" + struct.pack("<I", data_bytes)

@@ -1,6 +1,7 @@
-"""Read what a RIFF WAVE header promises, without decoding.
+"""Read the header of a RIFF WAVE file without decoding it.
 
-libsndfile quietly shortens a WAV whose data chunk is cut off; here the promise is compared with the bytes that are there.
+libsndfile silently shortens a WAV with a truncated data chunk. This reader reports both the size that the header
+promises and the bytes that the file holds.
 """
 
 import struct
@@ -8,15 +9,15 @@ from dataclasses import dataclass
 
 PCM = 1
 EXTENSIBLE = 0xFFFE
-# From here on: what programs write that pipe a WAV and cannot seek back, 0x7ffff000 and 0x7fffffff and 0xffffffff among them.
+# Programs that pipe a WAV and cannot seek back write sizes from here on, such as 0x7fffffff and 0xffffffff.
 UNKNOWN_BYTES = 0x7FFFF000
 
 
 @dataclass(frozen=True)
 class WavHeader:
-    """The format and the place of the samples in a WAV file.
+    """The format and position of the samples in a WAV file.
 
-    `promised_bytes` is what the data chunk says; `data_bytes` is how many of them the file holds.
+    `promised_bytes` is the size in the data chunk; `data_bytes` is how many of these the file holds.
     """
 
     format_tag: int
@@ -37,13 +38,13 @@ class WavHeader:
 
     @property
     def promised_seconds(self) -> float:
-        """Duration by the header's own figures; 0 if they make no sense."""
+        """Duration according to the header; 0 if its rate or block size is 0."""
         bytes_per_second = self.block_bytes * self.sample_rate
         return self.promised_bytes / bytes_per_second if bytes_per_second else 0.0
 
 
 def read_wav_header(source: bytes) -> WavHeader | None:
-    """Return the header of a RIFF WAVE file, or None for anything else, or where the format or data chunk is missing."""
+    """Return the header, or None if the bytes are no RIFF WAVE file or lack the format or data chunk."""
     if len(source) < 12 or source[:4] != b"RIFF" or source[8:12] != b"WAVE":
         return None
     layout: tuple[int, int, int, int, int, int] | None = None
@@ -60,8 +61,8 @@ def read_wav_header(source: bytes) -> WavHeader | None:
             if layout is None:
                 return None
             tag, channels, sample_rate, _, block_bytes, bits = layout
-            there = len(source) - body
-            promised = there if size >= UNKNOWN_BYTES else size
-            return WavHeader(tag, channels, sample_rate, bits, block_bytes, body, promised, min(promised, there))
+            available = len(source) - body
+            promised = available if size >= UNKNOWN_BYTES else size
+            return WavHeader(tag, channels, sample_rate, bits, block_bytes, body, promised, min(promised, available))
         offset = body + size + size % 2
     return None

@@ -1,25 +1,25 @@
-"""Corpora that are folders of sounds and transcripts: walk them, never through a symlink, and read the transcripts."""
+"""Walk corpora that are folders of sounds and transcripts, without following symlinks, and read the transcripts."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtts_pipeline.corpus.rows import RowCollector, printable
+from xtts_pipeline.corpus.rows import CorpusRow, RowCollector, printable
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
 
 MAX_TRANSCRIPT_BYTES = 65_536
 
 
 @dataclass(frozen=True)
-class Folder:
+class FolderNames:
     """The names in a folder, sorted."""
 
     files: tuple[str, ...]
     folders: tuple[str, ...]
 
 
-def list_folder(folder: str, rows: RowCollector) -> Folder:
-    """Return what is in a folder under the root; a folder in it that is a symlink is rejected, for what it holds may be anywhere.
+def list_folder(folder: str, rows: RowCollector) -> FolderNames:
+    """Return the names in a folder under the root; subfolders that are symlinks are rejected: they may lead anywhere.
 
     Raises CorpusError if the folder cannot be listed.
     """
@@ -29,7 +29,7 @@ def list_folder(folder: str, rows: RowCollector) -> Folder:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)
-                elif os.path.isdir(entry):  # noqa: PTH112 -- a link that cannot be followed is one name, not the end of the reading
+                elif os.path.isdir(entry):  # noqa: PTH112 -- False for a link that cannot be followed
                     rows.reject(
                         f"{folder}/{entry.name}".lstrip("/"),
                         Reason.UNSAFE_ID,
@@ -41,18 +41,18 @@ def list_folder(folder: str, rows: RowCollector) -> Folder:
         raise CorpusError(
             f"{rows.root / folder}: cannot be listed ({error.strerror}); expected a readable folder"
         ) from None
-    return Folder(tuple(files), tuple(folders))
+    return FolderNames(tuple(files), tuple(folders))
 
 
-def read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
-    """Return a transcript's text on one line, or reject the row and return None."""
+def _read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
+    """Return a transcript as one line, or reject the row and return None."""
     file: Path = rows.root / path
     reason, detail = Reason.BAD_ROW, ""
     try:
         if file.is_symlink():
             reason, detail = Reason.UNSAFE_ID, "the transcript is a symlink; copy the file in"
         elif not file.is_file():
-            # Opening a pipe would wait for ever.
+            # Opening a pipe would block.
             detail = "the transcript is not a regular file; expected a text file"
         else:
             with file.open("rb") as opened:
@@ -70,6 +70,17 @@ def read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
     return None
 
 
-def clip_id(speaker: str, stem: str) -> str:
-    """Return a file's stem as the id, behind its speaker where the stem does not begin with it: two speakers may both have 001."""
-    return stem if stem.startswith(speaker) else f"{speaker}/{stem}"
+def add_clip(
+    rows: RowCollector, speaker: str, stem: str, audio: str, transcript: str | None, expected: str, split: str = ""
+) -> None:
+    """Add the row of a clip, or reject it without a transcript: `expected` is the path where one was looked for.
+
+    The id is the stem, behind the speaker if the stem does not begin with it: two speakers may both have a clip 001.
+    """
+    row_id = stem if stem.startswith(speaker) else f"{speaker}/{stem}"
+    if transcript is None:
+        rows.reject(audio, Reason.BAD_ROW, f"the sound has no transcript; expected {expected}", row_id)
+        return
+    text = _read_transcript(transcript, row_id, rows)
+    if text is not None:
+        rows.add(CorpusRow(f"{transcript}:1", row_id, audio, text, speaker, split=split))

@@ -1,4 +1,4 @@
-"""Read a corpus of any known layout, detected by itself, into Utterances and Rejections."""
+"""Read a corpus into Utterances and Rejections; the layout is detected unless it is given."""
 
 import difflib
 import fnmatch
@@ -7,17 +7,17 @@ from pathlib import Path
 
 from xtts_pipeline.corpus.layouts.common_voice import CommonVoice
 from xtts_pipeline.corpus.layouts.coqui import Coqui
-from xtts_pipeline.corpus.layouts.layout import Found, Layout
+from xtts_pipeline.corpus.layouts.layout import FoundCorpus, Layout
 from xtts_pipeline.corpus.layouts.libritts import LibriTts
 from xtts_pipeline.corpus.layouts.ljspeech import LJSpeech
-from xtts_pipeline.corpus.layouts.table import Manifest
+from xtts_pipeline.corpus.layouts.manifest import ManifestTable
 from xtts_pipeline.corpus.layouts.vctk import Vctk
 from xtts_pipeline.corpus.rows import RowCollector
 from xtts_pipeline.corpus.utterance import Corpus
 from xtts_pipeline.errors import CorpusError
 
-# In the order of detection: what is most particular first.
-_READERS: tuple[Layout, ...] = (Vctk(), LibriTts(), CommonVoice(), LJSpeech(), Coqui(), Manifest())
+# In the order of detection: the most specific layout first.
+_READERS: tuple[Layout, ...] = (Vctk(), LibriTts(), CommonVoice(), LJSpeech(), Coqui(), ManifestTable())
 LAYOUTS: tuple[str, ...] = tuple(reader.name for reader in _READERS)
 MAX_LISTED = 8
 MAX_FOLDERS_TRIED = 20
@@ -26,8 +26,9 @@ MAX_FOLDERS_TRIED = 20
 def read_corpus(root: Path, layout: str = "auto", language: str = "en") -> Corpus:
     """Return every row of the corpus under `root`, kept or rejected, in the order in which it is read.
 
-    `root` is a folder, or the table itself for layouts that have one. `layout` is one of LAYOUTS, or `auto`. `language` is for rows
-    that name none. Raises CorpusError if nothing of the layout is there, or not a single row; a bad row is a Rejection.
+    `root` is a folder, or the table itself for layouts that have one. `layout` is one of LAYOUTS, or `auto`. `language`
+    applies to rows without one. A bad row becomes a Rejection; raises CorpusError if no corpus of the layout or no row
+    is found.
     """
     if layout != "auto" and layout not in LAYOUTS:
         raise CorpusError(f"--layout {layout}: unknown; expected auto or one of {', '.join(LAYOUTS)}")
@@ -47,7 +48,7 @@ def read_corpus(root: Path, layout: str = "auto", language: str = "en") -> Corpu
     return corpus
 
 
-def _detect(source: Path, shown: Path, readers: Sequence[Layout]) -> tuple[Layout, Found]:
+def _detect(source: Path, shown: Path, readers: Sequence[Layout]) -> tuple[Layout, FoundCorpus]:
     for reader in readers:
         found = reader.find(source)
         if found is not None:
@@ -58,7 +59,7 @@ def _detect(source: Path, shown: Path, readers: Sequence[Layout]) -> tuple[Layou
 
 
 def _nearest_miss(source: Path, readers: Sequence[Layout]) -> str:
-    """Return what is there that comes nearest to a corpus, and what it lacks."""
+    """Return which layout the source resembles most, and which parts are missing."""
     if not source.is_dir():
         return f"{source.name} is a file of another kind"
     names = sorted(entry.name for entry in source.iterdir())
@@ -90,7 +91,7 @@ def _matches(group: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def _similar(reader: Layout, names: Sequence[str]) -> str:
-    """Return a question for each part that is missing but has a name like it in the folder: metadata.txt for metadata.csv."""
+    """Return a hint if a name in the folder resembles a missing part, such as metadata.txt for metadata.csv."""
     small = {name.lower(): name for name in names}
     for group in reader.parts:
         if not _matches(group, names):

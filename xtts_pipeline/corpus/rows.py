@@ -1,7 +1,7 @@
-"""What every reader does with a row: check it, and keep it as an Utterance or put it aside with its reason.
+"""Check each row of a corpus, and keep it as an Utterance or reject it with a reason.
 
-A row is never cut, guessed at or dropped, and no row is worth an exception. Sound files are looked up in folder listings, read once
-each, because one system call a row would take longer than the rest of the reading.
+A row is never cut, guessed or dropped, and a bad row raises no exception. Sound files are looked up in folder listings,
+each read once, because one system call per row would take longer than the rest of the reading.
 """
 
 import difflib
@@ -12,17 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from xtts_pipeline.corpus.rejection import Rejection
-from xtts_pipeline.corpus.utterance import Corpus, Utterance
+from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
 
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 DEFAULT_SPEAKER = "default"
-MAX_ID_BYTES = 255  # what file systems take for one name
-MAX_PATH_BYTES = 1_024  # of a whole id or path: leaves room for the folder in front of it, systems take 4,096
-MAX_TEXT_CHARACTERS = 65_536  # over an hour of speech; normalising more would hold a worker up
+MAX_ID_BYTES = 255  # the limit of file systems for one name
+MAX_PATH_BYTES = 1_024  # of a whole id or path; systems allow 4,096 with the folder in front of it
+MAX_TEXT_CHARACTERS = 65_536  # over an hour of speech; normalising more would block a worker
 MAX_SHOWN = 80
-HINT_NAMES = 2_000  # looking for the nearest of more names takes longer than it helps
+HINT_NAMES = 2_000  # finding the nearest of more names takes too long
 MAX_HINTS = 20
 _SPLITS = {
     "train": "train",
@@ -33,16 +32,16 @@ _SPLITS = {
     "dev": "val",
     "test": "test",
 }
-# Controls, line and paragraph separators, direction marks, surrogates: what would garble or forge a line of a log.
+# Controls, line and paragraph separators, direction marks and surrogates could garble or forge a line of a log.
 _UNSAFE_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-# What nearly all paths are made of, seen to be safe in one step.
+# Nearly all paths match this, which proves them safe in one step.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 
 
 @dataclass(frozen=True)
-class Row:
-    """One row as a reader found it. `audio` is relative to the corpus root, without a suffix where the layout gives none."""
+class CorpusRow:
+    """One row as read. `audio` is relative to the corpus root, without a suffix if the layout gives none."""
 
     where: str
     id: str
@@ -64,7 +63,7 @@ class _RefusedError(Exception):
 
 @dataclass
 class RowCollector:
-    """Gathers the rows of one corpus: each `add` or `reject` ends as exactly one Utterance or Rejection, in order."""
+    """Collects the rows of one corpus: each `add` or `reject` makes exactly one Utterance or Rejection, in order."""
 
     root: Path
     layout: str
@@ -76,8 +75,8 @@ class RowCollector:
         self._files = SoundFiles(self.root)
         self._kept_at: dict[str, str] = {}
 
-    def add(self, row: Row) -> None:
-        """Keep the row if its id, path, text and sound file are sound; else put it aside."""
+    def add(self, row: CorpusRow) -> None:
+        """Keep the row if its id, path, text and sound file are valid; else reject it."""
         try:
             utterance = self._checked(row)
         except _RefusedError as refused:
@@ -87,14 +86,14 @@ class RowCollector:
             self.utterances.append(utterance)
 
     def reject(self, where: str, reason: Reason, detail: str, row_id: str = "") -> None:
-        """Put a row aside. All three texts may be as they were read, file names that are not UTF-8 included: they are made fit to print."""
+        """Reject a row. The texts may be raw, such as file names that are not UTF-8: they are made printable here."""
         self.rejections.append(Rejection(printable(row_id), _without_unsafe(where), reason, _without_unsafe(detail)))
 
     def to_corpus(self) -> Corpus:
-        """Return all that was read."""
+        """Return the rows collected so far."""
         return Corpus(self.layout, self.root, tuple(self.utterances), tuple(self.rejections))
 
-    def _checked(self, row: Row) -> Utterance:
+    def _checked(self, row: CorpusRow) -> Utterance:
         row_id = row.id.strip()
         _check_id(row_id)
         if row_id in self._kept_at:
@@ -132,7 +131,7 @@ class RowCollector:
 
 
 class SoundFiles:
-    """The sound files under a corpus root, by folder listings that are read when first asked for."""
+    """The sound files under a corpus root, from folder listings that are read on first use."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -143,8 +142,8 @@ class SoundFiles:
     def find(self, audio: str) -> str:
         """Return the path of the file, relative to the root; a name without a sound suffix gets the first that exists.
 
-        Raises _RefusedError if there is none, if it lies outside the root by way of a symlink, or if its folder cannot be listed.
-        Raises CorpusError if the machine is at fault.
+        Raises _RefusedError if there is no such file, if a symlink leads out of the root, or if its folder cannot be
+        listed. Raises CorpusError if the machine is at fault.
         """
         folder, _, name = audio.rpartition("/")
         listing = self._listing(folder)
@@ -161,7 +160,7 @@ class SoundFiles:
         raise _RefusedError(Reason.AUDIO_MISSING, self._missing(audio, name, listing))
 
     def _listing(self, folder: str) -> dict[str, bool]:
-        """Return name -> is a symlink, for all that is in a folder under the root; empty if there is no such folder."""
+        """Return name -> is a symlink, for each entry of a folder under the root; empty if there is no such folder."""
         if folder not in self._listings:
             self._listings[folder] = dict(self._scan(folder))
         return self._listings[folder]
@@ -175,7 +174,7 @@ class SoundFiles:
             with os.scandir(self.root / folder) as entries:
                 for entry in entries:
                     is_link = entry.is_symlink()
-                    # A pipe or a folder under a sound's name is there, not missing: whoever opens it says what is wrong with it.
+                    # A pipe or folder with a sound's name is not missing: decoding it gives the right error.
                     if not is_link or not _is_broken_link(entry):
                         yield entry.name, is_link
         except (FileNotFoundError, NotADirectoryError):
@@ -204,7 +203,7 @@ class SoundFiles:
 
 
 def _is_broken_link(link: os.DirEntry[str]) -> bool:
-    """Return whether a symlink leads to nothing or in circles. One that may not be followed is not broken: its opener says so."""
+    """Return whether a symlink leads nowhere or in a circle; opening a link without permission fails anyway."""
     try:
         link.stat()
     except OSError as error:
@@ -215,9 +214,9 @@ def _is_broken_link(link: os.DirEntry[str]) -> bool:
 
 
 def read_lines(path: Path, root: Path, rows: RowCollector, first: int = 1) -> Iterator[tuple[str, str]]:
-    """Yield `file:line` and text of each line from `first` on that is not blank; one that is not UTF-8 or holds NUL bytes is rejected.
+    """Yield `file:line` and text of each line from `first` on that is not blank.
 
-    Raises CorpusError if the file cannot be read.
+    Lines that are not UTF-8 or hold NUL bytes are rejected. Raises CorpusError if the file cannot be read.
     """
     shown = PurePosixPath(path.relative_to(root)).as_posix()
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
@@ -250,7 +249,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def printable(text: str) -> str:
-    """Return text from a file as one short line without control characters, fit for a message or a JSON line."""
+    """Return text from a file as one short line without control characters, for a message or a JSON line."""
     shown = _without_unsafe(text.strip()[: MAX_SHOWN + 1])
     return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
 
@@ -293,5 +292,5 @@ def _path_problem(path: str) -> str | None:
 
 
 def has_surrogate(text: str) -> bool:
-    """Say whether the text holds half a surrogate pair, which is how Python holds bytes of an argument that are not UTF-8."""
+    """Return whether the text holds a lone surrogate: Python maps bytes of an argument that are not UTF-8 to these."""
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,4 +1,4 @@
-"""Tables with a header of column names, one row a line.
+"""Read tables with a header of column names, one row per line.
 
 A quoted field ends on its own line: otherwise one stray quote would swallow every row after it.
 """
@@ -15,41 +15,38 @@ from xtts_pipeline.errors import Reason
 SUFFIXES = (".csv", ".tsv", ".txt")
 HEADER_BYTES = 4_096
 _DELIMITERS = "\t|,;"
-_QUOTED = ",;"  # tabs and bars need no quotes, and transcripts are full of them
+_QUOTED = ",;"  # fields between tabs or bars need no quotes, and transcripts contain many
 _SPLIT_IN_NAME = re.compile(r"(?:^|[-_.])(train|val|valid|validation|dev|eval|test)(?:[-_.]|$)")
 
 
 @dataclass(frozen=True)
-class Header:
-    """The first line of a table: its delimiter, and its column names in small letters."""
+class TableHeader:
+    """The first line of a table: its delimiter and its column names in lower case."""
 
     delimiter: str
     columns: tuple[str, ...]
 
 
-def read_header(path: Path) -> Header:
-    """Return the first line of the file as column names; whatever cannot be a header comes back as no columns."""
+def read_header(path: Path) -> TableHeader:
+    """Return the first line of the file as column names; no columns if it cannot be a header."""
     try:
         if not path.is_file():
-            # A pipe would be waited for.
-            return Header(",", ())
+            # Opening a pipe would block.
+            return TableHeader(",", ())
         with path.open("rb") as file:
             raw = file.read(HEADER_BYTES + 1).split(b"\n", 1)[0]
         line = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except (OSError, UnicodeDecodeError):
-        return Header(",", ())
+        return TableHeader(",", ())
     if len(raw) > HEADER_BYTES or "\x00" in line:
-        return Header(",", ())
+        return TableHeader(",", ())
     delimiter = max(_DELIMITERS, key=line.count)
     columns = [column.strip().lower() for column in line.strip("\r").split(delimiter)]
-    return Header(delimiter, tuple(column.strip('"') for column in columns))
+    return TableHeader(delimiter, tuple(column.strip('"') for column in columns))
 
 
 def find_tables(folder: Path, wanted: Iterable[str], suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
-    """Return the tables in the folder that have all wanted columns, by name.
-
-    Of those named after splits, such as metadata_train.csv, `by_split` says which the rows are taken from.
-    """
+    """Return the tables in the folder that have all wanted columns, chosen and ordered by `by_split`."""
     columns = set(wanted)
     files = sorted(
         path
@@ -61,9 +58,9 @@ def find_tables(folder: Path, wanted: Iterable[str], suffixes: Sequence[str] = S
 
 
 def by_split(tables: Sequence[Path]) -> list[Path]:
-    """Return the tables to read. Those named after splits are all there is where one of them is for training: others repeat their rows.
+    """Return the tables to read. If one is named for training, only those named after splits: others repeat their rows.
 
-    Else they come first, and what others repeat of them is a duplicate, counted as such.
+    Else tables named after splits come first, and rows that others repeat are rejected as duplicates.
     """
     named = [path for path in tables if split_in_name(path)]
     if any(split_in_name(path) == "train" for path in named):
@@ -72,7 +69,7 @@ def by_split(tables: Sequence[Path]) -> list[Path]:
 
 
 def split_in_name(path: Path) -> str:
-    """Return the split that a file is named after, such as `train` for metadata_train.csv, or nothing."""
+    """Return the split that a file is named after, such as `train` for metadata_train.csv, or an empty text."""
     match = _SPLIT_IN_NAME.search(path.stem.lower())
     return ("val" if match[1] == "eval" else match[1]) if match else ""
 
@@ -83,10 +80,12 @@ def read_table(path: Path, rows: RowCollector) -> Iterator[tuple[str, dict[str, 
     for where, line in read_lines(path, rows.root, rows, first=2):
         fields = _fields(line, header.delimiter)
         if fields is None:
-            detail = f"a quote is not closed on its line, or a field is over {csv.field_size_limit()} characters; one row is one line"
+            limit = f"a field is over {csv.field_size_limit()} characters"
+            detail = f"a quote is not closed on its line, or {limit}; one row is one line"
             rows.reject(where, Reason.BAD_ROW, detail, line[:80])
         elif len(fields) != len(header.columns):
-            detail = f"{len(fields)} field{'s' * (len(fields) > 1)}; expected {len(header.columns)}: {', '.join(header.columns)}"
+            expected = f"expected {len(header.columns)}: {', '.join(header.columns)}"
+            detail = f"{len(fields)} field{'s' * (len(fields) > 1)}; {expected}"
             rows.reject(where, Reason.BAD_ROW, detail, fields[0])
         else:
             yield where, dict(zip(header.columns, fields, strict=True))

@@ -1,17 +1,17 @@
-"""The records that every corpus reader returns."""
+"""The records that every corpus reader returns: kept rows, rejected rows, and both as one corpus."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtts_pipeline.corpus.rejection import Rejection
+from xtts_pipeline.errors import Reason
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """One row of a corpus: what was said, by whom, and where the sound lies.
+    """One kept row: text, speaker and sound file.
 
     `audio` is relative to the corpus root. `split` is the corpus's own (`train`, `val`, `test`) or None.
-    `order` is the row's place as read, from 0.
+    `where` is `file:line`, or the sound file's path in a layout without a table. `order` counts rows from 0.
     """
 
     id: str
@@ -25,8 +25,22 @@ class Utterance:
 
 
 @dataclass(frozen=True)
+class Rejection:
+    """One rejected row; `where` is as in Utterance."""
+
+    id: str
+    where: str
+    reason: Reason
+    detail: str
+
+    def to_json(self) -> dict[str, str]:
+        """Return the line of `rejected.jsonl`."""
+        return {"id": self.id, "where": self.where, "reason": str(self.reason), "detail": self.detail}
+
+
+@dataclass(frozen=True)
 class Corpus:
-    """A corpus as read: `rows` = utterances + rejections, none lost."""
+    """A corpus as read: every row is either an utterance or a rejection."""
 
     layout: str
     root: Path
@@ -35,5 +49,5 @@ class Corpus:
 
     @property
     def rows(self) -> int:
-        """How many rows were read."""
+        """Number of rows read."""
         return len(self.utterances) + len(self.rejections)

@@ -41,7 +41,7 @@ from xtts_pipeline.cache.format.manifest import (
 from xtts_pipeline.cache.format.schema import Example, RecordSpec, bucket_of
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.corpus.rejection import Rejection
+from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import AudioError, ConfigError, CorpusError, Reason, RowError
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 

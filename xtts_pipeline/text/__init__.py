@@ -1,1 +1,1 @@
-"""Transcripts to token ids and back. NumPy only."""
+"""Normalise transcripts and turn them into token ids and back. NumPy only."""

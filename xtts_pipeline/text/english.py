@@ -1,4 +1,4 @@
-"""Say in English words what is written in figures and abbreviations: money, years, ordinals, times, decimals, titles."""
+"""Expand English figures and abbreviations to words: money, years, ordinals, times, decimals, titles."""
 
 import re
 from functools import lru_cache
@@ -7,7 +7,7 @@ from num2words import num2words
 
 from xtts_pipeline.text.numbers import set_apart
 
-MAX_DIGITS = 15  # a longer figure is read digit by digit
+MAX_DIGITS = 15  # longer figures are read digit by digit
 ABBREVIATIONS = {
     "mr": "mister",
     "mrs": "misses",
@@ -42,7 +42,7 @@ ABBREVIATIONS = {
     "approx": "approximately",
     "vol": "volume",
 }
-# Those that often end a sentence: the full stop stays before a capital.
+# These often end a sentence: their full stop stays before a capital letter.
 _ENDING = frozenset({"etc", "inc", "ltd"})
 SIGNS = {"&": "and", "%": "percent", "@": "at", "\u00b0": "degrees", "\u00a2": "cents"}
 _DEGREES = {"c": "celsius", "f": "fahrenheit"}
@@ -60,7 +60,7 @@ SCALES |= {"k": "thousand", "m": "million", "bn": "billion"}
 _PLURALS = {"penny": "pence", "yen": "yen", "sen": "sen"}
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
-# Whole words only: `disco.` ends in no company.
+# Whole words only: `disco.` does not end in `co.`.
 _ABBREVIATION = re.compile(rf"(?<![\w.])({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE)
 _LETTER_NEXT = re.compile(r" [\"'(]?[^\W\d_]")
 _SAINT_OR_STREET = re.compile(r"(?<![\w.])st\.(?=( ?\w)?)(?!\w)", re.IGNORECASE)
@@ -68,7 +68,7 @@ _NUMBER_SIGN = re.compile(r"(?<![\w.])nos?\. ?(?=\d)", re.IGNORECASE)
 _FIGURE = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)"
 _MONEY = re.compile(rf"([{''.join(CURRENCIES)}]) ?({_FIGURE})(?:\.(\d+))?(?: ?({'|'.join(SCALES)})\b)?", re.IGNORECASE)
 _FEET = re.compile(r"(?<=\d) ?ft\.(?!\w)", re.IGNORECASE)
-# Not from within a long figure: each of its places would be tried, to the figure's end.
+# Never from within a long figure: each start would be tried to the figure's end, in quadratic time.
 _ORDINAL = re.compile(rf"(?<![\w.])(?<!\d,)({_FIGURE})(?:st|nd|rd|th)\b", re.IGNORECASE)
 _CENTS = re.compile(rf"([{''.join(CURRENCIES)}]) ?\.(?=\d)")
 _VULGAR = re.compile(f" ?([{''.join(_FRACTIONS)}])")
@@ -80,7 +80,7 @@ _TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?: ?([ap])(?:m|\.m(\.
 _HOUR = re.compile(r"(?<![\w:.,])(1[0-2]|0?[1-9]) ?([ap])(?:m|\.m(\.)?)(?!\w)", re.IGNORECASE)
 _YEAR = re.compile(r"(?<![\w.,$])(?<!\d-)(1[1-9]\d\d|20\d\d)(?![\w,]\d|\w|\.\d)")
 _DECIMAL = re.compile(rf"(?<![\d.])(?<!\d,)({_FIGURE})?\.(\d+)(?!\.?\d)")
-_POINT = re.compile(r"(?<=\d)\.(?=\d)")  # what is left in version numbers, such as 1.2.3
+_POINT = re.compile(r"(?<=\d)\.(?=\d)")  # in version numbers, such as 1.2.3
 _NEGATIVE = re.compile(r"(?:(?<=\s)|(?<=^))-(?=\d)")
 _WHOLE = re.compile(_FIGURE)
 _SIGN = re.compile(f" ?([{''.join(SIGNS)}])")
@@ -88,10 +88,11 @@ _TOUCHING = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 
 
 def expand_english(text: str) -> str:
-    """Return the text with nothing left in figures; every rule needs a digit, a full stop or a sign, so most lines pass untouched.
+    """Return the text without figures. A number from 1100 to 2099 that stands alone is read as a year.
 
-    1100 to 2099 standing alone is read as a year. An abbreviation at the very end keeps its full stop.
+    An abbreviation at the end of the text keeps its full stop.
     """
+    # Each rule needs a full stop, a sign or a digit, so most lines pass untouched.
     if "." in text:
         text = _ABBREVIATION.sub(_abbreviation, text)
         text = _SAINT_OR_STREET.sub(_saint_or_street, text)
@@ -131,7 +132,7 @@ def _saint_or_street(match: re.Match[str]) -> str:
 
 
 def _full_stop(match: re.Match[str], *, before_capital: bool = False) -> str:
-    """Return the full stop that also ends a sentence: the text's last, and where that is asked for one before a capital."""
+    """Return the full stop if it ends a sentence: at the end of the text, or, if asked for, before a capital letter."""
     following = _LETTER_NEXT.match(match.string, match.end()) if before_capital else None
     is_end = match.end() == len(match.string) or (following is not None and following[0][-1].isupper())
     return "." if is_end else ""
@@ -168,7 +169,7 @@ def _fraction(match: re.Match[str]) -> str:
 
 
 def _half_of_day(letter: str, full_stop: str | None, match: re.Match[str]) -> str:
-    """Return `a m` or `p m`, with the full stop where it also ends the sentence."""
+    """Return `a m` or `p m`, with the full stop if it ends the sentence."""
     return f" {letter.lower()} m{_full_stop(match, before_capital=True) if full_stop else ''}"
 
 

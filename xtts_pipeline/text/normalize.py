@@ -1,7 +1,4 @@
-"""Bring a transcript to the form that is tokenised. Text in, text out; the raw text is kept by whoever calls.
-
-Normalising twice changes nothing more.
-"""
+"""Normalise transcripts before they are tokenised. Normalising is idempotent."""
 
 import re
 import unicodedata
@@ -18,15 +15,16 @@ PLAIN_FORMS = {
     "-": "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2e3a\u2e3b\ufe58\ufe63\uff0d",
     "...": "\u2026",
 }
-# Controls, format and direction characters, lone surrogates, private use. Unassigned code points stay: which those are changes with Python.
+# Controls, format and direction characters, lone surrogates, private use. Unassigned code points stay, because the set
+# of them changes with Python's version.
 REMOVED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co"})
 JOINERS = "\u200c\u200d"
-# Joiners shape letters in the scripts of Arabic and India (half of Persian's compounds hold one); elsewhere they are invisible dirt.
+# Joiners shape letters in Arabic and Indian scripts (half of Persian's compounds hold one) and mean nothing elsewhere.
 JOINED_SCRIPTS = r"\u0600-\u06ff\u0750-\u077f\u08a0-\u08ff\u0900-\u0dff"
 _STRAY_JOINERS = re.compile(rf"(?<![{JOINED_SCRIPTS}])[{JOINERS}]+|[{JOINERS}]+(?![{JOINED_SCRIPTS}{JOINERS}])")
 _SPACES = re.compile(r"\s+")
 _ASCII_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
-# Old software stored the shape that a letter takes in a word; those of marks alone are left out, since they stand on a space.
+# Old software stored contextual letter shapes. Shapes of single marks are left out: NFKC puts these on a space.
 _SHAPES = {
     code_point: unicodedata.normalize("NFKC", chr(code_point))
     for code_point in (*range(0xFB50, 0xFE00), *range(0xFE80, 0xFEFD))
@@ -39,19 +37,19 @@ def _with_shapes(letters: dict[int, str | None]) -> dict[int, str | None]:
 
 
 _TATWEEL: dict[int, str | None] = {0x0640: None}
-# One letter, one code point: keyboards mix Arabic's yeh and kaf into Persian and Urdu.
+# One code point per letter: keyboards mix Arabic's yeh and kaf into Persian and Urdu.
 _YEH_AND_KAF = {**_TATWEEL, 0x064A: "\u06cc", 0x0649: "\u06cc", 0x0643: "\u06a9"}
 _LETTERS = {
     "ar": _with_shapes(_TATWEEL),
     "fa": _with_shapes({**_YEH_AND_KAF, **PERSIAN_LETTERS}),
     "ur": _with_shapes(_YEH_AND_KAF),
 }
-# Turkish and Azerbaijani pair I with dotless i; str.lower knows no languages.
+# Turkish and Azerbaijani pair I with dotless i; str.lower ignores the language.
 _TURKIC_CAPITALS = str.maketrans({"I": "\u0131", "\u0130": "i"})
 
 
 class _PlainCharacters(dict[int, str | None]):
-    """A str.translate table: plain quotes and dashes, nothing for what is removed; filled as characters are met."""
+    """A str.translate table with plain quotes and dashes; it looks up other characters on first use."""
 
     def __init__(self) -> None:
         super().__init__({ord(variant): plain for plain, variants in PLAIN_FORMS.items() for variant in variants})
@@ -71,7 +69,7 @@ _EXPANDERS = {"en": expand_english, "fa": expand_persian}
 def normalize(text: str, config: TextConfig, language: str) -> str:
     """Return the text in NFC with plain quotes and dashes, single spaces, and no control or direction characters.
 
-    `config.expand` spells out what is written in digits (in English money, years, ordinals and abbreviations too), `config.lowercase`
+    `config.expand` spells out numbers (in English also money, years, ordinals and abbreviations), `config.lowercase`
     folds case. `language` is a tag such as `en`, `en-GB` or `fa`. Raises TextError if no letter or digit is left.
     """
     primary = primary_language(language)
@@ -80,7 +78,7 @@ def normalize(text: str, config: TextConfig, language: str) -> str:
         plain = _EXPANDERS[primary](plain) if primary in _EXPANDERS else expand_numbers(plain, primary)
     if config.lowercase:
         plain = (plain.translate(_TURKIC_CAPITALS) if primary in ("tr", "az") else plain).lower()
-    # Number words and case folding bring their own spaces and compositions.
+    # Number words and case folding add spaces and decomposed characters.
     plain = _plain(plain, primary)
     if not any(map(str.isalnum, plain)):
         shown = ascii(text if len(text) <= 60 else f"{text[:57]}...")
@@ -104,6 +102,6 @@ def _plain(text: str, primary: str) -> str:
     text = text.translate(_PLAIN_CHARACTERS)
     text = _STRAY_JOINERS.sub("", text)
     text = unicodedata.normalize("NFC", spell_persian(text) if primary == "fa" else text)
-    # NFC itself makes a few characters that have a plainer form, such as the Greek question mark's.
+    # NFC itself yields a few characters with a plain form, such as that of the Greek question mark.
     text = text.translate(_PLAIN_CHARACTERS)
     return _SPACES.sub(" ", text).strip()

@@ -1,24 +1,24 @@
-"""Spell out whole and decimal numbers in the languages that num2words knows; in others digits stay digits."""
+"""Spell out whole and decimal numbers in the languages of num2words; in others they stay digits."""
 
 import re
 from functools import lru_cache
 
 from num2words import CONVERTER_CLASSES, num2words
 
-MAX_DIGITS = 15  # beyond it nobody says a number as one, and languages run out of words
+MAX_DIGITS = 15  # longer numbers are not spoken as one, and languages run out of words
 _COMMA_IS_DECIMAL = re.compile(
     "az|be|ca|ce|cs|da|de|eo|es|fi|fr|hu|id|is|it|kz|lt|lv|nl|no|pl|pt|ro|ru|sk|sl|sr|sv|tg|tr|uk|vi"
 )
 _POINT_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.(?P<decimals>\d+))?")
 _COMMA_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:[. ]\d{3})+(?!\d)|\d+)(?:,(?P<decimals>\d+))?")
-# Each language is its own module in num2words, and a number that one of them cannot say fails in its own way.
-_CANNOT_SAY = (NotImplementedError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError)
+# Each language is a module of its own in num2words, and they fail in different ways.
+_NUM2WORDS_ERRORS = (NotImplementedError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError)
 
 
 def expand_numbers(text: str, primary: str) -> str:
-    """Return the text with its numbers in words, `primary` being the language's first tag, such as `de`.
+    """Return the text with its numbers in words; `primary` is a primary language tag, such as `de`.
 
-    A number that num2words cannot say stays in digits.
+    A number that num2words does not support stays in digits.
     """
     if primary not in CONVERTER_CLASSES or not any(map(str.isdecimal, text)):
         return text
@@ -34,7 +34,7 @@ def expand_numbers(text: str, primary: str) -> str:
 
 
 def set_apart(words: str, match: re.Match[str]) -> str:
-    """Return the words with a space towards a letter or digit that what they stand for touched."""
+    """Return the words that replace a match, with a space at each side where the match touches a letter or digit."""
     before = match.string[match.start() - 1 : match.start()] if match.start() else ""
     after = match.string[match.end() : match.end() + 1]
     return f"{' ' if before.isalnum() else ''}{words}{' ' if after.isalnum() else ''}"
@@ -46,6 +46,6 @@ def _number_words(number: str, primary: str) -> str | None:
         return None
     try:
         words = num2words(number if "." in number else int(number), lang=primary)
-    except _CANNOT_SAY:
+    except _NUM2WORDS_ERRORS:
         return None
     return words if isinstance(words, str) and not any(map(str.isdecimal, words)) else None

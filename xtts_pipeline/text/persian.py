@@ -1,20 +1,20 @@
-"""Bring Persian to one spelling and say its figures in words. Text in, text out."""
+"""Normalise Persian spelling and spell out its numbers."""
 
 import re
 
 from xtts_pipeline.text.numbers import MAX_DIGITS, expand_numbers, set_apart
 
 _HEH, _HAMZA_ABOVE = "\u0647", "\u0654"
-# Kurdish, Urdu and Arabic keyboards have a heh, a kaf and digits of their own that look the same.
+# Kurdish, Urdu and Arabic keyboards have their own code points for heh, kaf and digits that look the same.
 PERSIAN_LETTERS: dict[int, str | None] = {
     0x06AA: "\u06a9",
     **dict.fromkeys((0x06BE, 0x06C1, 0x06D5), _HEH),
     **dict.fromkeys((0x06C0, 0x06C2), _HEH + _HAMZA_ABOVE),
     **{0x0660 + digit: chr(0x06F0 + digit) for digit in range(10)},
-    # A zero-width joiner only changes a letter's shape, as in the sign of the solar year.
+    # A zero-width joiner only changes a letter's shape, as in the abbreviation of the solar year.
     0x200D: None,
 }
-# The linking sound after a silent heh is written in two ways: a hamza above it, or a yeh of its own.
+# The linking sound after a silent heh has two spellings: a hamza above it, or a separate yeh.
 _LINK = re.compile(rf"{_HEH}\u200c\u06cc(?![\w\u200c\u064b-\u0655])")
 _STRAY_NON_JOINER = re.compile(r"(?<![^\W\d_\u060c])(?<![\u064b-\u0655])\u200c|\u200c(?![^\W\d_])")
 
@@ -26,20 +26,26 @@ _MINUTES = "\u062f\u0642\u06cc\u0642\u0647"
 _THOUSANDS = re.compile(r"(?<=\d)[,\u066c](?=\d{3}(?!\d))")
 _TIME = re.compile(r"(?<![\w:.])(\d{1,2}):(\d\d)(?![\w:])")
 _FIGURE = r"\d+(?:[.\u066b]\d+)?"
-# Not from within a figure: each of its places would be tried, to the figure's end.
+# Never from within a figure: each start would be tried to the figure's end, in quadratic time.
 _PERCENTAGE = re.compile(rf"[%\u066a] ?({_FIGURE})|(?<![\d.\u066b])({_FIGURE}) ?[%\u066a]")
 _DECIMAL = re.compile(r"(?<![\d.\u066b])(\d+)[.\u066b]([0\u06f0]*)(\d*)(?![.\u066b]?\d)")
-_DOTTED = re.compile(r"(?<=\d)[.\u066b](?=\d)")  # what is left in version numbers, such as 1.2.3
+_DOTTED = re.compile(r"(?<=\d)[.\u066b](?=\d)")  # in version numbers, such as 1.2.3
 _DIGIT_BY_DIGIT = re.compile(rf"(?<!\d)[0\u06f0]\d+|\d{{{MAX_DIGITS + 1},}}")
 
 
 def spell_persian(text: str) -> str:
-    """Return the text with one form of the linking heh, and non-joiners between letters only; single letters are PERSIAN_LETTERS' part."""
+    """Return the text with one spelling of the linking heh, and with non-joiners between letters only.
+
+    PERSIAN_LETTERS maps single letters.
+    """
     return _STRAY_NON_JOINER.sub("", _LINK.sub(_HEH + _HAMZA_ABOVE, text))
 
 
 def expand_persian(text: str) -> str:
-    """Return the text with its figures in words: numbers, decimals, percentages and times of day; a telephone number digit by digit."""
+    """Return the text with numbers, decimals, percentages and times of day in words.
+
+    A number with a leading zero, such as a telephone number, is read digit by digit.
+    """
     if not any(map(str.isdecimal, text)):
         return text
     text = _TIME.sub(_time, _THOUSANDS.sub("", text))

@@ -1,7 +1,7 @@
-"""Texts as phonemes of the International Phonetic Alphabet, by espeak-ng.
+"""Convert texts to phonemes of the International Phonetic Alphabet with espeak-ng.
 
-Needs the extra `phonemes`, which is under the GPL and so imported only here, when asked for. Each clause between two punctuation
-marks is phonemised by itself, so phonemes and punctuation cannot shift against each other; letters never stand in for phonemes.
+Needs the extra `phonemes`, which is under the GPL and therefore imported only on use. Each clause between two
+punctuation marks is converted separately, so phonemes and punctuation stay aligned. Letters never replace phonemes.
 """
 
 import difflib
@@ -22,23 +22,24 @@ _IPA_LETTERS = "".join(map(chr, range(0x0250, 0x02B0)))
 _MODIFIERS = "\u02b0\u02b1\u02b2\u02b7\u02bc\u02c8\u02cc\u02d0\u02d1\u02de\u02e0\u02e4"
 _COMBINING = "".join(map(chr, range(0x0303, 0x0362)))
 _TONES = "0123456789\u02e5\u02e6\u02e7\u02e8\u02e9"
-# All that espeak-ng writes for any of its languages, so that no text can bring a new symbol to a trained model.
+# Every symbol that espeak-ng writes in any language, so that no text brings a new symbol to a trained model.
 PHONEME_SYMBOLS = tuple(dict.fromkeys(f" {_MARKS}{_LETTERS}{_IPA_LETTERS}{_MODIFIERS}{_COMBINING}{_TONES}"))
 
-# A point, comma or colon within a figure is no pause, and a hyphen within a word neither.
+# A point, comma or colon within a number is no pause; a hyphen within a word is none either.
 _CLAUSE_END = re.compile(r"(?<!\d)([.,:])|([.,:])(?!\d)|([!\"();?\[\]])|(?:(?<=\s)|^)(-+)(?=\s|$)")
 _LANGUAGE_FLAG = re.compile(r"\([a-z][a-z0-9-]*\)")
-# A vowel mark before the doubling mark, as NFC orders them, makes espeak-ng read out the doubling mark's name.
+# espeak-ng reads out the name of the doubling mark if a vowel mark precedes it, which is NFC's order.
 _DOUBLED_VOWEL = re.compile("([\u064b-\u0650])\u0651")
-# espeak-ng's own name of a phoneme that has no sign of the International Phonetic Alphabet in its Persian data.
+# espeak-ng's internal name of a phoneme without an IPA symbol in its Persian data.
 _PERSIAN_QAF, _QAF = "q1", "q"
 _VOICES = {"en": "en-us", "fr": "fr-fr", "zh": "cmn", "no": "nb"}
 
 
 def phonemize(texts: Sequence[str], language: str) -> list[str | TextError]:
-    """Return each normalised text's phonemes with stress and punctuation, or the error that it is rejected with.
+    """Return each normalised text's phonemes with stress and punctuation, or the error that rejects it.
 
-    `language` is a tag such as `en`, `pt-BR` or `fa`. Raises ConfigError if the phonemizer is not installed or has no such voice.
+    `language` is a tag such as `en`, `pt-BR` or `fa`. Raises ConfigError if the phonemizer is not installed or has no
+    voice for it.
     """
     if not texts:
         return []
@@ -49,7 +50,7 @@ def phonemize(texts: Sequence[str], language: str) -> list[str | TextError]:
 
 def _phonemize_text(text: str, language: str, espeak: Any) -> str | TextError:
     pieces = []
-    # Splitting by a pattern with groups yields clauses and marks in turn, and None for the groups that did not match.
+    # Splitting by a pattern with groups yields clauses, marks, and None for groups that did not match.
     for piece in filter(None, _CLAUSE_END.split(text.translate(_PLAIN_MARKS))):
         if not any(map(str.isalnum, piece)):
             pieces.append(piece)
@@ -72,7 +73,7 @@ def _phonemize_text(text: str, language: str, espeak: Any) -> str | TextError:
 
 @lru_cache(maxsize=1)
 def _espeak() -> Any:
-    """Return the one espeak-ng of this process; the library's state is global."""
+    """Return the process's only espeak-ng, since the library's state is global."""
     try:
         import espeakng_loader
         from phonemizer.backend.espeak.wrapper import EspeakWrapper
@@ -92,7 +93,7 @@ def _espeak() -> Any:
 
 @lru_cache(maxsize=64)
 def _voice(language: str) -> str:
-    """Return espeak-ng's name of a language."""
+    """Return espeak-ng's name of a language. Raises ConfigError if it has none."""
     known = sorted({str(voice.language) for voice in _espeak().available_voices()})
     tag = language.lower().replace("_", "-")
     for candidate in (_VOICES.get(tag, tag), _VOICES.get(tag.split("-")[0], tag.split("-")[0])):

@@ -1,6 +1,6 @@
-"""Cut long text into pieces that are spoken one by one, and say how long to pause after each.
+"""Split long text into pieces that are synthesized one by one, with a pause after each.
 
-Text in, text out, before any normalising: figures and abbreviations still have the points that are no ends of sentences.
+This comes before normalising, so numbers and abbreviations still have points that do not end a sentence.
 """
 
 import re
@@ -15,14 +15,14 @@ PARAGRAPH_PAUSE_SECONDS = 0.5
 SENTENCE_PAUSE_SECONDS = 0.35
 CLAUSE_PAUSE_SECONDS = 0.15
 
-# A colon or semicolon does not part what is shorter: a model speaks very short texts worst.
+# A colon or semicolon does not split shorter clauses: models speak very short texts worst.
 MIN_CLAUSE_CHARACTERS = 25
-# A clause mark in the first third of what would fit leaves more short pieces than a cut between words.
+# Cutting at a clause mark in the first third of what fits leaves more short pieces than cutting between words.
 MIN_CLAUSE_SHARE = 1 / 3
 FIRST_GUESS_WORDS = 16
 LONGEST_ABBREVIATION = 20
 
-# Marks that end a sentence wherever they stand: of Chinese, Arabic, Urdu, the Indian scripts, Ethiopic, Armenian, Khmer, Burmese.
+# Marks that always end a sentence, in Chinese, Arabic, Urdu, Indian scripts, Ethiopic, Armenian, Khmer and Burmese.
 _FULL_MARKS = "\u3002\uff01\uff1f\uff61\u061f\u06d4\u0964\u0965\u1362\u1367\u0589\u17d4\u104b"
 _POINT_MARKS = ".!?\u2026"
 _WEAK_MARKS = ";:\uff1b\uff1a\u061b"
@@ -45,9 +45,9 @@ _FIRST_LETTER = re.compile(rf"[{re.escape(_OPENERS)}]*(.?)", re.DOTALL)
 _DOTTED = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
 _NO_SPACE_NEEDED = frozenset(_FULL_MARKS + "\uff1b\uff1a\u061b")
 
-# A capital after these begins a sentence; anything else does not.
+# These end a sentence only before a capital letter.
 _ENDING_ABBREVIATIONS = frozenset(["etc", "co", "corp", "inc", "ltd", "jr", "sr", "esq", "a.m", "p.m", "bros"])
-# These stand before a number; before anything else they are words.
+# These are abbreviations only before a number.
 _BEFORE_NUMBERS = frozenset(["no", "nos", "p", "pp", "vol", "vols", "ch", "fig", "figs", "sec", "art", "nr"])
 _ABBREVIATIONS = {
     "en": (frozenset(ABBREVIATIONS) - _ENDING_ABBREVIATIONS - _BEFORE_NUMBERS)
@@ -63,20 +63,22 @@ _ABBREVIATIONS = {
     "nl": frozenset(["dhr", "mevr", "dr", "prof", "bijv", "ca"]),
 }
 _ANY_LANGUAGE = frozenset(["dr", "prof", "st", "mr", "mrs"])
-# Where a point after a figure says that it is an ordinal: `Am 3. Oktober`.
+# Languages in which a point after a number marks an ordinal: `Am 3. Oktober`.
 _ORDINAL_POINT = frozenset(
     ["cs", "da", "de", "et", "fi", "hr", "hu", "is", "lv", "nb", "nn", "no", "pl", "sk", "sl", "sr"]
 )
 
 
 def split_sentences(text: str, language: str, fits: Callable[[str], bool]) -> list[str]:
-    """Return the text in pieces to be spoken one after the other; joined, they are the text, but for white space.
+    """Return the pieces of the text in order; joined, they equal the text except for white space.
 
-    A piece is a sentence, with its quotes and brackets; a colon or semicolon ends one too where both sides are long enough. A sentence
-    that does not fit is cut after clause marks, else between words, else inside a word. `fits` says whether a text is short enough; it
-    has to hold for the beginnings of a text for which it holds, and is asked about a sentence once and, to cut, some 2 log2(words) times
-    a piece. A piece that does not fit is a single character. The last piece of a paragraph ends in an empty line, which `fits` never
-    sees. No piece is without a letter or digit, if there is any in its sentence and it fits there; no text, no pieces.
+    A piece is a sentence with its quotes and brackets; a colon or semicolon also ends one between two long clauses. A
+    sentence that does not fit is cut after clause marks, else between words, else inside a word. A piece that still
+    does not fit is a single character. The last piece of a paragraph ends in an empty line. Each piece holds a letter
+    or digit, if its sentence does and the joined piece fits; an empty text has no pieces.
+
+    `fits` returns whether a text is short enough. If it holds for a text, it must hold for each prefix. It is called
+    once per sentence, about 2 log2(words) times per piece of a cut sentence, and never with the empty line.
     """
     pieces: list[str] = []
     paragraphs = [paragraph.strip() for paragraph in _PARAGRAPH.split(text)]
@@ -89,7 +91,7 @@ def split_sentences(text: str, language: str, fits: Callable[[str], bool]) -> li
 
 
 def pause_seconds(piece: str) -> float:
-    """Return how long to be silent after a piece of `split_sentences`, by what it ends in."""
+    """Return the seconds of silence after a piece of `split_sentences`, by its last mark."""
     if piece.endswith("\n\n"):
         return PARAGRAPH_PAUSE_SECONDS
     mark = piece.rstrip().rstrip(_CLOSERS)[-1:]
@@ -99,7 +101,7 @@ def pause_seconds(piece: str) -> float:
 
 
 def _sentences(paragraph: str, language: str) -> list[str]:
-    """Cut a paragraph without spaces at its ends into sentences; one without a letter or digit is joined to its neighbour."""
+    """Split a stripped paragraph into sentences; one without a letter or digit is joined to its neighbour."""
     sentences: list[str] = []
     start = 0
     first_spoken = _next_spoken(paragraph, 0)
@@ -116,7 +118,7 @@ def _sentences(paragraph: str, language: str) -> list[str]:
 
 
 def _next_spoken(text: str, start: int) -> int:
-    """Return the place of the first letter or digit from `start` on; the text's length where there is none."""
+    """Return the index of the first letter or digit from `start` on, or the text's length if there is none."""
     return next((index for index in range(start, len(text)) if text[index].isalnum()), len(text))
 
 
@@ -138,7 +140,7 @@ def _ends_sentence(paragraph: str, start: int, match: re.Match[str], language: s
 
 
 def _is_abbreviation(before: str, following: str, language: str) -> bool:
-    """Say whether the point after `before` belongs to its last word. A missed end costs less than a cut inside a name."""
+    """Return whether the point after `before` belongs to its last word; a missed end is better than a cut name."""
     found = _LAST_WORD.search(before)
     word = found[0] if found else ""
     lower = word.lower()
@@ -148,7 +150,7 @@ def _is_abbreviation(before: str, following: str, language: str) -> bool:
         return not following.isupper()
     if lower in _BEFORE_NUMBERS:
         return following.isdigit()
-    # An initial, or one of `z. B.`; `I` is more often the last word of an English sentence.
+    # An initial, or part of `z. B.`; an English `I` is more often the last word of a sentence.
     if len(word) == 1 and word.isalpha():
         return not (word == "I" and language == "en")
     return bool(_DOTTED.fullmatch(word)) or lower in _ABBREVIATIONS.get(language, frozenset()) | _ANY_LANGUAGE
@@ -159,7 +161,7 @@ def _can_be_spoken(text: str) -> bool:
 
 
 def _cut(sentence: str, fits: Callable[[str], bool]) -> list[str]:
-    """Cut a sentence into pieces that fit, each as long as its marks allow."""
+    """Cut a sentence into pieces that fit, each as long as possible."""
     if fits(sentence):
         return [sentence]
     word_ends = [match.start() for match in _SPACES.finditer(sentence)] + [len(sentence)]
@@ -179,18 +181,18 @@ def _cut(sentence: str, fits: Callable[[str], bool]) -> list[str]:
 
 
 def _count_fitting(text: str, start: int, ends: Sequence[int], guess: int, fits: Callable[[str], bool]) -> int:
-    """Return how many of the ends, ascending, leave text from `start` that fits: doubled from a guess, then halved in between."""
+    """Return how many of the ascending `ends` give text from `start` that fits, by exponential search from `guess`."""
     low, high = 0, min(guess, len(ends))
     while low < high and fits(text[start : ends[high - 1]]):
         low, high = high, min(2 * high, len(ends))
-    # If any is too many, the end at `high - 1` is.
+    # If any end does not fit, that at `high - 1` does not.
     return low + bisect_right(range(low, high - 1), False, key=lambda index: not fits(text[start : ends[index]]))
 
 
 def _last_clause_end(text: str, start: int, limit: int) -> int:
-    """Return the last place up to `limit` after a clause mark, a semicolon or colon before a comma; `limit` where none is far enough."""
+    """Return the last index up to `limit` after a clause mark, preferring semicolons and colons; else `limit`."""
     for pattern in (_STRONG_CLAUSE_END, _CLAUSE_END):
-        # One character more, to see the space after a mark.
+        # One more character, to match the space after a mark.
         ends = [match.end() for match in pattern.finditer(text, start, limit + 1) if match.end() <= limit]
         if ends and ends[-1] - start >= MIN_CLAUSE_SHARE * (limit - start):
             return ends[-1]
@@ -198,7 +200,7 @@ def _last_clause_end(text: str, start: int, limit: int) -> int:
 
 
 def _cut_word(text: str, start: int, word_end: int, fits: Callable[[str], bool]) -> int:
-    """Return where to cut a word that does not fit: after as many whole characters as do, at least one."""
+    """Return where to cut a word that does not fit: after as many whole characters as fit, at least one."""
     end = start + max(1, _count_fitting(text, start, range(start + 1, word_end), FIRST_GUESS_WORDS, fits))
     while end > start + 1 and end < word_end and _continues_character(text[end]):
         end -= 1
@@ -212,7 +214,7 @@ def _continues_character(character: str) -> bool:
 
 
 def _join_unspoken(pieces: list[str], fits: Callable[[str], bool]) -> list[str]:
-    """Join pieces of marks alone to the one before, where that fits: a lone dash cannot be spoken."""
+    """Join pieces without a letter or digit to the one before if that fits: a lone dash cannot be spoken."""
     joined: list[str] = []
     for piece in pieces:
         if joined and not (_can_be_spoken(piece) and _can_be_spoken(joined[-1])) and fits(f"{joined[-1]} {piece}"):

@@ -1,4 +1,4 @@
-"""Token ids with a fixed meaning in every cache; symbols follow from FIRST_SYMBOL_ID on."""
+"""Token ids with a fixed meaning; symbols start at FIRST_SYMBOL_ID."""
 
 PAD_ID, BEGIN_ID, END_ID = 0, 1, 2
 FIRST_SYMBOL_ID = 3

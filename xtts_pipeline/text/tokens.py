@@ -1,6 +1,6 @@
-"""Turn normalised texts, or their phonemes, into token ids and back.
+"""Convert normalised texts, or their phonemes, to token ids and back.
 
-The same tokenizer serves the cache and the speaker: it is built from the manifest's symbols alone. Knows NumPy only.
+The cache and the synthesizer use the same tokenizer, built from the manifest's symbols. NumPy only.
 """
 
 import unicodedata
@@ -21,8 +21,8 @@ from xtts_pipeline.text.special_ids import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PA
 class Tokenizer:
     """Token ids for texts over a fixed list of one-character symbols.
 
-    Ids are those of the schema: pad 0, begin 1, end 2, then `symbols` in order. With `blank`, one blank stands between every two
-    symbols; its id follows the last symbol's.
+    The ids are pad 0, begin 1, end 2, then `symbols` in order. With `blank`, a blank separates every two symbols; its
+    id follows that of the last symbol.
     """
 
     symbols: tuple[str, ...]
@@ -30,18 +30,18 @@ class Tokenizer:
 
     @property
     def symbol_count(self) -> int:
-        """How many ids there are, pad and blank included: the rows of an embedding table."""
+        """Number of ids including pad and blank: the rows of an embedding table."""
         return FIRST_SYMBOL_ID + len(self.symbols) + int(self.blank)
 
     @property
     def blank_id(self) -> int:
-        """The id of the blank, whether or not it is in use."""
+        """Id of the blank, whether or not it is in use."""
         return FIRST_SYMBOL_ID + len(self.symbols)
 
     def encode(self, text: str) -> np.ndarray:
         """Return the ids with begin and end: int32, [characters + 2], or [2 * characters + 1] with blanks.
 
-        Raises TextError naming the first character that is not among the symbols, and if the text is empty.
+        Raises TextError if the text is empty, or for the first character that is not among the symbols.
         """
         if not text:
             raise TextError(Reason.EMPTY_TEXT, "the text is empty; expected at least one symbol")
@@ -49,7 +49,8 @@ class Tokenizer:
             ids = [self._ids[character] for character in text]
         except KeyError as error:
             unknown = str(error.args[0])
-            detail = f"{describe_character(unknown)} at position {text.index(unknown)} is not among the {len(self.symbols)} symbols"
+            found = f"{describe_character(unknown)} at position {text.index(unknown)}"
+            detail = f"{found} is not among the {len(self.symbols)} symbols"
             raise TextError(Reason.UNKNOWN_SYMBOL, detail) from None
         tokens = np.full(2 * len(ids) + 1 if self.blank else len(ids) + 2, self.blank_id, np.int32)
         tokens[1 : -1 : 2 if self.blank else 1] = ids
@@ -57,10 +58,7 @@ class Tokenizer:
         return tokens
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the symbols of the ids; pad, begin, end and blank are left out.
-
-        Raises ValueError for an id outside the table.
-        """
+        """Return the symbols of the ids without pad, begin, end and blank. Raises ValueError for an unknown id."""
         characters = []
         for token in map(int, ids):
             if not 0 <= token < self.symbol_count:
@@ -70,7 +68,7 @@ class Tokenizer:
         return "".join(characters)
 
     def name_of(self, token: int) -> str:
-        """Return how one id is written for people: its symbol, or `<pad>`, `<begin>`, `<end>`, `<blank>`; `<ID?>` outside the table."""
+        """Return an id's symbol, `<pad>`, `<begin>`, `<end>` or `<blank>`; `<ID?>` for an unknown id."""
         if FIRST_SYMBOL_ID <= token < self.blank_id:
             return self.symbols[token - FIRST_SYMBOL_ID]
         named = {PAD_ID: "<pad>", BEGIN_ID: "<begin>", END_ID: "<end>"}
@@ -86,8 +84,8 @@ class Tokenizer:
 def build_symbols(texts: Iterable[str], config: TextConfig) -> tuple[str, ...]:
     """Return the symbols of a cache, each one character, without repeats.
 
-    `config.symbols` is the fixed set, or `corpus`: then the sorted characters of the (prepared) texts, or for phonemes a fixed
-    inventory that holds all that espeak-ng writes, so that a new text cannot bring a new symbol.
+    `config.symbols` is a fixed set or `corpus`. The latter gives the sorted characters of the prepared texts, or, for
+    phonemes, all symbols of espeak-ng.
     """
     if config.symbols != "corpus":
         return tuple(dict.fromkeys(unicodedata.normalize("NFC", config.symbols)))
@@ -100,9 +98,9 @@ def build_symbols(texts: Iterable[str], config: TextConfig) -> tuple[str, ...]:
 
 
 def prepare_texts(texts: Sequence[str], languages: Sequence[str], config: TextConfig) -> list[str | TextError]:
-    """Return what is tokenised for each text in its language: the normalised text or its phonemes, or why there is none.
+    """Return each text normalised or as phonemes, ready to be tokenised, or the error that rejects it.
 
-    Raises ConfigError where phonemes are asked for and the phonemizer is not installed or does not know a language.
+    Raises ConfigError if phonemes are asked for and the phonemizer is not installed or lacks a language.
     """
     prepared: list[str | TextError] = []
     for text, language in zip(texts, languages, strict=True):
@@ -123,7 +121,7 @@ def prepare_texts(texts: Sequence[str], languages: Sequence[str], config: TextCo
 
 
 def check_text_length(length: int, limits: LimitsConfig, config: TextConfig) -> None:
-    """Raise TextError if a text of `length` tokens is over `limits.max_text_length`, saying what was counted."""
+    """Raise TextError if `length` tokens are over `limits.max_text_length`; the message says what was counted."""
     if length > limits.max_text_length:
         counted = "begin, end and the blanks between symbols" if config.blank else "begin and end"
         limit = f"limits.max_text_length={limits.max_text_length}"
@@ -134,5 +132,5 @@ def check_text_length(length: int, limits: LimitsConfig, config: TextConfig) -> 
 
 
 def describe_character(character: str) -> str:
-    """Return a character as a message names it: `'x' (U+0078 LATIN SMALL LETTER X)`, escaped where it is not ASCII."""
+    """Return a character for a message: `'x' (U+0078 LATIN SMALL LETTER X)`, escaped if it is not ASCII."""
     return f"{character!a} (U+{ord(character):04X} {unicodedata.name(character, 'without a name')})"

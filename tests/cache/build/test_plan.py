@@ -17,8 +17,7 @@ from xtts_pipeline.cache.build.plan import (
 )
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import CacheConfig, Config
-from xtts_pipeline.corpus.rejection import Rejection
-from xtts_pipeline.corpus.utterance import Corpus, Utterance
+from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import ConfigError, Reason
 
 NO_VALIDATION = CacheConfig(validation_share=0.0)

@@ -91,7 +91,7 @@ def test_a_wrong_transcript_shows_as_a_warning_with_its_id(tmp_path: Path) -> No
 def test_mel_filters_without_a_frequency_are_one_warning(data: Path, tmp_path: Path, arguments: list[str]) -> None:
     [warning] = report(run(data, tmp_path / "cache", *arguments, "--set", "audio.max_hz=100.0", "--json"))["warnings"]  # type: ignore[misc]
     assert warning.startswith("audio.mel_bins=")
-    assert "of the mel filters hold no frequency" in warning
+    assert "of the mel filters hold no FFT bin" in warning
 
 
 def test_a_dry_run_foresees_the_run_and_writes_nothing(data: Path, tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from typing import Any
 from xtts_pipeline.cache.format.shards import ShardName, ShardPlan, default_shard_count, digest_of, split_of
 from xtts_pipeline.config.schema import CacheConfig, Config
 from xtts_pipeline.corpus.read import read_corpus
-from xtts_pipeline.corpus.rejection import Rejection
-from xtts_pipeline.corpus.utterance import Corpus, Utterance
+from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import ConfigError, Reason, TextError
 from xtts_pipeline.text.tokens import build_symbols, prepare_texts
 

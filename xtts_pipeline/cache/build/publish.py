@@ -37,7 +37,7 @@ from xtts_pipeline.cache.format.manifest import (
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.statistics import summarize
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.corpus.rejection import Rejection
+from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.sealed_json import canonical_json, read_regular_file

@@ -12,7 +12,7 @@ import click
 import joblib
 from tqdm import tqdm
 
-from xtts_pipeline.audio.filterbank import describe_deaf_filters
+from xtts_pipeline.audio.filterbank import describe_silent_filters
 from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache
 from xtts_pipeline.cache.build.dask_pool import dask_pool
 from xtts_pipeline.cache.build.estimate import BuildEstimate, estimate_build
@@ -281,7 +281,7 @@ def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int) -
 
 def _setting_warnings(audio: AudioConfig) -> list[str]:
     """Return what is allowed and hardly meant, one line each."""
-    deaf = describe_deaf_filters(audio)
+    deaf = describe_silent_filters(audio)
     return [deaf] if deaf else []
 
 

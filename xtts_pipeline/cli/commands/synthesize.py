@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from xtts_pipeline.audio.save import write_wave
-from xtts_pipeline.audio.wav_stream import WavStream
+from xtts_pipeline.audio.save import WavStream, write_wave
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, reference_option, run_option, synthesis_option
 from xtts_pipeline.corpus.rows import has_surrogate

@@ -1,4 +1,4 @@
-"""What a corpus layout is to the code that picks one: what must be there, how to read it."""
+"""The interface of a corpus layout: how to recognise it and how to read it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from xtts_pipeline.corpus.rows import RowCollector
 
 
 @dataclass(frozen=True)
-class Found:
-    """A corpus that a layout recognised: its root folder, and the metadata files to read, if it has any."""
+class FoundCorpus:
+    """A recognised corpus: its root folder and the metadata files to read, if it has any."""
 
     root: Path
     tables: Sequence[Path] = ()
@@ -21,18 +21,18 @@ class Layout(Protocol):
 
     @property
     def name(self) -> str:
-        """What `--layout` calls it."""
+        """Name for `--layout`."""
 
     @property
     def looked_for(self) -> str:
-        """What must be there, as an error message lists it."""
+        """Description of the required files, for error messages."""
 
     @property
     def parts(self) -> Sequence[Sequence[str]]:
-        """Names, or patterns of names, in the root folder: of each group one must be there. They explain a near miss."""
+        """Groups of names or patterns in the root folder, of which one each must exist; they explain a near miss."""
 
-    def find(self, source: Path) -> Found | None:
-        """Return where to read from, or None if `source`, a folder or a file, is not of this layout. Opens little."""
+    def find(self, source: Path) -> FoundCorpus | None:
+        """Return where to read from, or None if `source`, a folder or a file, has another layout. Reads little."""
 
-    def read(self, found: Found, rows: RowCollector) -> None:
+    def read(self, found: FoundCorpus, rows: RowCollector) -> None:
         """Add or reject every row."""

@@ -1,15 +1,14 @@
-"""VCTK: one folder a speaker, of transcripts in `txt/` and of sounds in `wav48/` (0.80) or `wav48_silence_trimmed/` (0.92)."""
+"""Read VCTK: transcripts in `txt/SPEAKER/`, sounds in `wav48/` (0.80) or `wav48_silence_trimmed/` (0.92)."""
 
 from pathlib import Path
 
-from xtts_pipeline.corpus.folders import clip_id, list_folder, read_transcript
-from xtts_pipeline.corpus.layouts.layout import Found
-from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, Row, RowCollector, printable
-from xtts_pipeline.errors import Reason
+from xtts_pipeline.corpus.folders import add_clip, list_folder
+from xtts_pipeline.corpus.layouts.layout import FoundCorpus
+from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, RowCollector, printable
 
 TEXT_FOLDER = "txt"
 SOUND_FOLDERS = ("wav48_silence_trimmed", "wav48")
-# 0.92 has two microphones for each clip; the second one stands in where the first one is missing.
+# 0.92 has two microphones for each clip; the second is used if the first is missing.
 MICROPHONES = ("_mic1", "_mic2")
 
 
@@ -20,12 +19,12 @@ class Vctk:
     looked_for = f"{' or '.join(f'{folder}/SPEAKER/' for folder in SOUND_FOLDERS)} beside {TEXT_FOLDER}/SPEAKER/*.txt"
     parts = (SOUND_FOLDERS, (TEXT_FOLDER,))
 
-    def find(self, source: Path) -> Found | None:
+    def find(self, source: Path) -> FoundCorpus | None:
         """Return the folder that holds both the sounds and the transcripts."""
         sounds = any((source / folder).is_dir() for folder in SOUND_FOLDERS)
-        return Found(source) if sounds and (source / TEXT_FOLDER).is_dir() else None
+        return FoundCorpus(source) if sounds and (source / TEXT_FOLDER).is_dir() else None
 
-    def read(self, found: Found, rows: RowCollector) -> None:
+    def read(self, found: FoundCorpus, rows: RowCollector) -> None:
         """Add a row for each clip, speaker by speaker: each transcript, and each sound that has none."""
         sounds = next(folder for folder in SOUND_FOLDERS if (found.root / folder).is_dir())
         spoken = set(list_folder(sounds, rows).folders)
@@ -35,11 +34,14 @@ class Vctk:
             texts = list_folder(f"{TEXT_FOLDER}/{speaker}", rows).files if speaker in written else ()
             stems = {name.removesuffix(".txt") for name in texts if name.endswith(".txt")}
             for stem in sorted(stems | clips.keys()):
-                _add_clip(speaker, stem, clips.get(stem, f"{sounds}/{speaker}/{stem}"), stem in stems, rows)
+                audio = clips.get(stem, f"{sounds}/{speaker}/{stem}")
+                transcript = f"{TEXT_FOLDER}/{speaker}/{stem}.txt" if stem in stems else None
+                expected = f"{TEXT_FOLDER}/{printable(speaker)}/{printable(stem)}.txt"
+                add_clip(rows, speaker, stem, audio, transcript, expected)
 
 
 def _clips(folder: str, rows: RowCollector) -> dict[str, str]:
-    """Return stem without microphone -> path of the sound, the first microphone's where there are two."""
+    """Return stem without microphone -> path of the sound, that of the first microphone if there are two."""
     clips: dict[str, str] = {}
     for name in list_folder(folder, rows).files:
         stem, _, suffix = name.rpartition(".")
@@ -49,15 +51,3 @@ def _clips(folder: str, rows: RowCollector) -> dict[str, str]:
             # Names come sorted, so the first microphone comes first.
             clips.setdefault(stem, f"{folder}/{name}")
     return clips
-
-
-def _add_clip(speaker: str, stem: str, audio: str, has_text: bool, rows: RowCollector) -> None:
-    row_id = clip_id(speaker, stem)
-    transcript = f"{TEXT_FOLDER}/{speaker}/{stem}.txt"
-    if not has_text:
-        expected = f"{TEXT_FOLDER}/{printable(speaker)}/{printable(stem)}.txt"
-        rows.reject(audio, Reason.BAD_ROW, f"the sound has no transcript; expected {expected}", row_id)
-        return
-    text = read_transcript(transcript, row_id, rows)
-    if text is not None:
-        rows.add(Row(f"{transcript}:1", row_id, audio, text, speaker))

@@ -1,11 +1,14 @@
-"""The generic manifest: a table with a header, or JSON lines, of `audio`, `text` and optional `id`, `speaker`, `language`, `split`."""
+"""Read generic manifests: tables with a header, or JSON lines.
+
+The columns are `audio`, `text` and optional `id`, `speaker`, `language` and `split`.
+"""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from xtts_pipeline.corpus.layouts.layout import Found
-from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, Row, RowCollector, read_lines
+from xtts_pipeline.corpus.layouts.layout import FoundCorpus
+from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, CorpusRow, RowCollector, read_lines
 from xtts_pipeline.corpus.tables import HEADER_BYTES, by_split, find_tables, read_header, read_table, split_in_name
 from xtts_pipeline.errors import Reason
 
@@ -14,25 +17,25 @@ OPTIONAL = ("id", "speaker", "language", "split")
 JSON_SUFFIXES = (".jsonl", ".ndjson")
 
 
-class Manifest:
-    """Paths are relative to the manifest; without an id, the path without its suffix is it."""
+class ManifestTable:
+    """Paths are relative to the manifest; the default id is the path without its suffix."""
 
     name = "manifest"
     looked_for = "a CSV with a header, or JSON lines, with audio and text (optional: id, speaker, language, split)"
     parts = (("manifest.csv", "manifest.tsv", "manifest.jsonl", "*.jsonl"),)
 
-    def find(self, source: Path) -> Found | None:
+    def find(self, source: Path) -> FoundCorpus | None:
         """Return the manifest itself, or those in the folder."""
         if source.is_file():
             fits = source.suffix.lower() in JSON_SUFFIXES or set(read_header(source).columns) >= REQUIRED
-            return Found(source.parent, (source,)) if fits else None
+            return FoundCorpus(source.parent, (source,)) if fits else None
         if not source.is_dir():
             return None
         lines = sorted(path for path in source.iterdir() if path.suffix.lower() in JSON_SUFFIXES and _is_manifest(path))
         tables = find_tables(source, REQUIRED) + by_split(lines)
-        return Found(source, tables) if tables else None
+        return FoundCorpus(source, tables) if tables else None
 
-    def read(self, found: Found, rows: RowCollector) -> None:
+    def read(self, found: FoundCorpus, rows: RowCollector) -> None:
         """Add each row of each manifest."""
         for table in found.tables:
             read = _read_json_lines if table.suffix.lower() in JSON_SUFFIXES else read_table
@@ -41,11 +44,11 @@ class Manifest:
                 row_id = fields.get("id", "").strip() or id_of(audio)
                 split = fields.get("split", "").strip() or split_in_name(table)
                 speaker, language = fields.get("speaker", ""), fields.get("language", "")
-                rows.add(Row(where, row_id, audio, fields["text"], speaker, language, split))
+                rows.add(CorpusRow(where, row_id, audio, fields["text"], speaker, language, split))
 
 
 def id_of(audio: str) -> str:
-    """Return a sound's path without its suffix: the id of a row that names none."""
+    """Return a sound's path without its suffix: the id of a row without one."""
     return audio.rpartition(".")[0] if audio.lower().endswith(SOUND_SUFFIXES) else audio
 
 
@@ -58,7 +61,7 @@ def _is_manifest(path: Path) -> bool:
 
 
 def _read_json_lines(path: Path, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield `file:line` and the known fields of each object; numbers count as text for ids and speakers."""
+    """Yield `file:line` and the known fields of each object; numbers become text."""
     for where, line in read_lines(path, rows.root, rows):
         try:
             fields = json.loads(line)
