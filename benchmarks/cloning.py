@@ -27,7 +27,7 @@ def speak(arguments: argparse.Namespace) -> None:
     from xtts_pipeline.audio.load import load_wave
     from xtts_pipeline.audio.save import write_wave
     from xtts_pipeline.cache.format.manifest import load_manifest
-    from xtts_pipeline.evaluation.inputs import split_entries
+    from xtts_pipeline.evaluation.ground_truth import split_entries
     from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
     from xtts_pipeline.evaluation.pitch import find_pitch
     from xtts_pipeline.inference.synthesizer import Synthesizer
@@ -63,7 +63,7 @@ def speak(arguments: argparse.Namespace) -> None:
             if recogniser is not None:
                 truth, rate = soundfile.read(arguments.data / sentence.source.path, dtype="float32")
                 errors[speaker].append(
-                    count_errors(recogniser.hear(spoken.wave, spoken.sample_rate), recogniser.hear(truth, rate))
+                    count_errors(recogniser.transcribe(spoken.wave, spoken.sample_rate), recogniser.transcribe(truth, rate))
                 )
         true_hz = [find_pitch(load_wave(path, manifest.audio, manifest.limits), manifest.audio) for path in paths]
         spoken_median, true_median = (float(np.nanmedian(np.concatenate(hz))) for hz in (spoken_hz, true_hz))

@@ -15,7 +15,7 @@ import soundfile
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.manifest import load_manifest
-from xtts_pipeline.evaluation.inputs import split_entries
+from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
 from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 
@@ -35,7 +35,7 @@ class MisledSynthesizer(Synthesizer):
 
 def error_rate(spoken: Sequence[SpokenText], truths: Sequence[list[str]], recogniser: Recogniser) -> float:
     """Return the phoneme error rate of what was spoken."""
-    heard = (recogniser.hear(one.wave, one.sample_rate) for one in spoken)
+    heard = (recogniser.transcribe(one.wave, one.sample_rate) for one in spoken)
     return pool_errors([count_errors(phonemes, truth) for phonemes, truth in zip(heard, truths, strict=True)]).rate
 
 
@@ -46,7 +46,7 @@ def rates(arguments: argparse.Namespace) -> Iterator[tuple[str, float]]:
     entries = [entry for entry in entries if entry.language == arguments.language][: arguments.sentences]
     recogniser = Recogniser()
     truths = [
-        recogniser.hear(*soundfile.read(arguments.data / entry.source.path, dtype="float32")) for entry in entries
+        recogniser.transcribe(*soundfile.read(arguments.data / entry.source.path, dtype="float32")) for entry in entries
     ]
     texts = [entry.raw_text for entry in entries]
     synthesizer = Synthesizer.load(arguments.run)

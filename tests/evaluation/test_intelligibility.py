@@ -47,7 +47,8 @@ def test_a_corpus_weighs_utterances_by_their_length():
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "hama", None)
 
-    with pytest.raises(ConfigError, match=r"--phoneme-error-rate: hama is not installed; pip install 'xtts-pipeline\[eval\]'"):
+    message = r"--phoneme-error-rate: hama is not installed; pip install 'xtts-pipeline\[eval\]'"
+    with pytest.raises(ConfigError, match=message):
         Recogniser()
 
 
@@ -66,10 +67,10 @@ def test_waves_are_heard_at_one_rate_and_loudness_and_very_short_ones_not_at_all
     recogniser = Recogniser()
     wave = 0.01 * np.sin(np.arange(8_000) / 20)
 
-    assert recogniser.hear(wave, 8_000) == ["k", "a"]
-    assert recogniser.hear(0.5 * wave, 8_000) == ["k", "a"]
-    assert recogniser.hear(wave[:799], 8_000) == []
-    assert recogniser.hear(np.zeros(8_000), 8_000) == ["k", "a"]
+    assert recogniser.transcribe(wave, 8_000) == ["k", "a"]
+    assert recogniser.transcribe(0.5 * wave, 8_000) == ["k", "a"]
+    assert recogniser.transcribe(wave[:799], 8_000) == []
+    assert recogniser.transcribe(np.zeros(8_000), 8_000) == ["k", "a"]
     assert len(heard[0]) == 16_000
     assert np.abs(heard[0]).max() == pytest.approx(0.7)
     np.testing.assert_allclose(heard[0], heard[1], atol=1e-5)

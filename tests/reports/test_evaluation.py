@@ -3,7 +3,7 @@
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from tests.evaluation.test_figures import EVEN
+from tests.evaluation.test_metrics import EVEN
 from xtts_pipeline.reports.evaluation import Row, page
 
 HOSTILE = '</pre><script>alert("x")</script>&amp;\'"<b>'

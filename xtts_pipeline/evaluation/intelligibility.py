@@ -1,6 +1,6 @@
-"""Whether a listener that this project did not train hears the same sounds: phoneme errors by the recogniser hama."""
+"""Measure phoneme errors with hama, a recogniser that this project did not train."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,56 +10,88 @@ from xtts_pipeline.errors import ConfigError
 
 RECOGNISER_RATE = 16_000
 SHORTEST_SECONDS = 0.1
-# Waves are heard at one loudness: how loud a vocoder is must not change what is recognised.
-HEARD_PEAK = 0.7
+# All waves get one peak, so that a vocoder's loudness does not change the recognised phonemes.
+PEAK = 0.7
 
 
 @dataclass(frozen=True)
 class PhonemeErrors:
-    """How many phonemes are inserted, deleted or replaced against a reference of `length` phonemes."""
+    """The number of inserted, deleted and replaced phonemes against a reference of `length` phonemes."""
 
     edits: int
     length: int
 
     @property
     def rate(self) -> float:
-        """Edits over the reference's length, which counts as 1 where nothing was recognised in it."""
+        """Edits over the reference's length; an empty reference counts as length 1."""
         return self.edits / max(self.length, 1)
 
 
+@dataclass(frozen=True)
+class PhonemeComparison:
+    """The phoneme errors of one utterance; None where there is no true wave.
+
+    to_truth and to_copy compare the speech with the true wave and with copy synthesis; of_copy compares copy synthesis
+    with the true wave.
+    """
+
+    to_truth: PhonemeErrors | None
+    to_copy: PhonemeErrors
+    of_copy: PhonemeErrors | None
+
+
 class Recogniser:
-    """Hears phonemes in waves, with the weights that lie in hama's wheel."""
+    """Recognises phonemes in waves, with the weights in hama's wheel."""
 
     def __init__(self) -> None:
         """Load the recogniser. Raises ConfigError if the extra `eval` is not installed."""
         try:
-            # Here: an extra, which everything but the phoneme error rate goes without.
+            # Here: an optional extra, which only the phoneme error rate needs.
             from hama import ASRModel
         except ModuleNotFoundError:
-            raise ConfigError(
-                "--phoneme-error-rate: hama is not installed; pip install 'xtts-pipeline[eval]', or leave the option out"
-            ) from None
+            remedy = "pip install 'xtts-pipeline[eval]', or leave the option out"
+            raise ConfigError(f"--phoneme-error-rate: hama is not installed; {remedy}") from None
         self._model = ASRModel()
 
-    def hear(self, wave: np.ndarray, sample_rate: int) -> list[str]:
-        """Return the phonemes of a wave; of one under 0.1 s none."""
+    def transcribe(self, wave: np.ndarray, sample_rate: int) -> list[str]:
+        """Return the phonemes of a wave, float [samples]; none under 0.1 s."""
         if len(wave) < SHORTEST_SECONDS * sample_rate:
             return []
-        heard = soxr.resample(wave.astype(np.float32), sample_rate, RECOGNISER_RATE)
-        heard *= HEARD_PEAK / max(float(np.abs(heard).max()), 1e-6)
-        return list(self._model(heard, RECOGNISER_RATE).phonemes)
+        resampled = soxr.resample(wave.astype(np.float32), sample_rate, RECOGNISER_RATE)
+        resampled *= PEAK / max(float(np.abs(resampled).max()), 1e-6)
+        return list(self._model(resampled, RECOGNISER_RATE).phonemes)
 
 
-def count_errors(heard: Sequence[str], reference: Sequence[str]) -> PhonemeErrors:
+def count_errors(recognised: Sequence[str], reference: Sequence[str]) -> PhonemeErrors:
     """Return the fewest insertions, deletions and replacements that turn one into the other (V. Levenshtein, 1966)."""
     row = list(range(len(reference) + 1))
-    for number, phoneme in enumerate(heard, 1):
+    for number, phoneme in enumerate(recognised, 1):
         diagonal, row[0] = row[0], number
         for place, wanted in enumerate(reference, 1):
             diagonal, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, diagonal + (phoneme != wanted))
     return PhonemeErrors(row[-1], len(reference))
 
 
+def compare_phonemes(recogniser: Recogniser, waves: Mapping[str, np.ndarray], sample_rate: int) -> PhonemeComparison:
+    """Compare the phonemes of the waves `spoken` and `copy` with each other, and with `true` where it is given."""
+    phonemes = {label: recogniser.transcribe(wave, sample_rate) for label, wave in waves.items()}
+    to_copy = count_errors(phonemes["spoken"], phonemes["copy"])
+    if "true" not in phonemes:
+        return PhonemeComparison(None, to_copy, None)
+    to_truth, of_copy = (count_errors(phonemes[label], phonemes["true"]) for label in ("spoken", "copy"))
+    return PhonemeComparison(to_truth, to_copy, of_copy)
+
+
 def pool_errors(errors: Sequence[PhonemeErrors]) -> PhonemeErrors:
-    """Return the errors of a corpus as one: its rate weighs long utterances as their length says."""
+    """Return the errors of a corpus as one: its rate weighs utterances by their length."""
     return PhonemeErrors(sum(error.edits for error in errors), sum(error.length for error in errors))
+
+
+def pool_comparisons(comparisons: Sequence[PhonemeComparison]) -> dict[str, PhonemeErrors]:
+    """Return the pooled errors by their name in PhonemeComparison, without those that no comparison has."""
+    pooled = {}
+    for name in ("to_truth", "to_copy", "of_copy"):
+        errors = [errors for comparison in comparisons if (errors := vars(comparison)[name]) is not None]
+        if errors:
+            pooled[name] = pool_errors(errors)
+    return pooled

@@ -1,8 +1,8 @@
-"""Whether the voice rises and falls where the true one does: fundamental frequency and voicing along a path of frames."""
+"""Compare fundamental frequency and voicing along a warping path of frames. No TensorFlow."""
 
+import librosa
 import numpy as np
 
-from xtts_pipeline.audio.lengths import mel_frame_count
 from xtts_pipeline.config.schema import AudioConfig
 
 LOWEST_HZ, HIGHEST_HZ = 60.0, 500.0
@@ -10,16 +10,14 @@ CENTS_PER_OCTAVE = 1200.0
 
 
 def find_pitch(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
-    """Return the fundamental frequency in Hz, NaN where unvoiced: float64 [1 + samples // hop_samples], at the mel's frames.
+    """Return the fundamental frequency at the mel's frames in Hz, NaN where unvoiced: float64 [1 + samples // hop].
 
-    Probabilistic YIN (M. Mauch and S. Dixon, 2014), librosa's defaults but for the range of 60 to 500 Hz. A wave without samples has one
-    unvoiced frame.
+    Probabilistic YIN (M. Mauch and S. Dixon, 2014) with librosa's defaults, but from 60 to 500 Hz. An empty wave has
+    one unvoiced frame.
     """
     if not wave.any():
-        return np.full(mel_frame_count(len(wave), audio.sample_rate, audio), np.nan)
-    import librosa
-
-    # Four periods of the lowest pitch: half a frame is compared with itself at up to one period's distance.
+        return np.full(1 + len(wave) // audio.hop_samples, np.nan)
+    # Four periods of the lowest pitch: YIN compares half a frame with itself, shifted by up to one period.
     shortest = 4 * audio.sample_rate / LOWEST_HZ
     frame_samples = 1 << int(np.ceil(np.log2(shortest)))
     pitch_hz, _, _ = librosa.pyin(
@@ -34,18 +32,18 @@ def find_pitch(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
     return result
 
 
-def along(pitch_hz: np.ndarray, frames: np.ndarray) -> np.ndarray:
-    """Return the pitch at frames of the mel; a wave that ends before its last frame keeps its last value."""
+def pitch_at(pitch_hz: np.ndarray, frames: np.ndarray) -> np.ndarray:
+    """Return the pitch at mel frames; frames after the last pitch value have that value."""
     values: np.ndarray = pitch_hz[np.minimum(frames, len(pitch_hz) - 1)]
     return values
 
 
 def pitch_error_cents(true_hz: np.ndarray, spoken_hz: np.ndarray, path: np.ndarray) -> float | None:
-    """Return the root mean square difference in cents over the pairs of a path where both are voiced; None where no pair is.
+    """Return the root mean square difference in cents (100 a semitone) over the pairs of a path where both are voiced.
 
-    100 cents are a semitone, so the figure says the same of a low voice and of a high one.
+    None without such a pair. Cents make low and high voices comparable.
     """
-    true, spoken = along(true_hz, path[:, 0]), along(spoken_hz, path[:, 1])
+    true, spoken = pitch_at(true_hz, path[:, 0]), pitch_at(spoken_hz, path[:, 1])
     voiced = np.isfinite(true) & np.isfinite(spoken)
     if not voiced.any():
         return None
@@ -54,6 +52,6 @@ def pitch_error_cents(true_hz: np.ndarray, spoken_hz: np.ndarray, path: np.ndarr
 
 
 def voicing_error(true_hz: np.ndarray, spoken_hz: np.ndarray, path: np.ndarray) -> float:
-    """Return the share of a path's pairs where one is voiced and the other is not, 0 to 1."""
-    true, spoken = along(true_hz, path[:, 0]), along(spoken_hz, path[:, 1])
+    """Return the share, 0 to 1, of a path's pairs where one is voiced and the other is not."""
+    true, spoken = pitch_at(true_hz, path[:, 0]), pitch_at(spoken_hz, path[:, 1])
     return float(np.mean(np.isfinite(true) != np.isfinite(spoken)))

@@ -18,7 +18,7 @@ from xtts_pipeline.cache.format.manifest import CacheIdentity, load_manifest, re
 from xtts_pipeline.cli.commands import evaluate as command
 from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
-from xtts_pipeline.evaluation.inputs import first_frame, read_true_mels, split_entries
+from xtts_pipeline.evaluation.ground_truth import first_frame, read_true_mels, split_entries
 from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
@@ -233,7 +233,7 @@ def test_phoneme_errors_are_those_of_a_recogniser(
             # In turn: the speech, the true clip, copy synthesis.
             self.answers = itertools.cycle(["abcd", "abxd", "abcd"])
 
-        def hear(self, _wave: np.ndarray, sample_rate: int) -> list[str]:
+        def transcribe(self, _wave: np.ndarray, sample_rate: int) -> list[str]:
             assert sample_rate == 8_000
             return list(next(self.answers))
 
@@ -276,7 +276,7 @@ def test_symbols_and_speakers_that_the_run_does_not_know_are_named(
     )
 
     with pytest.raises(
-        CacheError, match="symbols: ' ' are in one of the two alone; speakers: the run does not know default"
+        CacheError, match="symbols: only one of the two has ' '; speakers: the run does not know default"
     ):
         evaluate(parrot)
 

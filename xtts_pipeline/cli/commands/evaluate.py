@@ -9,12 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-import tqdm
 
-from xtts_pipeline.audio.save import write_wave
-from xtts_pipeline.cache.format.listings import UtteranceEntry
-from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
+from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.options import (
@@ -29,48 +25,15 @@ from xtts_pipeline.cli.options import (
     synthesis_option,
 )
 from xtts_pipeline.errors import OutputError
-from xtts_pipeline.evaluation.figures import Figures, Heard, Sound, Summary, measure, summarize
-from xtts_pipeline.evaluation.inputs import check_cache_fits, read_true_mels, read_true_wave, split_entries
-from xtts_pipeline.evaluation.intelligibility import PhonemeErrors, Recogniser, count_errors, pool_errors
-from xtts_pipeline.plots import save_speech_picture
+from xtts_pipeline.evaluation.ground_truth import split_entries
+from xtts_pipeline.evaluation.intelligibility import PhonemeErrors, Recogniser, pool_comparisons
+from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
 from xtts_pipeline.reports.evaluation import Row, page
 
 if TYPE_CHECKING:
-    from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
+    from xtts_pipeline.evaluation.split import EvaluatedUtterance, SplitEvaluator
 
 REPORT_NAME, PAGE_NAME, ROWS_NAME = "report.json", "index.html", "utterances.jsonl"
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """One utterance: what the cache says of it, how it was spoken, and its files in the output folder."""
-
-    entry: UtteranceEntry
-    figures: Figures
-    heard: Heard | None
-    has_stopped: bool
-    synthesis_seconds: float
-    spoken_seconds: float
-    true_seconds: float
-    sounds: tuple[tuple[str, str], ...]
-    pictures: tuple[str, ...]
-
-    def to_json(self) -> dict[str, object]:
-        """Return the utterance's line of utterances.jsonl."""
-        entry = self.entry
-        return {
-            "id": entry.id,
-            "text": entry.raw_text,
-            "speaker": entry.speaker,
-            "language": entry.language,
-            "has_stopped": self.has_stopped,
-            "synthesis_seconds": round(self.synthesis_seconds, 4),
-            "spoken_seconds": round(self.spoken_seconds, 4),
-            "true_seconds": round(self.true_seconds, 4),
-            **_rounded(vars(self.figures)),
-            "sounds": dict(self.sounds),
-            "pictures": list(self.pictures),
-        }
 
 
 @dataclass(frozen=True)
@@ -86,7 +49,7 @@ class EvaluationReport:
     references: tuple[Path, ...]
     overrides: tuple[str, ...]
     output: Path
-    utterances: tuple[Evaluated, ...]
+    utterances: tuple["EvaluatedUtterance", ...]
 
     def to_json(self) -> dict[str, object]:
         """Return the report for programs, as report.json holds it."""
@@ -105,7 +68,7 @@ class EvaluationReport:
             "real_time_factor": round(self.real_time_factor, 4),
             "phoneme_error_rates": {name: round(errors.rate, 4) for name, errors in self.pooled_errors.items()},
             "figures": {
-                summary.measure.name: {
+                summary.metric.name: {
                     "median": round(summary.median, 4),
                     "mean": round(summary.mean, 4),
                     "worst": round(summary.worst, 4),
@@ -122,13 +85,14 @@ class EvaluationReport:
         truth = "the corpus" if self.has_true_waves else "copy synthesis"
         voice = f", in the voice of {', '.join(map(str, self.references))}" if self.references else ""
         voice += f", with {', '.join(self.overrides)}" if self.overrides else ""
+        title = f"{self.run} at step {self.step}, {self.cache} split {self.split}"
         lines = [
-            f"{self.run} at step {self.step}, {self.cache} split {self.split}: {count} utterances{voice}, held against {truth}",
+            f"{title}: {count} utterances{voice}, held against {truth}",
             "",
             f"{'':<30}{'median':>9}{'mean':>9}{'worst':>9}  worst in",
         ]
         for summary in self.summaries:
-            shown = summary.measure
+            shown = summary.metric
             values = (f"{value:>9.{shown.decimals}f}" for value in (summary.median, summary.mean, summary.worst))
             lines.append(f"{shown.label:<30}{''.join(values)}  {self.utterances[summary.worst_at].entry.id}")
         spoken_seconds = sum(utterance.spoken_seconds for utterance in self.utterances)
@@ -144,9 +108,9 @@ class EvaluationReport:
         return "\n".join([*lines, f"page           {self.output / PAGE_NAME}"])
 
     @property
-    def summaries(self) -> list[Summary]:
+    def summaries(self) -> list[MetricSummary]:
         """The figures over all utterances."""
-        return summarize([utterance.figures for utterance in self.utterances])
+        return summarize([utterance.metrics for utterance in self.utterances])
 
     @property
     def stop_misses(self) -> int:
@@ -163,13 +127,7 @@ class EvaluationReport:
     @property
     def pooled_errors(self) -> dict[str, PhonemeErrors]:
         """The phoneme errors of the whole split, of what was measured."""
-        heard = [utterance.heard for utterance in self.utterances if utterance.heard is not None]
-        pooled = {}
-        for name in ("to_truth", "to_copy", "of_copy"):
-            errors = [errors for row in heard if (errors := vars(row)[name]) is not None]
-            if errors:
-                pooled[name] = pool_errors(errors)
-        return pooled
+        return pool_comparisons([row.phonemes for row in self.utterances if row.phonemes is not None])
 
 
 @click.command()
@@ -213,33 +171,25 @@ def evaluate_run(
     phoneme_error_rate: bool,
     echo: bool,
 ) -> EvaluationReport:
-    """Speak a split's texts, compare with the true mels, and write sounds, pictures, figures and a page into a new folder.
+    """Synthesize a split's texts, compare with the ground truth, and write sounds, pictures, metrics and a page.
 
-    references: sound files whose voice speaks every text, in place of the cache's speakers.
-    overrides: settings such as `synthesis.sharpness=1.5`, in place of the run's.
-    data: the corpus; pitch and phonemes are compared with its recordings, otherwise with the true mels through the vocoder.
-    Raises CacheError if the run was trained on another kind of cache, ConfigError if `phoneme_error_rate` needs what is not
-    installed.
+    `data`, `references` and `overrides` are those of `SplitEvaluator`.
+    Raises CacheError if the run was trained on another kind of cache, ConfigError without the extra that
+    `phoneme_error_rate` needs.
     """
     recogniser = Recogniser() if phoneme_error_rate else None
     manifest = load_manifest(cache)
     entries = split_entries(cache, manifest, split, limit)
     folder = output or Path("evaluation") / time.strftime("%Y%m%d-%H%M%S")
-    with tensorflow("xtts_pipeline.inference.synthesizer", echo=echo) as (_, inference):
-        synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides)
-        check_cache_fits(cache, manifest, synthesizer.checkpoint)
-        create_empty_folder(folder)
-        # The first call compiles, which would count as slow speech.
-        _speak(synthesizer, entries[0], references)
-        judge = _Judge(synthesizer, manifest, data, folder, recogniser, references)
-        is_quiet = not sys.stderr.isatty()
-        pairs = tqdm.tqdm(
-            read_true_mels(cache, manifest, entries), total=len(entries), unit="utterance", disable=is_quiet
+    with tensorflow("xtts_pipeline.evaluation.split", echo=echo) as (_, split_module):
+        evaluator: SplitEvaluator = split_module.SplitEvaluator(
+            run, cache, manifest, data=data, references=references, overrides=overrides, recogniser=recogniser
         )
-        utterances = tuple(judge.evaluate(number, entry, mel) for number, (entry, mel) in enumerate(pairs))
+        create_empty_folder(folder)
+        utterances = evaluator.evaluate(entries, folder, with_progress=sys.stderr.isatty())
     report = EvaluationReport(
         run=run,
-        step=synthesizer.checkpoint.step,
+        step=evaluator.step,
         cache=cache,
         fingerprint=manifest.fingerprint,
         split=split,
@@ -253,96 +203,9 @@ def evaluate_run(
     return report
 
 
-class _Judge:
-    """Speaks, compares and writes one utterance at a time."""
-
-    def __init__(
-        self,
-        synthesizer: "Synthesizer",
-        manifest: Manifest,
-        data: Path | None,
-        folder: Path,
-        recogniser: Recogniser | None,
-        references: Sequence[Path],
-    ) -> None:
-        self._synthesizer, self._manifest = synthesizer, manifest
-        self._data, self._folder, self._recogniser = data, folder, recogniser
-        self._references = references
-
-    def evaluate(self, number: int, entry: UtteranceEntry, mel: np.ndarray) -> Evaluated:
-        """Return one utterance's figures, its sounds and pictures written."""
-        audio = self._manifest.audio
-        before = time.perf_counter()
-        spoken = _speak(self._synthesizer, entry, self._references)
-        synthesis_seconds = time.perf_counter() - before
-        waves = {"spoken": spoken.wave}
-        if self._data is not None:
-            waves["true"] = read_true_wave(self._data, entry, mel, self._manifest)
-        if self._data is None or self._recogniser is not None:
-            waves["copy"] = self._synthesizer.vocode(mel)
-        truth = waves["true"] if "true" in waves else waves["copy"]
-        heard = None if self._recogniser is None else _hear(self._recogniser, waves, audio.sample_rate)
-        symbols = self._synthesizer.symbols(spoken.tokens)
-        return Evaluated(
-            entry=entry,
-            figures=measure(
-                Sound(mel, truth),
-                Sound(spoken.mel, spoken.wave),
-                spoken.attention,
-                symbols,
-                synthesis_seconds,
-                audio,
-                heard,
-            ),
-            heard=heard,
-            has_stopped=spoken.has_stopped,
-            synthesis_seconds=synthesis_seconds,
-            spoken_seconds=spoken.seconds,
-            true_seconds=len(mel) * audio.hop_samples / audio.sample_rate,
-            sounds=self._write_sounds(number, waves),
-            pictures=self._write_pictures(number, entry, mel, spoken, symbols),
-        )
-
-    def _write_sounds(self, number: int, waves: dict[str, np.ndarray]) -> tuple[tuple[str, str], ...]:
-        # Numbered, not named by id: an id is the corpus's word.
-        files = tuple((label, f"{number:04d}-{label}.wav") for label in waves)
-        for label, name in files:
-            write_wave(self._folder / name, waves[label], self._manifest.audio.sample_rate)
-        return files
-
-    def _write_pictures(
-        self, number: int, entry: UtteranceEntry, mel: np.ndarray, spoken: "SpokenText", symbols: Sequence[str]
-    ) -> tuple[str, ...]:
-        audio = self._manifest.audio
-        names = (f"{number:04d}-spoken.png", f"{number:04d}-true.png")
-        title = f"{entry.id}: {entry.raw_text}"
-        save_speech_picture(
-            self._folder / names[0], spoken.mel, spoken.seconds, title, spoken.attention, symbols, spoken.has_stopped
-        )
-        save_speech_picture(
-            self._folder / names[1], mel, len(mel) * audio.hop_samples / audio.sample_rate, f"{title} (true)"
-        )
-        return names
-
-
-def _speak(synthesizer: "Synthesizer", entry: UtteranceEntry, references: Sequence[Path]) -> "SpokenText":
-    # The raw text: `text` may be phonemes already, which no synthesizer takes.
-    # A reference takes the speaker's place.
-    return synthesizer.synthesize(entry.raw_text, None if references else entry.speaker, entry.language, references)
-
-
-def _hear(recogniser: Recogniser, waves: dict[str, np.ndarray], sample_rate: int) -> Heard:
-    """Return the phoneme errors of `spoken` and `copy`, to `true` where there is one."""
-    heard = {label: recogniser.hear(wave, sample_rate) for label, wave in waves.items()}
-    to_copy = count_errors(heard["spoken"], heard["copy"])
-    if "true" not in heard:
-        return Heard(None, to_copy, None)
-    return Heard(count_errors(heard["spoken"], heard["true"]), to_copy, count_errors(heard["copy"], heard["true"]))
-
-
 def _write_report(report: EvaluationReport) -> None:
     rows = [
-        Row(u.entry.id, u.entry.raw_text, u.has_stopped, u.figures, u.sounds, u.pictures) for u in report.utterances
+        Row(u.entry.id, u.entry.raw_text, u.has_stopped, u.metrics, u.sounds, u.pictures) for u in report.utterances
     ]
     title = f"{report.run} at step {report.step}: {report.cache} {report.split}"
     contents = {
@@ -361,7 +224,3 @@ def _write_report(report: EvaluationReport) -> None:
 
 def _json(content: dict[str, object]) -> str:
     return json.dumps(content, ensure_ascii=False)
-
-
-def _rounded(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.evaluation.figures import MEASURES, Figures, Heard, Sound, measure, summarize
-from xtts_pipeline.evaluation.intelligibility import PhonemeErrors
+from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, PhonemeErrors
+from xtts_pipeline.evaluation.metrics import METRICS, Sound, SpeechMetrics, measure_speech, summarize
 
 AUDIO = AudioConfig(sample_rate=8_000, fft_size=256, window_samples=256, hop_samples=128, mel_bins=16, max_hz=4_000.0)
 SYMBOLS = ("<begin>", "a", "b", "<end>")
-EVEN = Figures(
+EVEN = SpeechMetrics(
     mel_cepstral_distortion_db=5.0,
     pitch_error_cents=None,
     voicing_error=0.1,
@@ -34,7 +34,7 @@ def make_sound(frames: int = 40) -> Sound:
 def test_speech_that_is_the_truth_has_no_error():
     sound = make_sound()
 
-    figures = measure(sound, sound, np.eye(4), SYMBOLS, 0.1, AUDIO)
+    figures = measure_speech(sound, sound, np.eye(4), SYMBOLS, 0.1, AUDIO)
 
     assert figures == replace(
         EVEN,
@@ -52,14 +52,14 @@ def test_speech_that_is_the_truth_has_no_error():
 def test_attention_focus_is_the_mean_of_the_largest_weights(attention: np.ndarray, focus: float):
     sound = make_sound()
 
-    assert measure(sound, sound, attention, SYMBOLS, 0.1, AUDIO).attention_focus == focus
+    assert measure_speech(sound, sound, attention, SYMBOLS, 0.1, AUDIO).attention_focus == focus
 
 
 def test_each_figure_comes_from_what_it_names():
     true, spoken = make_sound(40), make_sound(50)
-    heard = Heard(PhonemeErrors(2, 8), PhonemeErrors(1, 8), PhonemeErrors(0, 8))
+    phonemes = PhonemeComparison(PhonemeErrors(2, 8), PhonemeErrors(1, 8), PhonemeErrors(0, 8))
 
-    figures = measure(true, spoken, np.eye(4)[[0, 2, 3]], SYMBOLS, 1.0, AUDIO, heard)
+    figures = measure_speech(true, spoken, np.eye(4)[[0, 2, 3]], SYMBOLS, 1.0, AUDIO, phonemes)
 
     assert figures.duration_ratio == 1.25
     assert figures.skipped_tokens == 1
@@ -71,7 +71,7 @@ def test_each_figure_comes_from_what_it_names():
 
 
 def test_one_frame_of_speech_without_a_sample_still_has_figures():
-    figures = measure(make_sound(), make_sound(1), np.eye(4)[:1], SYMBOLS, 0.1, AUDIO)
+    figures = measure_speech(make_sound(), make_sound(1), np.eye(4)[:1], SYMBOLS, 0.1, AUDIO)
 
     assert figures.duration_ratio == 1 / 40
     assert figures.pitch_error_cents is None
@@ -79,7 +79,7 @@ def test_one_frame_of_speech_without_a_sample_still_has_figures():
 
 
 def test_every_figure_is_summarised():
-    assert [shown.name for shown in MEASURES] == list(vars(EVEN))
+    assert [shown.name for shown in METRICS] == list(vars(EVEN))
 
 
 def test_a_summary_is_of_the_utterances_that_have_the_figure():
@@ -90,10 +90,10 @@ def test_a_summary_is_of_the_utterances_that_have_the_figure():
         replace(EVEN, pitch_error_cents=33.0),
     ]
 
-    pitch = next(summary for summary in summarize(rows) if summary.measure.name == "pitch_error_cents")
+    pitch = next(summary for summary in summarize(rows) if summary.metric.name == "pitch_error_cents")
 
     assert (pitch.median, pitch.mean, pitch.worst, pitch.worst_at, pitch.utterances) == (33.0, 51.0, 90.0, 2, 3)
-    assert "phoneme_error_rate" not in {summary.measure.name for summary in summarize(rows)}
+    assert "phoneme_error_rate" not in {summary.metric.name for summary in summarize(rows)}
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,13 @@ def test_a_summary_is_of_the_utterances_that_have_the_figure():
 def test_the_worst_is_what_a_listener_would_call_so(name: str, values: tuple[float, ...], worst: float):
     rows = [replace(EVEN, **{name: value}) for value in values]
 
-    summary = next(summary for summary in summarize(rows) if summary.measure.name == name)
+    summary = next(summary for summary in summarize(rows) if summary.metric.name == name)
 
     assert summary.worst == worst
     assert values[summary.worst_at] == worst
 
 
 def test_half_as_long_is_as_bad_as_twice_as_long():
-    badness = next(shown.badness for shown in MEASURES if shown.name == "duration_ratio")
+    badness = next(shown.badness for shown in METRICS if shown.name == "duration_ratio")
 
     assert badness(0.5) == pytest.approx(badness(2.0)) == pytest.approx(math.log(2))

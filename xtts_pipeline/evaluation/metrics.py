@@ -1,0 +1,141 @@
+"""Compute the metrics of one utterance and summarize them over a split."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.evaluation.attention import repeated_tokens, skipped_tokens, sounding_mask
+from xtts_pipeline.evaluation.distortion import mel_cepstral_distortion, mel_cepstrum, warping_path
+from xtts_pipeline.evaluation.intelligibility import PhonemeComparison
+from xtts_pipeline.evaluation.pitch import find_pitch, pitch_error_cents, voicing_error
+
+
+@dataclass(frozen=True)
+class Sound:
+    """Natural-log mel frames [T, mel_bins], T at least 1, and the wave of the same span, float32 [samples]."""
+
+    mel: np.ndarray
+    wave: np.ndarray
+
+
+@dataclass(frozen=True)
+class SpeechMetrics:
+    """The metrics of one utterance, explained in docs/evaluation.md; None where the input of a metric is missing."""
+
+    mel_cepstral_distortion_db: float
+    pitch_error_cents: float | None
+    voicing_error: float
+    duration_ratio: float
+    skipped_tokens: int
+    repeated_tokens: int
+    attention_focus: float
+    real_time_factor: float | None
+    phoneme_error_rate: float | None = None
+    phoneme_error_rate_to_copy: float | None = None
+    phoneme_error_rate_of_copy: float | None = None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How to show a field of SpeechMetrics; the worst value is the one with the largest badness."""
+
+    name: str
+    label: str
+    decimals: int
+    badness: Callable[[float], float]
+
+    def value_of(self, metrics: SpeechMetrics) -> float | None:
+        """Return this metric's value."""
+        value: float | None = vars(metrics)[self.name]
+        return value
+
+
+@dataclass(frozen=True)
+class MetricSummary:
+    """One metric over the utterances that have it; `worst_at` is the index of the worst among all utterances."""
+
+    metric: Metric
+    median: float
+    mean: float
+    worst: float
+    worst_at: int
+    utterances: int
+
+
+def _larger(value: float) -> float:
+    return value
+
+
+def _smaller(value: float) -> float:
+    return -value
+
+
+def _further_from_one(value: float) -> float:
+    # Half the duration is as bad as twice the duration.
+    return abs(math.log(value))
+
+
+METRICS = (
+    Metric("mel_cepstral_distortion_db", "mel-cepstral distortion, dB", 2, _larger),
+    Metric("pitch_error_cents", "F0 error, cents", 0, _larger),
+    Metric("voicing_error", "voicing error", 3, _larger),
+    Metric("duration_ratio", "duration ratio", 3, _further_from_one),
+    Metric("skipped_tokens", "skipped tokens", 1, _larger),
+    Metric("repeated_tokens", "repeated tokens", 1, _larger),
+    Metric("attention_focus", "attention focus", 3, _smaller),
+    Metric("real_time_factor", "real-time factor", 3, _larger),
+    Metric("phoneme_error_rate", "PER to the truth", 3, _larger),
+    Metric("phoneme_error_rate_to_copy", "PER to copy synthesis", 3, _larger),
+    Metric("phoneme_error_rate_of_copy", "PER of copy synthesis", 3, _larger),
+)
+
+
+def measure_speech(
+    true: Sound,
+    spoken: Sound,
+    attention: np.ndarray,
+    symbols: Sequence[str],
+    synthesis_seconds: float,
+    audio: AudioConfig,
+    phonemes: PhonemeComparison | None = None,
+) -> SpeechMetrics:
+    """Compare speech with the true sound; `attention`, float [F, S], is to tokens written as `symbols`, S strings."""
+    true_cepstrum, spoken_cepstrum = mel_cepstrum(true.mel), mel_cepstrum(spoken.mel)
+    path = warping_path(true_cepstrum, spoken_cepstrum)
+    true_hz, spoken_hz = find_pitch(true.wave, audio), find_pitch(spoken.wave, audio)
+    sounding = sounding_mask(symbols)
+    seconds = len(spoken.wave) / audio.sample_rate
+    return SpeechMetrics(
+        mel_cepstral_distortion_db=mel_cepstral_distortion(true_cepstrum, spoken_cepstrum, path),
+        pitch_error_cents=pitch_error_cents(true_hz, spoken_hz, path),
+        voicing_error=voicing_error(true_hz, spoken_hz, path),
+        duration_ratio=len(spoken.mel) / len(true.mel),
+        skipped_tokens=len(skipped_tokens(attention, sounding)),
+        repeated_tokens=len(repeated_tokens(attention, sounding)),
+        # FastSpeech's focus rate (Y. Ren et al., 2019). If it is low, the token counts above mean nothing.
+        attention_focus=float(attention.max(axis=1).mean()),
+        real_time_factor=synthesis_seconds / seconds if seconds else None,
+        phoneme_error_rate=phonemes.to_truth.rate if phonemes and phonemes.to_truth else None,
+        phoneme_error_rate_to_copy=phonemes.to_copy.rate if phonemes else None,
+        phoneme_error_rate_of_copy=phonemes.of_copy.rate if phonemes and phonemes.of_copy else None,
+    )
+
+
+def summarize(rows: Sequence[SpeechMetrics]) -> list[MetricSummary]:
+    """Return the median, mean and worst of each metric that any utterance has, in the order of METRICS."""
+    summaries = []
+    for metric in METRICS:
+        values = {index: value for index, row in enumerate(rows) if (value := metric.value_of(row)) is not None}
+        if not values:
+            continue
+        worst_at = max(values, key=lambda index: metric.badness(values[index]))
+        known = list(values.values())
+        summaries.append(
+            MetricSummary(
+                metric, float(np.median(known)), float(np.mean(known)), values[worst_at], worst_at, len(known)
+            )
+        )
+    return summaries

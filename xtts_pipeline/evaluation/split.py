@@ -1,0 +1,167 @@
+"""Evaluate a checkpoint on a split of a cache: synthesize each text and compare the speech with the ground truth.
+
+Imports TensorFlow.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tqdm
+
+from xtts_pipeline.audio.save import write_wave
+from xtts_pipeline.cache.format.listings import UtteranceEntry
+from xtts_pipeline.cache.format.manifest import Manifest, config_differences
+from xtts_pipeline.errors import CacheError
+from xtts_pipeline.evaluation.ground_truth import read_true_mels, read_true_wave
+from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, compare_phonemes
+from xtts_pipeline.evaluation.metrics import Sound, SpeechMetrics, measure_speech
+from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
+from xtts_pipeline.plots import save_speech_picture
+from xtts_pipeline.training.checkpoints.files import Checkpoint
+
+_SHOWN_DIFFERENCES = 3
+
+
+@dataclass(frozen=True)
+class EvaluatedUtterance:
+    """One utterance with its metrics and its files: `sounds` are (label, name), `pictures` are names."""
+
+    entry: UtteranceEntry
+    metrics: SpeechMetrics
+    phonemes: PhonemeComparison | None
+    has_stopped: bool
+    synthesis_seconds: float
+    spoken_seconds: float
+    true_seconds: float
+    sounds: tuple[tuple[str, str], ...]
+    pictures: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the utterance's line of utterances.jsonl."""
+        values: dict[str, Any] = {
+            "id": self.entry.id,
+            "text": self.entry.raw_text,
+            "speaker": self.entry.speaker,
+            "language": self.entry.language,
+            "has_stopped": self.has_stopped,
+            "synthesis_seconds": self.synthesis_seconds,
+            "spoken_seconds": self.spoken_seconds,
+            "true_seconds": self.true_seconds,
+            **vars(self.metrics),
+            "sounds": dict(self.sounds),
+            "pictures": list(self.pictures),
+        }
+        return {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
+
+
+class SplitEvaluator:
+    """Synthesizes, compares and writes the utterances of a split, one at a time."""
+
+    def __init__(
+        self,
+        run: Path,
+        cache: Path,
+        manifest: Manifest,
+        *,
+        data: Path | None = None,
+        references: Sequence[Path] = (),
+        overrides: Sequence[str] = (),
+        recogniser: Recogniser | None = None,
+    ) -> None:
+        """Load the run's checkpoint; `overrides` are settings such as `synthesis.sharpness=1.5`.
+
+        `references` are sound files of the voice for every text, in place of the cache's speakers. The ground truth is
+        the waves of the corpus `data`, or else copy synthesis of the true mels. A recogniser adds phoneme error rates.
+        Raises CacheError for another kind of cache than the run's, and the errors of `Synthesizer.load`.
+        """
+        self._cache, self._manifest, self._data = cache, manifest, data
+        self._references, self._recogniser = references, recogniser
+        self._synthesizer = Synthesizer.load(run, overrides)
+        check_cache_fits(cache, manifest, self._synthesizer.checkpoint)
+
+    @property
+    def step(self) -> int:
+        """The checkpoint's training step."""
+        return self._synthesizer.checkpoint.step
+
+    def evaluate(
+        self, entries: Sequence[UtteranceEntry], folder: Path, *, with_progress: bool
+    ) -> tuple[EvaluatedUtterance, ...]:
+        """Evaluate the entries, ordered as by `split_entries`, and write sounds and pictures into the folder."""
+        # The first call compiles and fills caches, which is not part of the measured speed.
+        self._synthesize(entries[0])
+        mels = read_true_mels(self._cache, self._manifest, entries)
+        pairs = tqdm.tqdm(mels, total=len(entries), unit="utterance", disable=not with_progress)
+        return tuple(self._evaluate(number, entry, mel, folder) for number, (entry, mel) in enumerate(pairs))
+
+    def _evaluate(self, number: int, entry: UtteranceEntry, mel: np.ndarray, folder: Path) -> EvaluatedUtterance:
+        audio = self._manifest.audio
+        before = time.perf_counter()
+        spoken = self._synthesize(entry)
+        synthesis_seconds = time.perf_counter() - before
+        waves = {"spoken": spoken.wave}
+        if self._data is not None:
+            waves["true"] = read_true_wave(self._data, entry, mel, self._manifest)
+        if self._data is None or self._recogniser is not None:
+            waves["copy"] = self._synthesizer.vocode(mel)
+        truth = Sound(mel, waves["true"] if "true" in waves else waves["copy"])
+        phonemes = None if self._recogniser is None else compare_phonemes(self._recogniser, waves, audio.sample_rate)
+        speech, symbols = Sound(spoken.mel, spoken.wave), self._synthesizer.symbols(spoken.tokens)
+        true_seconds = len(mel) * audio.hop_samples / audio.sample_rate
+        # Numbered, not named by id: an id may hold any character.
+        sounds = tuple((label, f"{number:04d}-{label}.wav") for label in waves)
+        for label, name in sounds:
+            write_wave(folder / name, waves[label], audio.sample_rate)
+        spoken_picture, true_picture = f"{number:04d}-spoken.png", f"{number:04d}-true.png"
+        title = f"{entry.id}: {entry.raw_text}"
+        save_speech_picture(
+            folder / spoken_picture, spoken.mel, spoken.seconds, title, spoken.attention, symbols, spoken.has_stopped
+        )
+        save_speech_picture(folder / true_picture, mel, true_seconds, f"{title} (true)")
+        return EvaluatedUtterance(
+            entry=entry,
+            metrics=measure_speech(truth, speech, spoken.attention, symbols, synthesis_seconds, audio, phonemes),
+            phonemes=phonemes,
+            has_stopped=spoken.has_stopped,
+            synthesis_seconds=synthesis_seconds,
+            spoken_seconds=spoken.seconds,
+            true_seconds=true_seconds,
+            sounds=sounds,
+            pictures=(spoken_picture, true_picture),
+        )
+
+    def _synthesize(self, entry: UtteranceEntry) -> SpokenText:
+        # The raw text: `text` may be phonemes already, which the synthesizer does not take.
+        speaker = None if self._references else entry.speaker
+        return self._synthesizer.synthesize(entry.raw_text, speaker, entry.language, self._references)
+
+
+def check_cache_fits(cache: Path, manifest: Manifest, checkpoint: Checkpoint) -> None:
+    """Raise CacheError with the differences unless the run was trained on such a cache and knows its speakers."""
+    identity = checkpoint.cache
+    differences = config_differences(manifest, checkpoint.config)
+    unknown = sorted(set(manifest.symbols) ^ set(identity.symbols))
+    if unknown:
+        differences.append(f"symbols: only one of the two has {''.join(unknown)!r}")
+    elif manifest.symbols != identity.symbols:
+        differences.append("symbols: the same in another order")
+    if manifest.fingerprint != identity.fingerprint and not differences:
+        differences.append(
+            f"fingerprint: the cache has {manifest.fingerprint[:12]}, the run {identity.fingerprint[:12]}"
+        )
+    for kind, held, known in (
+        ("speakers", manifest.speakers, identity.speakers),
+        ("languages", manifest.languages, identity.languages),
+    ):
+        unknown_names = sorted(set(held) - set(known))
+        if unknown_names:
+            differences.append(f"{kind}: the run does not know {', '.join(unknown_names[:_SHOWN_DIFFERENCES])}")
+    if differences:
+        more = len(differences) - _SHOWN_DIFFERENCES
+        listed = "; ".join(differences[:_SHOWN_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
+        found = f"{cache}: not a cache for {checkpoint.folder}: {listed}"
+        raise CacheError(f"{found}; name the cache that the run was trained on with --cache")
