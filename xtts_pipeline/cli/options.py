@@ -34,14 +34,14 @@ def print_report(report: Report, as_json: bool, *, is_true: bool = True) -> None
         sys.exit(EXIT_UNTRUE)
 
 
-def create_empty_folder(folder: Path) -> None:
+def create_empty_folder(folder: Path, remedy: str = "choose another --output") -> None:
     """Make an output folder. Raises OutputError if it holds anything, so that results of two runs are never mixed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise OutputError(f"{folder}: this folder is not empty; choose another --output")
+            raise OutputError(f"{folder}: this folder is not empty; {remedy}")
     except OSError as error:
-        raise OutputError(f"{folder}: cannot be written ({error.strerror}); choose another --output") from None
+        raise OutputError(f"{folder}: cannot be written ({error.strerror}); {remedy}") from None
 
 
 class Share(click.ParamType[float]):

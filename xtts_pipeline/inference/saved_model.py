@@ -6,7 +6,6 @@ Beside the graph lies `xtts.json`, with all that a client must know to make its 
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from xtts_pipeline.errors import OutputError
 from xtts_pipeline.model.decoding import DecodingOptions, Speech, speak
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.system.atomic_files import sync_folder
+from xtts_pipeline.system.atomic_files import atomic_folder
 from xtts_pipeline.text.special_ids import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.files import WEIGHTS_NAME, Checkpoint, load_checkpoint, load_network
@@ -258,22 +257,9 @@ def _new_folder(folder: Path) -> Iterator[Path]:
     """Yield a folder to fill, which gets its name when it is whole; nothing is left of one that is not."""
     if os.path.lexists(folder):
         raise OutputError(f"{folder}: is there already; remove it, or choose a new folder with --output")
-    beside = folder.with_name(f".{folder.name}.partial")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if beside.exists():
-            # Left behind by an export that was killed.
-            shutil.rmtree(beside)
-        beside.mkdir()
-        yield beside
-        for path in sorted(beside.rglob("*")):
-            if path.is_dir():
-                sync_folder(path)
-            else:
-                _sync_file(path)
-        sync_folder(beside)
-        beside.rename(folder)
-        sync_folder(folder.parent)
+        with atomic_folder(folder) as beside:
+            yield beside
     except OSError as error:
         raise OutputError(
             f"{folder}: cannot be written ({error.strerror}); mend that, or choose another --output"
@@ -282,10 +268,3 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         # TensorFlow writes the graph and the variables itself, and has errors of its own for a disk that refuses.
         problem = error.message.splitlines()[0]
         raise OutputError(f"{folder}: cannot be written ({problem}); mend that, or choose another --output") from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def _sync_file(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -1,7 +1,8 @@
-"""Durable files: a file appears whole under its name, or not at all."""
+"""Durable output: a file or a folder appears whole under its name, or not at all."""
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import BinaryIO
 
 @contextmanager
 def atomic_write(path: Path, work_folder: Path | None = None) -> Iterator[BinaryIO]:
-    """Open a temporary file that becomes `path` when the block ends well, and is removed when it does not.
+    """Open a temporary file that becomes `path` when the block succeeds and is removed when it fails.
 
-    The temporary file lies beside `path`, or in `work_folder` of the same file system. The data is on the disk before the name is:
-    after a crash there is the old file or the new one, never a part. Raises OSError (full disk, no permission) unchanged.
+    The temporary file lies beside `path`, or in `work_folder` on the same file system. Data is synced before the rename:
+    after a crash the old file or the new one is there, never a part. Raises OSError (full disk, no permission) unchanged.
     """
     temporary = (work_folder or path.parent) / f".{path.name}.{secrets.token_hex(4)}.tmp"
     try:
@@ -25,12 +26,35 @@ def atomic_write(path: Path, work_folder: Path | None = None) -> Iterator[Binary
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    sync_path(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Bring the folder's names (renames, removals) to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+@contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder that becomes `folder` when the block succeeds and is removed when it fails.
+
+    It is `.NAME.partial` beside `folder`; one that a killed process left is removed first. Everything in it is synced
+    before the rename. `folder` must not exist. Raises OSError unchanged.
+    """
+    partial = folder.with_name(f".{folder.name}.partial")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if partial.exists():
+        shutil.rmtree(partial)
+    try:
+        partial.mkdir()
+        yield partial
+        for path in (*sorted(partial.rglob("*")), partial):
+            sync_path(path)
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    sync_path(folder.parent)
+
+
+def sync_path(path: Path) -> None:
+    """Flush a file's data, or a folder's names (renames, removals), to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

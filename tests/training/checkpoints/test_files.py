@@ -14,7 +14,6 @@ from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
-from xtts_pipeline.training.checkpoints import files as module
 from xtts_pipeline.training.checkpoints.files import (
     load_checkpoint,
     load_network,
@@ -141,10 +140,11 @@ def test_a_full_disk_keeps_the_best_before(step: TrainStep, tmp_path: Path, monk
     keep_best(tmp_path, step, 1)
 
     def refuse(path: Path, content: bytes) -> None:
-        path.write_bytes(content[:10])
+        with path.open("wb") as file:
+            file.write(content[:10])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "_write_durably", refuse)
+    monkeypatch.setattr(Path, "write_bytes", refuse)
     with pytest.raises(CheckpointError, match="No space left on device"):
         keep_best(tmp_path, step, 2)
     assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-00000001"]
@@ -222,10 +222,11 @@ def test_a_full_disk_keeps_the_old_checkpoint(step: TrainStep, tmp_path: Path, m
     save(tmp_path, step, 1)
 
     def refuse(path: Path, content: bytes) -> None:
-        path.write_bytes(content[:10])
+        with path.open("wb") as file:
+            file.write(content[:10])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "_write_durably", refuse)
+    monkeypatch.setattr(Path, "write_bytes", refuse)
     with pytest.raises(CheckpointError, match=r"No space left on device.*earlier checkpoints are untouched"):
         save(tmp_path, step, 2)
     assert load_checkpoint(tmp_path).step == 1

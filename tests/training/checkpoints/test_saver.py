@@ -10,7 +10,6 @@ from tests.training.checkpoints.test_files import CACHE, CONFIG
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.errors import CheckpointError, ConfigError
-from xtts_pipeline.training.checkpoints import files as checkpoint
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import LAST_FOLDER, steps_in
 from xtts_pipeline.training.checkpoints.saver import CheckpointSaver, SaveClock, Snapshot
@@ -92,14 +91,15 @@ def test_a_full_disk_costs_a_complaint_and_the_next_one_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: Path, content: bytes) -> None:
-        path.write_bytes(content[:10])
+        with path.open("wb") as file:
+            file.write(content[:10])
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with saver(tmp_path) as writing:
         writing.begin(snapshot(1))
         writing.finish()
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "_write_durably", refuse)
+            patch.setattr(Path, "write_bytes", refuse)
             writing.begin(snapshot(2, loss=1.0))
             while writing.is_busy:
                 pass

@@ -17,7 +17,7 @@ from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME
 from xtts_pipeline.cache.format.shards import ShardName, parse_shard_name
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.atomic_files import sync_folder
+from xtts_pipeline.system.atomic_files import sync_path
 
 LOCK_NAME = ".lock"
 _OWN_NAMES = frozenset({MANIFEST_NAME, UTTERANCES_NAME, REJECTED_NAME, RECEIPTS_FOLDER, LOCK_NAME, ".gitignore"})
@@ -109,7 +109,7 @@ def existing_counts(folder: Path) -> dict[str, tuple[int, int]]:
 def invalidate(folder: Path) -> None:
     """Remove the manifest, for good, before anything that it vouches for changes."""
     (folder / MANIFEST_NAME).unlink(missing_ok=True)
-    sync_folder(folder)
+    sync_path(folder)
 
 
 def remove_shards_but(folder: Path, wanted: Collection[ShardName], bucket_count: int) -> None:

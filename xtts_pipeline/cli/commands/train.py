@@ -27,7 +27,15 @@ from xtts_pipeline.cli.autotuning import REPORT_NAME, tuned_config, tuned_overri
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
 from xtts_pipeline.cli.native_training import CorpusOptions, survey_data
-from xtts_pipeline.cli.options import COUNT, FOLDER, config_options, json_option, layout_option, stored_cache_option
+from xtts_pipeline.cli.options import (
+    COUNT,
+    FOLDER,
+    config_options,
+    create_empty_folder,
+    json_option,
+    layout_option,
+    stored_cache_option,
+)
 from xtts_pipeline.cli.progress import RunProgress, Silence
 from xtts_pipeline.cli.run_summary import summary_text
 from xtts_pipeline.cli.training_job import TrainingJob, device_count
@@ -422,12 +430,11 @@ def _full_disk_is_an_error(run: Path) -> Iterator[None]:
 
 def _make_folder(run: Path, *, is_resumed: bool) -> None:
     """Make the folder of a run. Raises OutputError if it holds a run already, or, where one is to go on, something else."""
+    if not is_resumed:
+        create_empty_folder(run, "choose another --output, or go on with the run there by --resume")
+        return
     try:
         found = {child.name for child in run.iterdir()} if run.exists() else set()
-        if found and not is_resumed:
-            raise OutputError(
-                f"{run}: this folder is not empty; choose another --output, or go on with the run there by --resume"
-            )
         is_run = bool(found & {CONFIG_NAME, LAST_FOLDER})
         # A log of the scheduler's or a sound that was spoken there makes a run no less of one.
         if not is_run and (foreign := sorted(name for name in found - _RUN_NAMES if not name.startswith("."))):

@@ -132,8 +132,8 @@ def _write(
         "cache": TypeAdapter(CacheIdentity).dump_python(cache, mode="json"),
         "run": None if state is None else state_to_json(state),
     }
-    _write_durably(folder / WEIGHTS_NAME, weights)
-    _write_durably(folder / STATE_NAME, seal_json(content))
+    (folder / WEIGHTS_NAME).write_bytes(weights)
+    (folder / STATE_NAME).write_bytes(seal_json(content))
 
 
 def _link(checkpoint: Path, folder: Path) -> None:
@@ -142,7 +142,7 @@ def _link(checkpoint: Path, folder: Path) -> None:
             os.link(checkpoint / name, folder / name)
         except OSError:
             # A file system without hard links; a disk that is full refuses the copy as well.
-            _write_durably(folder / name, (checkpoint / name).read_bytes())
+            (folder / name).write_bytes((checkpoint / name).read_bytes())
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -202,10 +202,3 @@ def restore_variables(variables: Mapping[str, tf.Variable], checkpoint: Checkpoi
             )
     for name, variable in variables.items():
         variable.assign(arrays[name])
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

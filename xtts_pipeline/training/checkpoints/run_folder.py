@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from xtts_pipeline.errors import CheckpointError, OutputError
-from xtts_pipeline.system.atomic_files import atomic_write, sync_folder
+from xtts_pipeline.system.atomic_files import atomic_folder, atomic_write, sync_path
 
 LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
 CONFIG_NAME, SUMMARY_NAME, LOCK_NAME = "config.yaml", "summary.json", ".lock"
@@ -51,21 +51,16 @@ def place(folder: Path, fill: Callable[[Path], None], keep: int) -> Path:
 
     Raises CheckpointError if the disk refuses, or if there is one of this name; the others are then untouched.
     """
-    beside = folder.with_name(f".{folder.name}.partial")
     if folder.exists():
         raise CheckpointError(f"{folder}: there is a checkpoint of this step; remove it, or choose another --output")
     try:
         for left_behind in folder.parent.glob(".step-*.partial"):
             shutil.rmtree(left_behind)
-        beside.mkdir(parents=True)
-        fill(beside)
-        sync_folder(beside)
-        beside.rename(folder)
-        sync_folder(folder.parent)
+        with atomic_folder(folder) as beside:
+            fill(beside)
         for old in steps_in(folder.parent)[:-keep]:
             shutil.rmtree(old)
     except OSError as error:
-        shutil.rmtree(beside, ignore_errors=True)
         raise CheckpointError(
             f"{folder}: cannot be written ({error.strerror}); earlier checkpoints are untouched, free space and go on"
         ) from None
@@ -78,7 +73,7 @@ def set_aside(folder: Path) -> Path:
     if aside.exists():
         shutil.rmtree(aside)
     folder.rename(aside)
-    sync_folder(folder.parent)
+    sync_path(folder.parent)
     return aside
 
 
