@@ -1,12 +1,14 @@
-"""Train on a cache of one shape and on one of the same clips in buckets: how much faster buckets are, and whether they learn the same.
+"""Train on a cache of one shape and on the same clips in buckets; compare speed and loss.
 
     python benchmarks/buckets.py --one-shape cache-1 --buckets cache-3 --config tiny --steps 400
 
-`xtts train` runs on the first cache once for each of three seeds, and on the second with the first of these, as many steps each: batches
-of both have as many frames, padding included, so that steps cost the same and buckets see more clips in each. Each run is a process of its
-own, one after the other. The speeds are medians, those of one shape over all its runs. The losses are those of the last 100 steps, and of
-validation, over real frames. It is in order (exit code 0) if every training step was traced and compiled once a shape, and if the loss of
-the last 100 steps lies within two standard deviations of the seeds' mean. Of three values that is a rough measure; --seeds takes more.
+`xtts train` runs on the first cache once for each of three seeds, and on the second cache with the first seed, for the
+same number of steps. Each run is a process of its own, one after the other. Batches of both caches have the same number
+of frames, padding included: steps cost the same, and buckets see more clips per step. Speeds are medians, those of one
+shape over all its runs. Losses are over real frames, of the last 100 steps and of validation.
+
+The exit code is 0 if every training step was traced and compiled once per shape, and if the loss of the last 100 steps
+is within two standard deviations of the mean over the seeds. Three values give a rough deviation; use more --seeds.
 """
 
 import argparse
@@ -38,7 +40,7 @@ def check(one_shape: Manifest, buckets: Manifest) -> None:
 
 
 def judge(seeds: Sequence[Ended], buckets: Ended, shapes: int, steps: int) -> dict[str, Any]:
-    """Return the figures of both, their ratio, and whether they are in order."""
+    """Return the figures of both caches, their ratio, and `ok`."""
     after = steps - LAST_STEPS
     compared = compare([figures(ended.reports, after) for ended in seeds], figures(buckets.reports, after))
     found = buckets.summary["by_function"]["train_step"]

@@ -1,14 +1,15 @@
-"""Speak sentences in the voices of references that a run was not trained on, and judge whose voice it is and what is said.
+"""Synthesize in voices that a run was not trained on; measure speaker similarity and intelligibility.
 
     python benchmarks/cloning.py speak --run R --cache C --data CORPUS --output FOLDER --sentences 5
     python benchmarks/cloning.py judge --output FOLDER
 
-`speak` takes the first validation clips of each speaker as references and the same sentences, of the validation split, for all of them.
-It says the median fundamental frequency of what was spoken over that of the reference's speaker, and, with the extra `eval`, the phoneme
-error rate of each voice against the sentence's one recording, in whichever voice that is.
-`judge` compares speaker embeddings (pip install resemblyzer soundfile "setuptools<81", in an environment of its own, since it brings
-PyTorch) with the mean embedding of each speaker's other validation clips: how often the right speaker is the nearest, of what was spoken
-and of those clips, each against the others of its speaker.
+`speak` uses the first validation clips of each speaker as references and speaks the same validation sentences in every
+voice. It reports the median fundamental frequency of the speech over that of the reference speaker. With the extra
+`eval` it also reports the phoneme error rate of each voice against the sentence's only recording, in whichever voice.
+
+`judge` compares speaker embeddings with the mean embedding of each speaker's other validation clips. It reports how
+often the right speaker is the nearest, for the speech and for those clips, each against the rest of its speaker.
+It needs `pip install resemblyzer soundfile "setuptools<81"` in a separate environment, since that brings PyTorch.
 """
 
 import argparse
@@ -23,7 +24,7 @@ ROWS_NAME, SUMMARY_NAME = "spoken.jsonl", "cloning.json"
 
 
 def speak(arguments: argparse.Namespace) -> None:
-    """Speak every sentence in every voice; write waves, one line each, and the summary."""
+    """Speak every sentence in every voice; write the waves, a line for each, and the summary."""
     from xtts_pipeline.audio.load import load_wave
     from xtts_pipeline.audio.save import write_wave
     from xtts_pipeline.cache.format.manifest import load_manifest
@@ -69,19 +70,17 @@ def speak(arguments: argparse.Namespace) -> None:
         spoken_median, true_median = (float(np.nanmedian(np.concatenate(hz))) for hz in (spoken_hz, true_hz))
         ratios[speaker] = {"spoken_hz": spoken_median, "true_hz": true_median, "ratio": spoken_median / true_median}
         rows += [{"wave": str(path.resolve()), "speaker": speaker, "text": None} for path in others]
-        print(
-            f"{speaker}: {spoken_median:.0f} Hz, its clips {true_median:.0f} Hz, {spoken_median / true_median - 1:+.1%}",
-            flush=True,
-        )
+        change = spoken_median / true_median - 1
+        print(f"{speaker}: {spoken_median:.0f} Hz, its clips {true_median:.0f} Hz, {change:+.1%}", flush=True)
     summary = {
         "step": synthesizer.checkpoint.step,
         "median_f0": ratios,
         "speakers_within_10_percent": sum(abs(entry["ratio"] - 1) <= 0.1 for entry in ratios.values()),
         "stopped": sum(bool(row.get("has_stopped")) for row in rows),
         "spoken": len(sentences) * len(by_speaker),
-        # Against the sentence's one recording, in whichever voice that is.
+        # Against the sentence's only recording, in whichever voice.
         "per": pool_errors([count for counts in errors.values() for count in counts]).rate if errors else None,
-        # The same sentences in each: a voice changes no words where these are near one another.
+        # All voices speak the same sentences, so the rates are comparable.
         "per_by_speaker": {speaker: round(pool_errors(counts).rate, 3) for speaker, counts in errors.items()},
     }
     (arguments.output / ROWS_NAME).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -90,7 +89,7 @@ def speak(arguments: argparse.Namespace) -> None:
 
 
 def judge(arguments: argparse.Namespace) -> None:
-    """Print how often the nearest speaker of what was spoken is the reference's."""
+    """Print how often the speaker nearest to the speech is the reference's."""
     from resemblyzer import VoiceEncoder, preprocess_wav
 
     rows = [json.loads(line) for line in (arguments.output / ROWS_NAME).read_text(encoding="utf-8").splitlines()]
@@ -101,7 +100,7 @@ def judge(arguments: argparse.Namespace) -> None:
     for judged, (vector, row) in enumerate(zip(embedded, rows, strict=True)):
         nearness = []
         for speaker in speakers:
-            # A clip is no evidence of its own voice.
+            # A clip is not compared with itself.
             others = [
                 embedded[i]
                 for i, each in enumerate(rows)
@@ -117,7 +116,7 @@ def judge(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Parse the arguments and run one of the two."""
+    """Parse the arguments and run one of the two commands."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     speaking, judging = commands.add_parser("speak"), commands.add_parser("judge")

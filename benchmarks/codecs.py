@@ -1,8 +1,8 @@
-"""Re-encode clips of an LJSpeech-shaped corpus and print how far each format's mels are from the original's.
+"""Re-encode clips of a corpus in the LJSpeech layout and print how far each format's mels are from the original's.
 
     python benchmarks/codecs.py --data path/to/LJSpeech-1.1 --clips 24
 
-Differences are in natural log, over all bins and over those within 60 dB of the clip's loudest bin, where a codec's choices can be heard.
+Differences are in natural log, over all bins and over those within 60 dB of the clip's loudest bin, the audible range.
 """
 
 import argparse
@@ -58,7 +58,8 @@ def main() -> None:
     mels = [mel_of(source) for source in originals]
     waves = [soundfile.read(io.BytesIO(source), dtype="float32") for source in originals]
     print(
-        f"| {len(originals)} clips as | frames equal | mean | max | mean within 60 dB | max within 60 dB |\n|---|---|---|---|---|---|"
+        f"| {len(originals)} clips as | frames equal | mean | max | mean within 60 dB | max within 60 dB |\n"
+        "|---|---|---|---|---|---|"
     )
     for name, write in FORMATS.items():
         again = [mel_of(write(wave, rate)) for wave, rate in waves]

@@ -1,15 +1,17 @@
-"""Write the compiled step as StableHLO with its inputs, so that a program without TensorFlow can time it on its accelerator.
+"""Export the compiled train step as StableHLO with its inputs, to time it on an accelerator without TensorFlow.
 
     python benchmarks/export_step.py --config base --batch 64 --set training.precision=bfloat16 --output step
 
-makes `step/step.bc`, StableHLO bytecode of one whole training step, and `step/arguments.npz`, the arrays `arg0`, `arg1`, ... in the
-order of the module's parameters: a batch as of speech, then every variable as it is before the first step. With JAX:
+This writes `step/step.bc`, StableHLO bytecode of one whole train step, and `step/arguments.npz`. The latter holds the
+arrays `arg0`, `arg1`, ... in the order of the module's parameters: a batch with the lengths of speech, then every
+variable as it is before the first step. With JAX:
 
-    executable = client.compile_and_load(module_bytes, devices, CompileOptions()); executable.execute_sharded(arguments)
+    executable = client.compile_and_load(module_bytes, devices, CompileOptions())
+    executable.execute_sharded(arguments)
 
-Gradient accumulation and the network's own frames are left out, as side_by_side.py leaves them out. The same family of compilers then
-compiles the same program, but TensorFlow's runtime, its input pipeline and its launches are not in what is measured: say so beside every
-figure. The JSON that it prints has `operations`, the arithmetic of the step's matrix products, for a rate.
+Gradient accumulation and scheduled sampling are left out, as in side_by_side.py. The same family of compilers compiles
+the same program, but TensorFlow's runtime, input pipeline and launches are not measured: say so beside every figure.
+The printed JSON has `operations`, the operations of the step's matrix products, to compute a rate from.
 """
 
 import argparse
@@ -28,7 +30,7 @@ MODULE_NAME, ARGUMENTS_NAME, BATCH_NAME = "step.bc", "arguments.npz", "batch.npz
 
 
 def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
-    """Write the module and its arguments; return what describes them. Raises ValueError if the module has other parameters."""
+    """Write the module and its arguments; return a description. Raises ValueError if the parameters do not match."""
     import tensorflow as tf
 
     from xtts_pipeline.cache.format.manifest import record_spec_of
@@ -70,17 +72,17 @@ def _check_parameters(hlo: str, arguments: dict[str, np.ndarray]) -> None:
     expected = [list(value.shape) for value in arguments.values()]
     if found != expected:
         raise ValueError(
-            f"the module has {len(found)} parameters, expected {len(expected)} of the shapes of the batch and the variables"
+            f"the module has {len(found)} parameters; expected {len(expected)} with the shapes of batch and variables"
         )
 
 
 def _storable(value: np.ndarray) -> np.ndarray:
-    """Return the array in a type that .npz files know; whoever reads it casts to that of the module's parameter."""
+    """Return the array in a type that .npz files support; the reader casts it to the parameter's type."""
     return value.astype(np.float32) if value.dtype.name == "bfloat16" else value
 
 
 def main() -> None:
-    """Write the files and print what they hold."""
+    """Write the files and print their description."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", action="append", default=[])
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")

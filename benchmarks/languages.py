@@ -1,9 +1,9 @@
-"""Speak one language's held-out sentences with its own id and with another's, and say what each does to the phoneme error rate.
+"""Synthesize held-out sentences with their language id and with another; compare the phoneme error rates.
 
     python benchmarks/languages.py --run R --cache C --data CORPUS --language en --sentences 60
 
-The tokens are the same both times: two rows of the language embedding change places. Needs the extra `eval`, whose recogniser hears
-English.
+The tokens are the same both times; two rows of the language embedding are swapped. Needs the extra `eval`, whose
+recogniser knows English only.
 """
 
 import argparse
@@ -21,10 +21,10 @@ from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 
 
 class MisledSynthesizer(Synthesizer):
-    """Reads texts in their language and tells the network that they are in another."""
+    """Tokenises texts in their own language and gives the network the id of another."""
 
     def mislead(self, language: str, other: str) -> None:
-        """Let two languages' rows of the embedding change places."""
+        """Swap two languages' rows of the embedding."""
         names = list(self.checkpoint.cache.languages)
         order = list(range(len(names)))
         first, second = names.index(language), names.index(other)
@@ -34,7 +34,7 @@ class MisledSynthesizer(Synthesizer):
 
 
 def error_rate(spoken: Sequence[SpokenText], truths: Sequence[list[str]], recogniser: Recogniser) -> float:
-    """Return the phoneme error rate of what was spoken."""
+    """Return the phoneme error rate of the speech."""
     heard = (recogniser.transcribe(one.wave, one.sample_rate) for one in spoken)
     return pool_errors([count_errors(phonemes, truth) for phonemes, truth in zip(heard, truths, strict=True)]).rate
 

@@ -1,8 +1,8 @@
-"""Run the main job on a corpus of LJSpeech's layout and print what it shows, row by row.
+"""Run the main job on a corpus in the LJSpeech layout and print its figures as a table.
 
     python benchmarks/main_job.py --data path/to/LJSpeech-1.1 --work /some/empty/folder
 
-Each row is a real command or a comparison of files; the table goes into docs/main-job.md. Nothing here judges: read the figures.
+Each row is a real command or a comparison of files; the table goes into docs/main-job.md. Nothing is judged here.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def shard_hashes(cache: Path) -> dict[str, str]:
 
 
 def greatest_mel_difference(cache: Path, corpus: Path, clips: int) -> tuple[float, int]:
-    """Return the greatest difference of a stored bin from librosa's, in natural log, and how many clips were compared."""
+    """Return the largest difference of a stored bin from librosa's, in natural log, and the number of clips."""
     manifest = load_manifest(cache)
     spec = record_spec(manifest)
     sources = {}
@@ -91,7 +91,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True, help="a folder that is made, and must not exist")
+    parser.add_argument("--work", type=Path, required=True, help="a folder to make; it must not exist")
     parser.add_argument("--flips", type=int, default=20)
     parser.add_argument("--clips", type=int, default=24, help="clips whose mels are compared")
     parser.add_argument("--steps", type=int, default=60)

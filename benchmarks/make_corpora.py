@@ -1,15 +1,16 @@
-"""Speak one of the corpora that docs/quality.md measures with, by espeak-ng.
+"""Synthesize one of the corpora of docs/quality.md with espeak-ng.
 
     python benchmarks/make_corpora.py one-voice --out corpus --transcripts transcripts.csv --count 4000
-    python benchmarks/make_corpora.py eight-voices --out voices --transcripts transcripts.csv --count 3200 --max-characters 70
-    python benchmarks/make_corpora.py two-languages --out languages --transcripts transcripts.csv --count 2100 --max-characters 70
+    python benchmarks/make_corpora.py eight-voices --out voices --transcripts transcripts.csv --count 3200
+    python benchmarks/make_corpora.py two-languages --out languages --transcripts transcripts.csv --count 2100
 
-English rows are the first of `--transcripts`, lines of `id|text` as LJSpeech has them (the last column is read), or the demo's
-sentences. `eight-voices` gives them to its voices in turn; `two-languages` adds the project's Persian sentences, so that without those
-rows it is the corpus of `one-voice`. The layout is `manifest`: manifest.tsv beside LANGUAGE/SPEAKER/ID.wav. The speaker is the voice's
-variant, the same in both languages: which language it is, only the language column says.
+docs/quality.md adds `--max-characters 70` to the latter two. English sentences are the first rows of `--transcripts`,
+lines of `id|text` as in LJSpeech (the last column is read), or the demo's sentences. `eight-voices` assigns them to its
+voices in turn. `two-languages` adds the project's Persian sentences; without those rows it equals `one-voice`. The
+layout is `manifest`: manifest.tsv beside LANGUAGE/SPEAKER/ID.wav. The speaker is the voice's variant, the same in both
+languages.
 
-The same arguments make the same bytes, whatever `--jobs` is.
+The same arguments make the same bytes for any `--jobs`.
 """
 
 import argparse
@@ -29,9 +30,9 @@ from xtts_pipeline.errors import CorpusError
 
 CORPORA = ("one-voice", "eight-voices", "two-languages")
 ENGLISH_VOICE, PERSIAN_VOICE = "en-us", "fa"
-# Of espeak-ng's own, each at least a tenth higher than the one before it: 84 to 230 Hz.
+# espeak-ng's variants, each at least 10% higher than the one before: 84 to 230 Hz.
 VARIANTS = ("ian", "m4", "Jacky", "ed", "Nguyen", "aunty", "f2", "linda")
-# espeak-ng's flutter runs on from text to text, so each process speaks so many clips of one voice, always the same ones.
+# espeak-ng's flutter continues from text to text, so each process always speaks the same clips of one voice.
 CLIPS_PER_PROCESS = 200
 _CLIP_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -56,12 +57,12 @@ class Clip:
 
     @property
     def audio(self) -> str:
-        """Where the sound lies in the corpus."""
+        """Path of the sound file in the corpus."""
         return f"{self.language}/{self.speaker}/{self.id}.wav"
 
 
 def read_transcripts(path: Path | None, count: int | None, most_characters: int | None) -> list[tuple[str, str]]:
-    """Return id and text of the first `count` rows that are short enough. Raises CorpusError for a line that is none."""
+    """Return id and text of the first `count` rows that are short enough. Raises CorpusError for a bad line."""
     if path is None:
         lines = [f"demo-{number:04d}|{text}" for number, text in enumerate(demo_sentences(), start=1)]
     else:
@@ -92,7 +93,7 @@ def clips_of(corpus: str, english: Sequence[tuple[str, str]], variants: Sequence
 
 
 def portions(clips: Sequence[Clip]) -> Iterator[list[Clip]]:
-    """Yield what one process speaks each: clips of one voice, at most CLIPS_PER_PROCESS."""
+    """Yield the clips of each process: clips of one voice, at most CLIPS_PER_PROCESS."""
     for _, group in groupby(clips, key=lambda clip: clip.voice):
         same_voice = list(group)
         yield from (
@@ -109,7 +110,7 @@ def speak(folder: Path, clips: Sequence[Clip], words_per_minute: int) -> None:
 
 
 def make_corpus(folder: Path, clips: Sequence[Clip], words_per_minute: int, jobs: int) -> None:
-    """Speak all clips and write the table last, so that a table stands for a whole corpus."""
+    """Speak all clips; the table is written last, so that a corpus with a table is complete."""
     rows = [f"{clip.audio}\t{clip.id}\t{clip.text}\t{clip.speaker}\t{clip.language}" for clip in clips]
     table = folder / "manifest.tsv"
     table.unlink(missing_ok=True)

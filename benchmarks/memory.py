@@ -1,11 +1,11 @@
-"""Hold the estimate of a training's memory against what XLA and the machine say, by batch size.
+"""Compare the estimate of training memory with XLA's and the machine's figures, by batch size.
 
     python benchmarks/memory.py --cache cache --config small --batches 4 8 16 32
 
-Each batch size is a real `xtts train` of a few steps in a process of its own, with validation, speaking and a checkpoint at its end.
-`program` is what XLA gave the compiled step by its own log, which is in the run's summary: network, moments, batch and all that lies
-between. `peak` is the most that was in use at once: of the process's resident memory on a CPU, of TensorFlow's allocator on a GPU. An
-estimate over the measured value is a ratio over 1. What comes from the compile cache has no figure of XLA; to compile anew, set
+Each batch size is a real `xtts train` of a few steps in a process of its own, with validation, synthesis and a final
+checkpoint. `program` is the memory that XLA allots to the compiled step, from its log: network, moments, batch and
+temporaries. `peak` is the highest use: resident memory of the process on a CPU, TensorFlow's allocator on a GPU. A
+ratio is estimate over measurement. A program from the compile cache has no figure of XLA; to compile anew, set
 TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=
 """
 
@@ -23,7 +23,7 @@ from xtts_pipeline.cli.training_memory import memory_estimate
 
 
 def measure(cache: Path, configs: list[str], settings: list[str], steps: int) -> dict[str, Any]:
-    """Return the summary of a training in a process of its own; its words go to stderr. Raises CalledProcessError if it fails."""
+    """Train in a new process and return the run's summary. Raises CalledProcessError if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,
@@ -80,7 +80,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2)
     arguments = parser.parse_args()
     print(
-        "| clips | program, estimated MB | by XLA | ratio | all, estimated MB | peak | ratio |\n|---|---|---|---|---|---|---|"
+        "| clips | program, estimated MB | by XLA | ratio | all, estimated MB | peak | ratio |\n"
+        "|---|---|---|---|---|---|---|"
     )
     for batch_size in arguments.batches:
         print(row(arguments.cache, arguments.config, arguments.set, batch_size, arguments.steps), flush=True)

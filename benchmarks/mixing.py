@@ -1,12 +1,12 @@
-"""Measure how global the shuffle of the training records is, from a cache's manifest alone: no record is read.
+"""Measure how global the shuffle of the training records is, from a cache's manifest; no record is read.
 
     python benchmarks/mixing.py --cache cache --shuffle-records 256 2048 8192
 
-Three figures of an epoch, each the mean of --epochs:
-`spread`, how far the records of a shard are spread over the epoch: the standard deviation of their places over that of all places; 1 is
-perfect, and where it is near 0 what lies together on the disk comes together;
-`shards`, how many shards the records of a batch come from, over what a perfect shuffle would give;
-`repeats`, the correlation of a record's place in one epoch with its place in the next; 0 is perfect.
+Prints three figures of an epoch, each the mean over --epochs:
+`spread`: the standard deviation of the positions of a shard's records over that of all positions. 1 is perfect; near 0,
+records that lie together on the disk come together.
+`shards`: the number of shards in a batch over that of a perfect shuffle.
+`repeats`: the correlation of a record's positions in two consecutive epochs; 0 is perfect.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from xtts_pipeline.system.runtime import NativeLog
 
 
 def shard_spread(order: np.ndarray, shard_of: np.ndarray) -> float:
-    """Return the spread of the shards' records, int [records], over an epoch; `order` are their numbers as they come."""
+    """Return the spread of the shards' records over an epoch; `order` holds record numbers, int [records]."""
     place = places(order, len(shard_of))
     came = place >= 0
     deviations = [place[came & (shard_of == shard)].std() for shard in np.unique(shard_of)]
@@ -37,14 +37,14 @@ def shards_in_batch(order: np.ndarray, shard_of: np.ndarray, batch_size: int) ->
 
 
 def repeats(first: np.ndarray, second: np.ndarray, records: int) -> float:
-    """Return the correlation of the records' places in two epochs, over those that came in both."""
+    """Return the correlation of the records' positions in two epochs, over those in both."""
     before, after = places(first, records), places(second, records)
     both = (before >= 0) & (after >= 0)
     return float(np.corrcoef(before[both], after[both])[0, 1])
 
 
 def places(order: np.ndarray, records: int) -> np.ndarray:
-    """Return when each record came, int [records]; -1 for one that did not."""
+    """Return each record's position in the epoch, int [records]; -1 if it is left out."""
     place = np.full(records, -1)
     place[order] = np.arange(len(order))
     return place
@@ -53,7 +53,7 @@ def places(order: np.ndarray, records: int) -> np.ndarray:
 def epoch_orders(
     manifest: Manifest, bucket: int, batch_size: int, shuffle_records: int, epochs: int
 ) -> list[np.ndarray]:
-    """Return the numbers of the records in each epoch, in the order in which training gets them."""
+    """Return the record numbers of each epoch, in training order."""
     from xtts_pipeline.data.cached import EpochPlace, record_numbers
 
     place = EpochPlace(seed=0, batch_size=batch_size, epochs=epochs)

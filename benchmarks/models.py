@@ -1,9 +1,10 @@
-"""Print parameters, memory and step time of the presets `tiny`, `small`, `base` and `large` on this machine, each in its own process.
+"""Print parameters, memory and step time of the presets `tiny`, `small`, `base` and `large` on this machine.
 
     python benchmarks/models.py --presets tiny small --batch-size 8 --steps 10
 
-Batches are random, of the record shape of `--shape`, all rows as long as may be, float32, so that a figure does not depend on a corpus.
-Memory is the process's peak, TensorFlow itself (measured beside it) included.
+Each preset runs in a process of its own. Batches are random float32 of the record shape of `--shape`, all rows of full
+length, so that the figures do not depend on a corpus. Memory is the process's peak, including TensorFlow itself, which
+is also measured alone.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
 
 
 def peak_mib() -> float:
-    """Return the most memory that this process has held."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -82,7 +83,8 @@ def main() -> None:
             print(json.dumps(measure(arguments.measure, arguments.shape, arguments.batch_size, arguments.steps)))
         return
     print(
-        "| preset | parameters, M | first step, s | step, s | mel frames/s | peak memory, MiB |\n|---|---|---|---|---|---|"
+        "| preset | parameters, M | first step, s | step, s | mel frames/s | peak memory, MiB |\n"
+        "|---|---|---|---|---|---|"
     )
     common = ["--shape", arguments.shape, "--batch-size", str(arguments.batch_size), "--steps", str(arguments.steps)]
     for preset in arguments.presets:

@@ -1,10 +1,10 @@
-"""Measure what watching for retraces costs a step: on a cache and a config, what `xtts train` does for it around each step.
+"""Measure what the retrace monitor of `xtts train` costs per step, on a cache and a config.
 
     python benchmarks/monitor.py --cache cache --config two-cores
 
-That is: a batch's shapes are looked up among those the step was compiled for, and tracing counts and XLA's log are read. Both are timed
-on real batches over --calls calls, in rounds of 100, between two halves of --steps real compiled steps; the share is of their median.
-The step must have compiled something: with `training.jit_compile=false` XLA has nothing to log.
+The monitor looks up a batch's shapes among those the step was compiled for, and reads trace counts and XLA's log. Both
+are timed on real batches over --calls calls, in rounds of 100, between two halves of --steps real compiled steps; the
+share is of their median. The step must compile: with `training.jit_compile=false` XLA logs nothing.
 """
 
 import argparse
@@ -26,7 +26,7 @@ CALLS_A_ROUND = 100
 def seconds_a_call(
     function: Callable[[], object], calls: int, clock: Callable[[], float] = time.perf_counter
 ) -> np.ndarray:
-    """Return the mean seconds of a call in each round of 100, float64 [rounds], at least one; the clock is read twice a round."""
+    """Return the mean seconds of a call in each round of 100, float64 [rounds], at least one round."""
     means = np.empty(max(calls // CALLS_A_ROUND, 1))
     for number in range(len(means)):
         started = clock()
@@ -37,14 +37,14 @@ def seconds_a_call(
 
 
 def cost(look_seconds: np.ndarray, step_seconds: np.ndarray) -> dict[str, float]:
-    """Return us a step of the monitor, ms of the step, and the share that the one is of the other: medians, and of the looks the p95."""
+    """Return the median and p95 monitor time in us, the median step in ms, and the monitor's share of the step."""
     look, step = float(np.median(look_seconds)), float(np.median(step_seconds))
     return {
         "monitor_us": 1e6 * look,
         "monitor_p95_us": 1e6 * float(np.percentile(look_seconds, 95)),
         "step_ms": 1e3 * step,
         "share": look / step,
-        # Of shorter steps the monitor takes over a thousandth.
+        # For shorter steps the monitor takes over a thousandth.
         "least_step_ms_for_a_thousandth": 1e6 * look,
     }
 

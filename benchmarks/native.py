@@ -1,10 +1,11 @@
-"""Hold training without a cache against the cache: how near its mels are, and how fast it is beside librosa in a numpy_function.
+"""Compare training without a cache to training from the cache: difference of the mels, and speed.
 
     python benchmarks/native.py --data LJSpeech-1.1 --cache cache/ --set audio.trim_db=30
     python benchmarks/native.py --data LJSpeech-1.1 --rate 48000
 
-The settings must be the cache's. With --rate the clips are resampled first, a third of them made of two channels, and preprocessed here.
-Speeds are given per second and as CPU time a record, which other programs on the machine disturb less; the three paths take turns.
+The settings must be the cache's. With --rate the clips are resampled first, a third of them with two channels, and
+preprocessed here. The baseline is librosa in a numpy_function; the three paths take turns. Speeds are records per
+second, and CPU time per record, which other load on the machine affects less.
 """
 
 import argparse
@@ -42,10 +43,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--set", dest="overrides", action="append", default=[])
-    parser.add_argument("--records", type=int, default=400, help="that each path makes in a round")
-    parser.add_argument("--rounds", type=int, default=3, help="0: mels alone")
+    parser.add_argument("--records", type=int, default=400, help="records of each path in a round")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of timing; 0 compares the mels only")
     parser.add_argument(
-        "--rate", type=int, help="resample the corpus to this rate first, and make its cache in a temporary folder"
+        "--rate", type=int, help="resample the corpus to this rate and make its cache in a temporary folder"
     )
     options = parser.parse_args()
     if (options.cache is None) == (options.rate is None):
@@ -60,7 +61,7 @@ def main() -> None:
 
 
 def hold_against(data: Path, cache: Path, config: Config, options: argparse.Namespace) -> dict[str, object]:
-    """Return how near the mels are to the cache's, and how fast each path is."""
+    """Return the difference of the mels from the cache's, and the speed of each path."""
     started = time.perf_counter()
     survey = survey_corpus(index_corpora([read_corpus(data)], config), config, lambda _rows: None)
     survey_seconds = time.perf_counter() - started
@@ -74,7 +75,7 @@ def hold_against(data: Path, cache: Path, config: Config, options: argparse.Name
 
 
 def compare(cache: Path, native: NativeDatasets, config: Config) -> dict[str, object]:
-    """Return how far the mels of each clip of both splits are from the cache's; every other field must be the same."""
+    """Return how far the mels of both splits are from the cache's; every other field must be equal."""
     errors: list[np.ndarray] = []
     for expected, found in both_ways(cache, native, config):
         for name in set(expected) - {"mel"}:
@@ -111,10 +112,10 @@ def measure(
     manifest = load_manifest(cache)
     nothing = np.zeros((0, config.audio.mel_bins), np.float32)
     clips = [Clip(Example(clip.row.id, clip.tokens, nothing), clip.row.text, clip.path) for clip in survey.clips]
-    rival = RivalClips(clips, record_spec(manifest), config.audio, BATCH)
+    baseline = RivalClips(clips, record_spec(manifest), config.audio, BATCH)
     paths: dict[str, Callable[[], Iterable[object]]] = {
         "native": lambda: native.training(0, EpochPlace(0, BATCH)),
-        "numpy_function": lambda: librosa_pipeline(rival),
+        "numpy_function": lambda: librosa_pipeline(baseline),
         "cache": lambda: training_dataset(cache, manifest, batch_size=BATCH, seed=0, data=config.data),
     }
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in paths}
@@ -131,7 +132,7 @@ def measure(
 
 
 def speed_of(batches: Iterable[object], records: int) -> tuple[float, float]:
-    """Return records a second and CPU milliseconds a record, the first batches left out."""
+    """Return records per second and CPU milliseconds per record, without the first batches."""
     stream = iter(batches)
     for _ in range(4):
         next(stream)
@@ -157,7 +158,7 @@ def at_another_rate(data: Path, folder: Path, rate: int, config: Config) -> Path
 
 
 def preprocess(data: Path, cache: Path, overrides: Sequence[str]) -> None:
-    """Make the cache of a corpus by the command."""
+    """Make the cache of a corpus with `xtts preprocess`."""
     settings = [part for override in overrides for part in ("--set", override)]
     command = [
         sys.executable,

@@ -1,13 +1,14 @@
-"""Plant a clip whose mel is not finite in a copy of a cache, and ask whether training goes on as if it were not there.
+"""Plant a clip with NaN in its mel in a copy of a cache, and test that training goes on unharmed.
 
     python benchmarks/planted_nan.py --cache cache --config tiny --steps 400
 
-One record of the training split becomes NaN, with sound checksums, so that nothing but the numbers gives it away. `xtts train` then runs on
-that copy, and on the sound cache once for each of three seeds, as many steps each: a few epochs, or the clip may never come. The planted
-run has the first of those seeds, so that what differs is the clip. Three figures are compared: the mean training loss of the last fifth of
-the steps, the last validation loss and the best. It is in order (exit code 0) if the run ended by itself, if every update that was left out
-names the clip, and no other, in skipped.jsonl, and if each figure lies within two standard deviations of the three seeds' mean. Of three
-values that deviation is a rough one: more steps, or more --seeds, make it better.
+One record of the training split becomes NaN, with valid checksums, so that only its numbers are wrong. `xtts train`
+runs on that copy with the first of three seeds, and on the sound cache once per seed, for the same number of steps:
+use a few epochs, or the clip may never come. Three figures are compared: the mean training loss of the last fifth of
+the steps, the last validation loss and the best one.
+
+The exit code is 0 if the run completed, if every skipped update names this clip alone in skipped.jsonl, and if each
+figure is within two standard deviations of the mean over the seeds. More steps or --seeds give a better deviation.
 """
 
 import argparse
@@ -33,7 +34,7 @@ LAST_SHARE = 0.8
 
 
 def plant(cache: Path, clip: str | None = None) -> str:
-    """Make the mel of one training clip NaN, the first of the first shard unless it is named, and seal the cache again; return its id.
+    """Make the mel of one training clip NaN, renew the checksums, and return the clip's id; default: the first clip.
 
     Raises SystemExit if the training split has no such clip.
     """
@@ -49,14 +50,14 @@ def plant(cache: Path, clip: str | None = None) -> str:
         shards = list(manifest.shards)
         shards[number] = _rewrite(path, payloads, shard)
         (cache / MANIFEST_NAME).write_bytes(manifest_bytes(replace(manifest, shards=tuple(shards))))
-        # They would bear witness to the shard as it was; a cache without any is as good to train on.
+        # The receipts describe the old shard; training does not need them.
         shutil.rmtree(cache / RECEIPTS_FOLDER, ignore_errors=True)
         return ids[chosen]
     raise SystemExit(f"{cache}: the training split has no clip {'at all' if clip is None else clip}")
 
 
 def _not_finite(payload: bytes, spec: RecordSpec) -> bytes:
-    """Return the record with NaN in the place of every true frame."""
+    """Return the record with NaN in every real frame."""
     values: dict[str, Any] = decode_example(payload, spec)
     tokens, frames = values["tokens"][: values["text_length"]], values["mel_length"]
     mel = np.full((frames, spec.mel_bins), np.nan, np.float16)
@@ -72,7 +73,7 @@ def _rewrite(path: Path, payloads: Sequence[bytes], shard: ShardEntry) -> ShardE
 
 
 def judge(clip: str, planted: Ended, clean: Sequence[Ended], steps: int) -> dict[str, Any]:
-    """Return the figures, what the planted run says of the clip, and whether it is in order."""
+    """Return the figures, what the planted run reports about the clip, and `ok`."""
     after = LAST_SHARE * steps
     compared = compare([figures(ended.reports, after) for ended in clean], figures(planted.reports, after))
     named = sum(line["not_finite"] == [clip] for line in planted.skipped)
@@ -98,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument(
-        "--clip", metavar="ID", help="the training clip that becomes NaN; the first of the first shard by default"
+        "--clip", metavar="ID", help="the training clip to make NaN; default: the first of the first shard"
     )
     arguments = parse_arguments(parser)
     with tempfile.TemporaryDirectory() as folder:

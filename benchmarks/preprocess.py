@@ -1,11 +1,11 @@
-"""Time `xtts preprocess` and `xtts verify-cache` beside a naive prototype and beside the floor, in turns, and print a Markdown table.
+"""Time `xtts preprocess` and `xtts verify-cache` against a naive prototype and a lower bound; print a Markdown table.
 
     python benchmarks/preprocess.py --data path/to/LJSpeech-1.1 --count 4000 --work /some/empty/folder
 
-Every row is a whole process, start-up included, with the sources in the page cache. The prototype: one joblib task a shard, soundfile,
-librosa.feature.melspectrogram, tf.io.TFRecordWriter, float16, 880 frames, no trimming and no accounting. The floor: read, decode and the
-Fourier transform alone. Rows are measured in turns, `--rounds` times over; ratios are medians of ratios within a round. Linux only: memory
-and CPU time come from /proc and wait4.
+Every row is a whole process, start-up included, with the sources in the page cache. The prototype is one joblib task
+per shard with soundfile, librosa.feature.melspectrogram and tf.io.TFRecordWriter: float16, 880 frames, no trimming, no
+accounting. The lower bound is reading, decoding and the Fourier transform alone. Rows are measured in turns, `--rounds`
+times; ratios are medians of the ratios within a round. Linux only: memory and CPU time come from /proc and wait4.
 """
 
 import argparse
@@ -32,7 +32,7 @@ NAIVE_START = "naive prototype, one clip a worker"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one process and its workers took; memory is each process's own peak."""
+    """Resources of one process and its workers; memory is each process's own peak."""
 
     seconds: float
     cpu_seconds: float
@@ -41,7 +41,7 @@ class Cost:
 
 
 def measure(command: list[str]) -> Cost:
-    """Run a command to its end and return what it took. Raises RuntimeError if it fails."""
+    """Run a command and return the resources it used. Raises RuntimeError if it fails."""
     environment = {
         **os.environ,
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
@@ -65,7 +65,7 @@ def measure(command: list[str]) -> Cost:
 
 
 def _watch(root: int, peaks: dict[int, int]) -> None:
-    """Note the greatest resident megabytes of a process and all below it, until it ends."""
+    """Record the peak resident megabytes of a process and its descendants until it ends."""
     while Path(f"/proc/{root}/task").exists():
         for process in _tree(root):
             try:
@@ -109,7 +109,7 @@ def prepare(data: Path, count: int, corpus: Path) -> int:
 
 
 def naive_shard(rows: list[str], corpus: Path, path: Path) -> None:
-    """Write one shard as a first prototype does."""
+    """Write one shard as the naive prototype does."""
     import librosa
     import soundfile
     import tensorflow as tf
@@ -154,7 +154,7 @@ def floor_shard(rows: list[str], corpus: Path, _path: Path) -> None:
 
 
 def run_shards(kind: str, corpus: Path, output: Path, jobs: int) -> None:
-    """Do a whole corpus in joblib tasks of one shard each."""
+    """Process a whole corpus in joblib tasks of one shard each."""
     import joblib
 
     rows = (corpus / "metadata.csv").read_text(encoding="utf-8").splitlines()
@@ -201,9 +201,10 @@ def measure_round(corpus: Path, work: Path, jobs: int) -> dict[str, Cost]:
 
 
 def print_table(rounds: list[dict[str, Cost]], clips: int, shard_bytes: int) -> None:
-    """Print one row a command: medians over the rounds."""
+    """Print one row per command: medians over the rounds."""
     print(
-        f"\n{clips} clips, {shard_bytes / 1e6:.0f} MB of shards, {os.cpu_count()} cores, median of {len(rounds)} rounds\n"
+        f"\n{clips} clips, {shard_bytes / 1e6:.0f} MB of shards, {os.cpu_count()} cores, "
+        f"median of {len(rounds)} rounds\n"
     )
     print("| what | s | CPU s | clips/s | GB/s | naive / this, time | naive / this, CPU | parent MB | worker MB |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -238,7 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a corpus of LJSpeech's layout")
     parser.add_argument("--count", type=int, default=4000, help="clips in all")
-    parser.add_argument("--work", type=Path, required=True, help="a folder that is made, and must not exist")
+    parser.add_argument("--work", type=Path, required=True, help="a folder to make; it must not exist")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
@@ -257,7 +258,7 @@ def main() -> None:
         rounds.append(measure_round(work / "corpus", work, arguments.jobs))
         shard_bytes = sum(path.stat().st_size for path in (work / "cache").glob("*.tfrecord"))
         shutil.rmtree(work / "cache")
-        # After every round: one that is interrupted leaves those before it.
+        # After every round, so that an interruption keeps the rounds before it.
         print_table(rounds, clips, shard_bytes)
         print(f"round {number + 1} of {arguments.rounds}, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
 

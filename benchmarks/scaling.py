@@ -1,10 +1,10 @@
-"""Print how a corpus of many hours trains on many GPUs, on paper: sizes, times a step, and which part holds the rest up.
+"""Compute on paper how a corpus of many hours trains on many GPUs: sizes, step times and bottlenecks.
 
     python benchmarks/scaling.py --hours 1000 100000 --gpus 1 8 64 256
     python benchmarks/scaling.py --device-tflops 400 --store-gb-per-s 2 --preset small
 
-Arithmetic alone: nothing is run and nothing is imported but Python's own library. Each constant is an option; those that were measured
-have their source in the table that is printed, the others are assumptions. docs/scaling.md holds what is printed by default.
+Nothing is run or measured, and only Python's standard library is imported. Each constant is an option. The printed
+table names the source of each measured constant; the others are assumptions. docs/scaling.md holds the default output.
 """
 
 import argparse
@@ -15,7 +15,8 @@ SECONDS_PER_HOUR = 3600.0
 GIGA, TERA = 1e9, 1e12
 FLOAT32_BYTES = 4
 ASSUMED = "assumed"
-# Matrix products of one train step over its clips at 200 x 880 (benchmarking.device.matrix_operations), parameters, and clips a GPU.
+# Operations of the matrix products of one train step at 200 x 880 (perf.benchmark.device.matrix_operations),
+# parameters, and clips per GPU.
 PRESETS = {
     "small": {"gflop_per_clip": 14.4, "parameters_m": 9.8, "clips_per_gpu": 16.0},
     "base": {"gflop_per_clip": 44.1, "parameters_m": 31.8, "clips_per_gpu": 32.0},
@@ -30,7 +31,7 @@ def constant(default: float, source: str) -> float:
 
 @dataclass(frozen=True)
 class Constants:
-    """What is reckoned with; names carry their units."""
+    """The constants of the computation; names carry their units."""
 
     clip_seconds: float = constant(5.95, "measured: mean of 13,090 clips, LJSpeech's layout and lengths")
     record_bytes: float = constant(
@@ -75,7 +76,7 @@ class Constants:
 
 @dataclass(frozen=True)
 class Scale:
-    """The figures of one number of GPUs; each time is of one step in milliseconds."""
+    """The figures for one number of GPUs; each time is of one step in milliseconds."""
 
     constants: Constants
     hours: float
@@ -83,24 +84,24 @@ class Scale:
 
     @property
     def machines(self) -> int:
-        """How many machines the GPUs fill."""
+        """Number of machines that the GPUs fill."""
         return -int(-self.gpus // self.constants.gpus_per_machine)
 
     @property
     def clips(self) -> float:
-        """How many clips the corpus has."""
+        """Number of clips in the corpus."""
         return self.hours * SECONDS_PER_HOUR / self.constants.clip_seconds
 
     @property
     def compute_ms(self) -> float:
-        """One GPU's own part of the batch."""
+        """Computing one GPU's share of the batch."""
         each = self.constants
         operations = each.gflop_per_clip * GIGA * each.own_frames_factor * each.clips_per_gpu
         return 1e3 * operations / (each.device_tflops * TERA * each.device_share)
 
     @property
     def reduce_ms(self) -> float:
-        """Adding up the gradients: a ring within each machine, then one between machines."""
+        """Reducing the gradients: a ring within each machine, then one between machines."""
         each, gradient_bytes = self.constants, self.constants.parameters_m * 1e6 * FLOAT32_BYTES
         within = min(self.gpus, each.gpus_per_machine)
         seconds = 2.0 * (within - 1) / within * gradient_bytes / (each.link_gb_per_s * GIGA)
@@ -109,7 +110,7 @@ class Scale:
 
     @property
     def step_bytes_per_machine(self) -> float:
-        """What one machine reads for a step."""
+        """Bytes that one machine reads for a step."""
         return (
             min(self.gpus, self.constants.gpus_per_machine) * self.constants.clips_per_gpu * self.constants.record_bytes
         )
@@ -121,7 +122,7 @@ class Scale:
 
     @property
     def store_ms(self) -> float:
-        """Reading them from the store, which all machines share."""
+        """Reading a step's records from the store, which all machines share."""
         each = self.constants
         per_machine = min(each.store_gb_per_s, each.store_total_gb_per_s / self.machines)
         return 1e3 * self.step_bytes_per_machine / (per_machine * GIGA)
@@ -135,7 +136,7 @@ class Scale:
 
     @property
     def step_ms(self) -> float:
-        """A step that reads from the machine's own disk: computing and adding up, or whatever takes longer beside them."""
+        """A step that reads from a local disk: computing and reducing, or what takes longer in parallel."""
         return max(self.compute_ms + self.reduce_ms, self.disk_ms, self.parse_ms)
 
     @property
@@ -145,12 +146,12 @@ class Scale:
 
     @property
     def efficiency(self) -> float:
-        """The speed as a share of so many GPUs alone."""
+        """Speed over that of as many independent GPUs."""
         return replace(self, gpus=1).step_ms / self.step_ms
 
     @property
     def read_gb_per_s(self) -> float:
-        """What all machines together read."""
+        """Bytes per second that all machines read together."""
         return self.gpus * self.constants.clips_per_gpu * self.constants.record_bytes / (self.step_ms * 1e-3) / GIGA
 
     @property
@@ -160,7 +161,7 @@ class Scale:
 
     @property
     def preprocess_hours(self) -> float:
-        """One machine's time to make the cache."""
+        """Time of one machine to make the cache."""
         return (
             self.hours * self.constants.preprocess_cpu_s_per_hour / self.constants.preprocess_cores / SECONDS_PER_HOUR
         )
@@ -172,12 +173,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Return three digits that mean something."""
+    """Return the value with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def constants_table(constants: Constants, given: Collection[str]) -> str:
-    """Return every constant with its value and source; `given` names those that came by an option."""
+    """Return every constant with its value and source; `given` names those set by an option."""
     rows = []
     for each in fields(Constants):
         value = getattr(constants, each.name)
@@ -192,7 +193,7 @@ def constants_table(constants: Constants, given: Collection[str]) -> str:
 
 
 def corpus_table(constants: Constants, hours: Sequence[float]) -> str:
-    """Return what a corpus of so many hours takes before any GPU is used."""
+    """Return sizes and times of a corpus before any GPU is used."""
     rows = []
     for each in hours:
         scale = Scale(constants, each, 1)
@@ -263,7 +264,7 @@ def steps_table(constants: Constants, hours: Sequence[float], gpus: Sequence[int
 
 
 def limits_table(constants: Constants, gpus: Sequence[int]) -> str:
-    """Return from how many of the GPUs on each part takes longer than computing, and at which speed of a GPU it would."""
+    """Return for each part at which number and which speed of GPUs it takes longer than computing."""
     few, many = (Scale(constants, 1.0, count) for count in (min(gpus), max(gpus)))
     rows = []
     for name in ("disk_ms", "store_ms", "parse_ms", "reduce_ms"):

@@ -1,9 +1,9 @@
-"""Two workers against one: `xtts train` in processes on loopback, each pinned to a core of its own.
+"""Compare two workers with one: `xtts train` in processes on loopback, each pinned to one core.
 
     python benchmarks/scaling_processes.py --cache cache/ --config my.yaml --output scaling.json
 
-Strong scaling gives two workers the batch of one, weak scaling twice as much. Rounds alternate, and the ratio is of their medians. Cores
-must be whole ones: two hyperthreads of one core share its arithmetic. What else runs on the machine must be little.
+Strong scaling gives two workers the batch of one; weak scaling gives them twice as much. Rounds alternate, and the
+ratio is of their medians. Use physical cores, since two hyperthreads share a core's arithmetic, and an idle machine.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def whole_cores() -> list[int]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens at."""
+    """Return unused ports of the loopback interface."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for opened in sockets:
@@ -42,7 +42,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def examples_per_second(options: Sequence[str], batch_size: int, cpus: Sequence[int]) -> float:
-    """Run one training of as many workers as there are CPUs; return the examples a second of all of them after warm-up."""
+    """Train with one worker per CPU; return the examples per second of all workers after the warm-up."""
     workers = tuple(f"127.0.0.1:{port}" for port in free_ports(len(cpus)))
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "xtts_pipeline", "train", "--output", f"{folder}/run", "--json", *options]
@@ -62,7 +62,7 @@ def examples_per_second(options: Sequence[str], batch_size: int, cpus: Sequence[
 
 
 def main() -> None:
-    """Measure, and write the figures as JSON."""
+    """Measure and write the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cache", required=True)
     parser.add_argument("--config", action="append", default=[])

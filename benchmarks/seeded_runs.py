@@ -1,4 +1,4 @@
-"""Trainings that differ in their seed, as a measure of chance for another one: what each ends with, and how far off the other is."""
+"""Train with several seeds as a measure of chance, and compare another run with them."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ MOST_DEVIATIONS = 2.0
 
 @dataclass(frozen=True)
 class Ended:
-    """What a run left behind: its reports, its updates that were left out, and its summary."""
+    """The reports, skipped updates and summary of a finished run."""
 
     reports: list[dict[str, Any]]
     skipped: list[dict[str, Any]]
@@ -25,7 +25,7 @@ class Ended:
 
 
 def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Return the command line of a parser, to which the options of the runs are added. Ends with 2 where there are too few seeds."""
+    """Add the options of the runs to a parser and parse the command line. Exits with 2 if there are too few seeds."""
     parser.add_argument("--steps", type=int, default=400, help="of each run; a few epochs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--config", action="append", default=[], help="a preset or YAML file, as xtts train takes it")
@@ -39,7 +39,7 @@ def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def run_beside_seeds(other: Path, cache: Path, arguments: argparse.Namespace) -> tuple[Ended, list[Ended]]:
-    """Train on the other cache with the first seed, and on the cache with each; return what the one run left behind and what the others."""
+    """Train on the other cache with the first seed and on the cache with each; return the one run and the others."""
     given = (arguments.steps, arguments.config, arguments.set)
     with tempfile.TemporaryDirectory() as folder:
         beside = run(other, Path(folder) / "other", *given, arguments.seeds[0])
@@ -47,7 +47,7 @@ def run_beside_seeds(other: Path, cache: Path, arguments: argparse.Namespace) ->
 
 
 def run(cache: Path, folder: Path, steps: int, configs: Sequence[str], settings: Sequence[str], seed: int) -> Ended:
-    """Train. Raises SystemExit if the run fails; its own words are on stderr."""
+    """Train. Raises SystemExit if the run fails; its error is on stderr."""
     often = max(1, steps // 50)
     training = {
         "seed": seed,
@@ -56,7 +56,7 @@ def run(cache: Path, folder: Path, steps: int, configs: Sequence[str], settings:
         "save_every": steps,
         "sample_every_evaluations": "null",
     }
-    # What is given comes last, but for the seed, which is what the runs differ in.
+    # The user's settings come last, except for the seed, in which the runs differ.
     overrides = [*(f"training.{name}={value}" for name, value in training.items()), *settings, f"training.seed={seed}"]
     options = ["--cache", str(cache), "--output", str(folder), "--steps", str(steps), "--json"]
     options += [*(f"--config={config}" for config in configs), *(f"--set={override}" for override in overrides)]
@@ -71,12 +71,12 @@ def run(cache: Path, folder: Path, steps: int, configs: Sequence[str], settings:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Return what a file of JSON lines holds; nothing where there is none."""
+    """Return the content of a JSON Lines file; an empty list if it does not exist."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def figures(reports: Sequence[Mapping[str, Any]], after: float) -> dict[str, float]:
-    """Return the losses that a run ends with: of training in the steps after this one, of validation where there were evaluations."""
+    """Return the training loss of the steps after `after`, and the last and best validation loss if there is one."""
 
     def losses(split: str, first: float) -> list[float]:
         return [
@@ -91,7 +91,7 @@ def figures(reports: Sequence[Mapping[str, Any]], after: float) -> dict[str, flo
 
 
 def compare(seeds: Sequence[Mapping[str, float]], other: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-    """Return, for each figure, those of the seeds, their mean and sample deviation, and how many deviations off the other run is."""
+    """Return for each figure the seeds' values, mean and deviation, and the other run's distance in deviations."""
     compared = {}
     for name, value in other.items():
         values = [ended[name] for ended in seeds]

@@ -1,12 +1,12 @@
-"""Run the train step beside its PyTorch twin and beside stock Keras layers, in turns, and print the ratios.
+"""Time the train step beside its PyTorch twin and beside stock Keras layers, in turns; print the ratios.
 
     python benchmarks/side_by_side.py --config small --batch 16 --torch-python path/to/torch-venv/bin/python
 
-Every row is a process of its own that waits while another works: `ours`, `stock Keras` (the same step under XLA with Keras's
-MultiHeadAttention and Dropout), and, where --torch-python names a Python with torch==2.13.0, `PyTorch eager` and `PyTorch compile`. All
-are given the same batch and have the same number of parameters; it ends with an error if they do not. The network's own frames are off in
-all of them, and the twin has no aligner: ours walks the clips in every step, the twin is given an alignment. A ratio is the median of the
-ratios of medians within a round.
+Every row is a process of its own that waits while another works: `ours`, `stock Keras` (the same step under XLA with
+Keras's MultiHeadAttention and Dropout), and, if --torch-python names a Python with torch==2.13.0, `PyTorch eager` and
+`PyTorch compile`. All get the same batch and must have the same number of parameters. Scheduled sampling is off in all
+of them. The twin has no aligner: ours aligns the clips in every step, the twin is given an alignment. A ratio is the
+median of the ratios of medians within a round.
 """
 
 import argparse
@@ -32,7 +32,7 @@ OFF = ["training.scheduled_sampling_start=null", "training.accumulation_steps=1"
 
 
 def write_batch(path: Path, config: Config, rows: int) -> None:
-    """Write a batch whose lengths are spread as those of speech are: most between a third and the whole of the limit."""
+    """Write a batch with the lengths of speech: most are between a third of the limit and the limit."""
     random = np.random.default_rng(0)
     limits, bins = config.limits, config.audio.mel_bins
     share = random.uniform(0.3, 1.0, rows)
@@ -48,13 +48,13 @@ def write_batch(path: Path, config: Config, rows: int) -> None:
 
 
 def work(job: dict[str, Any]) -> None:
-    """Answer as twin.main does, with the TensorFlow step."""
+    """Serve the TensorFlow step as twin.main serves the twin."""
     with NativeLog():
         run_step(job)
 
 
 def run_step(job: dict[str, Any]) -> None:
-    """Do the first step of what the job describes, then as many as each line of stdin says."""
+    """Run the job's first step, then as many steps as each line of stdin asks for."""
     import tensorflow as tf
 
     if job["is_stock"]:
@@ -89,7 +89,7 @@ def run_step(job: dict[str, Any]) -> None:
 
 
 class Worker:
-    """A process that runs steps when it is told to."""
+    """A process that runs steps on request."""
 
     def __init__(self, command: list[str]) -> None:
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
@@ -101,30 +101,29 @@ class Worker:
         self.seconds: list[float] = []
 
     def run(self, steps: int) -> None:
-        """Run steps and note their seconds."""
+        """Run steps and record their seconds."""
         print(steps, file=self._process.stdin, flush=True)
         seconds = self._answer()
         self.seconds += seconds
         self.rounds.append(statistics.median(seconds))
 
     def end(self) -> None:
-        """Let the process end by itself."""
+        """Wait for the process to end."""
         self._process.stdin.close()
         self._process.wait()
 
     def _answer(self) -> Any:
         line = self._process.stdout.readline()
         if not line:
-            sys.exit(
-                f"side_by_side: {' '.join(self._process.args[:3])} ended with {self._process.wait()}; its words stand above"
-            )
+            command, code = " ".join(self._process.args[:3]), self._process.wait()
+            sys.exit(f"side_by_side: {command} ended with {code}; its error is above")
         return json.loads(line)
 
 
 def start_workers(
     config: Config, rows: int, torch_python: str | None, folder: Path, skipped: list[str]
 ) -> dict[str, Worker]:
-    """Start every process, one after the other, and have each do its first step."""
+    """Start every process in turn and run its first step."""
     from xtts_pipeline.config.load import dump_config
 
     (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
@@ -162,7 +161,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=5, help="of each in a round")
+    parser.add_argument("--steps", type=int, default=5, help="steps of each row in a round")
     parser.add_argument("--torch-python", help="a Python that has torch==2.13.0")
     parser.add_argument("--skip", action="append", default=[], help="a row to leave out, such as `PyTorch compile`")
     arguments = parser.parse_args()

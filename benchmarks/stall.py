@@ -1,16 +1,16 @@
-"""Measure what a checkpoint costs the steps: a step may wait for the copy of the weights to the host, and not for the disk.
+"""Measure what a checkpoint costs the steps: a step may wait for the copy of the weights, but not for the disk.
 
     python benchmarks/stall.py --cache cache --config small --steps 200 --save-every 20
     python benchmarks/stall.py --cache cache --config small --steps 200 --save-every 20 --evaluate-every 7
 
-The run is what `xtts train` makes, in this process. A step's time is the wall time from asking for its batch to asking for the next one, so
-all that follows a step is in it; each step reports, so that not only those with a checkpoint do. Steps fall into four groups: those that
-end with a checkpoint, those beside which one is being written, those with an evaluation, and the others. What was copied is timed by
-itself, and so is handing the copy to the thread that writes it: a new best that falls due while a checkpoint is being written must not
-wait there, which is what --evaluate-every asks. The first steps are left out, and so is the last, whose checkpoint is waited for.
+The run is that of `xtts train`, in this process. A step's time is the wall time from asking for its batch to asking for
+the next one; each step reports. Steps form four groups: those that end with a checkpoint, those during which one is
+written, those with an evaluation, and all others. The copy is timed separately, and so is its hand-over to the writing
+thread: with --evaluate-every, a new best that falls due during a write must not wait there. The first steps are left
+out, and so is the last one, whose checkpoint is waited for.
 
-In order (exit code 0) is a run whose longest step with a checkpoint is no longer than its longest other one and the longest copy together,
-and that hands over within a step. Steps beside which a checkpoint is written share cores with the writer, and are shown only.
+The exit code is 0 if the longest step with a checkpoint is no longer than the longest other step plus the longest copy,
+and if each hand-over takes less than a step. Steps during a write share cores with the writer and are only shown.
 """
 
 import argparse
@@ -32,13 +32,13 @@ from xtts_pipeline.cli.progress import RunProgress
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.system.runtime import NativeLog
 
-# Both give a snapshot to the thread that writes.
+# Both hand a snapshot to the writing thread.
 HANDING_OVER = ("begin", "begin_when_free")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step's wall time, and what fell into it."""
+    """One step's wall time and what happened during it."""
 
     milliseconds: float
     is_saved: bool = False
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass
 class Times:
-    """What happened when, in seconds of one clock."""
+    """Times of the events, in seconds of one clock."""
 
     asked: list[float] = field(default_factory=list)
     copied: list[tuple[float, float]] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Times:
     written: list[tuple[float, float]] = field(default_factory=list)
 
     def steps(self, evaluate_every: int) -> list[Step]:
-        """Return all steps but the last, whose end is not known."""
+        """Return all steps except the last, whose end is unknown."""
         steps = []
         for number, (begun, ended) in enumerate(zip(self.asked, self.asked[1:], strict=False), 1):
             is_saved = any(begun <= at < ended for at, _ in self.handed_over)
@@ -68,7 +68,7 @@ class Times:
 
 
 def judge(steps: Sequence[Step], copies_ms: Sequence[float], hand_overs_ms: Sequence[float]) -> dict[str, Any]:
-    """Return each group's median and longest, and whether saving held no step up. Raises SystemExit if there is nothing to compare."""
+    """Return each group's median and maximum, and `ok`. Raises SystemExit if there is nothing to compare."""
     plain = [step for step in steps if not step.is_evaluated]
     groups = {
         "step_ms": [step.milliseconds for step in plain if not step.is_saved and not step.is_beside_writing],
@@ -91,7 +91,7 @@ def judge(steps: Sequence[Step], copies_ms: Sequence[float], hand_overs_ms: Sequ
 
 
 def timed(method: Callable[..., Any], spans: list[tuple[float, float]]) -> Callable[..., Any]:
-    """Return a method that notes when it began and ended."""
+    """Return the method wrapped to record its start and end."""
 
     def call(*arguments: Any) -> Any:
         begun = time.perf_counter()
@@ -104,8 +104,8 @@ def timed(method: Callable[..., Any], spans: list[tuple[float, float]]) -> Calla
 
 
 def train(cache: Path, config: Config, run: Path, log: NativeLog, progress: RunProgress) -> Times:
-    """Train as `xtts train` does, and note when what happened."""
-    # Late: TensorFlow must not be imported before its log is redirected.
+    """Train as `xtts train` does and record the times of the events."""
+    # Imported here: TensorFlow's log must be redirected before.
     from xtts_pipeline.data.source import Source
     from xtts_pipeline.training import loop
     from xtts_pipeline.training.checkpoints import saver as saving
@@ -144,13 +144,13 @@ def train(cache: Path, config: Config, run: Path, log: NativeLog, progress: RunP
 
 
 def main() -> None:
-    """Train, and judge what saving costs."""
+    """Train and judge the cost of saving."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--save-every", type=int, default=20)
-    parser.add_argument("--evaluate-every", type=int, help="after the last step alone, by default")
-    parser.add_argument("--warm-up", type=int, default=15, help="steps that are left out at the beginning")
+    parser.add_argument("--evaluate-every", type=int, help="default: after the last step only")
+    parser.add_argument("--warm-up", type=int, default=15, help="steps to leave out at the beginning")
     parser.add_argument("--config", action="append", default=[], help="a preset or YAML file, as xtts train takes it")
     parser.add_argument(
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="more settings of the run"
@@ -174,7 +174,7 @@ def main() -> None:
     since, until = times.asked[arguments.warm_up], times.asked[-1]
 
     def durations(spans: Sequence[tuple[float, float]]) -> list[float]:
-        """Return how long each took, in ms, of those within the steps that count."""
+        """Return the durations in ms of the events within the counted steps."""
         return [1e3 * (ended - begun) for begun, ended in spans if since <= begun and ended <= until]
 
     judged = judge(

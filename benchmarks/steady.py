@@ -1,10 +1,10 @@
-"""Train a tiny network for many steps and watch what the process holds: memory, file descriptors and threads, which must not grow.
+"""Train a tiny network for many steps and test that memory, file descriptors and threads do not grow.
 
     python benchmarks/steady.py --cache cache --steps 5000
 
-The run is `xtts train` in a process of its own, with everything that a run does: reports, validation, speech, checkpoints. Every tenth of a
-second /proc says what it holds. What it holds after the warm-up, a fifth of the steps, is compared with the last fifth; exit code 1 if
-memory has grown by over 1% or if there are more descriptors or threads. Linux only.
+The run is `xtts train` in a process of its own, with reports, validation, synthesis and checkpoints. Its use is sampled
+from /proc every tenth of a second. The fifth of the steps after the warm-up, which is a fifth too, is compared with the
+last fifth. The exit code is 1 if memory grew by over 1% or if there are more descriptors or threads. Linux only.
 """
 
 import argparse
@@ -34,7 +34,7 @@ TINY = {
 
 
 class Sample(NamedTuple):
-    """What a process holds when its last report was of this step."""
+    """What a process holds after its report of a step."""
 
     step: int
     resident_kib: int
@@ -43,7 +43,7 @@ class Sample(NamedTuple):
 
 
 def command(arguments: argparse.Namespace, run: Path) -> list[str]:
-    """Return the command of the run: everything that is done now and then is done about twenty times."""
+    """Return the command of the run; each periodic action happens about twenty times."""
     often = max(1, arguments.steps // 20)
     training = {
         "batch_size": arguments.batch_size,
@@ -72,7 +72,7 @@ def watch(process: subprocess.Popen[bytes], metrics: Path) -> Iterator[Sample]:
         if metrics.exists():
             with metrics.open("rb") as file:
                 file.seek(position)
-                # A line may be under way; its rest is read next time.
+                # The last line may be incomplete; its rest is read next time.
                 whole = file.read().rpartition(b"\n")[0]
                 position += len(whole) + bool(whole)
             step = max([step, *(json.loads(line)["step"] for line in whole.splitlines())])
@@ -87,20 +87,19 @@ def watch(process: subprocess.Popen[bytes], metrics: Path) -> Iterator[Sample]:
 
 
 def watch_run(arguments: list[str], metrics: Path, words: Path) -> Iterator[Sample]:
-    """Yield samples of a run, whose stderr goes to a file. Raises SystemExit with its last line if it fails."""
+    """Yield samples of a run with stderr in a file. Raises SystemExit with its last line if the run fails."""
     with words.open("wb") as stderr, subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=stderr) as process:
         yield from watch(process, metrics)
-    # Left by then, so the process has been waited for: one that has just ended has no return code yet.
+    # After the block the process has been waited for, so its return code is known.
     if process.returncode:
         last = words.read_text(errors="replace").splitlines()[-1:]
         raise SystemExit(f"the run ended with {process.returncode}: {''.join(last)}")
 
 
 def compare(samples: list[Sample], steps: int) -> dict[str, dict[str, float]]:
-    """Return, for each thing that is held, its median after the warm-up and at the end, and how much it has grown.
+    """Return each figure's median in the fifth after the warm-up and in the last fifth, and its growth.
 
-    After the warm-up is the fifth of the steps that follows it. Descriptors and threads come and go with checkpoints, so medians are
-    compared and not peaks.
+    Medians, not peaks: descriptors and threads come and go with checkpoints.
     """
     after = [sample for sample in samples if WARM_UP_SHARE * steps < sample.step <= 2 * WARM_UP_SHARE * steps]
     last = [sample for sample in samples if sample.step > LAST_SHARE * steps]

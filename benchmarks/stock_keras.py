@@ -1,6 +1,7 @@
-"""The same network with what Keras has in stock: `MultiHeadAttention` and `Dropout` in place of this project's. Run by side_by_side.py.
+"""Build the same network with Keras's `MultiHeadAttention` and `Dropout`. Run by side_by_side.py.
 
-The step around it, XLA included, is the same; so the ratio says what hand-written attention and hashed dropout masks bring.
+The rest of the step, XLA included, is the same, so the ratio shows the effect of the hand-written attention and of the
+hashed dropout masks.
 """
 
 from typing import Any
@@ -18,18 +19,18 @@ class StockAttention(tf.Module):
         super().__init__(name=name)
         self._attention = keras.layers.MultiHeadAttention(heads, width // heads)
         self._attention.build([1, None, width], [1, None, width], [1, None, width])
-        # Keras's layers are no tf.Modules: the optimizer finds their variables in this list.
+        # Keras layers are not tf.Modules: the optimizer finds their variables in this list.
         self.variables_in_order = [variable.value for variable in self._attention.weights]
 
     @staticmethod
     def project_memory(memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return what is looked at, as keys and as values."""
+        """Return the context as keys and as values."""
         return memory, memory
 
     def __call__(
         self, x: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return what `layers.Attention` would."""
+        """Return the same as `layers.Attention`."""
         # [..., F, S] here, [B, 1, F, S] with a head axis there.
         allowed = tf.broadcast_to(mask, [x.shape[0], 1, x.shape[1], keys.shape[1]])[:, 0]
         return self._attention(x, values, keys, attention_mask=allowed, return_attention_scores=True, training=True)
@@ -41,17 +42,17 @@ _DROPOUTS: dict[int, keras.layers.Dropout] = {}
 def stock_dropout(
     self: layers.Dropout, x: tf.Tensor, rate: float, salt: int, _first: Any = 0, always: bool = False
 ) -> tf.Tensor:
-    """Do what `layers.Dropout.apply` does, with a keras.layers.Dropout for each place in the network."""
+    """Apply a keras.layers.Dropout of its own at each place in the network, as `layers.Dropout.apply`."""
     if rate == 0.0 or not (self.is_training or always):
         return x
     if salt not in _DROPOUTS:
-        # The layer's generator is a variable, which must not be made inside the traced function.
+        # The layer's generator is a variable, which must be created outside the traced function.
         with tf.init_scope():
             _DROPOUTS[salt] = keras.layers.Dropout(rate, seed=salt)
     return _DROPOUTS[salt](x, training=True)
 
 
 def put_in() -> None:
-    """Put the stock layers in the place of this project's, for this process."""
+    """Replace this project's layers by the stock layers in this process."""
     layers.Attention = mel_decoder.Attention = StockAttention
     layers.Dropout.apply = stock_dropout

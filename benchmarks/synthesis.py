@@ -1,11 +1,11 @@
-"""Speak with a trained run, or with random weights of a preset, and print how fast, as JSON.
+"""Measure how fast a trained run, or random weights of a preset, synthesizes; print JSON.
 
     python benchmarks/synthesis.py --config small
     python benchmarks/synthesis.py --run runs/first --text "A sentence of your own."
 
-Real time is the duration of the sound over the time it took, vocoder included; the first chunk is the time from the call to the first
-samples of a stream. Each is the best of --repeats, after one warm-up. `cpu` figures are by processor time of the whole process, which
-other work on the machine does not lengthen. Random weights never stop: they speak until the cap that their text sets.
+Real time is the duration of the speech over the time it took, vocoder included. The first chunk is the time from the
+call to the first samples of a stream. Each is the best of --repeats after one warm-up. `cpu` figures use the process's
+CPU time, which other load does not lengthen. Random weights never stop: they speak until their text's length limit.
 """
 
 import argparse
@@ -23,7 +23,7 @@ FRAMES_PER_CHARACTER = 5.0
 
 
 def make_run(folder: Path, preset: str) -> Path:
-    """Write a run of random weights that says a text at the pace of speech and does not stop before."""
+    """Write a run of random weights that reads a text at the pace of speech and never stops early."""
     from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
     from xtts_pipeline.config.load import load_config
     from xtts_pipeline.training.checkpoints.files import build_network, save_checkpoint
@@ -40,7 +40,7 @@ def make_run(folder: Path, preset: str) -> Path:
 
 
 def best_of(repeats: int, call: Callable[[], object]) -> tuple[float, float]:
-    """Return the least wall time and the least processor time of a call, in seconds."""
+    """Return the minimum wall time and CPU time of a call, in seconds."""
     walls, cpus = [], []
     for _ in range(repeats):
         wall, cpu = time.perf_counter(), time.process_time()

@@ -1,11 +1,11 @@
-"""The network, its losses and its optimizer in PyTorch: the twin that the compiled step is held against. Run by side_by_side.py.
+"""The network, its losses and its optimizer in PyTorch: the twin of the compiled step. Run by side_by_side.py.
 
     pip install torch==2.13.0
 
-The same layers with the same parameters, written as a PyTorch user would: scaled_dot_product_attention where no weights are needed,
-fused AdamW, torch.nn.functional.dropout. It lets two things be that the TensorFlow step does: the attention's metrics, and the aligner,
-whose parameters are here but unused; where each step's predecessor looked comes with the batch instead. Needs neither TensorFlow nor the
-package.
+The same layers with the same parameters, as a PyTorch user would write them: scaled_dot_product_attention where no
+weights are needed, fused AdamW, torch.nn.functional.dropout. Two parts of the TensorFlow step are left out: the
+attention metrics, and the aligner, whose parameters exist but are unused; the batch holds the previous attention
+instead. Needs neither TensorFlow nor the package.
 """
 
 import json
@@ -50,7 +50,7 @@ class Convolution(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head attention; its weights are made only where they are asked for."""
+    """Multi-head attention; its weights are computed only on request."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ class TextEncoder(nn.Module):
 
 
 class VoiceEncoder(nn.Module):
-    """A reference to a fixed number of latents."""
+    """Encodes a reference as a fixed number of latents."""
 
     def __init__(self, model: dict, bins: int) -> None:
         super().__init__()
@@ -321,7 +321,7 @@ class TrainStep:
 
 
 def main() -> None:
-    """Answer each line of stdin, a number of steps, with their seconds as JSON; first say how many parameters there are."""
+    """Print the number of parameters, then answer each line of stdin, a number of steps, with their seconds as JSON."""
     job = json.loads(sys.argv[1])
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,9 +1,10 @@
-"""Copy clips of an LJSpeech-shaped corpus through the vocoder, whole and streamed, and print how near they stay and how long it takes.
+"""Vocode clips of a corpus in the LJSpeech layout, whole and streamed; print the mel error and the speed.
 
     OMP_NUM_THREADS=1 python benchmarks/vocoder.py --data path/to/LJSpeech-1.1 --clips 20 --output FOLDER
 
-The mel error is the mean difference of natural logs between the mel asked for and that of the wave. Times are one core's CPU time. With
---output the waves are kept in one folder a row, each with a pairs.csv of lines `copied.wav|original.wav` for a recogniser to compare.
+The mel error is the mean difference in natural log between the given mel and that of the wave. Times are CPU time of
+one core. With --output the waves are kept in one folder per row, each with a pairs.csv of lines
+`copied.wav|original.wav` for a recogniser to compare.
 """
 
 import argparse
@@ -27,14 +28,14 @@ PUSHED_FRAMES = 4  # as a decoder step brings them
 
 
 def stream_wave(vocoder: GriffinLim, mel: np.ndarray) -> np.ndarray:
-    """Return the wave as a stream hands it out."""
+    """Return the wave of a stream."""
     stream = vocoder.stream()
     pieces = [stream.push(mel[start : start + PUSHED_FRAMES]) for start in range(0, len(mel), PUSHED_FRAMES)]
     return np.concatenate([*pieces, stream.finish()])
 
 
 def first_sound_ms(vocoder: GriffinLim, mel: np.ndarray) -> float:
-    """Return the CPU time that the first block of a stream takes."""
+    """Return the CPU time of the first block of a stream."""
     stream = vocoder.stream()
     start = time.process_time()
     stream.push(mel[:STREAM_BLOCK_FRAMES])
@@ -44,7 +45,7 @@ def first_sound_ms(vocoder: GriffinLim, mel: np.ndarray) -> float:
 def measure(
     make_wave: Callable[[np.ndarray], np.ndarray], mels: list[np.ndarray]
 ) -> tuple[list[np.ndarray], float, float]:
-    """Return the waves, their mel error, and the seconds of sound made in a second."""
+    """Return the waves, their mel error, and the seconds of sound per second."""
     start = time.process_time()
     waves = [make_wave(mel) for mel in mels]
     taken = time.process_time() - start
@@ -53,7 +54,7 @@ def measure(
 
 
 def save_pairs(folder: Path, waves: list[np.ndarray], originals: list[Path]) -> None:
-    """Write the waves under their originals' names, and which belongs to which."""
+    """Write the waves under their originals' names, with a list of the pairs."""
     folder.mkdir(parents=True, exist_ok=True)
     for wave, original in zip(waves, originals, strict=True):
         soundfile.write(folder / original.name, wave, AUDIO.sample_rate)
@@ -74,7 +75,8 @@ def main() -> None:
     seconds = sum(map(len, mels)) * AUDIO.hop_samples / AUDIO.sample_rate
     print(f"{len(mels)} clips, {seconds:.0f} s\n")
     print(
-        "| iterations | mel error, whole | streamed | times real time, whole | streamed | first sound, ms |\n|---|---|---|---|---|---|"
+        "| iterations | mel error, whole | streamed | times real time, whole | streamed | first sound, ms |\n"
+        "|---|---|---|---|---|---|"
     )
     for iterations in arguments.iterations:
         vocoder = GriffinLim(AUDIO, iterations, MOMENTUM)
