@@ -1,13 +1,16 @@
-"""Ctrl-C is quiet from the first moment on: while the command line itself is still being imported."""
+"""The command line as a whole: help, completion, interruption."""
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.shell_completion import ShellComplete
+from click.testing import CliRunner
 
-from xtts_pipeline.cli.main import cli
+from xtts_pipeline.cli.main import SUMMARIES, cli
 from xtts_pipeline.config.load import preset_names
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +28,14 @@ sys.argv = ["xtts", "config", "show"]
 from xtts_pipeline.__main__ import main
 main()
 """
+IMPORTS_OF = """
+import sys
+from xtts_pipeline.cli.main import cli
+try:
+    cli({arguments!r}, standalone_mode=False)
+finally:
+    print(*(name for name in sys.modules), file=sys.stderr)
+"""
 
 
 def run(module: str, before: str = "") -> tuple[int, bool, str]:
@@ -33,21 +44,88 @@ def run(module: str, before: str = "") -> tuple[int, bool, str]:
     return ended.returncode, "sample_rate" in ended.stdout, ended.stderr.strip()
 
 
+def modules_imported_by(*arguments: str) -> set[str]:
+    program = IMPORTS_OF.format(arguments=list(arguments))
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(ended.stderr.split())
+
+
+def commands(group: click.Group = cli, *path: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command and group below a group, by the words that call it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield " ".join((*path, name)), command
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+
+
+COMMANDS = dict(commands())
+
+
 @pytest.mark.parametrize(
     ("module", "stderr"),
     [("xtts_pipeline.cli.main", ""), ("click", ""), ("pydantic", "xtts: interrupted")],
     ids=["cli", "click", "pydantic"],
 )
-def test_an_interrupted_import_is_no_traceback(module: str, stderr: str):
+def test_an_interrupted_import_prints_no_traceback(module: str, stderr: str):
     assert run(module) == (130, False, stderr)
 
 
-def test_presets_are_completed_and_files_left_to_the_shell():
+def test_a_job_that_was_started_with_interruptions_ignored_goes_on():
+    assert run("xtts_pipeline.cli.main", before="signal.signal(signal.SIGINT, signal.SIG_IGN)") == (0, True, "")
+
+
+def test_presets_are_completed_and_files_are_left_to_the_shell():
     complete = ShellComplete(cli, {}, "xtts", "_XTTS_COMPLETE")
     offered = [(item.type, item.value) for item in complete.get_completions(["preprocess", "--config"], "ljs")]
     assert offered == [*(("plain", name) for name in preset_names() if name.startswith("ljs")), ("file", "ljs")]
     assert ("plain", "ljspeech") in offered
 
 
-def test_a_job_that_was_started_with_interruptions_ignored_goes_on():
-    assert run("xtts_pipeline.cli.main", before="signal.signal(signal.SIGINT, signal.SIG_IGN)") == (0, True, "")
+def test_commands_are_completed_by_name():
+    complete = ShellComplete(cli, {}, "xtts", "_XTTS_COMPLETE")
+    assert [item.value for item in complete.get_completions([], "e")] == ["evaluate", "export"]
+
+
+def test_help_imports_no_command_and_nothing_slow():
+    imported = modules_imported_by("--help")
+
+    assert not imported & {"numpy", "pydantic", "tensorflow", "joblib", "yaml", "tqdm"}
+    assert not [name for name in imported if name.startswith("xtts_pipeline.cli.commands")]
+
+
+def test_help_costs_less_than_a_tenth_of_a_second():
+    """Of processor time, which other load on the machine does not change much; the least of several is the cost."""
+    program = "import time; from xtts_pipeline.cli.main import cli; cli(['--help'], standalone_mode=False); "
+    program += "print(time.process_time())"
+    command = [sys.executable, "-c", program]
+    shown = [subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout for _ in range(5)]
+
+    assert min(float(text.split()[-1]) for text in shown) < 0.1
+
+
+@pytest.mark.parametrize("words", ["train", "synthesize", "evaluate", "export", "diagnose input", "benchmark step"])
+def test_the_help_of_a_command_imports_no_tensorflow(words: str):
+    assert "tensorflow" not in modules_imported_by(*words.split(), "--help")
+
+
+def test_help_shows_every_summary_whole():
+    shown = " ".join(CliRunner().invoke(cli, ["--help"]).output.split())
+
+    assert all(f"{name} {summary}" in shown for name, summary in SUMMARIES.items())
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_a_summary_is_the_first_sentence_of_the_help_of_its_command(name: str):
+    assert (COMMANDS[name].help or "").partition("\n\n")[0] == SUMMARIES[name]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_option_is_explained(name: str):
+    command = COMMANDS[name]
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+
+    assert (command.help or "").partition("\n\n")[0].endswith(".")
+    assert [option.name for option in options if len((option.help or "").split()) < 3] == []

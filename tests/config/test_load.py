@@ -1,11 +1,14 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xtts_pipeline.config.explain import RENAMED_KEYS
 from xtts_pipeline.config.load import dump_config, find_config_file, load_config, preset_names
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.config.strict_yaml import StrictLoader
 from xtts_pipeline.errors import ConfigError
 
 
@@ -24,14 +27,14 @@ def test_a_number_in_scientific_notation_is_a_number(tmp_path: Path, written: st
     assert load_config(overrides=[f"training.learning_rate={written}"]).training.learning_rate == read
 
 
-def test_the_later_wins_and_set_wins_over_all(tmp_path: Path) -> None:
+def test_a_later_file_overrides_an_earlier_one_and_set_overrides_all(tmp_path: Path) -> None:
     first = write(tmp_path / "a.yaml", "training: {batch_size: 2, steps: 7}\n")
     second = write(tmp_path / "b.yaml", "training: {batch_size: 3}\n")
     config = load_config([first, second], ["training.steps=9"], {"training": {"seed": 5}})
     assert (config.training.batch_size, config.training.steps, config.training.seed) == (3, 9, 5)
 
 
-def test_what_is_dumped_is_read_back_unchanged(tmp_path: Path) -> None:
+def test_a_dumped_config_is_read_back_unchanged(tmp_path: Path) -> None:
     config = load_config(
         overrides=[
             "training.learning_rate=1e-4",
@@ -47,11 +50,7 @@ def test_what_is_dumped_is_read_back_unchanged(tmp_path: Path) -> None:
 @given(
     st.floats(min_value=1e-12, max_value=1e12), st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
 )
-def test_any_value_survives_the_way_through_yaml(rate: float, symbols: str) -> None:
-    import yaml
-
-    from xtts_pipeline.config.strict_yaml import StrictLoader
-
+def test_any_value_survives_yaml(rate: float, symbols: str) -> None:
     config = Config.model_validate({"training": {"learning_rate": rate}, "text": {"symbols": symbols}})
     assert Config.model_validate(yaml.load(dump_config(config), Loader=StrictLoader)) == config  # noqa: S506 (a SafeLoader)
 
@@ -101,7 +100,41 @@ def test_an_error_names_file_key_and_remedy(tmp_path: Path, text: str, message: 
     assert "\n" not in str(caught.value)
 
 
-def test_all_problems_are_listed_not_the_first(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("training.own_frames_start", "training.scheduled_sampling_start"),
+        ("training.own_frames_ramp_steps", "training.scheduled_sampling_ramp_steps"),
+        ("training.own_frames_share", "training.scheduled_sampling_share"),
+        ("training.average_decay", "training.ema_decay"),
+        ("training.final_rate_share", "training.final_lr_fraction"),
+        ("training.null_voice_share", "training.reference_dropout"),
+        ("training.skipped_in_a_row", "training.max_consecutive_skips"),
+        ("training.speak_every_evaluations", "training.sample_every_evaluations"),
+        ("training.spoken_sentences", "training.sample_sentences"),
+        ("data.in_memory", "data.cache_records"),
+        ("data.cache_in_memory", "data.cache_features"),
+    ],
+)
+def test_the_error_of_a_renamed_key_names_the_new_key(old: str, new: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(overrides=[f"{old}=1"])
+    assert str(caught.value) == f"--set {old}=1: unknown key {old}; did you mean {new}?"
+
+
+def test_every_renamed_key_has_its_test_and_a_new_key() -> None:
+    known = {key for section in Config().model_dump().values() for key in section}
+    assert set(RENAMED_KEYS.values()) <= known
+    assert not set(RENAMED_KEYS) & known
+    assert len(RENAMED_KEYS) == 11
+
+
+def test_a_renamed_key_in_another_section_is_an_ordinary_unknown_key() -> None:
+    with pytest.raises(ConfigError, match=r"unknown key audio.average_decay; known are sample_rate"):
+        load_config(overrides=["audio.average_decay=1"])
+
+
+def test_all_problems_are_listed(tmp_path: Path) -> None:
     file = write(tmp_path / "a.yaml", "training: {batch_size: 0, stps: 1}\n")
     with pytest.raises(ConfigError) as caught:
         load_config([file], ["audio.mel_bins=-1"])
@@ -110,17 +143,17 @@ def test_all_problems_are_listed_not_the_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["training.steps", "=3", "training.=3", ".steps=3"])
-def test_an_override_that_is_none_says_what_one_is(text: str) -> None:
+def test_a_malformed_override_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match=r"expected section.key=value"):
         load_config(overrides=[text])
 
 
-def test_a_config_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
+def test_a_huge_config_file_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"expected settings of at most"):
         load_config([write(tmp_path / "a.yaml", "#" * (1 << 20) + "\n")])
 
 
-def test_a_flood_of_problems_is_cut_short() -> None:
+def test_a_long_list_of_problems_is_cut() -> None:
     overrides = [f"training.no_such_key_{number}=1" for number in range(50)]
     with pytest.raises(ConfigError, match="30 more problems"):
         load_config(overrides=overrides)
@@ -129,19 +162,19 @@ def test_a_flood_of_problems_is_cut_short() -> None:
 @pytest.mark.parametrize(
     "text", ["a." * 2_000 + "a=1", "training.steps=" + "[" * 5_000, "training.seed=" + "9" * 6_000]
 )
-def test_a_monstrous_override_is_one_short_line(text: str) -> None:
+def test_the_error_of_a_huge_override_is_short(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(overrides=[text])
     assert len(str(caught.value)) < 500
 
 
-def test_a_missing_preset_lists_those_there_are() -> None:
+def test_the_error_of_a_missing_preset_lists_the_presets() -> None:
     with pytest.raises(ConfigError, match=r"no such file or preset; presets are .*ljspeech"):
         find_config_file("nothing")
     assert {"ljspeech", "ljspeech-800", "smoke", "tiny", "small", "base", "large", "demo"} <= set(preset_names())
 
 
-def test_a_step_that_is_not_compiled_is_not_tuned() -> None:
+def test_a_step_that_is_not_compiled_cannot_be_tuned() -> None:
     with pytest.raises(ConfigError, match="debug_eager=true with autotune=true"):
         load_config(overrides=["training.debug_eager=true", "training.autotune=true"])
 
@@ -186,7 +219,7 @@ def test_buckets_are_pairs_auto_or_none_and_survive_yaml(tmp_path: Path) -> None
         ("{a: 1}", "data.buckets: found {'a': 1}, expected [["),
     ],
 )
-def test_buckets_that_cannot_be_used_are_one_line_each(buckets: str, problem: str) -> None:
+def test_invalid_buckets_are_one_line(buckets: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(overrides=[f"data.buckets={buckets}"])
     assert problem in str(caught.value)

@@ -1,4 +1,4 @@
-"""The presets load, and no setting is dead."""
+"""Every preset loads, and every setting is used."""
 
 import ast
 from pathlib import Path
@@ -20,7 +20,7 @@ def keys_of(section: type[BaseModel]) -> set[str]:
 
 
 def attributes_read() -> set[str]:
-    """Return every attribute name that the package reads, but for the validators that declare the settings."""
+    """Return every attribute name that the package reads, except in the modules that declare the settings."""
     modules = [module for module in (ROOT / "xtts_pipeline").rglob("*.py") if module.parent.name != "config"]
     trees = [ast.parse(module.read_text(encoding="utf-8")) for module in modules]
     return {
@@ -38,19 +38,19 @@ def test_a_preset_loads_by_its_name_and_by_its_file(name: str):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_says_what_it_is_for(name: str):
+def test_a_preset_begins_with_a_comment(name: str):
     assert (ROOT / "configs" / f"{name}.yaml").read_text(encoding="utf-8").startswith("# ")
 
 
 @pytest.mark.parametrize("section", sorted(Config.model_fields))
-def test_no_setting_is_dead(section: str):
+def test_every_setting_is_read(section: str):
     annotation = Config.model_fields[section].annotation
     assert annotation is not None
 
     assert keys_of(annotation) - attributes_read() == set()
 
 
-def test_the_presets_of_ljspeech_hold_what_their_names_say():
+def test_the_ljspeech_presets_have_the_limits_of_their_names():
     whole, quoted = load_config(["ljspeech"]), load_config(["ljspeech-800"])
 
     assert (whole.limits.max_text_length, whole.limits.max_mel_frames) == (200, 880)
@@ -59,7 +59,7 @@ def test_the_presets_of_ljspeech_hold_what_their_names_say():
     assert whole.audio.trim_db is None
 
 
-def test_of_two_configs_the_later_wins():
+def test_a_later_preset_overrides_an_earlier_one():
     merged = load_config(["demo", "ljspeech"])
 
     assert merged.limits == load_config(["ljspeech"]).limits

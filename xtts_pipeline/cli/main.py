@@ -90,7 +90,7 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted", EXIT_INTERRUPTED, debug)
     except OSError as error:
-        # Commands explain errors of their files. What is left is stdout: on a full disk, or a pipe whose reader has ended.
+        # Commands explain errors of their files; this one is of stdout: a full disk, or a pipe whose reader has ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(EXIT_UNTRUE)

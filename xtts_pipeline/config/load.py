@@ -1,6 +1,6 @@
 """Load settings: presets, YAML files and `--set` overrides, merged and validated.
 
-Knows no TensorFlow and opens no corpus.
+No TensorFlow; opens no corpus.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ PRESET_FOLDERS = (
 
 
 def preset_names() -> list[str]:
-    """Return the names that `--config NAME` finds, such as `ljspeech`."""
+    """Return the names that `--config NAME` accepts, such as `ljspeech`."""
     return sorted(
         {
             file.relative_to(folder).with_suffix("").as_posix()
@@ -37,7 +37,10 @@ def preset_names() -> list[str]:
 
 
 def find_config_file(name: str) -> Path:
-    """Return the file that `--config` names: a path, or a preset's name with or without `.yaml`."""
+    """Return the file that `--config` names: a path, or a preset with or without `.yaml`.
+
+    Raises ConfigError if there is none.
+    """
     if Path(name).is_file():
         return Path(name)
     for folder in PRESET_FOLDERS:
@@ -50,9 +53,9 @@ def find_config_file(name: str) -> Path:
 def load_config(
     files: Sequence[str] = (), overrides: Sequence[str] = (), base: Mapping[str, Any] | None = None
 ) -> Config:
-    """Merge `base`, then each YAML file, then each `section.key=value`; the later wins.
+    """Merge `base`, then each YAML file, then each `section.key=value`; a later one overrides an earlier one.
 
-    Raises ConfigError naming the file or override, the key, what was found and what was expected.
+    Raises ConfigError that names the file or override, the key, what was found and what was expected.
     """
     config, problems = _load(files, overrides, base or {})
     if config is None:
@@ -61,9 +64,9 @@ def load_config(
 
 
 def override_synthesis(config: Config, overrides: Sequence[str]) -> Config:
-    """Return a trained run's config with each `synthesis.key=value` in place of its own.
+    """Return a trained run's config, overridden by each `synthesis.key=value`.
 
-    Raises ConfigError for any other section, which training has settled, and for a value that is none.
+    Raises ConfigError for any other section, since training has fixed those settings, and for an invalid value.
     """
     for text in overrides:
         if set(_parse_override(text)) != {"synthesis"}:
@@ -93,7 +96,10 @@ def _load(files: Sequence[str], overrides: Sequence[str], base: Mapping[str, Any
 
 
 def validate_tree(tree: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[Config | None, list[str]]:
-    """Return the config of these sections, or what is wrong with them, one line each, led by what `sources` has for `section.key`."""
+    """Return the config of these sections, or its problems, one line each.
+
+    sources: where each `section.key` was given, which is the start of the line.
+    """
     try:
         return Config.model_validate(tree), []
     except ValidationError as error:
@@ -111,11 +117,12 @@ def to_yaml(tree: Mapping[str, Any]) -> str:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return what a YAML file says, section by section, not validated. Raises ConfigError if it is no YAML of sections."""
+    """Return the sections of a YAML file, not validated. Raises ConfigError if the file is no YAML of sections."""
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
+            size = path.stat().st_size
             raise ConfigError(
-                f"{path}: {path.stat().st_size} bytes, expected settings of at most {MAX_CONFIG_BYTES}; is this a config?"
+                f"{path}: {size} bytes, expected settings of at most {MAX_CONFIG_BYTES}; name a config file"
             )
         tree = yaml.load(path.read_text(encoding="utf-8"), Loader=StrictLoader)  # noqa: S506 (a SafeLoader)
     except (OSError, UnicodeDecodeError) as error:

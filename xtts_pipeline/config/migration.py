@@ -1,6 +1,6 @@
-"""What becomes of the earlier system's settings (MyXTTS): each key and flag, in groups, with the reason where it has no successor.
+"""The rules of `xtts config migrate`: the new settings for each key and flag of the earlier system (MyXTTS).
 
-Knows no TensorFlow. docs/migration.md shows the same table; a test holds the two together.
+No TensorFlow. docs/migration.md shows the same table; a test compares the two.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Settings = dict[str, Any]  # `section.key` to value
-Old = Mapping[str, Any]  # every earlier key that was found, without its section, to its value
+Old = Mapping[str, Any]  # each earlier key, without its section, to its value
 
 # The earlier system trimmed with librosa's `top_db=20`.
 _TRIM_DB = 20.0
@@ -18,12 +18,17 @@ _SCHEDULES = ("noam", "cosine", "exponential", "constant")
 
 
 class NotCarriedError(ValueError):
-    """A value that has no successor, with the reason."""
+    """A value that becomes no setting, with the reason."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What becomes of a key: `becomes` says it in a few words, `make` the new settings; `why` there are none, or what differs."""
+    """What becomes of a key.
+
+    becomes: the new key, or None if the key is dropped.
+    make: returns the new settings for a value and all old keys.
+    why: the reason for dropping the key, or how the new setting differs.
+    """
 
     becomes: str | None
     make: Callable[[Any, Old], Settings]
@@ -39,13 +44,13 @@ def _dropped(why: str) -> Rule:
 
 
 def _switch(key: str, value: Any, why: str = "") -> Rule:
-    """Return the rule of a key that sets `value` where it is true, and leaves the default where it is not."""
+    """Return the rule of a key that sets `value` if it is true, and keeps the default if it is false."""
     return Rule(key, lambda is_on, _: {key: value} if is_on else {}, why)
 
 
-def _many(names: str, why: str) -> dict[str, Rule]:
-    """Return one reason for several keys."""
-    return {name: _dropped(why) for name in names.split()}
+def _many(why: str, *names: str) -> dict[str, Rule]:
+    """Return rules that drop several keys for one reason."""
+    return {name: _dropped(why) for line in names for name in line.split()}
 
 
 def _number(value: Any) -> float:
@@ -118,9 +123,18 @@ _PIPELINE = "batches are read ahead and copied while the step runs, always; data
 _STEP = "the step is one compiled function, always"
 _NETWORK = "the network is another one; choose its size by preset: --config tiny, small, base or large (docs/models.md)"
 _VOICE = "the voice is 32 latents of a reference, learnt with the network; no loss or encoder of its own"
-_CORPUS = "say it to the command: xtts preprocess --data CORPUS --val-data CORPUS --layout NAME; docs/corpora.md has the layouts"
-_BALANCE = "losses are masked means in one scale and need no balancing; training.clip_norm bounds an update, and leaps are reported"
-_SPEECH = "training speaks fixed sentences of the validation split: training.sample_every_evaluations, training.sample_sentences"
+_CORPUS = (
+    "say it to the command: xtts preprocess --data CORPUS --val-data CORPUS --layout NAME; "
+    "docs/corpora.md has the layouts"
+)
+_BALANCE = (
+    "losses are masked means in one scale and need no balancing; "
+    "training.clip_norm bounds an update, and leaps are reported"
+)
+_SPEECH = (
+    "training speaks fixed sentences of the validation split: "
+    "training.sample_every_evaluations, training.sample_sentences"
+)
 _TOKENS = "tokens are the corpus's characters or phonemes (text.tokens, text.symbols), kept in the cache"
 
 GROUPS: dict[str, dict[str, Rule]] = {
@@ -132,7 +146,7 @@ GROUPS: dict[str, dict[str, Rule]] = {
         "max_audio_length": _kept("limits.max_seconds", "rejected, not cut"),
         "min_audio_length": _kept("limits.min_seconds"),
         **_many(
-            "max_text_tokens max_duration_frames", "limits.max_text_length counts tokens, limits.max_mel_frames frames"
+            "limits.max_text_length counts tokens, limits.max_mel_frames frames", "max_text_tokens max_duration_frames"
         ),
         "use_memory_efficient_attention": _dropped(_STEP),
     },
@@ -159,11 +173,11 @@ GROUPS: dict[str, dict[str, Rule]] = {
             "xtts preprocess makes anew what changed; xtts verify-cache --repair what is broken"
         ),
         "auto_tune_performance": _kept("training.autotune"),
-        **_many("enable_memory_mapping pin_memory persistent_workers pipeline_buffer_size", _PIPELINE),
+        **_many(_PIPELINE, "enable_memory_mapping pin_memory persistent_workers pipeline_buffer_size"),
         **_many(
-            "data_gpu model_gpu model_start_delay", "data is prepared on the CPU; the device has the step to itself"
+            "data is prepared on the CPU; the device has the step to itself", "data_gpu model_gpu model_start_delay"
         ),
-        **_many("tensorflow_data_autotune parallel_data_calls", "data.num_workers, auto by default"),
+        **_many("data.num_workers, auto by default", "tensorflow_data_autotune parallel_data_calls"),
     },
     "The compiled step": {
         "enable_xla_compilation": _kept("training.jit_compile"),
@@ -178,12 +192,12 @@ GROUPS: dict[str, dict[str, Rule]] = {
         "auto_mixed_precision": _dropped("training.precision"),
         "enable_tensorrt": _dropped("TensorRT is for inference; xtts export writes a SavedModel"),
         "enable_gradient_checkpointing": _switch("model.remat", True, "where true; about 1.3 times the step"),
-        **_many("max_memory_fraction enable_memory_cleanup", "training.accumulation_steps and model.remat save memory"),
+        **_many("training.accumulation_steps and model.remat save memory", "max_memory_fraction enable_memory_cleanup"),
         **_many(
-            "allow_memory_growth inter_op_parallelism_threads intra_op_parallelism_threads",
             "left to TensorFlow's own environment",
+            "allow_memory_growth inter_op_parallelism_threads intra_op_parallelism_threads",
         ),
-        **_many("multi_gpu visible_gpus", "the devices that CUDA_VISIBLE_DEVICES leaves are those that are used"),
+        **_many("the devices that CUDA_VISIBLE_DEVICES leaves are those that are used", "multi_gpu visible_gpus"),
     },
     "Batches, optimizer and schedule": {
         "batch_size": _kept("training.batch_size"),
@@ -199,9 +213,9 @@ GROUPS: dict[str, dict[str, Rule]] = {
         "use_warmup_cosine_schedule": _switch("training.schedule", "cosine", "where true"),
         "min_learning_rate": Rule("training.final_lr_fraction", _final_rate, "as a share of learning_rate"),
         **_many(
-            "scheduler_params cosine_restarts", "the schedules have none: warmup_steps and final_lr_fraction are all"
+            "the schedules have none: warmup_steps and final_lr_fraction are all", "scheduler_params cosine_restarts"
         ),
-        **_many("optimizer beta1 beta2 eps", "AdamW with its usual constants, fused into the step"),
+        **_many("AdamW with its usual constants, fused into the step", "optimizer beta1 beta2 eps"),
     },
     "Losses": {
         "stop_loss_weight": _kept("training.stop_weight", "the mel loss has weight 1"),
@@ -213,31 +227,28 @@ GROUPS: dict[str, dict[str, Rule]] = {
             "another loss: training.guided_attention_weight and training.alignment_weight"
         ),
         **_many(
-            "use_label_smoothing mel_label_smoothing stop_label_smoothing",
             "a mel is no label; the stop is weighed, not smoothed",
+            "use_label_smoothing mel_label_smoothing stop_label_smoothing",
         ),
         **_many(
-            "use_huber_loss huber_delta use_simple_loss", "mels are judged by L1 plus L2, before and after the postnet"
+            "mels are judged by L1 plus L2, before and after the postnet", "use_huber_loss huber_delta use_simple_loss"
         ),
         **_many(
-            "use_adaptive_loss_weights loss_smoothing_factor max_loss_spike_threshold gradient_norm_threshold", _BALANCE
-        ),
-        **_many("loss_alert_threshold adaptive_weight_max_change_percent adaptive_weight_cooling_period", _BALANCE),
-        **_many(
-            "adaptive_weight_min_stable_steps adaptive_weight_min_warmup_steps adaptive_weight_variance_threshold",
             _BALANCE,
+            "use_adaptive_loss_weights loss_smoothing_factor max_loss_spike_threshold gradient_norm_threshold",
+            "loss_alert_threshold adaptive_weight_max_change_percent adaptive_weight_cooling_period",
+            "adaptive_weight_min_stable_steps adaptive_weight_min_warmup_steps adaptive_weight_variance_threshold",
         ),
         **_many(
-            "voice_similarity_loss_weight speaker_classification_loss_weight voice_reconstruction_loss_weight", _VOICE
-        ),
-        **_many("prosody_matching_loss_weight spectral_consistency_loss_weight voice_cloning_loss_weight", _VOICE),
-        **_many(
-            "contrastive_loss_temperature contrastive_loss_margin gst_style_loss_weight auxiliary_head_regularization",
             _VOICE,
+            "voice_similarity_loss_weight speaker_classification_loss_weight voice_reconstruction_loss_weight",
+            "prosody_matching_loss_weight spectral_consistency_loss_weight voice_cloning_loss_weight",
+            "contrastive_loss_temperature contrastive_loss_margin gst_style_loss_weight",
+            "auxiliary_head_regularization",
         ),
         **_many(
-            "pitch_loss_weight energy_loss_weight prosody_pitch_loss_weight prosody_energy_loss_weight",
             "both are in the mel",
+            "pitch_loss_weight energy_loss_weight prosody_pitch_loss_weight prosody_energy_loss_weight",
         ),
         "speaking_rate_loss_weight": _dropped("the rate is the reference's and the text's"),
     },
@@ -257,11 +268,11 @@ GROUPS: dict[str, dict[str, Rule]] = {
         "target_loudness_lufs": Rule("audio.normalize_to_db", _loudness, "where enable_loudness_normalization is true"),
         "enable_vad": _dropped("audio.trim_db cuts silence off both ends"),
         **_many(
-            "enable_pitch_shift pitch_shift_range", "augmentation.speed_change changes speed, and with --data pitch"
+            "augmentation.speed_change changes speed, and with --data pitch", "enable_pitch_shift pitch_shift_range"
         ),
         **_many(
-            "enable_noise_mixing noise_mixing_probability noise_mixing_snr_range",
             "augmentation.noise_min_snr_db adds white noise",
+            "enable_noise_mixing noise_mixing_probability noise_mixing_snr_range",
         ),
     },
     "Text": {
@@ -272,25 +283,26 @@ GROUPS: dict[str, dict[str, Rule]] = {
             "text.language chooses how texts are normalised, text.expand and text.lowercase whether"
         ),
         **_many(
-            "phoneme_language enable_phone_normalization language_detection_method",
             "text.language, or a corpus's own column",
+            "phoneme_language enable_phone_normalization language_detection_method",
         ),
-        **_many("languages supported_languages enable_multilingual", "a cache has the languages of its corpus"),
+        **_many("a cache has the languages of its corpus", "languages supported_languages enable_multilingual"),
         **_many(
-            "tokenizer_type tokenizer_model text_vocab_size use_optimized_nllb_vocab optimized_vocab_size", _TOKENS
+            _TOKENS,
+            "tokenizer_type tokenizer_model text_vocab_size use_optimized_nllb_vocab optimized_vocab_size",
+            "enable_weight_tying shared_embedding_languages vocab_optimization_method",
         ),
-        **_many("enable_weight_tying shared_embedding_languages vocab_optimization_method", _TOKENS),
     },
     "Corpus and splits": {
         "dataset_path": _dropped(_CORPUS),
         "dataset_name": _dropped(_CORPUS),
-        **_many("metadata_train_file metadata_eval_file wavs_train_dir wavs_eval_dir auto_download_ljspeech", _CORPUS),
+        **_many(_CORPUS, "metadata_train_file metadata_eval_file wavs_train_dir wavs_eval_dir auto_download_ljspeech"),
         "val_split": _kept("cache.validation_share", "by a hash of the id, so that no clip changes its split"),
         "train_split": _dropped("what cache.validation_share and cache.test_share leave"),
         **_many(
-            "train_subset_fraction eval_subset_fraction subset_seed", "give xtts preprocess the rows that you want"
+            "give xtts preprocess the rows that you want", "train_subset_fraction eval_subset_fraction subset_seed"
         ),
-        **_many("enable_multispeaker speaker_id_pattern max_speakers", "speakers are those of the corpus"),
+        **_many("speakers are those of the corpus", "enable_multispeaker speaker_id_pattern max_speakers"),
     },
     "Network and voice": {
         "use_voice_conditioning": Rule(
@@ -298,38 +310,29 @@ GROUPS: dict[str, dict[str, Rule]] = {
         ),
         "reference_audio_length": Rule("model.reference_frames", _reference, "in frames"),
         "dropout": _kept("model.dropout"),
-        **_many("text_encoder_dim text_encoder_layers text_encoder_heads d_model n_heads n_layers", _NETWORK),
         **_many(
-            "audio_encoder_dim audio_encoder_layers audio_encoder_heads decoder_dim decoder_layers decoder_heads",
             _NETWORK,
+            "text_encoder_dim text_encoder_layers text_encoder_heads d_model n_heads n_layers audio_encoder_dim",
+            "audio_encoder_layers audio_encoder_heads decoder_dim decoder_layers decoder_heads decoder_strategy",
+            "use_duration_predictor diffusion_timesteps diffusion_beta_schedule enable_diffusion_inference",
         ),
         **_many(
-            "decoder_strategy use_duration_predictor diffusion_timesteps diffusion_beta_schedule enable_diffusion_inference",
-            _NETWORK,
-        ),
-        **_many(
-            "speaker_embedding_dim voice_conditioning_layers voice_similarity_threshold enable_voice_adaptation", _VOICE
-        ),
-        **_many(
-            "voice_encoder_dropout enable_speaker_interpolation voice_cloning_temperature voice_conditioning_strength",
             _VOICE,
+            "speaker_embedding_dim voice_conditioning_layers voice_similarity_threshold enable_voice_adaptation",
+            "voice_encoder_dropout enable_speaker_interpolation voice_cloning_temperature",
+            "voice_conditioning_strength max_reference_audio_length min_reference_audio_length voice_feature_dim",
+            "enable_voice_denoising use_pretrained_speaker_encoder pretrained_speaker_encoder_path",
+            "freeze_speaker_encoder speaker_encoder_type use_gst gst_num_style_tokens gst_style_token_dim",
+            "gst_style_embedding_dim gst_num_heads gst_reference_encoder_dim gst_enable_emotion_control",
+            "gst_enable_speaking_rate_control",
         ),
         **_many(
-            "max_reference_audio_length min_reference_audio_length voice_feature_dim enable_voice_denoising", _VOICE
-        ),
-        **_many(
-            "use_pretrained_speaker_encoder pretrained_speaker_encoder_path freeze_speaker_encoder speaker_encoder_type",
-            _VOICE,
-        ),
-        **_many("use_gst gst_num_style_tokens gst_style_token_dim gst_style_embedding_dim gst_num_heads", _VOICE),
-        **_many("gst_reference_encoder_dim gst_enable_emotion_control gst_enable_speaking_rate_control", _VOICE),
-        **_many(
-            "vocoder_type vocoder_upsample_rates vocoder_upsample_kernel_sizes",
             "training makes mels; see docs/vocoder.md",
+            "vocoder_type vocoder_upsample_rates vocoder_upsample_kernel_sizes",
         ),
         **_many(
-            "vocoder_resblock_kernel_sizes vocoder_resblock_dilation_sizes vocoder_initial_channel",
             "see docs/vocoder.md",
+            "vocoder_resblock_kernel_sizes vocoder_resblock_dilation_sizes vocoder_initial_channel",
         ),
     },
     "The run": {
@@ -339,14 +342,14 @@ GROUPS: dict[str, dict[str, Rule]] = {
         "early_stopping_patience": _kept("training.patience", "counted in evaluations"),
         "early_stopping_min_delta": _dropped("any lower validation loss counts"),
         "checkpoint_dir": _dropped("say it to the command: xtts train --output RUN"),
-        **_many("use_wandb wandb_project", "metrics.jsonl and TensorBoard have all figures"),
-        **_many("spectrogram_log_interval spectrogram_log_num_examples spectrogram_log_example_index", _SPEECH),
+        **_many("metrics.jsonl and TensorBoard have all figures", "use_wandb wandb_project"),
         **_many(
-            "spectrogram_reference_subset spectrogram_reference_index enable_automatic_evaluation evaluation_interval",
             _SPEECH,
+            "spectrogram_log_interval spectrogram_log_num_examples spectrogram_log_example_index",
+            "spectrogram_reference_subset spectrogram_reference_index enable_automatic_evaluation",
+            "evaluation_interval enable_text2audio_eval text2audio_interval_steps text2audio_output_dir",
+            "text2audio_texts text2audio_speaker_id text2audio_log_tensorboard",
         ),
-        **_many("enable_text2audio_eval text2audio_interval_steps text2audio_output_dir text2audio_texts", _SPEECH),
-        **_many("text2audio_speaker_id text2audio_log_tensorboard", _SPEECH),
     },
     "Flags of train_main.py": {
         "--train-data": _dropped(

@@ -1,6 +1,6 @@
 """The settings of every command as frozen pydantic models, with their defaults and bounds.
 
-The only place where a default is defined. Opens no file.
+Every default is defined here and nowhere else. Opens no file.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from xtts_pipeline.config.explain import MAX_SHOWN
+from xtts_pipeline.config.explain import shorten
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -25,7 +25,7 @@ class Section(BaseModel):
 
 
 class AudioConfig(Section):
-    """How a sound file becomes log-mel frames. All of it is in the cache's fingerprint."""
+    """How a sound file becomes log-mel frames. Every key is part of the cache's fingerprint."""
 
     sample_rate: Annotated[int, Field(ge=4_000, le=192_000)] = 22_050
     fft_size: Annotated[int, Field(ge=64, le=65_536)] = 1_024
@@ -52,7 +52,7 @@ class AudioConfig(Section):
 
 
 class TextConfig(Section):
-    """How a transcript becomes token ids. All of it is in the cache's fingerprint."""
+    """How a transcript becomes token ids. Every key is part of the cache's fingerprint."""
 
     language: Annotated[str, Field(min_length=2)] = "en"
     tokens: Literal["characters", "phonemes"] = "characters"
@@ -63,7 +63,7 @@ class TextConfig(Section):
 
 
 class LimitsConfig(Section):
-    """What a record may hold. Nothing is cut to fit: what is outside is rejected with its reason."""
+    """What a record may hold. Nothing is cut to fit: a clip outside the limits is rejected with its reason."""
 
     max_text_length: Annotated[int, Field(ge=3, le=10_000)] = 200
     max_mel_frames: Annotated[int, Field(ge=2, le=100_000)] = 880
@@ -85,7 +85,8 @@ class CacheConfig(Section):
     def _consistent(self) -> "CacheConfig":
         if self.validation_share + self.test_share >= 1.0:
             raise ValueError(
-                f"validation_share={self.validation_share:g} and test_share={self.test_share:g} leave nothing to train on"
+                f"validation_share={self.validation_share:g} and test_share={self.test_share:g} "
+                "leave nothing to train on"
             )
         return self
 
@@ -101,9 +102,8 @@ def _read_buckets(value: object) -> object:
     sides = [side for pair in pairs for side in pair]
     is_pairs = all(len(pair) == 2 for pair in pairs) and all(type(side) is int for side in sides)
     if not pairs or not is_pairs or len(pairs) != len(value):  # type: ignore[arg-type]
-        found = f"{value!r}"[:MAX_SHOWN]
         raise ValueError(
-            f"found {found}, expected [[max_text_length, max_mel_frames], ...] in whole numbers, auto or null"
+            f"found {shorten(value)}, expected [[max_text_length, max_mel_frames], ...] in whole numbers, auto or null"
         )
     buckets = tuple((text, mel) for text, mel in pairs)
     check_bucket_order(buckets)
@@ -111,10 +111,10 @@ def _read_buckets(value: object) -> object:
 
 
 def check_bucket_order(buckets: Sequence[Bucket]) -> None:
-    """Raise ValueError unless there are few buckets, each larger than nothing and than the one before."""
+    """Raise ValueError unless there are at most 8 buckets, none of them empty, each larger than the one before."""
     if len(buckets) > MAX_BUCKETS:
         raise ValueError(
-            f"found {len(buckets)} buckets, expected at most {MAX_BUCKETS}: each is compiled on its own; leave some out"
+            f"found {len(buckets)} buckets, expected at most {MAX_BUCKETS}, since each one is compiled; leave some out"
         )
     if min(buckets[0]) < 1:
         raise ValueError(f"bucket {list(buckets[0])} holds nothing, expected at least 1 token and 1 frame")
@@ -126,7 +126,7 @@ def check_bucket_order(buckets: Sequence[Bucket]) -> None:
 
 
 def check_last_bucket(buckets: Sequence[Bucket], limits: LimitsConfig) -> None:
-    """Raise ValueError unless the last bucket is the limits: what it would not hold is rejected, and what it would, must be."""
+    """Raise ValueError unless the last bucket equals the limits, so that every clip within the limits has a bucket."""
     largest = (limits.max_text_length, limits.max_mel_frames)
     if buckets[-1] != largest:
         remedy = f"add {list(largest)}, or set limits.max_text_length and limits.max_mel_frames to the last bucket"
@@ -136,10 +136,11 @@ def check_last_bucket(buckets: Sequence[Bucket], limits: LimitsConfig) -> None:
 
 
 class DataConfig(Section):
-    """How training reads the shards, and into how many shapes preprocessing parts them.
+    """How training reads the shards, and into which shapes preprocessing divides them.
 
-    A record lies in the first of `buckets` that holds it; without them all have one shape, the limits. `cache_records` reads a cache's
-    training records once and keeps them (`auto`: if they are small); `cache_features` keeps what `xtts train --data` makes of a clip.
+    buckets: a record belongs to the first bucket that is large enough; without buckets, the limits are the one shape.
+    cache_records: keep a cache's training records in memory after the first epoch (`auto`: if they are small).
+    cache_features: keep the features that `xtts train --data` computes in memory.
     """
 
     buckets: Annotated[tuple[Bucket, ...] | Literal["auto"] | None, BeforeValidator(_read_buckets)] = None
@@ -151,7 +152,7 @@ class DataConfig(Section):
 
 
 class AugmentationConfig(Section):
-    """How training clips are changed, each anew in every epoch; by default not at all. Validation clips never are."""
+    """How training clips are changed, at random in every epoch; off by default. Validation clips are never changed."""
 
     share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     gain_db: Annotated[float, Field(ge=0.0, le=40.0)] = 0.0
@@ -165,7 +166,7 @@ class AugmentationConfig(Section):
 
     @property
     def is_on(self) -> bool:
-        """Whether any change is asked for."""
+        """Whether any change is configured."""
         return bool(
             self.gain_db
             or self.noise_min_snr_db is not None
@@ -184,7 +185,7 @@ class AugmentationConfig(Section):
 
 
 class ModelConfig(Section):
-    """The network's shape; defaults are the `small` preset."""
+    """The network's shape; the defaults are the preset `small`."""
 
     width: Width = 256
     heads: Width = 4
@@ -212,7 +213,7 @@ class ModelConfig(Section):
 
 
 class TrainingConfig(Section):
-    """The optimizer, its schedule, and how often the run looks up."""
+    """The optimizer, the losses, the schedules, and how often a run logs, evaluates and saves."""
 
     batch_size: Count | Literal["auto"] = 16
     accumulation_steps: Count = 1
@@ -254,16 +255,16 @@ class TrainingConfig(Section):
 
     @property
     def clips_per_batch(self) -> int:
-        """The batch size as a number, which `xtts train` puts in the place of `auto` before anything is made of it."""
+        """The batch size as a number. Raises ValueError for `auto`, which `xtts train` replaces with a number first."""
         if self.batch_size == "auto":
             raise ValueError(
-                "training.batch_size is still auto; the number depends on a cache and on the memory of the machine"
+                "training.batch_size is still auto; the number depends on the cache and on the machine's memory"
             )
         return self.batch_size
 
     @property
     def save_every_seconds(self) -> int | None:
-        """The time between checkpoints; None where it is counted in steps."""
+        """The seconds between checkpoints; None if `save_every` counts steps."""
         return None if isinstance(self.save_every, int) else 60 * int(self.save_every.partition("min")[0])
 
     @model_validator(mode="after")
@@ -274,17 +275,16 @@ class TrainingConfig(Section):
             )
         if self.schedule == "exponential" and self.final_lr_fraction == 0.0:
             raise ValueError(
-                "schedule=exponential with final_lr_fraction=0: the rate would be 0 from the first step; give a share over 0"
+                "schedule=exponential with final_lr_fraction=0: the rate would be 0 from the first step; "
+                "give a share over 0"
             )
         if self.debug_eager and self.autotune:
-            raise ValueError(
-                "debug_eager=true with autotune=true: the compiled step's best settings show in no other step; leave one out"
-            )
+            raise ValueError("debug_eager=true with autotune=true: only the compiled step can be tuned; leave one out")
         return self
 
 
 class SynthesisConfig(Section):
-    """How a trained model speaks."""
+    """How a trained network decodes speech, and how Griffin-Lim renders it."""
 
     stop_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
     max_frames_per_token: Annotated[float, Field(ge=1.0)] = 16.0

@@ -1,4 +1,4 @@
-"""YAML as settings need it: numbers as people write them, and nothing that is no plain data."""
+"""YAML for settings: `1e-4` is a number, and only plain data is accepted."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ import yaml
 class StrictLoader(yaml.SafeLoader):
     """PyYAML's safe loader, with YAML 1.2 floats (`1e-4` is a number), no duplicate keys and no aliases.
 
-    Aliases could make a file of a few hundred bytes a tree of billions, or one without an end; settings need none.
+    Aliases could turn a file of a few hundred bytes into a tree of billions of nodes, or one without an end.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -19,7 +19,7 @@ class StrictLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return a mapping. Raises ConstructorError for a key that stands there twice."""
+        """Return a mapping. Raises ConstructorError for a duplicate key."""
         seen = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=deep)
@@ -30,7 +30,7 @@ class StrictLoader(yaml.SafeLoader):
 
 
 class StrictDumper(yaml.SafeDumper):
-    """The loader's counterpart: a text that the loader would take for a number is quoted."""
+    """The loader's counterpart: it quotes a text that the loader would read as a number."""
 
 
 _YAML_1_2_FLOAT = re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)[eE][-+]?[0-9]+$")

@@ -63,7 +63,7 @@ def config_of(migration: Migration, folder: Path) -> Config:
 
 
 def why_of(migration: Migration) -> dict[str, str]:
-    return {line.key: line.why for line in migration.lines if not line.settings}
+    return {key.key: key.why for key in migration.keys if not key.settings}
 
 
 def test_what_is_printed_is_read_as_settings(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_loudness_wins_over_the_peak_in_any_order_and_brings_its_level(
 
 def test_an_unknown_key_is_reported_and_left_out(tmp_path: Path) -> None:
     migration = migrated(tmp_path, "gpu_optimizations: {turbo: {level: 9}}\ndata: {batch_size: 4}")
-    unknown = [line for line in migration.lines if not line.is_known]
+    unknown = [key for key in migration.keys if not key.is_known]
     assert [line.key for line in unknown] == ["gpu_optimizations.turbo.level"]
     assert migration.settings == {"training": {"batch_size": 4}}
     assert migration.notes()[-1].startswith("2 keys: 1 carried over, 0 dropped, 1 unknown")

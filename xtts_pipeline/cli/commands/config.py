@@ -12,13 +12,13 @@ import click
 
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, set_option
-from xtts_pipeline.config.explain import MAX_SHOWN
+from xtts_pipeline.config.explain import shorten
 from xtts_pipeline.config.load import config_problems, dump_config, load_config, read_yaml, to_yaml, validate_tree
 from xtts_pipeline.config.migration import RULES, NotCarriedError
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import EXIT_UNUSABLE, ConfigError
 
-# Where two sections ask for the same, the later wins: the loader read `data` where `model` said otherwise, the trainer `training`.
+# If two sections set the same key, the later section wins, as in the earlier system.
 _SECTIONS = ("model", "data", "training")
 
 
@@ -82,8 +82,11 @@ def config_migrate(file: Path | None, as_json: bool, **flags: str | int | None) 
 
 
 @dataclass(frozen=True)
-class Line:
-    """What became of one key of the earlier system: settings, or, with none, the reason; not known are keys that have no rule."""
+class MigratedKey:
+    """What became of one key of the earlier system: its settings or, if there are none, the reason.
+
+    is_known: whether there is a rule for the key.
+    """
 
     key: str
     value: Any
@@ -92,15 +95,14 @@ class Line:
     is_known: bool = True
 
     def __str__(self) -> str:
-        found = f"{self.value!r}"
-        found = found if len(found) <= MAX_SHOWN else f"{found[:MAX_SHOWN]}..."
+        found = shorten(self.value)
         if self.settings:
             became = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
             return f"{self.key}={found} -> {became}" + (f" ({self.why})" if self.why else "")
         return f"{self.key}={found}: {'dropped' if self.is_known else 'unknown, left out'}; {self.why}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the key for programs."""
         return {
             "key": self.key,
             "value": _plain(self.value),
@@ -112,14 +114,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Migration:
-    """The new settings by section, and the way of each earlier key."""
+    """The new settings by section, and what became of each earlier key."""
 
     settings: dict[str, dict[str, Any]]
-    lines: tuple[Line, ...]
+    keys: tuple[MigratedKey, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
-        return {"settings": self.settings, "keys": [line.to_json() for line in self.lines]}
+        """Return settings and keys for programs."""
+        return {"settings": self.settings, "keys": [key.to_json() for key in self.keys]}
 
     def to_text(self) -> str:
         """Return the new settings as YAML."""
@@ -127,36 +129,34 @@ class Migration:
 
     def notes(self) -> list[str]:
         """Return what became of each key, one line each, and a last line that counts them."""
-        kept = sum(bool(line.settings) for line in self.lines)
-        unknown = sum(not line.is_known for line in self.lines)
-        counts = f"{len(self.lines)} keys: {kept} carried over, {len(self.lines) - kept - unknown} dropped, {unknown} unknown"
-        return [*map(str, self.lines), f"{counts}; docs/migration.md says more"]
+        kept = sum(bool(key.settings) for key in self.keys)
+        unknown = sum(not key.is_known for key in self.keys)
+        dropped = len(self.keys) - kept - unknown
+        counts = f"{len(self.keys)} keys: {kept} carried over, {dropped} dropped, {unknown} unknown"
+        return [*map(str, self.keys), f"{counts}; docs/migration.md says more"]
 
 
 def migrate(file: Path | None, flags: Mapping[str, str | int]) -> Migration:
-    """Return what becomes of a YAML file of the earlier system and of its command line's flags, such as `--batch-size`.
+    """Translate a YAML file of the earlier system and its command-line flags, such as `--batch-size`; flags override the file.
 
-    Flags win over the file. Raises ConfigError if the file is no YAML of sections, or if a value of it is none that a setting can take.
+    Raises ConfigError if the file is no YAML of sections, or if a value is not valid for its new setting.
     """
-    found = [
-        *_found_in({} if file is None else read_yaml(file)),
-        *((flag, flag, value) for flag, value in flags.items()),
-    ]
+    found = [*_old_keys({} if file is None else read_yaml(file)), *((flag, flag, flags[flag]) for flag in flags)]
     old = {name.removeprefix("--").replace("-", "_"): value for _, name, value in found}
-    ways = [_way_of(key, name, value, old) for key, name, value in found]
-    lines = _without_overruled(ways, [name for _, name, _ in found])
-    origin = {setting: line.key for line in lines for setting in line.settings}
-    chosen = {setting: value for line in lines for setting, value in line.settings.items()}
+    migrated = [_migrate_key(key, name, value, old) for key, name, value in found]
+    keys = _without_overridden(migrated, [name for _, name, _ in found])
+    origin = {setting: key.key for key in keys for setting in key.settings}
+    chosen = {setting: value for key in keys for setting, value in key.settings.items()}
     sections = {name: _section(name, chosen) for name in Config.model_fields}
     settings = {name: section for name, section in sections.items() if section}
     _, problems = validate_tree(settings, {setting: f"{file or 'flags'}: {key}" for setting, key in origin.items()})
     if problems:
         raise ConfigError("; ".join(problems))
-    return Migration(settings, tuple(lines))
+    return Migration(settings, tuple(keys))
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of YAML as JSON has it: what JSON has no form for, such as a date or `.inf`, becomes text."""
+    """Return a YAML value as JSON; a value that JSON cannot hold, such as a date or `.inf`, becomes text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inside) for key, inside in value.items()}
     if isinstance(value, list | tuple):
@@ -171,39 +171,36 @@ def _section(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _way_of(key: str, name: str, value: Any, old: Mapping[str, Any]) -> Line:
+def _migrate_key(key: str, name: str, value: Any, old: Mapping[str, Any]) -> MigratedKey:
     rule = RULES.get(name)
     if rule is None:
-        return Line(key, value, {}, "nothing here bears that name; xtts config show lists all settings", is_known=False)
+        reason = "no setting has this name; xtts config show lists all settings"
+        return MigratedKey(key, value, {}, reason, is_known=False)
     try:
         settings = rule.make(value, old)
-    except NotCarriedError as reason:
-        return Line(key, value, {}, str(reason))
-    return Line(
-        key,
-        value,
-        settings,
-        rule.why if settings or rule.becomes is None else f"the default of {rule.becomes} does the same",
-    )
+    except NotCarriedError as error:
+        return MigratedKey(key, value, {}, str(error))
+    why = rule.why if settings or rule.becomes is None else f"the default of {rule.becomes} does the same"
+    return MigratedKey(key, value, settings, why)
 
 
-def _without_overruled(ways: Sequence[Line], names: Sequence[str]) -> list[Line]:
-    """Return the lines, without settings where a later key has the same name or sets the same: that one wins, and wins whole."""
-    last = dict(zip(names, [way.key for way in ways], strict=True))
+def _without_overridden(keys: Sequence[MigratedKey], names: Sequence[str]) -> list[MigratedKey]:
+    """Return the keys, without the settings of a key that a later one overrides by its name or by a common setting."""
+    last = dict(zip(names, [key.key for key in keys], strict=True))
     origin: dict[str, str] = {}
-    lines = []
-    for way, name in zip(reversed(ways), reversed(names), strict=True):
-        overruling = next((origin[setting] for setting in way.settings if setting in origin), last[name])
-        if way.settings and overruling != way.key:
-            lines.append(replace(way, settings={}, why=f"{overruling} says what it is to be"))
+    kept = []
+    for key, name in zip(reversed(keys), reversed(names), strict=True):
+        overriding = next((origin[setting] for setting in key.settings if setting in origin), last[name])
+        if key.settings and overriding != key.key:
+            kept.append(replace(key, settings={}, why=f"{overriding} overrides it"))
         else:
-            origin |= dict.fromkeys(way.settings, way.key)
-            lines.append(way)
-    return lines[::-1]
+            origin |= dict.fromkeys(key.settings, key.key)
+            kept.append(key)
+    return kept[::-1]
 
 
-def _found_in(tree: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield each key with its section, its bare name, and its value, those that win last."""
+def _old_keys(tree: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield each key with its section, its bare name, and its value; keys that override others come last."""
     order = {name: place for place, name in enumerate(_SECTIONS, start=1)}
     for section in sorted(tree, key=lambda name: order.get(name, 0)):
         yield from _leaves(str(section), str(section), tree[section])
