@@ -63,9 +63,8 @@ def speak(arguments: argparse.Namespace) -> None:
             )
             if recogniser is not None:
                 truth, rate = soundfile.read(arguments.data / sentence.source.path, dtype="float32")
-                errors[speaker].append(
-                    count_errors(recogniser.transcribe(spoken.wave, spoken.sample_rate), recogniser.transcribe(truth, rate))
-                )
+                found = recogniser.transcribe(spoken.wave, spoken.sample_rate)
+                errors[speaker].append(count_errors(found, recogniser.transcribe(truth, rate)))
         true_hz = [find_pitch(load_wave(path, manifest.audio, manifest.limits), manifest.audio) for path in paths]
         spoken_median, true_median = (float(np.nanmedian(np.concatenate(hz))) for hz in (spoken_hz, true_hz))
         ratios[speaker] = {"spoken_hz": spoken_median, "true_hz": true_median, "ratio": spoken_median / true_median}

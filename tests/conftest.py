@@ -49,20 +49,20 @@ from xtts_pipeline.text.tokens import Tokenizer
 
 SYMBOLS = tuple("abcdefgh")
 
-# What these tests compile runs for milliseconds and costs LLVM half a minute to make fast: it need not be. Commands that they start
-# inherit this; CI's main job, on real speech, compiles as a user's does.
+# The tests' programs run for milliseconds, but LLVM takes half a minute to optimise them. Commands started by tests
+# inherit this; CI's main job, on real speech, compiles with full optimisation.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
-# As many tests run at once as there are cores: threads that wait in a busy loop for each other would take them from the tests.
+# One test process runs per core; OpenBLAS's threads wait in busy loops and would take the cores from other tests.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# No deadline: on a machine that others use too, one slow example is no failure.
+# No deadline: one slow example on a busy machine is not a failure.
 hypothesis.settings.register_profile("shared", deadline=None)
 hypothesis.settings.load_profile("shared")
 
 
 @dataclass(frozen=True)
-class Utterance:
-    """What a made-up cache holds of one clip."""
+class FakeClip:
+    """One clip of a made-up cache."""
 
     split: str
     text: str
@@ -77,18 +77,18 @@ class Utterance:
         return digest_of(0, self.example.id)
 
 
-def make_utterance(id: str, split: str, config: Config, *, speaker: int = 0) -> Utterance:
-    """Return tokens and frames that the id alone decides, so that any two clips differ."""
+def make_clip(id: str, split: str, config: Config, *, speaker: int = 0) -> FakeClip:
+    """Return a clip whose tokens and frames depend on the id alone, so that any two clips differ."""
     random = np.random.default_rng(int.from_bytes(hashlib.sha256(id.encode()).digest()[:8], "big"))
     text = "".join(random.choice(SYMBOLS, random.integers(1, config.limits.max_text_length - 1)))
     frames = random.normal(-5, 1, (random.integers(2, config.limits.max_mel_frames + 1), config.audio.mel_bins))
-    return Utterance(split, text, Example(id, Tokenizer(SYMBOLS).encode(text), frames.astype(np.float32), speaker, 0))
+    return FakeClip(split, text, Example(id, Tokenizer(SYMBOLS).encode(text), frames.astype(np.float32), speaker, 0))
 
 
 def write_shards(
-    folder: Path, utterances: list[Utterance], shard_counts: Mapping[str, int], config: Config
+    folder: Path, utterances: list[FakeClip], shard_counts: Mapping[str, int], config: Config
 ) -> list[ShardEntry]:
-    """Write the shards and utterances.jsonl as docs/cache-format.md says."""
+    """Write the shards and utterances.jsonl as docs/cache-format.md describes."""
     buckets = buckets_of(config)
     specs = bucket_specs_of(config.audio, config.limits, buckets)
     entries: list[ShardEntry] = []
@@ -120,7 +120,7 @@ def write_shards(
 def write_receipt(
     folder: Path, name: ShardName, files: list[FileReceipt], lines: list[dict[str, Any]], config: Config
 ) -> None:
-    """Write what preprocess remembers of a shard."""
+    """Write the receipt of a shard as preprocess does."""
     rows = [
         ClipReceipt(
             id=line["id"],
@@ -149,7 +149,7 @@ def write_receipt(
     receipt_path(folder, name).write_bytes(receipt_bytes(receipt))
 
 
-def utterance_line(utterance: Utterance, shard: str, position: int) -> dict[str, Any]:
+def utterance_line(utterance: FakeClip, shard: str, position: int) -> dict[str, Any]:
     example = utterance.example
     return {
         "id": example.id,
@@ -173,13 +173,13 @@ def utterance_line(utterance: Utterance, shard: str, position: int) -> dict[str,
 
 @pytest.fixture(scope="session")
 def cache_config() -> Config:
-    """Settings with records of 3 kB, so that a cache of them is read at once."""
+    """Settings with records of 3 kB, so that a cache is read quickly."""
     return load_config(overrides=["audio.mel_bins=4", "limits.max_text_length=16", "limits.max_mel_frames=24"])
 
 
 @pytest.fixture(scope="session")
 def write_cache(cache_config: Config) -> Callable[..., Manifest]:
-    """Return a function that writes a sound cache of made-up features, as preprocess would; `buckets` must end at (16, 24)."""
+    """Return a function that writes a valid cache of made-up features; `buckets` must end at (16, 24)."""
 
     def write(
         folder: Path,
@@ -193,8 +193,7 @@ def write_cache(cache_config: Config) -> Callable[..., Manifest]:
         folder.mkdir(parents=True, exist_ok=True)
         config = base.model_copy(update={"data": DataConfig(buckets=buckets)})
         utterances = [
-            make_utterance(f"clip-{i:03d}", "train" if i < train else "val", base, speaker=i % 2)
-            for i in range(train + val)
+            make_clip(f"clip-{i:03d}", "train" if i < train else "val", base, speaker=i % 2) for i in range(train + val)
         ]
         counts = {
             split: count
@@ -254,7 +253,7 @@ def file_entries(folder: Path) -> dict[str, FileEntry]:
 
 @pytest.fixture
 def reseal() -> Callable[[Path], None]:
-    """Return a function that makes every checksum and size fit what now lies in a cache, as a skilled forger would."""
+    """Return a function that renews every checksum and size of a changed cache, as a skilled forger would."""
 
     def reseal_folder(folder: Path) -> None:
         manifest = load_manifest(folder)

@@ -1,4 +1,4 @@
-"""What benchmarks/buckets.py makes of its runs; the runs themselves take long and are made by hand."""
+"""The judgement of benchmarks/buckets.py; its runs take long and are started by hand."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The three commands and `synthesize`, as a user types them: real processes, their exit codes and what they print."""
+"""The three commands and `synthesize` as real processes: exit codes and output."""
 
 import json
 import os
@@ -44,7 +44,7 @@ class Ended:
 
     @property
     def error(self) -> str:
-        """The one line of an error; fails where there is more, or a traceback."""
+        """The only error line; fails if there are more, or a traceback."""
         lines = [line for line in self.stderr.splitlines() if line.startswith("xtts: ")]
         assert "Traceback" not in self.stderr, self.stderr
         assert len(lines) == 1, self.stderr
@@ -58,7 +58,7 @@ def xtts(*arguments: object, cwd: Path | None = None) -> Ended:
 
 
 def write_corpus(root: Path, clips: int = CLIPS) -> Path:
-    """Write an LJSpeech-shaped corpus of short tones, each with a text of its own."""
+    """Write a corpus of short tones in the LJSpeech layout, each with its own text."""
     (root / "wavs").mkdir(parents=True)
     random = np.random.default_rng(0)
     lines = []
@@ -76,7 +76,7 @@ def write_corpus(root: Path, clips: int = CLIPS) -> Path:
 
 @dataclass(frozen=True)
 class Job:
-    """What the three commands made."""
+    """The outputs of the three commands."""
 
     corpus: Path
     cache: Path

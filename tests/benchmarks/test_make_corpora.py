@@ -1,4 +1,4 @@
-"""The corpora of the measurements are what their names say, and the same arguments make the same bytes."""
+"""The benchmark corpora fit their names, and the same arguments make the same bytes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The figures of the shuffle: what a perfect one has, what none has, and that training's own lies where it should."""
+"""The shuffle's figures for a perfect shuffle, for none, and for that of training."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The figures of what watching for retraces costs: medians, rounds and shares."""
+"""The figures of the retrace monitor's cost: medians, rounds and shares."""
 
 from itertools import count
 

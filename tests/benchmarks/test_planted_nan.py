@@ -1,4 +1,4 @@
-"""What benchmarks/planted_nan.py makes of its runs; the runs themselves take long and are made by hand."""
+"""The judgement of benchmarks/planted_nan.py; its runs take long and are started by hand."""
 
 import math
 import shutil
@@ -25,14 +25,14 @@ def ended(loss: float, *, named: tuple[str, ...] = (), steps: int = 100) -> Ende
     )
 
 
-def test_the_last_fifth_counts_and_reports_of_skipped_steps_alone_do_not() -> None:
+def test_only_the_last_fifth_counts_and_reports_without_a_loss_do_not() -> None:
     reports = [*ended(2.0).reports, {"split": "train", "step": 95, "loss": None}]
     assert figures(reports, 80) == {"train_loss": 2.0, "last_val_loss": 3.0, "best_val_loss": 3.0}
     assert set(figures([line for line in reports if line["split"] == "train"], 80)) == {"train_loss"}
     assert math.isnan(figures([], 80)["train_loss"])
 
 
-def test_how_far_off_a_run_is_counts_in_deviations_of_the_sound_ones() -> None:
+def test_the_distance_of_a_run_is_counted_in_deviations_of_the_sound_runs() -> None:
     compared = compare([{"loss": value} for value in (1.0, 2.0, 3.0)], {"loss": 3.5})["loss"]
     assert (compared["mean"], compared["deviation"], compared["deviations_off"]) == (2.0, 1.0, 1.5)
     assert compare([{"loss": 2.0}, {"loss": 2.0}], {"loss": 2.5})["loss"]["deviations_off"] == math.inf
@@ -50,9 +50,7 @@ def test_how_far_off_a_run_is_counts_in_deviations_of_the_sound_ones() -> None:
     ],
     ids=["sound", "worse", "lost", "never read", "another named", "ended early"],
 )
-def test_a_planted_run_is_in_order_if_it_ends_near_the_others_and_names_the_clip(
-    planted: Ended, *, is_ok: bool
-) -> None:
+def test_a_planted_run_passes_if_it_ends_near_the_others_and_names_the_clip(planted: Ended, *, is_ok: bool) -> None:
     judged = judge("bad", planted, [ended(loss) for loss in (1.0, 2.0, 3.0)], 100)
     assert judged["ok"] is is_ok
 

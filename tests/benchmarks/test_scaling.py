@@ -1,4 +1,4 @@
-"""What is reckoned on paper adds up, and the document holds what the command prints."""
+"""The computed figures are consistent, and docs/scaling.md holds the printed tables."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What benchmarks/steady.py makes of its samples; the run itself takes long and is made by hand."""
+"""The judgement of benchmarks/steady.py; its run takes long and is started by hand."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from benchmarks.steady import Sample, compare, watch_run
 
 
 def samples(grown: float, threads_at_the_end: int) -> list[Sample]:
-    """Return a hundred samples that leap while they warm up and grow evenly afterwards."""
+    """Return a hundred samples that jump during the warm-up and grow evenly afterwards."""
     warm = [Sample(step, 10 * step, 3, 1) for step in range(0, 200, 10)]
     return warm + [
         Sample(step, round(100_000 * (1 + grown * (step - 200) / 800)), 20, 9 if step < 900 else threads_at_the_end)
@@ -17,7 +17,7 @@ def samples(grown: float, threads_at_the_end: int) -> list[Sample]:
     ]
 
 
-def test_what_happens_while_it_warms_up_is_no_growth() -> None:
+def test_growth_during_the_warm_up_does_not_count() -> None:
     figures = compare(samples(0.0, 9), 1_000)
     assert {name: figure["growth"] for name, figure in figures.items()} == {
         "resident_kib": 0.0,
@@ -26,7 +26,7 @@ def test_what_happens_while_it_warms_up_is_no_growth() -> None:
     }
 
 
-def test_growth_is_from_after_the_warm_up_to_the_end() -> None:
+def test_growth_counts_from_the_warm_up_to_the_end() -> None:
     figures = compare(samples(0.08, 12), 1_000)
     # Between the middles of the second and the last fifth, which are 600 of 800 steps apart.
     assert figures["resident_kib"]["growth"] == pytest.approx(0.06, abs=0.005)

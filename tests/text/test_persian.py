@@ -1,4 +1,4 @@
-"""Persian as people and their keyboards write it comes out in one spelling, with its figures in words."""
+"""Persian is normalised to one spelling, with its numbers in words."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-"""Long text is cut where a reader would draw breath, and nothing of it is lost."""
+"""Long text is split at sentences and clauses, and none of it is lost."""
 
 import re
 import time
@@ -18,7 +18,8 @@ from xtts_pipeline.text.sentences import (
 
 WORDS = ["ab", "Mr.", "e.g.", "A.", "3.14", "1,000", "No.", "5", "it's", "سلام", "こん", "e\u0301", "ک\u200cها", "x-y"]
 MARKS = [
-    *" .!?;:,…()[]\n\t\"'\u2014\u2013\u2028\u201c\u201d\u00ab\u00bb\u3002\uff01\uff1f\u061f\u06d4\u0964\u060c\u061b\u3001",
+    *" .!?;:,…()[]\n\t\"'\u2014\u2013\u2028\u201c\u201d\u00ab\u00bb",
+    *"\u3002\uff01\uff1f\u061f\u06d4\u0964\u060c\u061b\u3001",
     "\n\n",
     "...",
 ]
@@ -38,7 +39,7 @@ def without_spaces(text: str) -> str:
 
 
 def is_one_character(text: str) -> bool:
-    """Say whether all but the first are marks that stand on it."""
+    """Return whether all but the first character are combining marks."""
     return all(character in "\u200c\u200d" or unicodedata.category(character).startswith("M") for character in text[1:])
 
 

@@ -1,4 +1,4 @@
-"""Tokens say exactly what the text says, and name what they cannot."""
+"""Token ids decode to the text; unknown characters are named."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The Persian sentences cover the alphabet, are spelled one way, and are as short as a small model needs them."""
+"""The Persian sentences cover the alphabet, have one spelling, and are short enough for a small model."""
 
 import re
 from collections import Counter

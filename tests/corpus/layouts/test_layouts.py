@@ -1,4 +1,4 @@
-"""Each layout is recognised by itself and read to the last row."""
+"""Each layout is detected and read to the last row."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from xtts_pipeline.errors import CorpusError, Reason
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
-    """Make files of the given text; sounds may be empty, for a reader opens none."""
+    """Make files with the given text; sounds may be empty, since readers do not open them."""
     for name, content in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content, encoding="utf-8")
@@ -178,8 +178,9 @@ def test_manifest_csv_with_quotes_and_optional_columns(tmp_path: Path) -> None:
 
 
 def test_manifest_json_lines(tmp_path: Path) -> None:
-    lines = '{"audio": "a.wav", "text": "caf\\u00e9", "speaker": 7}\n\n{"audio": "b.wav", "text": "two", "split": "test", "id": null}\n'
-    root = write(tmp_path, {"manifest.jsonl": lines, "a.wav": "", "b.wav": ""})
+    first = '{"audio": "a.wav", "text": "caf\\u00e9", "speaker": 7}'
+    second = '{"audio": "b.wav", "text": "two", "split": "test", "id": null}'
+    root = write(tmp_path, {"manifest.jsonl": f"{first}\n\n{second}\n", "a.wav": "", "b.wav": ""})
     corpus = read_corpus(root)
     assert [(u.id, u.text, u.speaker, u.split, u.where) for u in corpus.utterances] == [
         ("a", "café", "7", None, "manifest.jsonl:1"),
@@ -201,7 +202,8 @@ def test_every_layout_has_a_name_to_ask_for(tmp_path: Path) -> None:
     ("files", "message"),
     [
         ({}, "the folder is empty"),
-        ({"metadata.txt": "", "wavs/a.wav": ""}, r"found wavs but no metadata.csv \(did you mean metadata.csv by metadata.txt"),
+        ({"metadata.txt": "", "wavs/a.wav": ""}, r"no metadata.csv \(did you mean metadata.csv by metadata.txt"),
+        ({"metadata.txt": "", "wavs/a.wav": ""}, "found wavs but no metadata.csv"),
         ({"metadata.csv": "a|b\n", "WAVS/a.wav": ""}, "did you mean wavs by WAVS"),
         ({"metadata.csv": "a|b\n"}, "no wavs or wav"),
         ({"inner/metadata.csv": "a|b\n", "inner/wavs/a.wav": ""}, "inner/ in it is a ljspeech corpus"),
