@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cache.corpora import build, cache_bytes, make_config, write_corpus
-from xtts_pipeline.cache.build.dask_pool import dask_pool
+from xtts_pipeline.cache.build.pool import dask_pool
 from xtts_pipeline.errors import CacheError
 
 pytest.importorskip("distributed")
@@ -82,6 +82,6 @@ def test_a_cluster_that_loses_a_worker_gives_the_bytes_of_a_local_run(
 
 
 def test_no_scheduler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xtts_pipeline.cache.build.dask_pool.SCHEDULER_SECONDS", 1)
+    monkeypatch.setattr("xtts_pipeline.cache.build.pool.SCHEDULER_SECONDS", 1)
     with pytest.raises(CacheError, match=r"--scheduler tcp://127\.0\.0\.1:1: no scheduler answers"):
         build(write_corpus(tmp_path / "data", 4), tmp_path / "cache", pool=dask_pool("tcp://127.0.0.1:1"))

@@ -3,18 +3,33 @@
 Reads texts and the headers of sound files; decodes nothing.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import soundfile
 
 from xtts_pipeline.cache.build.folder import existing_shards
-from xtts_pipeline.cache.build.lengths import measure_rows
-from xtts_pipeline.cache.build.plan import CorpusIndex
+from xtts_pipeline.audio.lengths import mel_frame_count
+from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow
 from xtts_pipeline.cache.build.receipts import load_receipt
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
 from xtts_pipeline.cache.format.manifest import load_manifest
-from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.config.schema import AudioConfig, Bucket, Config, LimitsConfig
+from xtts_pipeline.errors import CacheError, TextError
+from xtts_pipeline.text.tokens import Tokenizer
+
+HEADER_THREADS = 8
+
+
+@dataclass(frozen=True)
+class RowLengths:
+    """A clip's lengths. Tokens are exact; `frames` are those without trimming, so `audio.trim_db` makes them fewer."""
+
+    seconds: float
+    frames: int
+    tokens: int
 
 
 def resolve_buckets(config: Config, folder: Path, index: CorpusIndex, *, reshard: bool) -> Config:
@@ -48,3 +63,33 @@ def _best_buckets(index: CorpusIndex, config: Config) -> tuple[Bucket, ...]:
     tokens = np.array([lengths.tokens for lengths in measured], np.int64)
     frames = np.array([lengths.frames for lengths in measured], np.int64)
     return tuple((shape.max_text_length, shape.max_mel_frames) for shape in auto_shapes(largest, tokens, frames))
+
+
+def measure_rows(index: CorpusIndex, config: Config) -> list[RowLengths | None]:
+    """Return the lengths of each row of the index; None where its text, its file or the file's header cannot be used."""
+    tokenizer = Tokenizer(index.symbols, config.text.blank)
+
+    def measure(row: PlannedRow) -> RowLengths | None:
+        try:
+            tokens = len(tokenizer.encode(row.text))
+        except TextError:
+            return None
+        sound = _header_lengths(index.roots[row.corpus] / row.audio, config.audio)
+        return None if sound is None else RowLengths(*sound, tokens)
+
+    with ThreadPoolExecutor(HEADER_THREADS) as pool:
+        return list(pool.map(measure, index.rows))
+
+
+def _header_lengths(path: Path, audio: AudioConfig) -> tuple[float, int] | None:
+    """Return a clip's seconds and untrimmed frames by its header, or None if it is no regular file, has no header or no samples."""
+    try:
+        if not path.is_file():  # a pipe would be waited on for ever
+            return None
+        with soundfile.SoundFile(path) as file:
+            samples, rate = file.frames, file.samplerate
+    except (soundfile.SoundFileError, OSError):
+        return None
+    if samples <= 0:
+        return None
+    return samples / rate, mel_frame_count(samples, rate, audio)

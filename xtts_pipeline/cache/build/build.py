@@ -33,7 +33,7 @@ from xtts_pipeline.cache.build.receipts import (
     receipt_path,
     reusable_receipt,
 )
-from xtts_pipeline.cache.build.tasks import CLIP_SECONDS, ShardResult, ShardTask, write_error
+from xtts_pipeline.cache.build.workers import CLIP_SECONDS, ShardResult, ShardTask, write_error
 from xtts_pipeline.cache.format.example import encode_example
 from xtts_pipeline.cache.format.manifest import (
     CACHE_SECTIONS,

@@ -15,7 +15,7 @@ from xtts_pipeline.audio.lengths import mel_frame_count
 from xtts_pipeline.cache.build.bucketing import resolve_buckets
 from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes, shard_task
 from xtts_pipeline.cache.build.folder import existing_counts
-from xtts_pipeline.cache.build.lengths import RowLengths
+from xtts_pipeline.cache.build.bucketing import RowLengths
 from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.build.receipts import source_stat
 from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock

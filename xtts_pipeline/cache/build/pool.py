@@ -8,17 +8,30 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import resource_tracker
+from typing import Any
 
-from xtts_pipeline.cache.build.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask
+from joblib.externals.loky import ProcessPoolExecutor
+
+from xtts_pipeline.cache.build.workers import (
+    BEAT_PREFIX,
+    ClipOutOfMemoryError,
+    ShardResult,
+    ShardTask,
+    start_worker,
+    try_clip,
+    write_shard,
+)
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.errors import CacheError, Reason
+from xtts_pipeline.errors import CacheError, ConfigError, Reason
 
 MAX_BARREN_ROUNDS = 3
+SCHEDULER_SECONDS = 10
+TASKS_ON_A_CLUSTER = 1_000  # the scheduler spreads the tasks that it knows over all its workers
 # One thread each: the shards are the parallelism.
 WORKER_ENVIRONMENT = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -41,10 +54,6 @@ def local_pool(jobs: int) -> Pool:
 
 @contextmanager
 def _local_executor(jobs: int) -> Iterator[Executor]:
-    from joblib.externals.loky import ProcessPoolExecutor
-
-    from xtts_pipeline.cache.build.workers import start_worker
-
     executor = ProcessPoolExecutor(
         max_workers=jobs, env=WORKER_ENVIRONMENT, initializer=start_worker, initargs=(os.getpid(),)
     )
@@ -92,8 +101,6 @@ def _run_round(
     tasks: Sequence[ShardTask], pool: Pool, done: Callable[[ShardResult], None]
 ) -> tuple[list[ShardTask], dict[ShardName, set[int]]]:
     """Return the tasks that dead workers left unfinished, and shard -> positions of the clips that may be to blame."""
-    from xtts_pipeline.cache.build.workers import write_shard
-
     failed: list[ShardTask] = []
     suspects: dict[ShardName, set[int]] = {}
     waiting = deque(tasks)
@@ -136,8 +143,6 @@ def _condemn(task: ShardTask, positions: Collection[int]) -> dict[str, Reason]:
     """Return id -> reason of the clips that end a process of their own too."""
     if not positions:
         return {}
-    from xtts_pipeline.cache.build.workers import try_clip
-
     verdicts = {}
     for position in sorted(positions):
         process = multiprocessing.get_context("spawn").Process(target=try_clip, args=(task, position))
@@ -151,3 +156,65 @@ def _condemn(task: ShardTask, positions: Collection[int]) -> dict[str, Reason]:
                 Reason.TIMEOUT if process.exitcode == -signal.SIGALRM else Reason.DECODER_CRASHED
             )
     return verdicts
+
+
+def dask_pool(scheduler: str) -> Pool:
+    """Return the cluster behind a scheduler's address as a pool."""
+    return Pool(partial(_dask_executor, scheduler), TASKS_ON_A_CLUSTER)
+
+
+@contextmanager
+def _dask_executor(scheduler: str) -> Iterator[Executor]:
+    """Yield the cluster as an executor.
+
+    A task whose worker dies is run again by the scheduler, and given up after `distributed.scheduler.allowed-failures` deaths.
+    Raises ConfigError without the extra, CacheError if no scheduler answers.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ConfigError(
+            "--backend dask: distributed is not installed; run pip install 'xtts-pipeline[dask]'"
+        ) from None
+    try:
+        client = Client(scheduler, timeout=SCHEDULER_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        problem = " ".join(str(error).split())
+        raise CacheError(
+            f"--scheduler {scheduler}: no scheduler answers ({problem}); expected HOST:PORT of a running one"
+        ) from None
+    with client:
+        yield _DaskExecutor(client)
+
+
+class _DaskExecutor(Executor):
+    """Makes a cluster's futures look like any other's: a dead worker is a BrokenExecutor."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._remote: list[Any] = []  # a remote future that nobody holds is forgotten by the scheduler
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Hand one call to the cluster."""
+        local: Future[Any] = Future()
+        remote = self._client.submit(function, *args, **kwargs, pure=False)
+        self._remote.append(remote)
+        remote.add_done_callback(lambda done: _settle(local, done))
+        return local
+
+
+def _settle(local: Future[Any], remote: Any) -> None:
+    from distributed.scheduler import KilledWorker
+
+    try:
+        if remote.status == "finished":
+            local.set_result(remote.result())
+        elif remote.status == "error":
+            error = remote.exception()
+            local.set_exception(BrokenExecutor(str(error)) if isinstance(error, KilledWorker) else error)
+        else:
+            # Lost or cancelled: with a worker, or with the scheduler, and then the next round finds that none answers.
+            local.set_exception(BrokenExecutor(f"the task was {remote.status}"))
+    except (OSError, CancelledError) as error:
+        # The worker died with the task done and its result not yet handed over.
+        local.set_exception(BrokenExecutor(str(error)))

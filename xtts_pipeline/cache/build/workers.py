@@ -4,13 +4,15 @@ Imports no TensorFlow and no librosa: a worker starts in half a second and stays
 parent knows whom to blame if it dies.
 """
 
+import errno
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -28,17 +30,18 @@ from xtts_pipeline.cache.build.receipts import (
     receipt_path,
     source_stat,
 )
-from xtts_pipeline.cache.build.tasks import BEAT_PREFIX, ClipOutOfMemoryError, ShardResult, ShardTask, write_error
 from xtts_pipeline.cache.format.example import encode_example
 from xtts_pipeline.cache.format.manifest import bucket_specs_of
 from xtts_pipeline.cache.format.schema import Example, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, keep_freed_memory
-from xtts_pipeline.config.schema import LimitsConfig
+from xtts_pipeline.config.schema import AudioConfig, Bucket, LimitsConfig, TextConfig
 from xtts_pipeline.errors import MACHINE_ERRORS, AudioError, CacheError, Reason, RowError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
+CLIP_SECONDS = 60.0  # how long a clip may take; a minute of speech takes a fifth of a second
+BEAT_PREFIX = "beat-"
 PARENT_CHECK_SECONDS = 1.0
 STAGES = ("read", "decode", "mel", "encode", "write")
 # 192 kHz, two channels, 64-bit: no clip within limits.max_seconds takes more. What is larger is refused before it is read.
@@ -47,6 +50,44 @@ _HEADER_ALLOWANCE_BYTES = 1 << 20
 
 # The watchdog's timer belongs to the process, so threads of one (a dask worker's) take turns.
 _one_shard_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """All that a worker must know to write one shard. `condemned` are clips not to be touched again, with their reasons."""
+
+    folder: Path
+    work_folder: Path
+    name: ShardName
+    rows: tuple[PlannedRow, ...]
+    roots: tuple[Path, ...]
+    audio: AudioConfig
+    text: TextConfig
+    limits: LimitsConfig
+    buckets: tuple[Bucket, ...]
+    symbols: tuple[str, ...]
+    fingerprint: str
+    clip_seconds: float = CLIP_SECONDS
+    condemned: Mapping[str, Reason] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """What the parent learns of a finished shard; the rest is in its receipt."""
+
+    name: ShardName
+    rows: int
+    stage_seconds: Mapping[str, float]
+
+
+class ClipOutOfMemoryError(Exception):
+    """A clip, named by its id, took more memory than there is; it must be tried alone."""
+
+
+def write_error(path: Path, error: OSError) -> CacheError:
+    """Return the one line for a file of the cache that cannot be written."""
+    remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "mend that"
+    return CacheError(f"{path}: cannot be written ({error.strerror}); {remedy} and run again, finished shards are kept")
 
 
 def write_shard(task: ShardTask) -> ShardResult:

@@ -15,7 +15,7 @@ from xtts_pipeline.cache.build.folder import LOCK_NAME, locked_folder
 from xtts_pipeline.cache.build.plan import PlannedRow, index_corpora
 from xtts_pipeline.cache.build.pool import local_pool
 from xtts_pipeline.cache.build.receipts import receipt_path
-from xtts_pipeline.cache.build.tasks import ShardTask
+from xtts_pipeline.cache.build.workers import ShardTask
 from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances

@@ -14,12 +14,11 @@ from tqdm import tqdm
 
 from xtts_pipeline.audio.filterbank import describe_silent_filters
 from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache
-from xtts_pipeline.cache.build.dask_pool import dask_pool
 from xtts_pipeline.cache.build.estimate import BuildEstimate, estimate_build
 from xtts_pipeline.cache.build.folder import format_bytes, locked_folder
 from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
 from xtts_pipeline.cache.build.plan import read_corpora
-from xtts_pipeline.cache.build.pool import Pool, local_pool
+from xtts_pipeline.cache.build.pool import Pool, dask_pool, local_pool
 from xtts_pipeline.cache.build.receipts import SourceCheck
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.cache.format.schema import SPLITS

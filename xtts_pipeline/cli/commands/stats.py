@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from xtts_pipeline.cache.build.lengths import measure_rows
+from xtts_pipeline.cache.build.bucketing import measure_rows
 from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_shapes, smallest_shape
 from xtts_pipeline.cache.format.listings import read_utterances
