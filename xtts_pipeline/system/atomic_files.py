@@ -13,8 +13,8 @@ from typing import BinaryIO
 def atomic_write(path: Path, work_folder: Path | None = None) -> Iterator[BinaryIO]:
     """Open a temporary file that becomes `path` when the block succeeds and is removed when it fails.
 
-    The temporary file lies beside `path`, or in `work_folder` on the same file system. Data is synced before the rename:
-    after a crash the old file or the new one is there, never a part. Raises OSError (full disk, no permission) unchanged.
+    The temporary file lies beside `path`, or in `work_folder` on the same file system. Data is synced before the
+    rename: after a crash the old or the new file is there, never a part. Raises OSError (full disk) unchanged.
     """
     temporary = (work_folder or path.parent) / f".{path.name}.{secrets.token_hex(4)}.tmp"
     try:

@@ -1,6 +1,6 @@
-"""What the machine lends this process: cores, memory, and how fast its files can be read.
+"""Measure what the machine grants this process: cores, memory and the speed of reading files.
 
-Linux's own files and calls; what another system lacks is None.
+Reads Linux's own files; a value that another system lacks is None.
 """
 
 import errno
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _CGROUP = Path("/sys/fs/cgroup")
-# Of the second and the first version of control groups: the controller's folder, the limit, and what is used.
+# For versions 2 and 1 of control groups: the controller's folder, the limit and the usage.
 _CGROUP_MEMORY = (("", "memory.max", "memory.current"), ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"))
 _OWN_GROUPS = Path("/proc/self/cgroup")
 _READ_BYTES = 1 << 20
@@ -21,7 +21,7 @@ _SAMPLED_PAGES = 256
 
 @dataclass(frozen=True)
 class Cores:
-    """machine counts all, allowed those of the affinity mask, quota what a control group grants (None: no limit)."""
+    """Cores of the machine, of the affinity mask, and of the control group's quota (None: no limit)."""
 
     machine: int
     allowed: int
@@ -29,12 +29,12 @@ class Cores:
 
     @property
     def usable(self) -> float:
-        """How many this process can keep busy."""
+        """Number of cores that this process can keep busy."""
         return self.allowed if self.quota is None else min(self.allowed, self.quota)
 
     @property
     def limit(self) -> str | None:
-        """What keeps some from this process, in words."""
+        """Why this process cannot use every core; None if it can."""
         if self.allowed < self.machine:
             return f"affinity leaves {self.allowed} of {self.machine} cores"
         if self.quota is not None and self.quota < self.machine:
@@ -42,15 +42,15 @@ class Cores:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the cores as `--json` prints them."""
         return {**asdict(self), "usable": self.usable}
 
 
 @dataclass(frozen=True)
 class DiskSpeed:
-    """How much of the files lay in the page cache, and how fast a part of them came from the disk and from memory.
+    """Share of the files in the page cache, and the read speed from disk and from memory.
 
-    disk_mb_per_second is None where the page cache cannot be emptied: a file system in memory, or over a network.
+    disk_mb_per_second is None where the page cache cannot be emptied: a file system in memory or on a network.
     """
 
     cached_share: float | None
@@ -58,17 +58,20 @@ class DiskSpeed:
     cached_mb_per_second: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the speeds as `--json` prints them."""
         return asdict(self)
 
 
 def usable_cores() -> Cores:
-    """Return how many cores there are and how many of them this process may use."""
+    """Return the cores of the machine and those that this process may use.
+
+    Unlike joblib.cpu_count, keeps fractional quotas and sees the limits of nested control groups.
+    """
     return Cores(os.cpu_count() or 1, len(os.sched_getaffinity(0)), _cgroup_cores())
 
 
 def memory_limit_bytes() -> int:
-    """Return the memory that this process can have: what is free, or what its control group leaves it, whichever is less."""
+    """Return the memory that this process can use: the least of free memory and its control groups' limits."""
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
     limits = [1024 * int(lines["MemAvailable"].split()[0])]
     for controller, limit_name, used_name in _CGROUP_MEMORY:
@@ -80,10 +83,10 @@ def memory_limit_bytes() -> int:
 
 
 def _own_groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's control group and of those around it, the outermost first.
+    """Yield the folders of this process's control group and of its parents, the outermost first.
 
-    `controller` is one of the first version, such as `memory`; empty for the second, which has one tree for all. Within a container the
-    tree begins at its own group, whose name outside leads nowhere.
+    `controller` names one of version 1, such as `memory`; version 2 has one tree for all: pass "". Inside a container
+    the tree begins at the container's own group, and the name outside leads nowhere.
     """
     root = _CGROUP / controller
     yield root
@@ -97,13 +100,13 @@ def _own_groups(controller: str) -> Iterator[Path]:
 
 
 def _reclaimable_bytes(statistics: str | None) -> int:
-    """Return what a control group counts as used and gives back when it is asked for: pages of files."""
+    """Return the page cache that a control group counts as used and frees on demand."""
     values = dict(line.split() for line in (statistics or "").splitlines())
     return sum(int(values.get(f"total_{name}", values.get(name, 0))) for name in ("inactive_file", "active_file"))
 
 
 def measure_disk(files: Sequence[Path], most_bytes: int) -> DiskSpeed:
-    """Read the beginnings of the files from the disk, then again from memory; the files are put out of the page cache for it."""
+    """Evict the files from the page cache, then read up to `most_bytes` of them twice: from disk and from memory."""
     cached = _cached_share(files)
     for file in files:
         with file.open("rb") as opened:
@@ -115,7 +118,7 @@ def measure_disk(files: Sequence[Path], most_bytes: int) -> DiskSpeed:
 
 
 def _cgroup_cores() -> float | None:
-    """Return the least of what this process's control groups grant, in cores; None where none limits it."""
+    """Return the smallest quota of this process's control groups, in cores; None without a limit."""
     grants = [(_read(group / "cpu.max") or "max").split() for group in _own_groups("")]
     grants += [
         [_read(group / "cpu.cfs_quota_us") or "-1", _read(group / "cpu.cfs_period_us") or "100000"]
@@ -132,7 +135,7 @@ def _read(path: Path) -> str | None:
 
 
 def _cached_share(files: Sequence[Path]) -> float | None:
-    """Return which share of a sample of pages can be read without waiting for a disk, or None if the file system cannot say."""
+    """Return the share of sampled pages in the page cache, or None if the file system cannot tell."""
     hits = pages = 0
     for file in files:
         with file.open("rb") as opened:
@@ -152,7 +155,7 @@ def _cached_share(files: Sequence[Path]) -> float | None:
 
 
 def _read_speed(files: Sequence[Path], most_bytes: int) -> float:
-    """Return how many MB of the files come in a second, in large pieces one after the other."""
+    """Return the sequential read speed of the files in MB per second."""
     done, started = 0, time.perf_counter()
     for file in files:
         with file.open("rb", buffering=0) as opened:

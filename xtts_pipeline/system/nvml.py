@@ -1,8 +1,7 @@
-"""What NVIDIA's management library says of the GPU while something else runs: sampled in a thread of its own.
+"""Sample the GPU through NVIDIA's management library (NVML) in a thread of its own.
 
-The library comes with the extra `gpu`; without it, without a driver or without a GPU there is nothing to sample. Which GPU is looked at is
-what CUDA_VISIBLE_DEVICES names first. A number in it counts as NVML does, by PCI address: CUDA_DEVICE_ORDER=PCI_BUS_ID makes TensorFlow
-count so too.
+The library comes with the extra `gpu`. The sampled GPU is the first of CUDA_VISIBLE_DEVICES. NVML numbers GPUs by PCI
+address; CUDA_DEVICE_ORDER=PCI_BUS_ID makes TensorFlow do the same.
 """
 
 import os
@@ -16,13 +15,13 @@ from typing import Any, Self
 from xtts_pipeline.system.runtime import visible_gpus
 
 SAMPLES_PER_SECOND = 10
-# Bits of NVML's throttle reasons that slow a device which has work; idling and a user's own clock setting do not.
+# NVML's throttle reasons that slow a busy device; idling and user clock settings are left out.
 _THROTTLE = {"power": 0x4 | 0x80, "heat": 0x20 | 0x40, "hardware": 0x8}
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at the device; seconds since the sampling began. None stands for a counter that this device or driver does not have."""
+    """One reading of the GPU's counters, `seconds` after the start; None for a counter that is not available."""
 
     seconds: float
     utilisation: float | None
@@ -33,12 +32,15 @@ class Sample:
     pcie_mb_per_second: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the sample as `--json` prints it."""
         return asdict(self)
 
 
 class Sampler:
-    """A context manager that looks at the first visible GPU ten times a second; without one `samples` stays empty, `reason` says why."""
+    """Context manager that samples the first visible GPU ten times a second.
+
+    Without a GPU `samples` stays empty and `reason` says why.
+    """
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
@@ -49,7 +51,7 @@ class Sampler:
 
     def __enter__(self) -> Self:
         try:
-            import pynvml
+            import pynvml  # the extra `gpu`
         except ModuleNotFoundError:
             self.reason = "nvidia-ml-py is not installed; pip install 'xtts-pipeline[gpu]'"
             return self
@@ -63,7 +65,8 @@ class Sampler:
             self._handle = _first_visible(pynvml)
             self.device = None if self._handle is None else str(pynvml.nvmlDeviceGetName(self._handle))
         except pynvml.NVMLError as error:
-            self.reason = f"NVML finds no GPU ({error}; CUDA_VISIBLE_DEVICES is {os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')})"
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
+            self.reason = f"NVML finds no GPU ({error}; CUDA_VISIBLE_DEVICES is {visible})"
         if self.device is None:
             self.reason = self.reason or "CUDA_VISIBLE_DEVICES hides every GPU"
             pynvml.nvmlShutdown()
@@ -82,17 +85,17 @@ class Sampler:
             self._library.nvmlShutdown()
 
     def _sample(self) -> None:
-        # By the clock: pauses of a tenth between looks would add the time that NVML takes to answer.
+        # Follow the clock: fixed pauses would add the time that NVML takes to answer.
         tick = 1
         while not self._is_over.wait(max(self._started + tick / SAMPLES_PER_SECOND - time.perf_counter(), 0.0)):
-            sample = self._look()
+            sample = self._read_counters()
             if all(value is None for name, value in asdict(sample).items() if name != "seconds"):
                 self.reason = f"NVML does not answer ({self._last_error})"
                 return
             self.samples.append(sample)
             tick = max(tick, int((time.perf_counter() - self._started) * SAMPLES_PER_SECOND)) + 1
 
-    def _look(self) -> Sample:
+    def _read_counters(self) -> Sample:
         library, handle = self._library, self._handle
         use = self._ask(library.nvmlDeviceGetUtilizationRates, handle)
         memory = self._ask(library.nvmlDeviceGetMemoryInfo, handle)
@@ -114,7 +117,7 @@ class Sampler:
         )
 
     def _ask(self, counter: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a counter says, or None where this device or driver does not have it."""
+        """Return a counter's value, or None if this device or driver does not have it."""
         try:
             return counter(*arguments)
         except self._library.NVMLError as error:
@@ -123,9 +126,9 @@ class Sampler:
 
 
 def free_memory_bytes() -> int | None:
-    """Return how much memory of the first visible GPU nothing uses yet; None without the library, a driver or such a GPU."""
+    """Return the free memory of the first visible GPU; None without the library, a driver or such a GPU."""
     try:
-        import pynvml
+        import pynvml  # the extra `gpu`
     except ModuleNotFoundError:
         return None
     try:
@@ -142,7 +145,10 @@ def free_memory_bytes() -> int | None:
 
 
 def _first_visible(library: Any) -> Any | None:
-    """Return NVML's handle of the GPU that CUDA counts first, None where all are hidden. Raises NVMLError if there is no such GPU."""
+    """Return NVML's handle of the first GPU that CUDA uses, or None if all are hidden.
+
+    Raises NVMLError if there is no such GPU.
+    """
     visible = visible_gpus()
     if visible == []:
         return None

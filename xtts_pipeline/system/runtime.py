@@ -1,9 +1,7 @@
-"""The process around TensorFlow: what must be set before its import, and its native log.
+"""Prepare the process for TensorFlow: environment variables, XLA flags, compile cache and native log.
 
-XLA's flags and the cache of what it has compiled are chosen here and nowhere else.
-
-TensorFlow's C++ side writes to file descriptor 2. There stand its start-up lines, which no user asked for, and the only
-record of each XLA compilation. So descriptor 2 goes to a file, Python's own stderr keeps the terminal, and `NativeLog` reads the file.
+TensorFlow's C++ side writes to file descriptor 2: start-up lines that nobody asked for, and the only record of XLA
+compilations. `NativeLog` sends descriptor 2 to a file and reads it; Python's stderr keeps the terminal.
 """
 
 import fcntl
@@ -23,10 +21,11 @@ from typing import IO, Self
 
 from xtts_pipeline.errors import OutputError
 
-# device_compilation_profiler logs one line for each XLA compilation, or loading of one from the compile cache, and nothing else, at
-# level 1; buffer_assignment logs what memory each compiled program takes (TensorFlow 2.21).
+# In TensorFlow 2.21 device_compilation_profiler logs, at level 1, each XLA compilation or load from the compile cache;
+# buffer_assignment logs the memory of each compiled program.
 _COMPILATION = re.compile(
-    rb"device_compilation_profiler\.cc:\d+\] Compiled (?:__inference_)?(?P<name>\S+?)(?:_\d+)? \d+ times, compile time: (?P<us>\d+) us"
+    rb"device_compilation_profiler\.cc:\d+\] Compiled (?:__inference_)?(?P<name>\S+?)(?:_\d+)? \d+ times, "
+    rb"compile time: (?P<us>\d+) us"
 )
 _PROGRAM = re.compile(rb"buffer_assignment\.cc:\d+\] Assigning buffers to module (?:a_inference_(?P<name>\S+?)_\d+__)?")
 _PROGRAM_MEMORY = re.compile(
@@ -35,20 +34,20 @@ _PROGRAM_MEMORY = re.compile(
 _UNIT_BYTES = {b"B": 1, b"KiB": 1 << 10, b"MiB": 1 << 20, b"GiB": 1 << 30, b"TiB": 1 << 40}
 _LOGGED_MODULES = ("device_compilation_profiler=1", "buffer_assignment=1")
 
-# By device. oneDNN's matrix products took a fused step from 0.36 s to 0.31 s on a CPU. On a GPU no flag has been measured to help.
+# By device. oneDNN took a fused step from 0.36 s to 0.31 s on a CPU; no flag has been measured to help on a GPU.
 XLA_FLAGS: dict[str, tuple[str, ...]] = {"CPU": ("--xla_cpu_use_onednn=true",), "GPU": ()}
 
 _CACHE_FLAG = "--tf_xla_persistent_cache_directory"
-# Some hundred compiled steps: a network of 10 M parameters took 25 MB.
+# About a hundred compiled steps: one of a network of 10 M parameters took 25 MB.
 MAX_COMPILE_CACHE_BYTES = 2 << 30
 _DEVICES = Path("/dev")
 _DRIVER = Path("/proc/driver/nvidia")
 
 
 def visible_gpus() -> list[str] | None:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES lets this process see, as numbers or names; None where it is not set, so that all are seen.
+    """Return the GPUs of CUDA_VISIBLE_DEVICES, as numbers or names; None if it is not set: all are visible.
 
-    As CUDA reads it, the list ends at the first entry that names none, such as -1.
+    As in CUDA, the list ends at the first entry that names no GPU, such as -1.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -58,13 +57,13 @@ def visible_gpus() -> list[str] | None:
 
 
 def has_gpu() -> bool:
-    """Return whether an NVIDIA GPU is there for this process, as its device files say: TensorFlow need not be imported to know."""
-    # Windows' subsystem for Linux has one device for all GPUs.
+    """Return whether this process has an NVIDIA GPU, judged by device files, without importing TensorFlow."""
+    # WSL has one device file for all GPUs.
     return visible_gpus() != [] and (any(_DEVICES.glob("nvidia[0-9]*")) or (_DEVICES / "dxg").exists())
 
 
 def gpu_count() -> int:
-    """Return how many NVIDIA GPUs there are for this process, by the same signs."""
+    """Return the number of NVIDIA GPUs for this process, judged by device files."""
     if not has_gpu():
         return 0
     visible = visible_gpus()
@@ -73,7 +72,7 @@ def gpu_count() -> int:
 
 @dataclass(frozen=True)
 class Environment:
-    """What TensorFlow is started with: the device that is expected, XLA's flags, and where compiled programs are kept (None: nowhere)."""
+    """TensorFlow's start settings: expected device, XLA flags, and the compile cache (None: no cache)."""
 
     device: str
     xla_flags: str
@@ -85,12 +84,11 @@ class Environment:
 
 
 def prepare_environment() -> Environment:
-    """Set what TensorFlow reads once, at import, and return it; a user's own XLA_FLAGS come last and win.
+    """Set the variables that TensorFlow reads at import and return them; a user's XLA_FLAGS come last and win.
 
-    On a GPU compiled programs are kept from one process to the next, unless the user's TF_XLA_FLAGS have a
-    `--tf_xla_persistent_cache_directory`, which wins (`=` and nothing after it: none are kept). On a CPU that is left to the
-    user: the key of a program does not say which processor its machine code is for.
-    TF_CPP_MIN_LOG_LEVEL is overridden: compilations are logged at INFO, and the log goes to a file anyway.
+    On a GPU compiled programs are kept between processes. A `--tf_xla_persistent_cache_directory` in TF_XLA_FLAGS wins;
+    an empty one turns the cache off. On a CPU the user decides: a program's key does not name the processor.
+    TF_CPP_MIN_LOG_LEVEL is overridden: compilations are logged at INFO, and the log goes to a file.
     """
     device = "GPU" if has_gpu() else "CPU"
     modules = [module for module in os.environ.get("TF_CPP_VMODULE", "").split(",") if module]
@@ -115,13 +113,13 @@ def _keep_compiled_programs(xla_flags: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         remove_oldest(root, MAX_COMPILE_CACHE_BYTES)
     except (OSError, RuntimeError):
-        # No home, or one that cannot be written to, costs compilations, nothing else.
+        # Without a writable home the only loss is compile time.
         return
     os.environ["TF_XLA_FLAGS"] = f"{flags} {_CACHE_FLAG}={folder}".strip()
 
 
 def _machine_digest(xla_flags: str) -> str:
-    """Return a name for what a compiled program depends on and TensorFlow's key for it leaves out: its version, GPU, driver and flags."""
+    """Return a hash of what TensorFlow's key of a compiled program omits: its version, GPU, driver and flags."""
     found = []
     for distribution in ("tensorflow", "tensorflow-cpu", "tf-nightly"):
         try:
@@ -129,19 +127,19 @@ def _machine_digest(xla_flags: str) -> str:
         except PackageNotFoundError:
             continue
     for file in (_DRIVER / "version", *sorted(_DRIVER.glob("gpus/*/information"))):
-        # Without the lines that tell one GPU from another of its kind.
+        # Skip the lines that differ between two GPUs of one model.
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
         found += [line for line in lines if line.startswith(("NVRM", "Model"))]
     return hashlib.sha256("\n".join([*found, xla_flags]).encode()).hexdigest()[:16]
 
 
 def remove_oldest(folder: Path, most_bytes: int) -> None:
-    """Remove files beneath a folder, the one longest unused first, until no more than `most_bytes` are left."""
+    """Remove the least recently used files below a folder until at most `most_bytes` are left."""
     files = []
     for path in folder.rglob("*"):
         try:
             status = path.stat()
-        except FileNotFoundError:  # another process is at it too
+        except FileNotFoundError:  # another process removes files too
             continue
         if path.is_file():
             files.append((max(status.st_atime, status.st_mtime), status.st_size, path))
@@ -154,11 +152,11 @@ def remove_oldest(folder: Path, most_bytes: int) -> None:
 
 
 class NativeLog:
-    """Sends file descriptor 2 to a file while active; Python's sys.stderr stays where it was.
+    """Context manager that sends file descriptor 2 to a file; Python's sys.stderr keeps the terminal.
 
-    With a path the file is kept there, for the day the process dies in native code; without, it is temporary. `echo` repeats the native
-    lines on the real stderr when they are read. Processes started meanwhile have the file as their stderr.
-    Raises OutputError if the path cannot be written.
+    With a path the file is kept, for crashes in native code; without, it is temporary. `echo` repeats native lines on
+    the real stderr when they are read. Child processes inherit the file as stderr. Raises OutputError if the path
+    cannot be written.
     """
 
     def __init__(self, path: Path | None = None, *, echo: bool = False) -> None:
@@ -176,12 +174,12 @@ class NativeLog:
             self._terminal = _open_terminal()
             undo.callback(os.close, self._terminal)
             self._log = undo.enter_context(self._open())
-            # Appending, and read by position: native threads write to this same open file at any moment.
+            # Append and read by position: native threads write to this open file at any time.
             fcntl.fcntl(self._log.fileno(), fcntl.F_SETFL, fcntl.fcntl(self._log.fileno(), fcntl.F_GETFL) | os.O_APPEND)
             self._position = os.fstat(self._log.fileno()).st_size
             undo.callback(setattr, sys, "stderr", sys.stderr)
             if sys.stderr is None or sys.stderr is sys.__stderr__:
-                # Never closed: logging handlers made meanwhile keep it.
+                # Never closed: logging handlers may keep it.
                 sys.stderr = os.fdopen(os.dup(self._terminal), "w", buffering=1, encoding="utf-8", errors="replace")
             os.dup2(self._log.fileno(), 2)
             undo.callback(os.dup2, self._terminal, 2)
@@ -195,9 +193,9 @@ class NativeLog:
         self._undo.__exit__(kind, error, trace)
 
     def read(self) -> None:
-        """Take in what native code has written since the last call."""
+        """Parse what native code has written since the last call."""
         size = os.fstat(self._log.fileno()).st_size
-        # Somebody may have emptied the file, to keep it small.
+        # A user may have truncated the file.
         self._position = min(self._position, size)
         new = os.pread(self._log.fileno(), size - self._position, self._position)
         self._position += len(new)
@@ -206,9 +204,9 @@ class NativeLog:
                 terminal.write(new)
         *lines, self._unread = (self._unread + new).split(b"\n")
         for line in lines:
-            self._take(line)
+            self._parse(line)
 
-    def _take(self, line: bytes) -> None:
+    def _parse(self, line: bytes) -> None:
         if found := _COMPILATION.search(line):
             self._compilations[found["name"].decode()] += 1
             self._compile_seconds[found["name"].decode()] += int(found["us"]) / 1e6
@@ -219,20 +217,20 @@ class NativeLog:
             self._program_bytes[self._assigned] = max(size, self._program_bytes.get(self._assigned, 0))
 
     def compile_seconds(self, function: str) -> float:
-        """Return how long XLA has worked on a function, by its Python name."""
+        """Return the total XLA compile time of a function, by its Python name."""
         self.read()
         return self._compile_seconds[function]
 
     def program_bytes(self, function: str) -> int | None:
-        """Return the memory of the largest program that XLA has made of a function: arguments, results and what lies between.
+        """Return the memory of a function's largest XLA program: arguments, results and temporaries.
 
-        None if none was compiled, as where it came from the compile cache.
+        None if none was compiled, for example because it came from the compile cache.
         """
         self.read()
         return self._program_bytes.get(function)
 
     def compilations(self) -> dict[str, int]:
-        """Return how often XLA has compiled each function since this log began, by the function's Python name."""
+        """Return how often XLA has compiled each function since this log began, by Python name."""
         self.read()
         return dict(self._compilations)
 
@@ -246,7 +244,7 @@ class NativeLog:
 
 
 def _open_terminal() -> int:
-    """Return a new descriptor of what descriptor 2 is; of nowhere, where the process was started without one."""
+    """Return a duplicate of descriptor 2, or of the null device if the process has none."""
     try:
         return os.dup(2)
     except OSError:

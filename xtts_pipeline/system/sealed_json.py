@@ -1,6 +1,6 @@
-"""Canonical JSON: exactly one byte sequence for a content, and a checksum that sees any changed bit.
+"""Canonical JSON with a checksum: one byte sequence for one content, and any changed bit is found.
 
-Also how such files are opened: only regular ones of a sane size, whatever a folder from elsewhere holds.
+Also opens such files safely: only regular files of a limited size.
 """
 
 import errno
@@ -21,12 +21,15 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def canonical_json(content: object) -> str:
-    """Return one line of JSON: sorted keys, no spaces, no ASCII escapes, floats as `repr`. Raises ValueError for NaN."""
+    """Return one line of JSON: sorted keys, no spaces, no ASCII escapes, floats as `repr`.
+
+    Raises ValueError for NaN.
+    """
     return _ENCODER.encode(content)
 
 
 def seal_json(content: Mapping[str, Any]) -> bytes:
-    """Return the canonical line of the content with its own `checksum`, and a newline: what the cache's JSON files hold."""
+    """Return the canonical line of the content with its `checksum` added, and a newline."""
     checksum = xxhash.xxh3_128_hexdigest(canonical_json(content).encode())
     return f"{canonical_json({**content, 'checksum': checksum})}\n".encode()
 
@@ -34,7 +37,7 @@ def seal_json(content: Mapping[str, Any]) -> bytes:
 def unseal_json(data: bytes) -> dict[str, Any]:
     """Return the content of a sealed line without its checksum.
 
-    Raises ValueError, saying what is wrong, unless the data is byte for byte what `seal_json` makes of that content.
+    Raises ValueError, saying what is wrong, unless the data is exactly what `seal_json` makes of that content.
     """
     try:
         content = json.loads(data)
@@ -57,7 +60,10 @@ def unseal_json(data: bytes) -> dict[str, Any]:
 
 @contextmanager
 def open_regular_file(path: Path, most_bytes: int | None = None) -> Iterator[BinaryIO]:
-    """Open a file for reading. Raises OSError, never waiting, unless it is a regular file of at most so many bytes."""
+    """Open a file for reading without ever blocking.
+
+    Raises OSError unless it is a regular file of at most `most_bytes`.
+    """
     if is_stored(path):
         status = path.stat()
         _check_regular(path, status, most_bytes)
@@ -77,19 +83,22 @@ def _check_regular(path: Path, status: os.stat_result, most_bytes: int | None) -
 
 
 def read_regular_file(path: Path, most_bytes: int) -> bytes:
-    """Return a file's bytes. Raises OSError, never waiting, unless it is a regular file of at most so many bytes."""
+    """Return a file's bytes without ever blocking.
+
+    Raises OSError unless it is a regular file of at most `most_bytes`.
+    """
     with open_regular_file(path, most_bytes) as file:
         return file.read(size_of(file))
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe without a writer opens at once, and is then refused
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe without a writer opens at once and is then refused
 
 
 def strip_seal(data: bytes) -> bytes:
-    """Return the JSON of a sealed line without its checksum, which must be the first of that name in it.
+    """Return the JSON of a sealed line without its checksum, which must be the first key of that name.
 
-    Raises ValueError if the checksum is missing or wrong. Much quicker than `unseal_json`, which also proves the form canonical.
+    Raises ValueError if the checksum is missing or wrong. Much faster than `unseal_json`, which also checks the form.
     """
     before, _, after = data.partition(b'"checksum":"')
     checksum, rest = after[:_CHECKSUM_LENGTH], after[_CHECKSUM_LENGTH:]

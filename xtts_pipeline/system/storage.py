@@ -1,7 +1,6 @@
-"""Where a cache lies: a folder of this machine, or a store that TensorFlow's file systems open, such as gs://bucket/cache.
+"""Paths of caches: a local folder, or a store that TensorFlow's file systems open, such as gs://bucket/cache.
 
-A StoredPath is read through tf.io.gfile; what reads a cache takes it for any other path. TensorFlow is imported with the first of them,
-and local paths are opened as ever.
+A StoredPath is read through tf.io.gfile and used like any other path. TensorFlow is imported with the first one.
 """
 
 import errno
@@ -19,19 +18,19 @@ from xtts_pipeline.errors import CacheError
 
 _URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):(?P<place>/.*)", re.DOTALL)
 _HOST = re.compile(r"//[^/]")
-# Each request to a store costs a round trip: few large ones.
+# Each request to a store costs a round trip, so requests are large.
 STORED_BUFFER_BYTES = 8 << 20
 _ERRNOS = {"NotFoundError": errno.ENOENT, "PermissionDeniedError": errno.EACCES, "UnauthenticatedError": errno.EACCES}
 
 
 class StoredPath(PosixPath):
-    """A path with a scheme: what asks or reads goes to the store, with the errors of local files.
+    """A path with a scheme: requests and reads go to the store and raise the errors of local files.
 
-    There are no links or devices in a store: what is no folder is a regular file.
+    A store has no links or devices: everything but a folder is a regular file.
     """
 
     def __str__(self) -> str:
-        # pathlib takes the second slash for a mistake.
+        # pathlib drops the second slash.
         return super().__str__().replace(":/", "://", 1)
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002 (there are no links)
@@ -42,16 +41,16 @@ class StoredPath(PosixPath):
         return os.stat_result((mode, 0, 0, 1, 0, 0, found.length, 0, 0, 0))
 
     def lstat(self) -> os.stat_result:
-        """Return what `stat` does."""
+        """Return the result of `stat`."""
         return self.stat()
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002 (there are no links)
-        """Return whether there is a file or folder."""
+        """Return whether a file or folder has this name."""
         with _errors_of(self) as tf:
             return bool(tf.io.gfile.exists(str(self)))
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002 (there are no links)
-        """Return whether anything lies under this name."""
+        """Return whether the store has anything under this name."""
         with _errors_of(self) as tf:
             return bool(tf.io.gfile.isdir(str(self)))
 
@@ -60,10 +59,10 @@ class StoredPath(PosixPath):
         return False
 
     def iterdir(self) -> Generator["StoredPath", None, None]:
-        """Yield what lies under this name, in no order."""
+        """Yield the entries under this name, in no order."""
         with _errors_of(self) as tf:
             names = [name.rstrip("/") for name in tf.io.gfile.listdir(str(self))]
-        # A store may list the folder's own marker, which has no name.
+        # A store may list the folder's own marker, whose name is empty.
         return (self / name for name in names if name)
 
     def read_bytes(self) -> bytes:
@@ -73,17 +72,20 @@ class StoredPath(PosixPath):
 
     @contextmanager
     def write(self) -> Iterator[BinaryIO]:
-        """Open a new file for writing, folders above it included. In an object store it appears when the block ends, elsewhere at once."""
+        """Open a new file for writing; parent folders are created.
+
+        In an object store the file appears when the block ends, elsewhere at once.
+        """
         with _errors_of(self) as tf:
             tf.io.gfile.makedirs(str(self.parent))
-            # Opened again, not every store empties a file.
+            # Not every store truncates an existing file.
             if tf.io.gfile.exists(str(self)):
                 tf.io.gfile.remove(str(self))
             with tf.io.gfile.GFile(str(self), "wb") as file:
                 yield file
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the file. Raises OSError as for a local one."""
+        """Remove the file. Raises OSError as for a local file."""
         try:
             with _errors_of(self) as tf:
                 tf.io.gfile.remove(str(self))
@@ -93,11 +95,11 @@ class StoredPath(PosixPath):
 
 
 class _StoredFile(io.RawIOBase):
-    """A stored file as Python's own buffers read one. Asks for its size where that is not known."""
+    """Raw file of a store for Python's buffered readers; asks for its size unless `known_bytes` is given."""
 
     def __init__(self, path: StoredPath, known_bytes: int | None) -> None:
         self._path = path
-        # Before anything fails: Python closes what it throws away.
+        # Set first: Python closes a half-made object.
         with _errors_of(path) as tf:
             self._file = tf.io.gfile.GFile(str(path), "rb")
         self._size = path.stat().st_size if known_bytes is None else known_bytes
@@ -131,14 +133,14 @@ class _StoredFile(io.RawIOBase):
 
 
 def folder_path(text: str) -> Path:
-    """Return the path of a folder, a StoredPath where the text has a scheme; file:///x is /x.
+    """Return the path of a folder: a StoredPath if the text has a scheme; file:///x is /x.
 
-    Raises ValueError if another store has no name, as in hdfs:///x.
+    Raises ValueError if another scheme names no store, as in hdfs:///x.
     """
     uri = _URI.fullmatch(text)
     if uri is None:
         return Path(text)
-    # Not left to StoredPath, which would take x for the store's name.
+    # A StoredPath would take x for the store's name.
     if uri["scheme"] == "file" and not _HOST.match(uri["place"]):
         return Path("/", uri["place"].lstrip("/"))
     if uri["place"].startswith("///") or not uri["place"].strip("/"):
@@ -152,13 +154,16 @@ def is_stored(path: Path) -> bool:
 
 
 def check_local(folder: Path, remedy: str) -> None:
-    """Raise CacheError, with what to do, unless the folder is one of this machine."""
+    """Raise CacheError, ending in `remedy`, if the folder lies in a store."""
     if isinstance(folder, StoredPath):
         raise CacheError(f"{folder}: lies in a store, expected a folder of this machine; {remedy}")
 
 
 def open_to_read(path: Path, buffering: int = -1, known_bytes: int | None = None) -> BinaryIO:
-    """Open a file for reading; `buffering` is a local file's, `known_bytes` a stored one's size if it is known. Raises OSError."""
+    """Open a file for reading. Raises OSError.
+
+    `buffering` applies to local files; `known_bytes` is the size of a stored file, if known.
+    """
     if isinstance(path, StoredPath):
         return io.BufferedReader(_StoredFile(path, known_bytes), STORED_BUFFER_BYTES)
     return path.open("rb", buffering=buffering)
@@ -173,15 +178,16 @@ def size_of(file: BinaryIO) -> int:
 
 @contextmanager
 def _errors_of(path: StoredPath) -> Iterator[ModuleType]:
-    """Yield TensorFlow; turn its errors into those that Python's own files raise."""
-    import tensorflow as tf
+    """Yield TensorFlow and turn its errors into those of local files."""
+    import tensorflow as tf  # the one late import of it here: local caches need no TensorFlow
 
     try:
         yield tf
     except tf.errors.UnimplementedError:
         schemes = ", ".join(sorted(scheme for scheme in tf.io.gfile.get_registered_schemes() if scheme))
         raise CacheError(
-            f"{path}: this TensorFlow opens no such store, it knows {schemes}; install its file system, or copy the cache"
+            f"{path}: this TensorFlow opens no such store, it knows {schemes}; "
+            "install its file system, or copy the cache"
         ) from None
     except tf.errors.OpError as error:
         message = error.message.splitlines()[0] if error.message else "no such file"
