@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from xtts_pipeline.cache.format.manifest import load_manifest
-from xtts_pipeline.cli.commands.train import training_config
-from xtts_pipeline.cli.training_memory import memory_estimate
+from xtts_pipeline.training.checks import training_memory
+from xtts_pipeline.training.settings import training_config
 
 
 def measure(cache: Path, configs: list[str], settings: list[str], steps: int) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def row(cache: Path, configs: list[str], settings: list[str], batch_size: int, s
     settings = [*settings, f"training.batch_size={batch_size}"]
     manifest = load_manifest(cache)
     config = training_config(manifest, configs, settings, steps)
-    estimate = memory_estimate(manifest, config)
+    estimate = training_memory(manifest, config)
     program = estimate.network_bytes + batch_size // config.training.accumulation_steps * estimate.row_bytes
     measured = measure(cache, configs, settings, steps)["memory"]
     pairs = ((program, measured["program_bytes"]), (measured["estimated_bytes"], measured["peak_bytes"]))

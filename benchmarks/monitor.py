@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from xtts_pipeline.cache.format.manifest import load_manifest
-from xtts_pipeline.cli.commands.train import training_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.system.runtime import NativeLog, prepare_environment
+from xtts_pipeline.training.settings import training_config
 
 CALLS_A_ROUND = 100
 

@@ -27,10 +27,10 @@ from typing import Any
 from unittest import mock
 
 from xtts_pipeline.cache.format.manifest import load_manifest
-from xtts_pipeline.cli.commands.train import training_config
 from xtts_pipeline.cli.progress import RunProgress
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.training.settings import training_config
 
 # Both hand a snapshot to the writing thread.
 HANDING_OVER = ("begin", "begin_when_free")
@@ -109,6 +109,7 @@ def train(cache: Path, config: Config, run: Path, log: NativeLog, progress: RunP
     from xtts_pipeline.data.source import Source
     from xtts_pipeline.training import loop
     from xtts_pipeline.training.checkpoints import saver as saving
+    from xtts_pipeline.training.context import open_context
     from xtts_pipeline.training.monitoring.monitor import CompilationMonitor, StepTimer
 
     times = Times()
@@ -139,7 +140,8 @@ def train(cache: Path, config: Config, run: Path, log: NativeLog, progress: RunP
     with ExitStack() as patched:
         for patch in patches():
             patched.enter_context(patch)
-        loop.train(Source(cache, load_manifest(cache)), config, run, monitor, progress)
+        with open_context(run, config, Source(cache, load_manifest(cache)), monitor, progress) as context:
+            loop.run(context)
     return times
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from tests.perf.commands import run_command
 from xtts_pipeline.cache.format.manifest import Manifest
-from xtts_pipeline.cli.autotuning import tuned_overrides
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.perf import autotune as tuning
 from xtts_pipeline.perf.autotune import Tuning, tune
 from xtts_pipeline.perf.measurement import Request
+from xtts_pipeline.training.settings import tuned_overrides
 
 LENGTHS = (np.full(400, 16), np.full(400, 24))  # no padding at all
 STEP_MS = 10.0

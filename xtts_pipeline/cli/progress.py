@@ -1,28 +1,29 @@
-"""What a run says as it goes, on stderr."""
+"""The progress of a training run on stderr."""
 
 import sys
 import time
 from collections.abc import Mapping
-from typing import Self
+from typing import Never, Self
 
 import click
 import tqdm
 
 
 class RunProgress:
-    """A bar on a terminal, one line a report in a log file."""
+    """Shows a tqdm bar on a terminal, and one line for each report in a log file.
+
+    A context manager: the bar opens inside, on the stderr of that moment.
+    """
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
         self._first: tuple[int, float] | None = None
-        self._bar = (
-            tqdm.tqdm(total=steps, unit="step", desc="train", file=sys.stderr, dynamic_ncols=True)
-            if sys.stderr.isatty()
-            else None
-        )
+        self._bar: tqdm.tqdm[Never] | None = None
         self._last: dict[str, str] = {}
 
     def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._bar = tqdm.tqdm(total=self._steps, unit="step", desc="train", file=sys.stderr, dynamic_ncols=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -30,7 +31,7 @@ class RunProgress:
             self._bar.close()
 
     def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
-        """Show the numbers just read: loss, attention focus, step time, data wait, how validation went, time left."""
+        """Show the numbers of a split together with the last ones of the other splits, and the time left."""
         match split:
             case "val":
                 self._last["val"] = f"{numbers['loss']:.3f}"
@@ -50,21 +51,18 @@ class RunProgress:
             self._bar.update(step - self._bar.n)
         else:
             shown = ", ".join(f"{name} {value}" for name, value in self._last.items())
-            click.echo(f"step {step}/{self._steps}: {shown}{self._remaining(step)}", err=True)
+            self.log(f"{shown}{self._remaining(step)}", step)
 
-    def say(self, step: int, line: str) -> None:
-        """Show a line that must be seen, above the bar where there is one."""
-        self.note(f"step {step}/{self._steps}: {line}")
-
-    def note(self, line: str) -> None:
-        """Show a line that belongs to no step; any thread may call it."""
+    def log(self, line: str, step: int | None = None) -> None:
+        """Print a line, above the bar if there is one. Any thread may call it."""
+        line = line if step is None else f"step {step}/{self._steps}: {line}"
         if self._bar is not None:
             self._bar.write(line, file=sys.stderr)
         else:
             click.echo(line, err=True)
 
     def _remaining(self, step: int) -> str:
-        """Return the time left, reckoned without the first step, which traces and compiles."""
+        """Return the time left, estimated without the first step, which traces and compiles."""
         now = time.monotonic()
         if self._first is None:
             self._first = (step, now)
@@ -75,11 +73,22 @@ class RunProgress:
         return f", {(now - first_time) / (step - first_step) * (self._steps - step):.0f} s left"
 
 
-class Silence(RunProgress):
-    """What a worker says that is not the chief: what belongs to itself."""
+class NullProgress:
+    """The progress of a worker that is not the chief: it prints lines about its own process only."""
+
+    def __init__(self, _steps: int) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
-        """Say nothing: the chief shows the same numbers."""
+        """Do nothing: the chief shows the same numbers."""
 
-    def say(self, step: int, line: str) -> None:
-        """Say nothing: the chief says the same."""
+    def log(self, line: str, step: int | None = None) -> None:
+        """Print a line that belongs to no step."""
+        if step is None:
+            click.echo(line, err=True)

@@ -1,76 +1,190 @@
-"""What a run writes to, tells and hears: opened before its first step and closed after its last. Knows nothing of steps."""
+"""What a training loop reads from, writes to and reports to: found and opened before its first step, closed at its end.
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+Imports TensorFlow, so `xtts train` reaches it only through the gate. Knows nothing of steps.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from xtts_pipeline.cache.format.manifest import CacheIdentity
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME
+from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.training.checkpoints.saver import CheckpointSaver
+from xtts_pipeline.data.online import NativeDatasets
+from xtts_pipeline.data.online_source import NativeSource
+from xtts_pipeline.data.source import Source
+from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.system.sealed_json import canonical_json
+from xtts_pipeline.training.checkpoints.files import Checkpoint
+from xtts_pipeline.training.checkpoints.run_folder import write_config, write_init_from
+from xtts_pipeline.training.checkpoints.saver import CheckpointSaver, NullCheckpointSaver
 from xtts_pipeline.training.checkpoints.state import RunState
-from xtts_pipeline.training.distributed.strategy import Distribution
+from xtts_pipeline.training.distributed.strategy import ALONE, Distribution, choose_distribution
+from xtts_pipeline.training.init_from import load_base
 from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.monitoring.media import MediaWriter
-from xtts_pipeline.training.monitoring.metrics import MetricsWriter, forget_after
+from xtts_pipeline.training.monitoring.metrics import MetricsWriter, NullMetricsWriter, forget_after
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 from xtts_pipeline.training.monitoring.profiling import Profiling
 from xtts_pipeline.training.monitoring.startup import StartUp
-from xtts_pipeline.training.null_writers import UnwrittenCheckpoints, UnwrittenMetrics
+from xtts_pipeline.training.plan import RunPlan
+from xtts_pipeline.training.resume import Resumption, resume_all_workers
 
 
-class Progress(Protocol):
-    """Whoever watches a run."""
+class TrainingProgress(Protocol):
+    """Where a run shows its progress. Any thread may call it."""
 
     def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
-        """Take in numbers of a split (`train`, `val` or `speech`) that have just been read back."""
+        """Show numbers of a split (`train`, `val` or `speech`)."""
 
-    def say(self, step: int, line: str) -> None:
-        """Take in something that must be seen, such as a warning."""
+    def log(self, line: str, step: int | None = None) -> None:
+        """Show one line. Of several workers, the chief alone shows lines of a step."""
 
 
-@dataclass(frozen=True)
-class Told:
-    """What a run is told by whoever starts it: who watches, when to stop, what to trace, when it began, and what it is spread over."""
-
-    monitor: CompilationMonitor
-    progress: Progress
-    interruption: Interruption | None
-    profile_steps: int | None
-    startup: StartUp
-    distribution: Distribution
+# Opens the progress of a run of so many steps.
+OpenProgress = Callable[[int], AbstractContextManager[TrainingProgress]]
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What a run writes to, tells and hears."""
+class RunContext:
+    """A run that is ready for its first step.
+
+    resumption: the checkpoint and state to continue from; None for a new run.
+    base: the checkpoint whose weights a new run starts with; None for random weights.
+    """
 
     folder: Path
-    monitor: CompilationMonitor
-    progress: Progress
+    config: Config
+    source: Source
+    distribution: Distribution
+    resumption: Resumption | None
+    base: Checkpoint | None
     metrics: MetricsWriter
     media: MediaWriter
     saver: CheckpointSaver
-    interruption: Interruption | None
+    monitor: CompilationMonitor
     profiling: Profiling | None
     startup: StartUp
-    distribution: Distribution
+    progress: TrainingProgress
+    interruption: Interruption | None
+
+    @property
+    def state(self) -> RunState:
+        """The state before the first step of this process."""
+        return RunState(self.source.records_digest()) if self.resumption is None else self.resumption.state
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes the run."""
+        return self.distribution.is_chief
 
 
 @contextmanager
-def surround(
-    run: Path, config: Config, cache: CacheIdentity, told: Told, state: RunState, begun: int
-) -> Iterator[Surroundings]:
-    """Open what a run writes, to go on after the step `begun` in a state; a worker that is not the chief writes nothing."""
-    is_chief = told.distribution.is_chief
+def prepare_run(log: NativeLog, plan: RunPlan, progress: TrainingProgress, startup: StartUp) -> Iterator[RunContext]:
+    """Yield the context of a planned run, after its settings and, if it does not resume, its origin are on disk.
+
+    Raises ConfigError, CacheError or CheckpointError if workers differ, or the run cannot resume or start as planned.
+    """
+    training = plan.config.training
+    distribution = choose_distribution(plan.cluster, plan.devices)
+    if training.debug_eager and distribution.strategy is not None:
+        raise ConfigError("training.debug_eager: found several devices, expected one; add --devices 1, or leave it out")
+    source = _open_source(plan)
+    monitor = CompilationMonitor(log, is_strict=training.strict_shapes, is_compiled=training.jit_compile)
+    with Interruption(progress.log) as interruption:
+        with distribution.losing_workers():
+            distribution.check_same("the number of GPUs", str(distribution.local_replicas))
+            distribution.check_same("the cache", source.records_digest())
+            distribution.check_same("the config", dump_config(plan.config))
+            resumption = None
+            if plan.is_resumed:
+                resumption = resume_all_workers(plan.run, source, plan.config, plan.allowed, progress.log, distribution)
+        base = None if plan.init_from is None else load_base(plan.init_from, resumption, progress.log)
+        if plan.is_chief:
+            _write_plan(plan, base)
+        with open_context(
+            plan.run,
+            plan.config,
+            source,
+            monitor,
+            progress,
+            resumption=resumption,
+            base=base,
+            interruption=interruption,
+            profile_steps=plan.profile_steps,
+            startup=startup,
+            distribution=distribution,
+        ) as context:
+            yield context
+
+
+@contextmanager
+def open_context(
+    folder: Path,
+    config: Config,
+    source: Source,
+    monitor: CompilationMonitor,
+    progress: TrainingProgress,
+    *,
+    resumption: Resumption | None = None,
+    base: Checkpoint | None = None,
+    interruption: Interruption | None = None,
+    profile_steps: int | None = None,
+    startup: StartUp | None = None,
+    distribution: Distribution = ALONE,
+) -> Iterator[RunContext]:
+    """Open what a run writes in `folder`, and close it at the end. Only the chief writes.
+
+    Reports of steps after that of `resumption` are removed: these steps come again.
+    """
+    step = 0 if resumption is None else resumption.checkpoint.step
+    file_bytes = {} if resumption is None else resumption.state.file_bytes
+    is_chief = distribution.is_chief
     if is_chief:
-        forget_after(run, begun)
+        forget_after(folder, step)
     with ExitStack() as stack:
-        metrics = stack.enter_context(MetricsWriter(run, state.file_bytes) if is_chief else UnwrittenMetrics())
-        media = stack.enter_context(MediaWriter(run, config))
-        written = CheckpointSaver(run, config, cache, metrics.sync, saved_step=begun)
-        saver = stack.enter_context(written if is_chief else UnwrittenCheckpoints(begun))
-        profiling = stack.enter_context(Profiling(run, told.profile_steps)) if told.profile_steps and is_chief else None
-        heard = (told.interruption, profiling, told.startup, told.distribution)
-        yield Surroundings(run, told.monitor, told.progress, metrics, media, saver, *heard)
+        metrics = stack.enter_context(MetricsWriter(folder, file_bytes) if is_chief else NullMetricsWriter())
+        media = stack.enter_context(MediaWriter(folder, config))
+        saver = stack.enter_context(
+            CheckpointSaver(folder, config, source.identity(), metrics.sync, saved_step=step)
+            if is_chief
+            else NullCheckpointSaver(step)
+        )
+        profiling = stack.enter_context(Profiling(folder, profile_steps)) if profile_steps and is_chief else None
+        yield RunContext(
+            folder,
+            config,
+            source,
+            distribution,
+            resumption,
+            base,
+            metrics,
+            media,
+            saver,
+            monitor,
+            profiling,
+            startup or StartUp(),
+            progress,
+            interruption,
+        )
+
+
+def _open_source(plan: RunPlan) -> Source:
+    """Return the source of batches. Raises CorpusError if TensorFlow's decoder cannot read a clip of a corpus."""
+    if plan.survey is None:
+        return Source(plan.data, plan.manifest)
+    return NativeSource(plan.data, plan.manifest, NativeDatasets(plan.survey, plan.config, plan.data))
+
+
+def _write_plan(plan: RunPlan, base: Checkpoint | None) -> None:
+    """Write the run's settings, the path of its base checkpoint and the rejected rows of a corpus."""
+    if base is not None and plan.init_from is not None:
+        write_init_from(plan.run, plan.init_from)
+    write_config(plan.run, dump_config(plan.config))
+    if plan.survey is not None:
+        with atomic_write(plan.run / REJECTED_NAME) as file:
+            file.writelines(f"{canonical_json(rejection.to_json())}\n".encode() for rejection in plan.survey.rejections)

@@ -1,4 +1,4 @@
-"""Numbers that go wrong: updates that were left out because they were not finite, and losses that leap."""
+"""Signs of divergence: updates skipped because they were not finite, and jumps of the loss."""
 
 import math
 from collections.abc import Sequence
@@ -10,43 +10,44 @@ import numpy as np
 from xtts_pipeline.data.position import StreamPosition
 from xtts_pipeline.training.checkpoints.state import SpikeState
 
-# Reports before a leap can be told from the fall of the first steps, and how far over the mean of what came before it must be.
-CALM_REPORTS = 10
-LEAST_DEVIATIONS, LEAST_RISE = 6.0, 1.25
-_MEMORY = 0.9
+# No spike is detected in the first reports, in which the loss falls quickly.
+WARMUP_REPORTS = 10
+# A spike exceeds the running mean by this many deviations and by this factor.
+MIN_DEVIATIONS, MIN_FACTOR = 6.0, 1.25
+_DECAY = 0.9
 
 
 @dataclass
 class SkipCount:
-    """How many updates were left out: in all, and in a row up to the last step that was read back."""
+    """The number of skipped updates: in all, and in a row up to the last step that was read back."""
 
     total: int = 0
     in_a_row: int = 0
 
     def add(self, skipped: Sequence[bool] | np.ndarray) -> None:
-        """Take in steps, the oldest first."""
+        """Count steps, the oldest first."""
         for is_skipped in skipped:
             self.total += bool(is_skipped)
             self.in_a_row = self.in_a_row + 1 if is_skipped else 0
 
 
 class SpikeWatch:
-    """Sees the loss of each report and says when it leaps, once a leap: against a running mean and deviation of those before."""
+    """Compares each reported loss with the running mean and deviation of those before, and warns once of each spike."""
 
     def __init__(self, state: SpikeState) -> None:
         self.state = state
 
-    def look(self, loss: float) -> list[str]:
-        """Return the warning, if one is due; what is not finite is passed over."""
+    def check(self, loss: float) -> list[str]:
+        """Add a reported loss; return a warning if a spike begins. A loss that is not finite is ignored."""
         state = self.state
         if not math.isfinite(loss):
             return []
         deviation = math.sqrt(state.variance)
-        bound = max(state.mean + LEAST_DEVIATIONS * deviation, state.mean * LEAST_RISE)
-        is_spike = state.reports >= CALM_REPORTS and loss > bound
-        share = max(1.0 - _MEMORY, 1.0 / (state.reports + 1))
-        # A leap counts as its bound: were it taken whole, the next one would pass for calm.
-        distance = (min(loss, bound) if state.reports >= CALM_REPORTS else loss) - state.mean
+        bound = max(state.mean + MIN_DEVIATIONS * deviation, state.mean * MIN_FACTOR)
+        is_spike = state.reports >= WARMUP_REPORTS and loss > bound
+        share = max(1.0 - _DECAY, 1.0 / (state.reports + 1))
+        # A spike counts as its bound. With its full height the next spike would look normal.
+        distance = (min(loss, bound) if state.reports >= WARMUP_REPORTS else loss) - state.mean
         variance = (1.0 - share) * (state.variance + share * distance * distance)
         self.state = SpikeState(state.reports + 1, state.mean + share * distance, variance, is_spike)
         if not is_spike or state.is_spike:
@@ -56,16 +57,15 @@ class SpikeWatch:
 
 
 def skipped_line(
-    step: int, position: StreamPosition, loss_and_norm: tuple[float, float], clips: Sequence[tuple[str, bool]]
+    step: int, position: StreamPosition, loss: float, gradient_norm: float, clips: Sequence[tuple[str, bool]]
 ) -> dict[str, Any]:
-    """Return what skipped.jsonl says of a step: the batch's clips, ids and whether they are finite, and those that are not."""
-    loss, norm = (float(number) if math.isfinite(number) else None for number in loss_and_norm)
+    """Return the line of skipped.jsonl for one step; `clips` are the batch's ids, each with whether its mel is finite."""
     return {
         "step": step,
         "epoch": position.epoch,
         "batch": position.batch,
-        "loss": loss,
-        "gradient_norm": norm,
+        "loss": float(loss) if math.isfinite(loss) else None,
+        "gradient_norm": float(gradient_norm) if math.isfinite(gradient_norm) else None,
         "not_finite": [name for name, is_finite in clips if not is_finite],
         "ids": [name for name, _ in clips],
     }

@@ -1,11 +1,12 @@
-"""What a new run takes over from another one's checkpoint: every weight that fits, matched by name down to single symbols and speakers.
+"""Start a new run with the weights of another run's checkpoint: each weight that fits, table rows matched by name.
 
-The averaged weights are taken, for they are what was validated and what speaks; the trained ones mean little without their moments.
+The EMA weights are used: they were validated. The trained weights are of little use without their moments.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -14,44 +15,64 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.text.tokens import Tokenizer
-from xtts_pipeline.training.checkpoints.files import Checkpoint
+from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint
 from xtts_pipeline.training.checkpoints.state import NamesKept, Origin
 from xtts_pipeline.training.checkpoints.variables import named_variables
-from xtts_pipeline.training.config_diff import changed_settings
+from xtts_pipeline.training.resume import Resumption
+from xtts_pipeline.training.settings import changed_settings
 
 AVERAGE_PREFIX = "average."
 SPEAKER_TABLE, LANGUAGE_TABLE = "speaker_embedding", "language_embedding"
-# How many names a line holds; the summary has all.
-MOST_SHOWN = 6
-# The settings that say what a weight was learnt for; those of training are the new run's own.
+# How many names one line lists; the summary has all.
+MAX_SHOWN = 6
+# The sections that decide what a weight has learned.
 _SECTIONS = frozenset({"audio", "text", "model"})
 
 
 @dataclass(frozen=True)
 class _RowNames:
-    """The names of a table's rows, before and now."""
+    """The names of a table's rows, in the checkpoint and in the new run."""
 
     before: Sequence[str]
     now: Sequence[str]
 
     def kept(self) -> NamesKept:
-        """Return which of them go on."""
         new = tuple(name for name in self.now if name not in self.before)
         return NamesKept(len(self.now) - len(new), new, tuple(name for name in self.before if name not in self.now))
 
 
-def inherit(network: Network, average: Network, checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -> Origin:
-    """Give a fresh network, and its average, the checkpoint's averaged weights wherever they fit; return what was and was not kept.
+def load_base(path: Path, resumption: Resumption | None, log: Callable[[str], None]) -> Checkpoint | None:
+    """Return the checkpoint whose weights a new run starts with, or None for a resumed run that started so already.
 
-    A variable fits whole if it has the same name and shape. The tables of symbols, speakers and languages fit row by row, by the names of
-    `cache` and of the cache that the checkpoint is of. What does not fit stays as it began. Raises CheckpointError if nothing fits.
+    Raises CheckpointError if `path` has no intact checkpoint, or if the resumed run did not start with one.
+    """
+    if resumption is None:
+        return load_checkpoint(path)
+    origin = resumption.state.origin
+    if origin is None:
+        run = resumption.checkpoint.folder
+        raise CheckpointError(
+            f"{run}: its run was not begun with another one's weights; leave --init-from out, or choose another --output"
+        )
+    log(f"--init-from {path} is not read again: the run began with {origin.checkpoint}, and goes on")
+    return None
+
+
+def copy_weights(
+    network: Network, average: Network, checkpoint: Checkpoint, cache: CacheIdentity, config: Config
+) -> Origin:
+    """Assign the checkpoint's EMA weights to a new network and its average where they fit; return what was kept.
+
+    A variable fits if it has the same name and shape. The tables of symbols, speakers and languages fit row by row,
+    by the names in `cache` and in the checkpoint's cache. Other variables keep their initial values.
+    Raises CheckpointError if nothing fits.
     """
     arrays = {
         name.removeprefix(AVERAGE_PREFIX): array
         for name, array in checkpoint.arrays.items()
         if name.startswith(AVERAGE_PREFIX)
     }
-    tables = _tables(checkpoint, cache, config)
+    tables = _table_names(checkpoint, cache, config)
     _add_missing_tables(arrays, tables, config.model.width)
     variables, averages = named_variables(network), named_variables(average)
     new, misfits, kept_numbers = [], [], 0
@@ -59,13 +80,13 @@ def inherit(network: Network, average: Network, checkpoint: Checkpoint, cache: C
         if name not in arrays:
             new.append(name)
             continue
-        value, kept = _merged(variable.numpy(), arrays[name], tables.get(name))
+        value, kept = _merge(variable.numpy(), arrays[name], tables.get(name))
         if value is None:
             misfits.append(f"{name}: {list(arrays[name].shape)} there, {list(variable.shape)} here")
             continue
         kept_numbers += kept
-        for follower in (variable, averages[name]):
-            follower.assign(value)
+        variable.assign(value)
+        averages[name].assign(value)
     if not kept_numbers:
         raise CheckpointError(
             f"{checkpoint.folder}: nothing of its weights fits this network; use the model settings of that run"
@@ -88,8 +109,8 @@ def inherit(network: Network, average: Network, checkpoint: Checkpoint, cache: C
     )
 
 
-def origin_lines(origin: Origin) -> list[str]:
-    """Return what a person should know of where a run begins: what was kept, and each thing that was not."""
+def describe_origin(origin: Origin) -> list[str]:
+    """Return lines that say what a run started with, and each thing that was not kept."""
     lines = [
         f"begun with the averaged weights of {origin.checkpoint}, which make {origin.kept_share:.1%} of this network"
     ]
@@ -111,8 +132,8 @@ def origin_lines(origin: Origin) -> list[str]:
     return lines
 
 
-def _tables(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -> dict[str, _RowNames]:
-    """Return the variables whose rows have names."""
+def _table_names(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -> dict[str, _RowNames]:
+    """Return the row names of each variable that is a table."""
     before = Tokenizer(checkpoint.cache.symbols, checkpoint.config.text.blank)
     now = Tokenizer(cache.symbols, config.text.blank)
     symbols = _RowNames(
@@ -127,28 +148,24 @@ def _tables(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -> dic
 
 
 def _add_missing_tables(arrays: dict[str, np.ndarray], tables: Mapping[str, _RowNames], width: int) -> None:
-    """Add the table that a cache of one speaker or language does without: a row of zeros, for nothing was added for it."""
+    """Add a zero row for a single speaker or language, which the checkpoint's network had no table for."""
     for name in (SPEAKER_TABLE, LANGUAGE_TABLE):
         names = tables[name]
         if len(names.before) == 1 and len(names.now) > 1 and names.before[0] in names.now:
             arrays[name] = np.zeros((1, width), np.float32)
 
 
-def _merged(fresh: np.ndarray, inherited: np.ndarray, names: _RowNames | None) -> tuple[np.ndarray | None, int]:
-    """Return a variable's value with all of the inherited that fits, or None, and how many of its numbers were inherited."""
+def _merge(fresh: np.ndarray, base: np.ndarray, names: _RowNames | None) -> tuple[np.ndarray | None, int]:
+    """Return the fresh value with all of `base` that fits, or None, and how many numbers came from `base`."""
     if names is None:
-        return (
-            (inherited, inherited.size)
-            if (inherited.shape, inherited.dtype) == (fresh.shape, fresh.dtype)
-            else (None, 0)
-        )
-    if inherited.shape[1:] != fresh.shape[1:] or len(inherited) != len(names.before):
+        return (base, base.size) if (base.shape, base.dtype) == (fresh.shape, fresh.dtype) else (None, 0)
+    if base.shape[1:] != fresh.shape[1:] or len(base) != len(names.before):
         return None, 0
     row_of = {name: row for row, name in enumerate(names.before)}
     pairs = [(row, row_of[name]) for row, name in enumerate(names.now) if name in row_of]
     merged = fresh.copy()
-    for row, inherited_row in pairs:
-        merged[row] = inherited[inherited_row]
+    for row, base_row in pairs:
+        merged[row] = base[base_row]
     return merged, len(pairs) * int(np.prod(fresh.shape[1:]))
 
 
@@ -162,5 +179,5 @@ def _setting_lines(before: Config, now: Config) -> list[str]:
 
 
 def _shown(names: Sequence[str], separator: str = ", ") -> str:
-    more = f"{separator}and {len(names) - MOST_SHOWN} more (summary.json has all)" if len(names) > MOST_SHOWN else ""
-    return separator.join(names[:MOST_SHOWN]) + more
+    more = f"{separator}and {len(names) - MAX_SHOWN} more (summary.json has all)" if len(names) > MAX_SHOWN else ""
+    return separator.join(names[:MAX_SHOWN]) + more

@@ -1,6 +1,6 @@
-"""SIGTERM and Ctrl-C while a run trains: the first asks it to stop after its step, the second ends the process at once.
+"""Handle SIGTERM and Ctrl-C during training: the first asks for a stop after the current step, the second exits at once.
 
-Knows signals only. A thread hears them, because Python's own handlers would wait for native code, and that may compile for a minute.
+A thread receives the signals. Python's own handlers would wait for native code, which may compile for a minute.
 """
 
 import contextlib
@@ -13,19 +13,19 @@ from types import FrameType
 from typing import Self
 
 EXIT_INTERRUPTED = 130
-# `timeout` and the like send a signal to a process and then to its group: that is one and the same.
+# Programs such as `timeout` send a signal to a process and then to its group. Both count as one.
 SAME_SIGNAL_SECONDS = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption:
-    """Listens while active; must be entered in the main thread. `say` is told of the first signal, in another thread.
+    """Listens for signals while active. Must be entered in the main thread; calls `log` from another one.
 
     A signal that the process was started to ignore stays ignored.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
         self._asked = threading.Event()
 
     @property
@@ -56,20 +56,20 @@ class Interruption:
 
     def _listen(self) -> None:
         asked_at = 0.0
-        while heard := os.read(self._reader, 1):
-            if heard[0] not in self._previous:
+        while received := os.read(self._reader, 1):
+            if received[0] not in self._previous:
                 continue
             if self._asked.is_set():
                 if time.monotonic() - asked_at < SAME_SIGNAL_SECONDS:
                     continue
-                # Checkpoints appear whole or not at all, so there is nothing to clear up.
+                # Checkpoints are renamed into place when complete, so nothing needs clean-up.
                 os._exit(EXIT_INTERRUPTED)
             self._asked.set()
             asked_at = time.monotonic()
-            # Who reads what is said may have been interrupted as well.
+            # The reader of stderr may have been interrupted as well.
             with contextlib.suppress(OSError):
-                self._say("interrupted: stopping after this step, with a checkpoint; interrupt again to stop at once")
+                self._log("interrupted: stopping after this step, with a checkpoint; interrupt again to stop at once")
 
 
 def _do_nothing(_signal_number: int, _frame: FrameType | None) -> None:
-    """Take the place of the handlers that raise; Python writes the signal to the wakeup descriptor for any handler of its own."""
+    """Replace the handlers that raise. Python writes a signal to the wakeup descriptor only if it has a handler."""

@@ -1,6 +1,6 @@
-"""AdamW inside the compiled step.
+"""AdamW, loss scaling and gradient clipping inside the compiled step.
 
-Not Keras's: here XLA fuses the whole update, and the state is plain named variables that a checkpoint can hold without pickle.
+Not Keras's AdamW: XLA fuses this whole update, and its state is plain named variables, which a checkpoint needs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9
 
 
 class AdamW(tf.Module):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019); vectors and scalars are not decayed."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), without decay of vectors and scalars."""
 
     def __init__(self, trained: Mapping[str, tf.Variable], weight_decay: float) -> None:
         super().__init__(name="adamw")
         self._trained = dict(trained)
         self.weight_decay = weight_decay
-        # By name: a layer that is added or moved then shows as a missing name, not as another layer's moments.
+        # By name: a moved layer shows as a missing name instead of silently getting another layer's moments.
         self.first_moment = {
             name: tf.Variable(tf.zeros_like(variable), trainable=False) for name, variable in trained.items()
         }
@@ -27,20 +27,20 @@ class AdamW(tf.Module):
 
     @property
     def trained(self) -> dict[str, tf.Variable]:
-        """The variables that `apply` updates, in the order in which it takes their gradients."""
+        """The variables that `apply` updates, in the order of their gradients."""
         return self._trained
 
     def apply(self, gradients: Sequence[tf.Tensor], rate: tf.Tensor, step: tf.Tensor, is_applied: tf.Tensor) -> None:
-        """Update the variables; `step` counts from 0 and sets the bias correction; nothing changes where `is_applied` is False."""
+        """Update the variables, or nothing if `is_applied` is False. The 0-based `step` sets the bias correction."""
         count = tf.cast(step + 1, tf.float32)
         power_1, power_2 = tf.pow(BETA_1, count), tf.pow(BETA_2, count)
-        # The fused operation has the other epsilon of Kingma and Ba (2015), the one beside the uncorrected moment.
+        # The fused operation adds epsilon to the uncorrected moment, the other variant of Kingma and Ba (2015).
         epsilon = EPSILON * tf.sqrt(1.0 - power_2)
-        # What is left out is left out by these scalars. A step has hundreds of variables, and each operation on each of them is traced,
-        # hence the fused one too, which XLA takes apart and fuses again.
+        # Scalars skip the update. There are hundreds of variables, and every operation on each of them costs tracing
+        # time; the fused operation saves it too.
         rate = tf.where(is_applied, rate, 0.0)
         beta_1, beta_2 = (tf.where(is_applied, beta, 1.0) for beta in (BETA_1, BETA_2))
-        decay, nothing = rate * self.weight_decay, tf.constant(0.0)
+        decay, zero = rate * self.weight_decay, tf.constant(0.0)
         for (name, variable), gradient in zip(self._trained.items(), gradients, strict=True):
             if variable.shape.rank >= 2:
                 variable.assign_sub(decay * variable.read_value())
@@ -54,15 +54,16 @@ class AdamW(tf.Module):
                 beta1=beta_1,
                 beta2=beta_2,
                 epsilon=epsilon,
-                # Not a number times 0 is not a number.
-                grad=tf.where(is_applied, gradient, nothing),
+                # NaN times 0 is NaN.
+                grad=tf.where(is_applied, gradient, zero),
             )
 
 
 class LossScale(tf.Module):
-    """What the loss is multiplied by in float16, whose smallest numbers small gradients would fall under (Micikevicius et al. 2018).
+    """The factor of the loss in float16, which keeps small gradients from underflow (Micikevicius et al. 2018).
 
-    It doubles after `GROWTH_STEPS` steps of finite gradients in a row; a gradient that is not finite halves it, and its step is left out.
+    It doubles after `GROWTH_STEPS` steps in a row with finite gradients. A gradient that is not finite halves it, and the
+    step is skipped.
     """
 
     FIRST, LEAST, GREATEST, GROWTH_STEPS = 2.0**15, 1.0, 2.0**24, 1_000
@@ -73,7 +74,7 @@ class LossScale(tf.Module):
         self.finite_steps = tf.Variable(0.0, trainable=False, name="finite_steps")
 
     def update(self, is_finite: tf.Tensor) -> None:
-        """Grow or shrink after a step."""
+        """Grow or shrink the scale after a step."""
         finite_steps = tf.where(is_finite, self.finite_steps + 1.0, 0.0)
         is_growing = finite_steps >= self.GROWTH_STEPS
         scale = tf.where(is_finite, tf.where(is_growing, self.scale * 2.0, self.scale), self.scale * 0.5)
@@ -82,7 +83,7 @@ class LossScale(tf.Module):
 
 
 def clip_by_global_norm(gradients: Sequence[tf.Tensor], limit: float) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Return the gradients scaled to a joint norm of at most `limit`, and the norm before."""
+    """Return the gradients scaled to a global norm of at most `limit`, and the norm before scaling."""
     norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
     scale = limit / tf.maximum(norm, limit)
     return [gradient * scale for gradient in gradients], norm

@@ -1,4 +1,4 @@
-"""What a run goes on from: its newest sound checkpoint, held against what is asked of it now."""
+"""Find the checkpoint that a run continues from, and check it against the cache and the settings of the command."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -22,11 +22,11 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     steps_in,
 )
 from xtts_pipeline.training.checkpoints.state import RunState
-from xtts_pipeline.training.config_diff import RECORDS_KEY, Changes, changed_settings, check_changes
 from xtts_pipeline.training.distributed.strategy import Distribution
+from xtts_pipeline.training.settings import RECORDS_KEY, Changes, changed_settings, check_changes
 from xtts_pipeline.training.step import TrainStep
 
-# Settings that a batch's clips depend on: once one has changed, the rest of the epoch is not what was left of it.
+# If one of these changes, the batches of an epoch change, so the rest of the current epoch cannot be continued.
 _ORDER_KEYS = frozenset(
     {"training.seed", "training.batch_size", "training.accumulation_steps", "data.shuffle_records", RECORDS_KEY}
 )
@@ -34,23 +34,62 @@ _ORDER_KEYS = frozenset(
 
 @dataclass(frozen=True)
 class Resumption:
-    """A checkpoint, and the state in which the run goes on from it."""
+    """A checkpoint, and the state in which the run continues from it."""
 
     checkpoint: Checkpoint
     state: RunState
 
 
-def find_newest(run: Path, say: Callable[[str], None]) -> Resumption | None:
-    """Return the run's newest sound checkpoint as it was, or None if it has none at all; damaged ones are named and set aside.
+def resume(
+    run: Path, source: Source, config: Config, allowed: Collection[str], log: Callable[[str], None]
+) -> Resumption | None:
+    """Return what the run continues from, or None to start at step 0. Remove the checkpoints of later steps.
 
-    Raises CheckpointError if all are damaged, or if the newest sound one is of another version or cannot be resumed.
+    Raises CheckpointError if the checkpoint belongs to another cache, ConfigError if settings changed that are not
+    `allowed` by key or section.
+    """
+    newest = load_newest(run, log)
+    if newest is None:
+        return None
+    resumption = _apply_settings(run, newest, source, config, allowed, log)
+    log(f"resuming after step {newest.checkpoint.step} of {newest.checkpoint.folder}")
+    remove_after(run, newest.checkpoint.step)
+    return resumption
+
+
+def resume_all_workers(
+    run: Path,
+    source: Source,
+    config: Config,
+    allowed: Collection[str],
+    log: Callable[[str], None],
+    distribution: Distribution,
+) -> Resumption | None:
+    """Do what `resume` does in each worker: the chief chooses and removes checkpoints, the others load its choice."""
+    resumption = resume(run, source, config, allowed, log) if distribution.is_chief else None
+    # The chief sends the step plus 1, so that 0 stands for no checkpoint.
+    step = int(distribution.from_chief([0 if resumption is None else resumption.checkpoint.step + 1])[0]) - 1
+    if distribution.is_chief or step < 0:
+        return resumption
+    checkpoint = load_checkpoint(run / LAST_FOLDER / step_name(step))
+    if checkpoint.state is None:
+        raise CheckpointError(
+            f"{checkpoint.folder}: holds no state of its run, though the chief found one; is it the same file system?"
+        )
+    return _apply_settings(run, Resumption(checkpoint, checkpoint.state), source, config, allowed, log)
+
+
+def load_newest(run: Path, log: Callable[[str], None]) -> Resumption | None:
+    """Return the run's newest intact checkpoint, or None if it has none. Damaged checkpoints are logged and renamed.
+
+    Raises CheckpointError if all are damaged, or if the newest intact one has another version or no state.
     """
     folders = checkpoint_folders(run)
     for folder in reversed(folders):
         try:
             checkpoint = load_checkpoint(folder)
         except DamagedCheckpointError as error:
-            say(f"damaged checkpoint: {error}; it is now {set_aside(folder)}")
+            log(f"damaged checkpoint: {error}; it is now {set_aside(folder)}")
             continue
         if checkpoint.state is None:
             raise CheckpointError(
@@ -68,114 +107,59 @@ def find_newest(run: Path, say: Callable[[str], None]) -> Resumption | None:
     return None
 
 
-def newest_good(run: Path, say: Callable[[str], None]) -> Checkpoint | None:
-    """Return the newest sound checkpoint of a run that was made while its updates were finite, or None; damaged ones are named."""
+def load_newest_finite(run: Path, log: Callable[[str], None]) -> Checkpoint | None:
+    """Return the newest intact checkpoint whose last update was finite, or None. Damaged checkpoints are logged."""
     for folder in reversed(checkpoint_folders(run)):
         try:
             checkpoint = load_checkpoint(folder)
         except DamagedCheckpointError as error:
-            say(f"damaged checkpoint: {error}; one before it will do")
+            log(f"damaged checkpoint: {error}; one before it will do")
             continue
-        if checkpoint.state is not None and _is_calm(checkpoint.state):
+        if checkpoint.state is not None and _is_last_update_finite(checkpoint.state):
             return checkpoint
     return None
 
 
-def _is_calm(state: RunState) -> bool:
-    """Return whether the last step before a checkpoint was updated, by the last report or the window that was open."""
+def _is_last_update_finite(state: RunState) -> bool:
+    """Return whether the last step before the checkpoint was applied, by its open window or by the last report."""
     column = TrainStep.METRICS.index("is_skipped")
     return not (state.window[-1][column] if state.window else state.max_consecutive_skips)
 
 
-def resume(
-    run: Path, source: Source, config: Config, allowed: Collection[str], say: Callable[[str], None]
-) -> Resumption | None:
-    """Return what the run goes on from, or None to begin at step 0; what was written of later steps is removed.
-
-    Raises CheckpointError if the checkpoint is of another cache, ConfigError if settings changed that are not `allowed`.
-    """
-    newest = find_newest(run, say)
-    if newest is None:
-        return None
-    resumption = _under_settings(run, newest, source, config, allowed, say)
-    say(f"resuming after step {newest.checkpoint.step} of {newest.checkpoint.folder}")
-    remove_after(run, newest.checkpoint.step)
-    return resumption
-
-
-def resume_together(
-    run: Path,
-    source: Source,
-    config: Config,
-    allowed: Collection[str],
-    say: Callable[[str], None],
-    distribution: Distribution,
-) -> Resumption | None:
-    """Return what `resume` does, in each of several workers: the chief looks and removes, the others read what it has chosen."""
-    resumption = resume(run, source, config, allowed, say) if distribution.is_chief else None
-    # Steps are counted from 1 here, so that 0 is none.
-    step = int(distribution.from_chief([0 if resumption is None else resumption.checkpoint.step + 1])[0]) - 1
-    if distribution.is_chief or step < 0:
-        return resumption
-    checkpoint = load_checkpoint(run / LAST_FOLDER / step_name(step))
-    if checkpoint.state is None:
-        raise CheckpointError(
-            f"{checkpoint.folder}: holds no state of its run, though the chief found one; is it the same file system?"
-        )
-    return _under_settings(run, Resumption(checkpoint, checkpoint.state), source, config, allowed, say)
-
-
-def _under_settings(
-    run: Path, newest: Resumption, source: Source, config: Config, allowed: Collection[str], say: Callable[[str], None]
+def _apply_settings(
+    run: Path, newest: Resumption, source: Source, config: Config, allowed: Collection[str], log: Callable[[str], None]
 ) -> Resumption:
-    """Return a checkpoint as the settings asked for go on from it; raise as `resume` does."""
+    """Return the checkpoint's state as the command's settings continue it; raise as `resume` does."""
     checkpoint, state = newest.checkpoint, newest.state
     check_same_cache(checkpoint, source.manifest)
     changes = changed_settings(checkpoint.config, config)
     records = source.records_digest()
     if records != state.records:
         changes[RECORDS_KEY] = (f"clips {state.records[:8]}", f"clips {records[:8]}")
-    check_changes(run, _asked_now(run, changes, config), allowed)
+    check_changes(run, _new_changes(run, changes, config), allowed)
     if config.training.steps < checkpoint.step:
         raise ConfigError(
             f"{run}: {checkpoint.step} steps are done, training.steps={config.training.steps} is fewer; ask for more"
         )
-    if _ORDER_KEYS & changes.keys():
-        # The window's steps were of the old order, and which clips they had could not be told any more.
-        state = replace(state, records=records, position=StreamPosition(state.position.epoch + 1, 0), window=())
-        say(
-            f"{', '.join(sorted(_ORDER_KEYS & changes.keys()))} changed: going on with epoch {state.position.epoch}, from its beginning"
-        )
+    changed_order = sorted(_ORDER_KEYS & changes.keys())
+    if changed_order:
+        # The window's steps belong to the old order, in which their clips can no longer be looked up.
+        position = StreamPosition(state.position.epoch + 1, 0)
+        state = replace(state, records=records, position=position, window=())
+        log(f"{', '.join(changed_order)} changed: going on with epoch {position.epoch}, from its beginning")
     return Resumption(checkpoint, state.resumed(checkpoint.step))
 
 
-def _asked_now(run: Path, changes: Changes, config: Config) -> Changes:
-    """Return the changes that the run's own settings do not have yet: those they have were allowed before, and no checkpoint came since."""
+def _new_changes(run: Path, changes: Changes, config: Config) -> Changes:
+    """Return the changes that config.yaml does not have yet. The others were allowed before, by a run killed since."""
     if not (run / CONFIG_NAME).is_file():
         return changes
-    since = changed_settings(load_config([str(run / CONFIG_NAME)]), config)
-    return {key: values for key, values in changes.items() if key in since or key == RECORDS_KEY}
-
-
-def find_ancestor(path: Path, resumption: Resumption | None, say: Callable[[str], None]) -> Checkpoint | None:
-    """Return the checkpoint with whose weights a new run begins, or None where a run goes on that was begun so already.
-
-    Raises CheckpointError if there is no sound one at `path`, or if the run that goes on began with nothing.
-    """
-    if resumption is None:
-        return load_checkpoint(path)
-    origin = resumption.state.origin
-    if origin is None:
-        run = resumption.checkpoint.folder
-        raise CheckpointError(
-            f"{run}: its run was not begun with another one's weights; leave --init-from out, or choose another --output"
-        )
-    say(f"--init-from {path} is not read again: the run began with {origin.checkpoint}, and goes on")
-    return None
+    new = changed_settings(load_config([str(run / CONFIG_NAME)]), config)
+    return {key: values for key, values in changes.items() if key in new or key == RECORDS_KEY}
 
 
 def check_same_cache(checkpoint: Checkpoint, manifest: Manifest) -> None:
-    """Raise CheckpointError, naming what differs, unless the network was made for caches like this one."""
+    """Raise CheckpointError that names the differences unless the network was made for caches like this one."""
     identity = checkpoint.cache
     if identity.fingerprint == manifest.fingerprint and (identity.speakers, identity.languages) == (
         manifest.speakers,

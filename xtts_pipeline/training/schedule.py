@@ -1,4 +1,4 @@
-"""How settings change over a run: the learning rate, the guidance of attention, the share of the network's own frames."""
+"""Schedules over the steps of a run: learning rate, attention guidance, scheduled sampling."""
 
 import math
 
@@ -8,10 +8,10 @@ from xtts_pipeline.config.schema import TrainingConfig
 
 
 def learning_rate(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
-    """Return the float32 rate of a 0-based step: linear warm-up to `config.learning_rate`, then the schedule's way down.
+    """Return the float32 learning rate of a 0-based step: linear warm-up to the peak, then the schedule's decay.
 
-    cosine and exponential reach `final_lr_fraction` of the peak at `config.steps` and stay there; noam falls with the root of the step
-    (Vaswani et al. 2017, 5.3, scaled to the same peak); constant stays.
+    cosine and exponential reach `final_lr_fraction` of the peak at `config.steps` and stay there. noam decays with the
+    inverse square root of the step (Vaswani et al. 2017, 5.3, scaled to the same peak). constant does not decay.
     """
     step = tf.cast(step, tf.float32)
     warmup_steps = max(config.warmup_steps, 1)
@@ -31,13 +31,13 @@ def learning_rate(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
 
 
 def guidance(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
-    """Return what share of its weight guidance to the diagonal has left: it fades until `guided_attention_steps`."""
+    """Return the factor of the guided attention loss: it falls linearly from 1 to 0 at `guided_attention_steps`."""
     return tf.maximum(0.0, 1.0 - tf.cast(step, tf.float32) / config.guided_attention_steps)
 
 
 def scheduled_sampling_share(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
-    """Return in what share of the decoder steps the network hears its own frame: 0 until `scheduled_sampling_start`, then rising."""
+    """Return the share of decoder steps that receive the model's own frame: 0 until the start, then a linear ramp."""
     if config.scheduled_sampling_start is None:
         return tf.zeros([])
-    risen = (tf.cast(step, tf.float32) - config.scheduled_sampling_start) / config.scheduled_sampling_ramp_steps
-    return config.scheduled_sampling_share * tf.clip_by_value(risen, 0.0, 1.0)
+    progress = (tf.cast(step, tf.float32) - config.scheduled_sampling_start) / config.scheduled_sampling_ramp_steps
+    return config.scheduled_sampling_share * tf.clip_by_value(progress, 0.0, 1.0)

@@ -1,6 +1,7 @@
-"""The average network on the validation split: teacher-forced on all of it, and a few of its sentences spoken by itself.
+"""Validate the EMA network: its losses on the whole split under teacher forcing, and a few synthesized samples.
 
-Teacher forcing says how well frames are predicted from true ones; only speaking says whether the network stops and reads what it should.
+Teacher forcing measures prediction from ground-truth frames. Only free-running synthesis shows whether the network stops
+and reads the whole text.
 """
 
 import math
@@ -30,9 +31,10 @@ from xtts_pipeline.training.step import EvaluateStep
 
 @dataclass(frozen=True)
 class SpokenSentence:
-    """One of the fixed sentences as the network says it now, beside the truth.
+    """One of the fixed validation sentences as the network synthesizes it now, and its ground truth.
 
-    symbols [S] name the tokens; true_mel and mel float32 [T, mel_bins], natural log; attention float32 [F, S], the guided heads' mean.
+    symbols: names of the S tokens. true_mel, mel: float32 [T, mel_bins], natural log.
+    attention: float32 [F, S], the mean of the guided heads.
     """
 
     number: int
@@ -45,7 +47,7 @@ class SpokenSentence:
 
 @dataclass
 class BestLoss:
-    """The lowest validation loss so far, and how many evaluations have passed without a lower one."""
+    """The lowest validation loss so far, and the number of evaluations since."""
 
     patience: int | None
     step: int = 0
@@ -53,7 +55,7 @@ class BestLoss:
     evaluations_without: int = 0
 
     def update(self, step: int, loss: float) -> bool:
-        """Take in an evaluation; return whether it is the best so far, which what is not a number never is."""
+        """Count an evaluation; return whether it is the best so far. NaN never is."""
         is_best = loss < self.loss
         if is_best:
             self.step, self.loss, self.evaluations_without = step, loss, 0
@@ -63,21 +65,21 @@ class BestLoss:
 
     @classmethod
     def from_state(cls, patience: int | None, state: BestSoFar) -> Self:
-        """Return the best of a run that goes on."""
+        """Return the best loss of a resumed run."""
         return cls(patience, state.step, math.inf if state.loss is None else state.loss, state.evaluations_without)
 
     def to_state(self) -> BestSoFar:
-        """Return it as a checkpoint keeps it."""
+        """Return the best loss for a checkpoint's state."""
         return BestSoFar(self.step, self.loss if math.isfinite(self.loss) else None, self.evaluations_without)
 
     @property
     def is_patience_over(self) -> bool:
-        """Whether the run should end here."""
+        """Whether the run should stop early."""
         return self.patience is not None and self.evaluations_without >= self.patience
 
 
 class SpeakStep:
-    """Says a batch of texts, each in the voice of a part of its own clip, as validation hears it; compiled once."""
+    """Synthesizes a batch of texts, each with a crop of its own clip as reference. Compiled once."""
 
     METRICS = ("attention_focus", "attention_diagonal", "attention_coverage")
 
@@ -86,7 +88,7 @@ class SpeakStep:
         self.compiled = CompiledByShape(self._speak_step, [signature], config.training)
 
     def __call__(self, batch: Batch) -> tuple[Speech, tf.Tensor]:
-        """Return what was said and the METRICS as float32 [len(METRICS)]; rows of length 0 weigh nothing."""
+        """Return the speech and the METRICS as float32 [len(METRICS)]; rows of length 0 have no weight."""
         speech, metrics = self.compiled(batch)
         return speech, metrics
 
@@ -97,7 +99,7 @@ class SpeakStep:
         crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
         memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
         cap_B = tf.round(settings.max_frames_per_token * tf.cast(batch.text_length, tf.float32))
-        # The lesser one before the cast: a cap of any height is allowed, and int32 is not of any height.
+        # Take the minimum before the cast: a configured cap may exceed int32.
         max_frames_B = tf.cast(tf.minimum(cap_B, float(batch.mel.shape[1])), tf.int32)
         options = DecodingOptions.from_config(settings)
         speech = speak(network, memory, dropout, max_frames_B, options)
@@ -113,7 +115,7 @@ class SpeakStep:
 
 
 class Validation:
-    """What a run validates with: the split, and the sentences that are spoken again and again so that a listener can compare."""
+    """The validation split, and the fixed sentences that are synthesized again and again for comparison."""
 
     def __init__(
         self,
@@ -126,10 +128,10 @@ class Validation:
     ) -> None:
         """Take the signatures of the buckets, the largest last. Raise CacheError if the cache has no validation clips.
 
-        Of several workers each evaluates every so manieth batch on its first device, and the chief alone speaks.
+        N workers evaluate every N-th batch each, on their first devices. Only the chief synthesizes samples.
         """
         self._source, self._settings, self._distribution = source, config.training, distribution
-        # A device has room for its share of a training batch, so for no more rows here.
+        # A device has memory for its share of a training batch, so for no more rows here.
         replicas = distribution.replicas
         signatures = self._signatures = [
             with_rows(signature, signature.tokens.shape[0] // replicas) for signature in signatures
@@ -145,7 +147,7 @@ class Validation:
         self.evaluations = 0
 
     def evaluate(self, before_batch: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Return the losses over the whole split, teacher-forced; what `before_batch` raises ends the evaluation."""
+        """Return the losses over the whole split under teacher forcing. An exception of `before_batch` ends it."""
 
         def batches() -> Iterator[Batch]:
             workers = self._distribution
@@ -159,13 +161,13 @@ class Validation:
         self.evaluations += 1
         return numbers
 
-    def is_speaking_due(self, *, is_last: bool) -> bool:
-        """Return whether the sentences should be spoken after this evaluation: every few of them, and after the last."""
+    def are_samples_due(self, *, is_last: bool) -> bool:
+        """Return whether to synthesize samples after this evaluation."""
         every = self._settings.sample_every_evaluations
         return every is not None and self._distribution.is_chief and (is_last or self.evaluations % every == 0)
 
-    def speak(self) -> tuple[dict[str, float], list[SpokenSentence]]:
-        """Return figures of the sentences spoken by the network itself, and the sentences."""
+    def synthesize_samples(self) -> tuple[dict[str, float], list[SpokenSentence]]:
+        """Return metrics of the synthesized sentences, and the sentences."""
         batch = self._sentences
         speech, metrics = self._speak_step(batch)
         said = Speech(*(tensor.numpy() for tensor in speech))
@@ -189,14 +191,14 @@ class Validation:
 
 
 def mean_losses(step: EvaluateStep, batches: Iterable[Batch], distribution: Distribution = ALONE) -> dict[str, float]:
-    """Return the losses over all batches of all workers, each weighing as many decoder steps as it holds.
+    """Return the mean losses over all batches of all workers, each batch weighted by its decoder steps.
 
-    `skipped_batches` is how many were left out.
-    What is not finite is left out, so that one bad clip does not hide all others; NaN where nothing is left.
+    A batch that is not finite is left out, so that one bad clip does not hide all others; `skipped_batches` counts
+    them. The losses are NaN if no batch is left.
     """
     *names, _ = EvaluateStep.METRICS
     vectors = [step(batch) for batch in batches]
-    # One readback for all; a worker may have had no batch.
+    # One readback for all batches. A worker may have none.
     results = tf.stack(vectors).numpy().astype(np.float64) if vectors else np.empty([0, len(names) + 1])
     finite = results[np.isfinite(results).all(axis=1)]
     weights = finite[:, -1]

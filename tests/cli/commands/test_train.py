@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xtts_pipeline.cli.run_summary import summary_text
 
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, load_manifest, manifest_bytes
 from xtts_pipeline.cli import training_run
 from xtts_pipeline.cli.commands import train as train_module
 from xtts_pipeline.cli.commands.train import check_enough_records, shapes_text
 from xtts_pipeline.cli.progress import RunProgress
-from xtts_pipeline.cli.run_summary import summary_text
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data.source import Source

@@ -14,7 +14,6 @@ from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import LAST_FOLDER, steps_in
 from xtts_pipeline.training.checkpoints.saver import CheckpointSaver, SaveClock, Snapshot
 from xtts_pipeline.training.checkpoints.state import BestSoFar, RunState
-from xtts_pipeline.training.null_writers import UnwrittenCheckpoints
 
 
 def snapshot(step: int, *, loss: float | None = None) -> Snapshot:
@@ -79,7 +78,7 @@ def test_a_best_one_waits_for_the_writer_and_the_run_does_not(tmp_path: Path) ->
 
 
 def test_a_worker_that_writes_nothing_knows_what_the_chief_has_saved() -> None:
-    with UnwrittenCheckpoints(saved_step=2) as unwritten:
+    with NullCheckpointSaver(saved_step=2) as unwritten:
         unwritten.begin_when_free(snapshot(3, loss=1.0))
         unwritten.begin(snapshot(4))
         assert (unwritten.saved_step, unwritten.best, unwritten.is_busy) == (4, BestSoFar(3, 1.0), False)

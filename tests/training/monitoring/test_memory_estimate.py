@@ -4,10 +4,10 @@ import pytest
 
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.cli.training_memory import AUTO_SHARE, GPU_RESERVED_BYTES
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config, ModelConfig, TrainingConfig
 from xtts_pipeline.model.network import Network
+from xtts_pipeline.training.checks import AUTO_SHARE, GPU_RESERVED_BYTES
 from xtts_pipeline.training.monitoring.memory_estimate import (
     FLOAT_BYTES,
     MemoryEstimate,

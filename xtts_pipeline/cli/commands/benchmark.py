@@ -14,7 +14,6 @@ import joblib
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, load_manifest
 from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.verify.verify import require_whole
-from xtts_pipeline.cli.commands.train import check_enough_records, training_config
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import (
@@ -32,6 +31,8 @@ from xtts_pipeline.errors import ConfigError, OutputError
 from xtts_pipeline.perf.benchmark.clips import Clip, copy_corpus, read_examples, write_clips
 from xtts_pipeline.perf.benchmark.preprocess import measure_preprocess
 from xtts_pipeline.perf.benchmark.results import Benchmark, BenchmarkReport, save_benchmark
+from xtts_pipeline.training.checks import check_enough_records
+from xtts_pipeline.training.settings import training_config
 
 F = TypeVar("F", bound=Callable[..., Any])
 

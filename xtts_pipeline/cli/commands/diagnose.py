@@ -10,11 +10,12 @@ from click.core import ParameterSource
 
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import require_whole
-from xtts_pipeline.cli.commands.train import check_enough_records, training_config
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import FOLDER, cache_option, config_options, json_option, print_report
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.training.checks import check_enough_records
+from xtts_pipeline.training.settings import training_config
 
 
 @click.group(cls=SummaryGroup)

@@ -1,32 +1,26 @@
-"""`xtts train`: a cache in, a run out."""
+"""`xtts train`: check a cache and the settings, then train on it behind the gate to TensorFlow."""
 
 import json
 import os
+import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
+from tqdm import tqdm
 
-from xtts_pipeline.cache.format.manifest import (
-    CACHE_SECTIONS,
-    REJECTED_NAME,
-    Manifest,
-    bucket_specs,
-    cache_settings,
-    config_differences,
-    load_manifest,
-)
-from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.cache.build.plan import read_corpora
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME, Manifest, load_manifest
 from xtts_pipeline.cache.verify.verify import require_whole
-from xtts_pipeline.cli.autotuning import REPORT_NAME, tuned_config, tuned_overrides
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
-from xtts_pipeline.cli.native_training import CorpusOptions, survey_data
+from xtts_pipeline.cli.commands.stats import lengths_of_cache
+from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.options import (
     COUNT,
     FOLDER,
@@ -36,52 +30,39 @@ from xtts_pipeline.cli.options import (
     layout_option,
     stored_cache_option,
 )
-from xtts_pipeline.cli.progress import RunProgress, Silence
-from xtts_pipeline.cli.run_summary import summary_text
-from xtts_pipeline.cli.training_job import TrainingJob, device_count
-from xtts_pipeline.cli.training_memory import available_memory, check_memory, choose_batch_size, filled_batch_size
+from xtts_pipeline.cli.progress import NullProgress, RunProgress
 from xtts_pipeline.config.load import load_config
-from xtts_pipeline.config.schema import Config, ModelConfig
-from xtts_pipeline.data.buckets import batch_sizes, unfilled_buckets
-from xtts_pipeline.errors import CacheError, ConfigError, OutputError
-from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.survey import Survey, check_settings, survey_corpus
+from xtts_pipeline.errors import ConfigError, OutputError
+from xtts_pipeline.perf.autotune import tune
+from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.storage import check_local, is_stored
 from xtts_pipeline.training.checkpoints.run_folder import (
-    ANCESTOR_NAME,
-    BEST_FOLDER,
+    AUTOTUNE_NAME,
     CONFIG_NAME,
-    LAST_FOLDER,
-    LOCK_NAME,
-    SUMMARY_NAME,
     checkpoint_folders,
-    locked_run,
-    read_ancestor,
+    open_run_folder,
+    read_init_from,
     read_summary,
 )
 from xtts_pipeline.training.checkpoints.saved_state import saved_config
-from xtts_pipeline.training.config_diff import RECORDS_KEY, changed_settings, check_allowed_keys, check_changes
+from xtts_pipeline.training.checks import available_memory, check_enough_records, check_memory, describe_batches
 from xtts_pipeline.training.distributed.cluster import Cluster, find_cluster
 from xtts_pipeline.training.monitoring.startup import StartUp
+from xtts_pipeline.training.plan import RunPlan, device_count
+from xtts_pipeline.training.settings import changed_settings, check_allowed_keys, check_changes, training_config
 
-# What a run's folder may hold; anything else in it says that it is no run.
-_RUN_NAMES = frozenset(
-    {
-        CONFIG_NAME,
-        ANCESTOR_NAME,
-        SUMMARY_NAME,
-        LOCK_NAME,
-        LAST_FOLDER,
-        BEST_FOLDER,
-        REJECTED_NAME,
-        REPORT_NAME,
-        "metrics.jsonl",
-        "skipped.jsonl",
-        "left_out.jsonl",
-        "profile",
-        "tensorboard",
-        "tensorflow.log",
-    }
-)
+_MEMORY_PARTS = (("estimated", "estimated_bytes"), ("compiled step", "program_bytes"))
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """The options `--data`, `--layout` and `--val-data`."""
+
+    data: Path
+    layout: str
+    val_data: Path | None
 
 
 @click.command()
@@ -152,15 +133,15 @@ def run_training(
     stage: Path | None = None,
     devices: int | None = None,
 ) -> tuple[Path, dict[str, Any]]:
-    """Train on a cache, or on a corpus in its place, or go on with a run; return the run's folder and its summary.
+    """Train on a cache, or on a corpus instead, or resume a run; return the run's folder and its summary.
 
-    Audio, text and limits come from the cache; a config that contradicts them is a CacheError that names each difference. A run that goes
-    on keeps its settings; a ConfigError names each that is asked to differ and is not in `allow_change`. `steps` may always differ.
-    A new run begins with the weights of `init_from`, another run or a checkpoint, and has that run's model unless the settings say else.
+    Audio, text and limits come from the cache; a CacheError names each setting that contradicts it. A resumed run keeps
+    its settings; a ConfigError names each that differs and is not in `allow_change`. `steps` may always differ.
+    A new run with `init_from` starts with the weights and, unless settings say otherwise, the model of that run.
     With `stage` the cache is copied under that folder first and read there.
 
-    Where the environment describes several workers (`training.cluster`), this is one of them; all but the chief write nothing, say errors
-    alone, and return a summary of their own.
+    If the environment describes several workers (`training.distributed.cluster`), this process is one of them. Only the
+    chief writes; the others print only errors and return a short summary.
     """
     startup, cluster = StartUp(), find_cluster(os.environ)
     _check_options(output, allow_change, cluster, is_resumed=resume)
@@ -168,43 +149,61 @@ def run_training(
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     if corpus is None:
         _check_apart(run, cache)
+
     previous = _previous_config(run) if resume else None
     if resume and previous is None and init_from is None:
-        # It was killed before its first checkpoint: the weights it began with are part of it.
-        init_from = read_ancestor(run)
-    survey = None if corpus is None else survey_data(corpus, configs, overrides, previous)
-    cache, manifest = (
-        (cache, _read_manifest(cache)) if corpus is None or survey is None else (corpus.data, survey.manifest)
-    )
+        # The run was killed before its first checkpoint: start again with the same weights.
+        init_from = read_init_from(run)
+    survey = None if corpus is None else _survey_data(corpus, configs, overrides, previous)
+    data = cache if corpus is None else corpus.data
+    manifest = _read_manifest(cache) if survey is None else survey.manifest
     model = None if init_from is None or previous is not None else saved_config(init_from).model
     config = training_config(
         manifest, configs, overrides, steps, previous, allowed, model, devices=device_count(devices), cluster=cluster
     )
-    check_enough_records(cache, manifest, config)
+    check_enough_records(data, manifest, config)
     finished = None if previous is None else _finished_summary(run, previous, config, allowed)
     if finished is not None:
         return run, finished
-    job = TrainingJob(
-        cache,
-        manifest,
-        survey,
-        config,
-        run,
-        allowed,
-        resume,
-        previous is None,
-        profile_steps,
-        init_from,
-        cluster,
-        devices,
+
+    plan = RunPlan(
+        data=data,
+        manifest=manifest,
+        survey=survey,
+        config=config,
+        run=run,
+        allowed=allowed,
+        is_resumed=resume,
+        is_new=previous is None,
+        profile_steps=profile_steps,
+        init_from=init_from,
+        cluster=cluster,
+        devices=devices,
     )
-    return run, _carry_out(job, stage, startup, echo_native_log=echo_native_log)
+    _check_tuning(plan, is_staged=stage is not None)
+    startup.estimated_bytes = _print_plan(plan)
+    plan = _with_local_cache(plan, stage)
+    if plan.is_chief and not resume:
+        create_empty_folder(run, "choose another --output, or go on with the run there by --resume")
+    with open_run_folder(run) if plan.is_chief else nullcontext(), _disk_errors(run):
+        if plan.is_tuned_first:
+            plan = replace(plan, config=_tune(plan))
+            startup.estimated_bytes = _print_plan(plan)
+        startup.note("check")
+        return run, with_tensorflow(
+            "xtts_pipeline.training.loop:train",
+            plan,
+            RunProgress if plan.is_chief else NullProgress,
+            startup,
+            log_path=run / "tensorflow.log" if plan.is_chief else None,
+            echo=echo_native_log,
+        )
 
 
 def _check_options(
     output: Path | None, allow_change: Sequence[str], cluster: Cluster | None, *, is_resumed: bool
 ) -> None:
-    """Raise OutputError or ConfigError for options that make no sense together, or for a key that is none."""
+    """Raise OutputError or ConfigError if options contradict each other or name an unknown setting."""
     if cluster is not None and output is None:
         raise OutputError("several workers: no run is named, expected one folder for all of them; add --output RUN")
     if is_resumed and output is None:
@@ -215,7 +214,7 @@ def _check_options(
 
 
 def _check_apart(run: Path, cache: Path) -> None:
-    """Raise OutputError if the run would lie in the cache: its files would be no part of it, and the cache no longer be proved."""
+    """Raise OutputError if the run's folder is inside the cache, whose files must all be in its manifest."""
     if not is_stored(cache) and cache.resolve() in (run.resolve(), *run.resolve().parents):
         raise OutputError(f"{run}: lies in {cache}, expected a folder apart from it; choose another --output")
 
@@ -225,141 +224,8 @@ def _read_manifest(cache: Path) -> Manifest:
         return load_manifest(cache)
 
 
-def _carry_out(job: TrainingJob, stage: Path | None, startup: StartUp, *, echo_native_log: bool) -> dict[str, Any]:
-    """Make a checked job happen, the cheapest refusals first; return the summary."""
-    _check_tuning(job, is_staged=stage is not None)
-    startup.estimated_bytes = _tell_plan(job)
-    job = _with_proved_cache(job, stage)
-    with _held_folder(job), _full_disk_is_an_error(job.run):
-        job = _tuned(job, startup)
-        with (
-            NativeLog(job.run / "tensorflow.log" if job.is_chief else None, echo=echo_native_log) as log,
-            (RunProgress if job.is_chief else Silence)(job.config.training.steps) as progress,
-        ):
-            if job.is_chief:
-                progress.note(f"starting: {log.environment}")
-            startup.note("check")
-            # Late: TensorFlow must not be imported before its log is redirected.
-            from xtts_pipeline.cli.training_run import run_job
-
-            return run_job(job, log, progress, startup)
-
-
-def _check_tuning(job: TrainingJob, *, is_staged: bool) -> None:
-    """Raise ConfigError or CacheError if settings are to be measured where they cannot be."""
-    if not job.is_tuned_first:
-        return
-    if job.survey is not None:
-        raise ConfigError(
-            "training.autotune: found true with --data, expected a cache to measure; preprocess first, or leave it out"
-        )
-    if job.cluster is not None:
-        raise ConfigError(
-            "training.autotune: found true with several workers, expected one to measure; tune on one first"
-        )
-    if device_count(job.devices) > 1:
-        raise ConfigError(
-            "training.autotune: found true with several devices, expected one to measure; tune with --devices 1 first"
-        )
-    if not is_staged:
-        check_local(job.cache, "leave training.autotune out, or add --stage DIR")
-
-
-def _tell_plan(job: TrainingJob) -> int:
-    """Say what batches look like, what memory is needed, and what makes the run slow on purpose; return the bytes that are needed.
-
-    Raises ConfigError if there is not as much memory. Of several workers the chief says it.
-    """
-    needed, memory_text = check_memory(job.manifest, job.config, available_memory(), job.shares)
-    if not job.is_chief:
-        return needed
-    click.echo(shapes_text(job.manifest, job.config), err=True)
-    click.echo(f"memory: {memory_text}", err=True)
-    if job.config.training.debug_eager:
-        click.echo(
-            "training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger",
-            err=True,
-        )
-    return needed
-
-
-def _with_proved_cache(job: TrainingJob, stage: Path | None) -> TrainingJob:
-    """Return the job with the cache that it reads: the one that was named, or its whole copy under `stage`; its files are all there."""
-    if job.survey is not None:
-        return job
-    with reaching_stores(job.cache):
-        cache = job.cache if stage is None else stage_cache(job.cache, stage)
-        require_whole(cache)
-    return replace(job, cache=cache)
-
-
-@contextmanager
-def _held_folder(job: TrainingJob) -> Iterator[None]:
-    """Make the run's folder and hold its lock, where this process writes it. Raises OutputError if it may not."""
-    if not job.is_chief:
-        yield
-        return
-    _make_folder(job.run, is_resumed=job.is_resumed)
-    with locked_run(job.run):
-        yield
-
-
-def _tuned(job: TrainingJob, startup: StartUp) -> TrainingJob:
-    """Return the job with the settings that `training.autotune` measures, where it is asked to, and say what the run is with them."""
-    if not job.is_tuned_first:
-        return job
-    tuned = replace(job, config=tuned_config(job.run, job.cache, job.manifest, job.config))
-    startup.estimated_bytes = _tell_plan(tuned)
-    return tuned
-
-
-def training_config(
-    manifest: Manifest,
-    configs: Sequence[str],
-    overrides: Sequence[str],
-    steps: int | None,
-    previous: Config | None = None,
-    allowed: Collection[str] = (),
-    model: ModelConfig | None = None,
-    devices: int = 1,
-    cluster: Cluster | None = None,
-) -> Config:
-    """Return the settings of the cache, or of the run that goes on, overlaid with the user's, or say which contradict the cache.
-
-    A new run has the settings of `model`, where it is to begin with the weights of one. `training.batch_size: auto` is a number in them:
-    that of the run that goes on, or what fits into the memory.
-    """
-    base: dict[str, Any] = {
-        **cache_settings(manifest),
-        **({} if model is None else {"model": model.model_dump(mode="json")}),
-    }
-    if previous is not None:
-        settings = previous.model_dump(mode="json")
-        base = {**settings, **({"cache": base["cache"]} if RECORDS_KEY in allowed else {})}
-    steps_override = [] if steps is None else [f"training.steps={steps}"]
-    tuned = [] if previous is None else tuned_overrides(previous, allowed)
-    config = load_config(configs, [*overrides, *steps_override, *tuned], base)
-    differences = config_differences(manifest, config, CACHE_SECTIONS)
-    if differences:
-        listed = "; ".join(differences)
-        remedy = (
-            "preprocess again, or leave these settings out"
-            if previous is None
-            else "use the cache of the run, or another --output"
-        )
-        raise CacheError(f"the cache was made with other settings: {listed}; {remedy}")
-    if config.training.batch_size == "auto" and previous is not None:
-        training = config.training.model_copy(update={"batch_size": previous.training.batch_size})
-        return config.model_copy(update={"training": training})
-    if config.training.batch_size == "auto" and cluster is not None:
-        raise ConfigError(
-            "training.batch_size=auto: each worker would choose by its own memory, expected one size for all; give a number"
-        )
-    return choose_batch_size(manifest, config, available_memory(), devices)
-
-
 def _previous_config(run: Path) -> Config | None:
-    """Return the settings of a run that has a checkpoint to go on from, or None: without one nothing is lost by other settings."""
+    """Return the settings of a run that has a checkpoint, or None: without one, other settings lose nothing."""
     if not checkpoint_folders(run):
         return None
     if not (run / CONFIG_NAME).is_file():
@@ -369,8 +235,31 @@ def _previous_config(run: Path) -> Config | None:
     return load_config([str(run / CONFIG_NAME)])
 
 
-def _finished_summary(run: Path, previous: Config, config: Config, allowed: Collection[str]) -> dict[str, Any] | None:
-    """Return the summary of a run that is over and of which no more steps are asked, or None."""
+def _survey_data(
+    options: CorpusOptions, configs: Sequence[str], overrides: Sequence[str], previous: Config | None
+) -> Survey:
+    """Read and check every row of the corpus, with the settings of a `previous` run, and print what is kept.
+
+    Raises ConfigError or CorpusError if TensorFlow operations cannot read the corpus exactly as a cache is built.
+    """
+    config = load_config(configs, overrides, {} if previous is None else previous.model_dump(mode="json"))
+    check_settings(config)
+    index = read_corpora(options.data, options.val_data, options.layout, config)
+    with tqdm(
+        total=len(index.rows), unit="clip", desc="read", disable=not sys.stderr.isatty(), file=sys.stderr, smoothing=0
+    ) as bar:
+        survey = survey_corpus(index, config, bar.update)
+    counts, reasons = survey.manifest.counts, survey.manifest.rejected_by_reason
+    found = f"{survey.manifest.layout}: read {counts.read} = kept {counts.kept} + rejected {counts.rejected}"
+    if reasons:
+        listed = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+        found = f"{found} ({listed}); the run's {REJECTED_NAME} says of each why"
+    click.echo(found, err=True)
+    return survey
+
+
+def _finished_summary(run: Path, previous: Config, config: Config, allowed: frozenset[str]) -> dict[str, Any] | None:
+    """Return the summary of a run that is over and needs no more steps, or None."""
     summary = read_summary(run)
     if summary is None:
         return None
@@ -380,46 +269,57 @@ def _finished_summary(run: Path, previous: Config, config: Config, allowed: Coll
     return summary if is_enough else None
 
 
-def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> None:
-    """Raise CacheError if a bucket cannot fill one training batch, or if early stopping has no validation split to go by.
+def _check_tuning(plan: RunPlan, *, is_staged: bool) -> None:
+    """Raise ConfigError or CacheError if `training.autotune` cannot measure this run."""
+    if not plan.is_tuned_first:
+        return
+    if plan.survey is not None:
+        raise ConfigError(
+            "training.autotune: found true with --data, expected a cache to measure; preprocess first, or leave it out"
+        )
+    if plan.cluster is not None:
+        raise ConfigError(
+            "training.autotune: found true with several workers, expected one to measure; tune on one first"
+        )
+    if device_count(plan.devices) > 1:
+        raise ConfigError(
+            "training.autotune: found true with several devices, expected one to measure; tune with --devices 1 first"
+        )
+    if not is_staged:
+        check_local(plan.data, "leave training.autotune out, or add --stage DIR")
 
-    A bucket without training records needs none; what another bucket has too few of would never be trained.
+
+def _print_plan(plan: RunPlan) -> int:
+    """Print batch shapes, memory and slow settings, in the chief only; return the estimated bytes.
+
+    Raises ConfigError if there is not enough memory.
     """
-    training = config.training
-    if not manifest.split_records("train"):
-        raise CacheError(f"{cache}: 0 training records; preprocess a larger corpus")
-    for bucket, found, needed in unfilled_buckets(manifest, training.clips_per_batch, training.accumulation_steps):
-        smaller = filled_batch_size(manifest, training.clips_per_batch, training.accumulation_steps)
-        remedy = (
-            "preprocess with other data.buckets" if smaller is None else f"set training.batch_size={smaller} or less"
+    needed, memory_text = check_memory(plan.manifest, plan.config, available_memory(), plan.memory_shares)
+    if not plan.is_chief:
+        return needed
+    click.echo(describe_batches(plan.manifest, plan.config), err=True)
+    click.echo(f"memory: {memory_text}", err=True)
+    if plan.config.training.debug_eager:
+        click.echo(
+            "training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger",
+            err=True,
         )
-        where = f"bucket {bucket} {list(manifest.buckets[bucket])}: " if manifest.buckets else ""
-        rows = f", which is {needed} rows in this bucket" if manifest.buckets else ""
-        raise CacheError(
-            f"{cache}: {where}{found} training records, but training.batch_size={training.batch_size}{rows}; {remedy}"
-        )
-    if training.patience is not None and not manifest.split_records("val"):
-        raise CacheError(
-            f"{cache}: no validation records, but training.patience={training.patience} waits for their loss; "
-            "leave it out, or preprocess with cache.validation_share over 0"
-        )
+    return needed
 
 
-def shapes_text(manifest: Manifest, config: Config) -> str:
-    """Return what batches look like: rows, tokens and frames in those of each bucket, and how many of the cache's frames are padding."""
-    specs = bucket_specs(manifest)
-    sizes = batch_sizes(specs, config.training.clips_per_batch, config.training.accumulation_steps)
-    shapes = ", ".join(
-        f"{rows} x {spec.max_text_length} x {spec.max_mel_frames}" for rows, spec in zip(sizes, specs, strict=True)
-    )
-    records = [sum(manifest.split_records(split, bucket) for split in SPLITS) for bucket in range(len(specs))]
-    frames = sum(count * spec.max_mel_frames for count, spec in zip(records, specs, strict=True))
-    padding = 1.0 - manifest.statistics["frames"].mean * manifest.counts.kept / frames
-    return f"batches of {shapes} (clips x tokens x frames); {padding:.0%} of the frames are padding"
+def _with_local_cache(plan: RunPlan, stage: Path | None) -> RunPlan:
+    """Return the plan with the cache to read, the named one or its copy under `stage`, after checking its files."""
+    if plan.survey is not None:
+        return plan
+    with reaching_stores(plan.data):
+        cache = plan.data if stage is None else stage_cache(plan.data, stage)
+        require_whole(cache)
+    return replace(plan, data=cache)
 
 
 @contextmanager
-def _full_disk_is_an_error(run: Path) -> Iterator[None]:
+def _disk_errors(run: Path) -> Iterator[None]:
+    """Turn an OSError of the run's files into an OutputError."""
     try:
         yield
     except OSError as error:
@@ -428,17 +328,95 @@ def _full_disk_is_an_error(run: Path) -> Iterator[None]:
         ) from None
 
 
-def _make_folder(run: Path, *, is_resumed: bool) -> None:
-    """Make the folder of a run. Raises OutputError if it holds a run already, or, where one is to go on, something else."""
-    if not is_resumed:
-        create_empty_folder(run, "choose another --output, or go on with the run there by --resume")
-        return
-    try:
-        found = {child.name for child in run.iterdir()} if run.exists() else set()
-        is_run = bool(found & {CONFIG_NAME, LAST_FOLDER})
-        # A log of the scheduler's or a sound that was spoken there makes a run no less of one.
-        if not is_run and (foreign := sorted(name for name in found - _RUN_NAMES if not name.startswith("."))):
-            raise OutputError(f"{run}: holds {foreign[0]}, expected a run and nothing else; choose another --output")
-        run.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{run}: cannot be written ({error.strerror}); choose another --output") from None
+def _tune(plan: RunPlan) -> Config:
+    """Measure settings, print the choice, write RUN/autotune.json, and return the chosen settings.
+
+    Raises TrainingError if the step cannot run at all.
+    """
+    click.echo(f"autotune: measuring for about {plan.config.training.autotune_seconds:g} s", err=True)
+    lengths = lengths_of_cache(plan.data, plan.manifest)
+    tuning = tune(
+        plan.data,
+        plan.manifest,
+        plan.config,
+        (lengths.tokens, lengths.frames),
+        lambda line: click.echo(line, err=True),
+    )
+    for line in tuning.lines or ["nothing is better than what is set"]:
+        click.echo(f"autotune: {line}", err=True)
+    with atomic_write(plan.run / AUTOTUNE_NAME) as file:
+        file.write(json.dumps(tuning.report, indent=1).encode() + b"\n")
+    return tuning.config
+
+
+def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
+    """Return the report of a finished run; for a worker that is not the chief, where the summary is."""
+    if "loss" not in summary:
+        return f"run            {run}\nsteps          {summary['steps']}; the first worker has the summary"
+    stopped = " (stopped early)" if summary["stopped_early"] else ""
+    resumed = summary["resumed_at_steps"]
+    resumed_text = f", resumed {len(resumed)} times, last after step {resumed[-1]}" if resumed else ""
+    first, last = (
+        "none finite" if summary["loss"][key] is None else f"{summary['loss'][key]:.3f}" for key in ("first", "last")
+    )
+    best, origin = summary["best"], summary.get("origin")
+    best_text = "none: no evaluation's weights are in best/"
+    if best:
+        best_text = f"step {best['step']}, validation loss {best['val_loss']:.3f}"
+    lines = [
+        f"run            {run}",
+        f"steps          {summary['steps']}{stopped}{resumed_text}, first after {summary['first_step_seconds']:.1f} s",
+        f"parameters     {summary['parameters'] / 1e6:.1f} M",
+        f"loss           {first} -> {last}",
+        f"weights        sha256 {summary['weights_sha256']}",
+        f"best           {best_text}",
+    ]
+    if origin:
+        lines.append(f"begun with     {origin['checkpoint']}, {origin['kept_share']:.1%} of the network")
+    for key in ("traces", "compilations"):
+        counts = ", ".join(f"{name} {count[key]}" for name, count in summary["by_function"].items())
+        lines.append(f"{key:<14} {summary[key]}  ({counts or 'nothing is compiled: training.debug_eager'})")
+    return "\n".join([*lines, *_speed_lines(summary), *_cost_lines(summary), *_operation_lines(summary)])
+
+
+def _speed_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return step time, data wait and throughput, unless the process took no step."""
+    step, device = summary["step_ms"], summary.get("device_share")
+    if not step:
+        return []
+    # A run too short for a report without a compilation has no device share.
+    device_text = "" if device is None else f", device {device:.0%}"
+    examples, frames = summary["examples_per_second"], summary["mel_frames_per_second"]
+    return [
+        f"step time      {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
+        f"data wait      {summary['data_wait_share']:.2%}{device_text}",
+        f"throughput     {examples:.1f} examples/s, {frames:.0f} mel frames/s",
+    ]
+
+
+def _cost_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return the start-up time by part and the memory. Summaries of older versions have neither."""
+    if "startup_seconds" not in summary:
+        return []
+    parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in summary["startup_seconds"].items())
+    memory = [f"{summary['memory']['peak_bytes'] / 1e9:.2f} GB at most"]
+    memory += [f"{name} {summary['memory'][key] / 1e9:.2f}" for name, key in _MEMORY_PARTS if summary["memory"][key]]
+    return [
+        f"start          {sum(summary['startup_seconds'].values()):.1f} s ({parts})",
+        f"memory         {', '.join(memory)}",
+    ]
+
+
+def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return the table of the most expensive operations, if steps were traced."""
+    profile = summary.get("profile")
+    if not profile:
+        return []
+    lines = [
+        f"profile        {profile['steps']} steps in {profile['folder']}",
+        f"{'ms/step':>9}  {'share':>6}  {'calls':>6}  operation",
+    ]
+    return lines + [
+        f"{operation['ms_per_step']:>9.2f}  {operation['share']:>6.1%}  {operation['calls']:>6}  {operation['name']}"
+        for operation in profile["operations"]
+    ]

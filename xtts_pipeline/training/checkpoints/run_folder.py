@@ -13,13 +13,34 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.errors import CheckpointError, OutputError
 from xtts_pipeline.system.atomic_files import atomic_folder, atomic_write, sync_path
 
 LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
 CONFIG_NAME, SUMMARY_NAME, LOCK_NAME = "config.yaml", "summary.json", ".lock"
-ANCESTOR_NAME = "init-from.txt"
+INIT_FROM_NAME = "init-from.txt"
 DAMAGED_PREFIX = "damaged-"
+AUTOTUNE_NAME = "autotune.json"
+# What the folder of a run may hold before its config.yaml is written. Anything else shows that it is no run.
+_RUN_NAMES = frozenset(
+    {
+        CONFIG_NAME,
+        SUMMARY_NAME,
+        LOCK_NAME,
+        INIT_FROM_NAME,
+        LAST_FOLDER,
+        BEST_FOLDER,
+        REJECTED_NAME,
+        AUTOTUNE_NAME,
+        "metrics.jsonl",
+        "skipped.jsonl",
+        "left_out.jsonl",
+        "profile",
+        "tensorboard",
+        "tensorflow.log",
+    }
+)
 _NAME = re.compile(r"step-(\d{8})")
 
 
@@ -92,15 +113,15 @@ def write_config(run: Path, text: str) -> None:
         file.write(text.encode())
 
 
-def write_ancestor(run: Path, ancestor: Path) -> None:
-    """Write init-from.txt: whose weights the run begins with, for a run that is killed before its first checkpoint could say so."""
-    with atomic_write(run / ANCESTOR_NAME) as file:
-        file.write(f"{ancestor.absolute()}\n".encode())
+def write_init_from(run: Path, source: Path) -> None:
+    """Write init-from.txt, the path whose weights the run starts with, in case it is killed before a checkpoint."""
+    with atomic_write(run / INIT_FROM_NAME) as file:
+        file.write(f"{source.absolute()}\n".encode())
 
 
-def read_ancestor(run: Path) -> Path | None:
-    """Return what `write_ancestor` wrote, or None. Raises OutputError if it cannot be read."""
-    path = run / ANCESTOR_NAME
+def read_init_from(run: Path) -> Path | None:
+    """Return what `write_init_from` wrote, or None. Raises OutputError if it cannot be read."""
+    path = run / INIT_FROM_NAME
     try:
         return Path(path.read_text(encoding="utf-8").removesuffix("\n"))
     except FileNotFoundError:
@@ -133,6 +154,25 @@ def read_summary(run: Path) -> dict[str, Any] | None:
             f"{path}: found a {type(summary).__name__}, expected a summary; remove it, and --resume goes on"
         )
     return summary
+
+
+@contextmanager
+def open_run_folder(run: Path) -> Iterator[None]:
+    """Make the run's folder if it is missing, and hold its lock.
+
+    Raises OutputError if the folder holds something else than a run, or cannot be written.
+    """
+    try:
+        found = {child.name for child in run.iterdir()} if run.exists() else set()
+        is_run = bool(found & {CONFIG_NAME, LAST_FOLDER})
+        # A scheduler's log or a synthesized WAV in the folder of a run does not matter.
+        if not is_run and (foreign := sorted(name for name in found - _RUN_NAMES if not name.startswith("."))):
+            raise OutputError(f"{run}: holds {foreign[0]}, expected a run and nothing else; choose another --output")
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{run}: cannot be written ({error.strerror}); choose another --output") from None
+    with locked_run(run):
+        yield
 
 
 @contextmanager

@@ -149,6 +149,23 @@ class CheckpointSaver:
         return folder
 
 
+class NullCheckpointSaver(CheckpointSaver):
+    """The CheckpointSaver of a worker that is not the chief: it notes the steps of snapshots and saves nothing."""
+
+    def __init__(self, saved_step: int) -> None:
+        self._saving = self._best_under_way = self._waiting = None
+        self.saved_step, self.on_disk = saved_step, BestSoFar()
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def find_best(self) -> None:
+        """Do nothing."""
+
+    def _start(self, snapshot: Snapshot) -> None:
+        self.saved_step, self.on_disk = snapshot.step, snapshot.best or self.on_disk
+
+
 class SaveClock:
     """When the next checkpoint is due: every so many steps, or minutes since the last one began (`training.save_every`)."""
 

@@ -125,6 +125,21 @@ class MetricsWriter:
                     tf.summary.write(name, tf.constant(number, tf.float32), metadata=_SCALAR)
 
 
+class NullMetricsWriter(MetricsWriter):
+    """The MetricsWriter of a worker that is not the chief: it keeps nothing."""
+
+    def __init__(self) -> None:
+        self.lines = self.skipped = self.left_out = LineFile(Path(os.devnull))
+        self._writers = {}
+        self._run = Path(os.devnull)
+
+    def rewind(self, step: int, metrics_bytes: int) -> None:
+        """Do nothing."""
+
+    def write(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
+        """Do nothing: the chief writes the same numbers."""
+
+
 @contextmanager
 def _disk_errors(folder: Path) -> Iterator[None]:
     """Turn what TensorFlow says of a disk that refuses into the OSError that Python's own files raise."""

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from xtts_pipeline.cli.training_memory import Available, check_memory, choose_batch_size, memory_estimate
 
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cli import training_memory
-from xtts_pipeline.cli.training_memory import Available, check_memory, choose_batch_size, memory_estimate
 from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.errors import CacheError, ConfigError
 

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from xtts_pipeline.training.memory_release import release_free_memory, restoring_collector, set_objects_aside
+from xtts_pipeline.system.memory_release import freeze_objects, release_free_memory, unfreezing_objects
 
 
 class Node:
@@ -17,8 +17,8 @@ class Node:
 
 def test_garbage_that_comes_later_is_collected_and_all_objects_are_back_at_the_end() -> None:
     before = Node()
-    with restoring_collector():
-        set_objects_aside()
+    with unfreezing_objects():
+        freeze_objects()
         assert gc.get_freeze_count() > 0
         later = Node()
         freed = weakref.ref(later)
@@ -35,8 +35,8 @@ def test_garbage_that_comes_later_is_collected_and_all_objects_are_back_at_the_e
 
 
 def fail_with_objects_set_aside() -> None:
-    with restoring_collector():
-        set_objects_aside()
+    with unfreezing_objects():
+        freeze_objects()
         raise ValueError("lost")
 
 

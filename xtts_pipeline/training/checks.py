@@ -1,0 +1,199 @@
+"""Check without TensorFlow whether a cache and a machine are large enough for a training, and choose the batch size.
+
+The estimate of the memory itself is in monitoring/memory_estimate.py.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
+from xtts_pipeline.cache.format.schema import SPLITS, RecordSpec
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.buckets import batch_sizes, is_filled, unfilled_buckets
+from xtts_pipeline.errors import CacheError, ConfigError
+from xtts_pipeline.system.machine import memory_limit_bytes
+from xtts_pipeline.system.nvml import free_memory_bytes
+from xtts_pipeline.system.runtime import has_gpu
+from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.training.monitoring.memory_estimate import MemoryEstimate, NetworkSizes, estimate_memory
+
+# GPU memory that TensorFlow leaves to the driver and to libraries.
+GPU_RESERVED_BYTES = 1_800 << 20
+# `auto` uses this share of the memory, because the estimate is not exact.
+AUTO_SHARE = 0.85
+# `auto` rounds down to a multiple: tensor cores prefer it, and small changes of free memory do not change the batch.
+ROUND_BATCH = 8
+# Batches that the input pipeline holds in addition to the current one.
+BATCHES_AHEAD = 4
+
+
+@dataclass(frozen=True)
+class AvailableMemory:
+    """The memory that a training may use, and the device that has it."""
+
+    bytes: int
+    where: str
+
+
+def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> None:
+    """Raise CacheError if a bucket cannot fill one training batch, or if patience has no validation split.
+
+    A bucket without training records is fine. The records of a bucket with too few would never be trained on.
+    """
+    training = config.training
+    if not manifest.split_records("train"):
+        raise CacheError(f"{cache}: 0 training records; preprocess a larger corpus")
+    for bucket, found, needed in unfilled_buckets(manifest, training.clips_per_batch, training.accumulation_steps):
+        smaller = _largest_filled_batch(manifest, training.clips_per_batch, training.accumulation_steps)
+        remedy = (
+            "preprocess with other data.buckets" if smaller is None else f"set training.batch_size={smaller} or less"
+        )
+        where = f"bucket {bucket} {list(manifest.buckets[bucket])}: " if manifest.buckets else ""
+        rows = f", which is {needed} rows in this bucket" if manifest.buckets else ""
+        raise CacheError(
+            f"{cache}: {where}{found} training records, but training.batch_size={training.batch_size}{rows}; {remedy}"
+        )
+    if training.patience is not None and not manifest.split_records("val"):
+        raise CacheError(
+            f"{cache}: no validation records, but training.patience={training.patience} waits for their loss; "
+            "leave it out, or preprocess with cache.validation_share over 0"
+        )
+
+
+def describe_batches(manifest: Manifest, config: Config) -> str:
+    """Return one line with the shape of each bucket's batches and the share of the cache's frames that is padding."""
+    specs = bucket_specs(manifest)
+    sizes = batch_sizes(specs, config.training.clips_per_batch, config.training.accumulation_steps)
+    shapes = ", ".join(f"{rows} x {_shape_text(spec)}" for rows, spec in zip(sizes, specs, strict=True))
+    records = [sum(manifest.split_records(split, bucket) for split in SPLITS) for bucket in range(len(specs))]
+    frames = sum(count * spec.max_mel_frames for count, spec in zip(records, specs, strict=True))
+    padding = 1.0 - manifest.statistics["frames"].mean * manifest.counts.kept / frames
+    return f"batches of {shapes} (clips x tokens x frames); {padding:.0%} of the frames are padding"
+
+
+def available_memory() -> AvailableMemory | None:
+    """Return the free memory of the first GPU, or the machine's memory without one; None if the GPU does not tell."""
+    if not has_gpu():
+        return AvailableMemory(memory_limit_bytes(), "memory")
+    free = free_memory_bytes()
+    return None if free is None else AvailableMemory(max(free - GPU_RESERVED_BYTES, 0), "the GPU's memory")
+
+
+def training_memory(manifest: Manifest, config: Config) -> MemoryEstimate:
+    """Return the estimated memory of a training on the cache. Its batch size may still be `auto`."""
+    symbols = Tokenizer(manifest.symbols, config.text.blank).symbol_count
+    sizes = NetworkSizes(record_spec(manifest), symbols, len(manifest.speakers), len(manifest.languages))
+    return estimate_memory(
+        config, sizes, bucket_specs(manifest), is_gpu=has_gpu(), data_bytes=_data_bytes(manifest, config)
+    )
+
+
+def check_memory(
+    manifest: Manifest, config: Config, available: AvailableMemory | None, shares: int = 1
+) -> tuple[int, str]:
+    """Return the estimated bytes of the training, and a line that compares them with the available memory.
+
+    A batch that `shares` devices split, each with memory of its own, must fit in parts.
+    Raises ConfigError with a batch size that fits, unless `training.check_memory` is off or `training.autotune`
+    measures the memory instead.
+    """
+    training = config.training
+    estimate = training_memory(manifest, config)
+    rows = -(-training.clips_per_batch // (training.accumulation_steps * shares))
+    needed = estimate.total_bytes(rows)
+    batch, rest = rows * estimate.row_bytes, needed - rows * estimate.row_bytes
+    text = f"about {_gigabytes(needed)} are needed ({_gigabytes(batch)} for the batch, {_gigabytes(rest)} for the rest)"
+    if available is None:
+        return needed, f"{text}; how much the GPU has cannot be asked"
+    room = f"{_gigabytes(available.bytes)} of {available.where} are available"
+    if needed > available.bytes and training.check_memory and not training.autotune:
+        parts = training.accumulation_steps * shares
+        fitting = _largest_trainable_batch(manifest, estimate.most_rows(available.bytes) * parts, parts)
+        raise ConfigError(
+            f"training.batch_size={training.batch_size}: {text}, but {room}; {_remedy(fitting, config)} "
+            "(training.check_memory=false goes on)"
+        )
+    return needed, f"{text}, {room}"
+
+
+def choose_batch_size(
+    manifest: Manifest, config: Config, available: AvailableMemory | None, devices: int = 1
+) -> Config:
+    """Return the settings with `training.batch_size: auto` replaced by the largest batch that fits and that clips fill.
+
+    Several `devices` share the batch equally: GPUs with as much memory as the first, or parts of the machine's memory.
+    Raises ConfigError if not even one clip fits or the memory is unknown, CacheError if no batch can be filled.
+    """
+    if config.training.batch_size != "auto":
+        return config
+    if available is None:
+        raise ConfigError(
+            "training.batch_size=auto: how much memory the GPU has cannot be asked; install nvidia-ml-py, or give a number"
+        )
+    estimate, parts = training_memory(manifest, config), config.training.accumulation_steps * devices
+    usable = round(AUTO_SHARE * available.bytes)
+    rows = estimate.most_rows(usable) // (1 if has_gpu() else devices)
+    if not rows:
+        spec = record_spec(manifest)
+        needed = f"one clip of {_shape_text(spec)} needs about {_gigabytes(estimate.total_bytes(1))}"
+        remedy = "choose a smaller model, or preprocess with lower limits"
+        raise ConfigError(
+            f"training.batch_size=auto: {needed}, but {_gigabytes(usable)} of {available.where} may be used; {remedy}"
+        )
+    # check_enough_records reports a cache without clips.
+    size = _largest_trainable_batch(manifest, rows * parts, parts) if manifest.split_records("train") else parts
+    if size is None:
+        raise CacheError(
+            "training.batch_size=auto: a bucket has fewer clips than the smallest batch; preprocess with other data.buckets"
+        )
+    rounded = size // (ROUND_BATCH * parts) * ROUND_BATCH * parts
+    if rounded and is_filled(manifest, rounded, parts):
+        size = rounded
+    return config.model_copy(update={"training": config.training.model_copy(update={"batch_size": size})})
+
+
+def _largest_filled_batch(manifest: Manifest, most: int, parts: int) -> int | None:
+    """Return the largest `training.batch_size` up to `most` at which every bucket with records fills a batch, or None."""
+    return next((size for size in range(most, 0, -parts) if is_filled(manifest, size, parts)), None)
+
+
+def _largest_trainable_batch(manifest: Manifest, most: int, parts: int) -> int | None:
+    largest = manifest.split_records("train") // parts * parts
+    return _largest_filled_batch(manifest, min(most, largest), parts)
+
+
+def _remedy(fitting: int | None, config: Config) -> str:
+    if fitting is None:
+        return "choose a smaller model, or preprocess with lower limits"
+    size = config.training.clips_per_batch
+    least_parts = -(-size // max(fitting // config.training.accumulation_steps, 1))
+    parts = next(number for number in range(least_parts, size + 1) if size % number == 0)
+    return f"set training.batch_size={fitting} or auto, or keep it and set training.accumulation_steps={parts}"
+
+
+def _data_bytes(manifest: Manifest, config: Config) -> int:
+    """Return the bytes that the input pipeline holds: records cached or in the shuffle buffer, and batches ahead."""
+    data, training = config.data, config.training
+    specs = bucket_specs(manifest)
+    rows = 1 if training.batch_size == "auto" else training.batch_size
+    ahead = BATCHES_AHEAD * rows * _record_bytes(specs[-1])
+    if manifest.is_kept_in_memory(data):
+        return manifest.split_bytes("train") + ahead
+    buffered = (
+        min(data.shuffle_records, manifest.split_records("train", bucket)) * _record_bytes(spec)
+        for bucket, spec in enumerate(specs)
+    )
+    return sum(buffered) + ahead
+
+
+def _record_bytes(spec: RecordSpec) -> int:
+    # float16 mels and int32 tokens; the other fields are negligible.
+    return 2 * spec.max_mel_frames * spec.mel_bins + 4 * spec.max_text_length
+
+
+def _shape_text(spec: RecordSpec) -> str:
+    return f"{spec.max_text_length} x {spec.max_mel_frames}"
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"

@@ -1,0 +1,117 @@
+"""The settings of a run: merged from the cache, the run that continues and the user, and compared with that run's.
+
+Imports no TensorFlow.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xtts_pipeline.cache.format.manifest import CACHE_SECTIONS, Manifest, cache_settings, config_differences
+from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.schema import Config, ModelConfig
+from xtts_pipeline.errors import CacheError, ConfigError
+from xtts_pipeline.training.checks import available_memory, choose_batch_size
+from xtts_pipeline.training.distributed.cluster import Cluster
+
+# The name of the clips themselves in `--allow-change`; also the section that lays them out.
+RECORDS_KEY = "cache"
+# A resumed run keeps these from its tuning whatever the command says: measuring again would make another run of it.
+TUNED_KEYS = ("training.batch_size", "training.accumulation_steps", "data.num_workers", "data.prefetch_buffer_size")
+
+# Settings that differ: before and now, by `section.key`.
+Changes = dict[str, tuple[Any, Any]]
+
+
+def training_config(
+    manifest: Manifest,
+    configs: Sequence[str],
+    overrides: Sequence[str],
+    steps: int | None,
+    previous: Config | None = None,
+    allowed: Collection[str] = (),
+    model: ModelConfig | None = None,
+    devices: int = 1,
+    cluster: Cluster | None = None,
+) -> Config:
+    """Return the settings of the cache, or of the `previous` run that continues, with the user's on top.
+
+    A new run that starts with another run's weights takes that run's `model` as its default. A `training.batch_size`
+    of `auto` becomes a number: that of the previous run, or the largest batch that fits into memory.
+    Raises CacheError that names each setting which contradicts the cache.
+    """
+    base: dict[str, Any] = {
+        **cache_settings(manifest),
+        **({} if model is None else {"model": model.model_dump(mode="json")}),
+    }
+    if previous is not None:
+        settings = previous.model_dump(mode="json")
+        base = {**settings, **({"cache": base["cache"]} if RECORDS_KEY in allowed else {})}
+    steps_override = [] if steps is None else [f"training.steps={steps}"]
+    tuned = [] if previous is None else tuned_overrides(previous, allowed)
+    config = load_config(configs, [*overrides, *steps_override, *tuned], base)
+    differences = config_differences(manifest, config, CACHE_SECTIONS)
+    if differences:
+        remedy = (
+            "preprocess again, or leave these settings out"
+            if previous is None
+            else "use the cache of the run, or another --output"
+        )
+        raise CacheError(f"the cache was made with other settings: {'; '.join(differences)}; {remedy}")
+    if config.training.batch_size == "auto" and previous is not None:
+        training = config.training.model_copy(update={"batch_size": previous.training.batch_size})
+        return config.model_copy(update={"training": training})
+    if config.training.batch_size == "auto" and cluster is not None:
+        raise ConfigError(
+            "training.batch_size=auto: each worker would choose by its own memory, expected one size for all; give a number"
+        )
+    return choose_batch_size(manifest, config, available_memory(), devices)
+
+
+def tuned_overrides(previous: Config, allowed: Collection[str]) -> list[str]:
+    """Return the tuned settings of the previous run as `section.key=value`, except those `allowed` by key or section.
+
+    The list is empty if that run was not tuned.
+    """
+    if not previous.training.autotune:
+        return []
+    settings = previous.model_dump(mode="json")
+    kept = [key.split(".") for key in TUNED_KEYS if not {key, key.partition(".")[0]} & {*allowed}]
+    return [f"{section}.{key}={json.dumps(settings[section][key])}" for section, key in kept]
+
+
+def changed_settings(before: Config, now: Config) -> Changes:
+    """Return the settings that differ between two configs."""
+    old, new = (dict(_flat(config.model_dump(mode="json"))) for config in (before, now))
+    return {key: (old[key], new[key]) for key in old if old[key] != new[key]}
+
+
+def check_allowed_keys(allowed: Collection[str]) -> None:
+    """Raise ConfigError if a key of `--allow-change` is neither a setting nor a section."""
+    keys = [key for key, _ in _flat(Config().model_dump(mode="json"))]
+    known = {*keys, *(key.partition(".")[0] for key in keys), RECORDS_KEY}
+    for key in allowed:
+        if key not in known:
+            raise ConfigError(
+                f"--allow-change {key}: no such setting or section; expected one such as training.learning_rate"
+            )
+
+
+def check_changes(run: Path, changes: Changes, allowed: Collection[str]) -> None:
+    """Raise ConfigError that names each change which is not allowed by its key or section."""
+    refused = {
+        key: pair for key, pair in changes.items() if key not in allowed and key.partition(".")[0] not in allowed
+    }
+    if refused:
+        listed = "; ".join(
+            f"{key}: the run has {json.dumps(was)}, asked for is {json.dumps(now)}"
+            for key, (was, now) in refused.items()
+        )
+        remedy = " ".join(f"--allow-change {key}" for key in refused)
+        raise ConfigError(f"{run}: {listed}; leave these as they were, or add {remedy}")
+
+
+def _flat(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for section, settings in tree.items():
+        yield from ((f"{section}.{key}", value) for key, value in settings.items())
