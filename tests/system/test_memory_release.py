@@ -1,4 +1,4 @@
-"""What is set aside is not collected, what comes later is, and all is back at the end."""
+"""Frozen objects are not collected, later ones are, and at the end all objects are unfrozen."""
 
 import gc
 import weakref
@@ -9,13 +9,13 @@ from xtts_pipeline.system.memory_release import freeze_objects, release_free_mem
 
 
 class Node:
-    """An object that holds itself, as a figure and its axes do."""
+    """A reference cycle, like a figure and its axes."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
-def test_garbage_that_comes_later_is_collected_and_all_objects_are_back_at_the_end() -> None:
+def test_later_garbage_is_collected_and_objects_are_unfrozen_at_the_end() -> None:
     before = Node()
     with unfreezing_objects():
         freeze_objects()
@@ -34,17 +34,17 @@ def test_garbage_that_comes_later_is_collected_and_all_objects_are_back_at_the_e
     assert kept() is None
 
 
-def fail_with_objects_set_aside() -> None:
+def fail_with_frozen_objects() -> None:
     with unfreezing_objects():
         freeze_objects()
         raise ValueError("lost")
 
 
-def test_objects_are_back_after_an_error_too() -> None:
+def test_objects_are_unfrozen_after_an_error() -> None:
     with pytest.raises(ValueError, match="lost"):
-        fail_with_objects_set_aside()
+        fail_with_frozen_objects()
     assert gc.get_freeze_count() == 0
 
 
-def test_free_memory_is_given_back() -> None:
+def test_releasing_free_memory_succeeds() -> None:
     release_free_memory()

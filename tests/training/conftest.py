@@ -1,5 +1,7 @@
 """A training step small enough to compile in a few seconds."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,13 +10,15 @@ from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.training import loop
+from xtts_pipeline.training import resume as resume_module
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.step import TrainStep
 
-# Rewriting a graph that runs for milliseconds takes seconds; what XLA compiles is not rewritten anyway.
+# Grappler takes seconds for graphs that run for milliseconds, and XLA does not use its result.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
-# Own frames are tested apart: a condition that is never true would still be compiled.
+# Scheduled sampling is tested separately: XLA would compile it even if it never starts.
 SETTINGS = TrainingConfig(batch_size=3, steps=500, learning_rate=3e-3, warmup_steps=10, scheduled_sampling_start=None)
 
 
@@ -43,3 +47,17 @@ def train_step(compiled_step: tuple[TrainStep, dict[str, np.ndarray]]) -> TrainS
     for name, variable in named_variables(step).items():
         variable.assign(first[name])
     return step
+
+
+@pytest.fixture(scope="module")
+def tiny_training() -> Iterator[None]:
+    """Have runs of this module use the tiny step and validation of tiny_run.py."""
+    # Imported here: tests/training/test_loop.py, which it uses, is rewritten by pytest only if nothing imported it before.
+    from tests.training.tiny_run import TinyStep, TinyValidation
+
+    with pytest.MonkeyPatch.context() as patch:
+        # A made-up cache has no manifest to compare.
+        patch.setattr(resume_module, "check_same_cache", lambda *_: None)
+        patch.setattr(loop, "TrainStep", TinyStep)
+        patch.setattr(loop, "Validation", lambda *_: TinyValidation())
+        yield

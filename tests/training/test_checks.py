@@ -1,15 +1,22 @@
-"""Whether a training fits into the memory that is there, and the batch size that `auto` chooses."""
+"""Checks of cache and memory before TensorFlow is imported, and the batch size that `auto` chooses."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from xtts_pipeline.cli.training_memory import Available, check_memory, choose_batch_size, memory_estimate
 
 from xtts_pipeline.cache.format.manifest import Manifest
-from xtts_pipeline.cli import training_memory
 from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.errors import CacheError, ConfigError
+from xtts_pipeline.training import checks
+from xtts_pipeline.training.checks import (
+    AvailableMemory,
+    check_enough_records,
+    check_memory,
+    choose_batch_size,
+    describe_batches,
+    training_memory,
+)
 
 WriteCache = Callable[..., Manifest]
 
@@ -28,18 +35,18 @@ def settings(batch_size: int | str, **training: object) -> Config:
     return Config(training=TrainingConfig(batch_size=batch_size, **training))
 
 
-def room_for(manifest: Manifest, config: Config, rows: int) -> Available:
-    """Return just the memory that so many rows at once need."""
-    return Available(memory_estimate(manifest, config).total_bytes(rows), "memory")
+def room_for(manifest: Manifest, config: Config, rows: int) -> AvailableMemory:
+    """Return exactly the memory that this many rows at once need."""
+    return AvailableMemory(training_memory(manifest, config).total_bytes(rows), "memory")
 
 
-def room_to_spare(manifest: Manifest, config: Config, rows: int) -> Available:
-    """Return the memory of which `auto` would use what so many rows need."""
+def room_to_spare(manifest: Manifest, config: Config, rows: int) -> AvailableMemory:
+    """Return the memory of which `auto` uses as much as this many rows need."""
     room = room_for(manifest, config, rows)
-    return Available(round(room.bytes / training_memory.AUTO_SHARE) + 100, room.where)
+    return AvailableMemory(round(room.bytes / checks.AUTO_SHARE) + 100, room.where)
 
 
-def test_what_fits_is_said_and_what_does_not_is_an_error_with_the_batch_that_would(manifest: Manifest) -> None:
+def test_a_batch_that_does_not_fit_is_an_error_that_names_one_that_does(manifest: Manifest) -> None:
     config = settings(8)
     room = room_for(manifest, config, 8)
     needed, text = check_memory(manifest, config, room)
@@ -51,11 +58,11 @@ def test_what_fits_is_said_and_what_does_not_is_an_error_with_the_batch_that_wou
         match=r"training.batch_size=12: about .* of memory are available; set training.batch_size=8 or auto",
     ):
         check_memory(
-            manifest, settings(12), Available(memory_estimate(manifest, settings(12)).total_bytes(8), "memory")
+            manifest, settings(12), AvailableMemory(training_memory(manifest, settings(12)).total_bytes(8), "memory")
         )
 
 
-def test_parts_of_a_batch_are_what_must_fit(manifest: Manifest) -> None:
+def test_with_accumulation_one_part_of_the_batch_must_fit(manifest: Manifest) -> None:
     config = settings(12, accumulation_steps=3)
     check_memory(manifest, config, room_for(manifest, config, 4))
     with pytest.raises(
@@ -64,16 +71,16 @@ def test_parts_of_a_batch_are_what_must_fit(manifest: Manifest) -> None:
         check_memory(manifest, config, room_for(manifest, config, 3))
 
 
-def test_the_check_can_be_left_out(manifest: Manifest) -> None:
+def test_check_memory_false_skips_the_check(manifest: Manifest) -> None:
     with pytest.raises(
         ConfigError,
         match=r"choose a smaller model, or preprocess with lower limits \(training.check_memory=false goes on\)",
     ):
-        check_memory(manifest, settings(4), Available(1, "memory"))
-    check_memory(manifest, settings(4, check_memory=False), Available(1, "memory"))
+        check_memory(manifest, settings(4), AvailableMemory(1, "memory"))
+    check_memory(manifest, settings(4, check_memory=False), AvailableMemory(1, "memory"))
 
 
-def test_a_gpu_that_cannot_be_asked_is_no_reason_to_stop_but_none_to_guess(manifest: Manifest) -> None:
+def test_a_gpu_of_unknown_memory_is_accepted_but_not_for_auto(manifest: Manifest) -> None:
     assert check_memory(manifest, settings(4), None)[1].endswith("; how much the GPU has cannot be asked")
     with pytest.raises(
         ConfigError,
@@ -83,19 +90,17 @@ def test_a_gpu_that_cannot_be_asked_is_no_reason_to_stop_but_none_to_guess(manif
 
 
 @pytest.mark.parametrize(("rows", "chosen"), [(5, 5), (8, 8), (15, 8), (17, 16), (10_000, 56)])
-def test_auto_is_the_largest_batch_that_fits_and_that_the_clips_fill(
-    manifest: Manifest, rows: int, chosen: int
-) -> None:
+def test_auto_is_the_largest_batch_that_fits_and_that_clips_fill(manifest: Manifest, rows: int, chosen: int) -> None:
     found = choose_batch_size(manifest, settings("auto"), room_to_spare(manifest, settings("auto"), rows))
     assert found == settings(chosen)
 
 
 def test_auto_fills_every_bucket_in_whole_parts(bucketed: Manifest) -> None:
     # 12 clips of the small bucket, which has twice the rows.
-    assert choose_batch_size(bucketed, settings("auto"), Available(1 << 40, "memory")).training.batch_size == 6
+    assert choose_batch_size(bucketed, settings("auto"), AvailableMemory(1 << 40, "memory")).training.batch_size == 6
     assert (
         choose_batch_size(
-            bucketed, settings("auto", accumulation_steps=4), Available(1 << 40, "memory")
+            bucketed, settings("auto", accumulation_steps=4), AvailableMemory(1 << 40, "memory")
         ).training.batch_size
         == 4
     )
@@ -111,25 +116,27 @@ def test_auto_gives_each_of_several_devices_whole_rows(manifest: Manifest) -> No
     assert chosen == 30
 
 
-def test_auto_that_fits_nowhere_says_so(manifest: Manifest, tmp_path: Path, write_cache: WriteCache) -> None:
+def test_auto_without_any_fitting_batch_is_an_error(
+    manifest: Manifest, tmp_path: Path, write_cache: WriteCache
+) -> None:
     with pytest.raises(
         ConfigError, match=r"training.batch_size=auto: one clip of 16 x 24 needs about .*; choose a smaller model"
     ):
-        choose_batch_size(manifest, settings("auto"), Available(1 << 20, "memory"))
+        choose_batch_size(manifest, settings("auto"), AvailableMemory(1 << 20, "memory"))
     few = write_cache(tmp_path / "few", train=24, buckets=((4, 4), (16, 24)))
     with pytest.raises(
         CacheError, match=r"a bucket has fewer clips than the smallest batch; preprocess with other data.buckets"
     ):
-        choose_batch_size(few, settings("auto"), Available(1 << 40, "memory"))
+        choose_batch_size(few, settings("auto"), AvailableMemory(1 << 40, "memory"))
 
 
-def test_a_number_stays(manifest: Manifest) -> None:
+def test_a_given_batch_size_is_kept(manifest: Manifest) -> None:
     assert choose_batch_size(manifest, settings(7), None) == settings(7)
 
 
-def test_records_that_are_kept_are_counted_and_so_is_the_buffer_that_shuffles(manifest: Manifest) -> None:
+def test_cached_records_and_the_shuffle_buffer_are_counted(manifest: Manifest) -> None:
     kept, shuffled, both = (
-        memory_estimate(manifest, Config(data=DataConfig(cache_records=is_kept, shuffle_records=records))).data_bytes
+        training_memory(manifest, Config(data=DataConfig(cache_records=is_kept, shuffle_records=records))).data_bytes
         for is_kept, records in ((True, 10), (False, 10), (False, 20))
     )
     record = 2 * 24 * manifest.audio.mel_bins + 4 * 16
@@ -137,14 +144,81 @@ def test_records_that_are_kept_are_counted_and_so_is_the_buffer_that_shuffles(ma
     assert kept - shuffled == manifest.split_bytes("train") - 10 * record
 
 
-def test_the_memory_of_the_machine_is_asked_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_memory, "has_gpu", lambda: False)
-    monkeypatch.setattr(training_memory, "memory_limit_bytes", lambda: 5_000)
-    assert training_memory.available_memory() == Available(5_000, "memory")
-    monkeypatch.setattr(training_memory, "has_gpu", lambda: True)
-    monkeypatch.setattr(training_memory, "free_memory_bytes", lambda: 8 << 30)
-    assert training_memory.available_memory() == Available(
-        (8 << 30) - training_memory.GPU_RESERVED_BYTES, "the GPU's memory"
+def test_without_a_gpu_the_machine_s_memory_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "has_gpu", lambda: False)
+    monkeypatch.setattr(checks, "memory_limit_bytes", lambda: 5_000)
+    assert checks.available_memory() == AvailableMemory(5_000, "memory")
+    monkeypatch.setattr(checks, "has_gpu", lambda: True)
+    monkeypatch.setattr(checks, "free_memory_bytes", lambda: 8 << 30)
+    assert checks.available_memory() == AvailableMemory((8 << 30) - checks.GPU_RESERVED_BYTES, "the GPU's memory")
+    monkeypatch.setattr(checks, "free_memory_bytes", lambda: None)
+    assert checks.available_memory() is None
+
+
+def check(manifest: Manifest, **settings: object) -> None:
+    check_enough_records(Path("cache"), manifest, Config(training=TrainingConfig(**settings)))
+
+
+def test_a_cache_must_fill_a_batch(tmp_path: Path, write_cache: WriteCache) -> None:
+    manifest = write_cache(tmp_path / "few", train=3, val=1)
+    check(manifest, batch_size=3)
+    with pytest.raises(
+        CacheError, match=r"cache: 3 training records, but training.batch_size=4; set training.batch_size=3 or less"
+    ):
+        check(manifest, batch_size=4)
+    with pytest.raises(CacheError, match=r"cache: 0 training records; preprocess a larger corpus"):
+        check(write_cache(tmp_path / "none", train=0), batch_size=4)
+
+
+def test_every_bucket_must_fill_a_batch(tmp_path: Path, write_cache: WriteCache) -> None:
+    manifest = write_cache(tmp_path / "12-48", train=60, buckets=((9, 12), (16, 24)))
+    assert [manifest.split_records("train", bucket) for bucket in (0, 1)] == [12, 48]
+    check(manifest, batch_size=6)
+    found = (
+        r"cache: bucket 0 \[9, 12\]: 12 training records, but training.batch_size=8, which is 16 rows in this bucket"
     )
-    monkeypatch.setattr(training_memory, "free_memory_bytes", lambda: None)
-    assert training_memory.available_memory() is None
+    with pytest.raises(CacheError, match=rf"{found}; set training.batch_size=6 or less"):
+        check(manifest, batch_size=8)
+    with pytest.raises(CacheError, match=rf"{found}; set training.batch_size=4 or less"):
+        check(manifest, batch_size=8, accumulation_steps=4)
+
+
+def test_a_bucket_that_no_batch_size_fills_is_refused_and_an_empty_one_is_not(
+    tmp_path: Path, write_cache: WriteCache
+) -> None:
+    with pytest.raises(
+        CacheError,
+        match=r"bucket 0 \[4, 4\]: 1 training records, .* 12 rows in this bucket; preprocess with other data.buckets",
+    ):
+        check(write_cache(tmp_path / "one", train=24, buckets=((4, 4), (16, 24))), batch_size=2)
+    check(write_cache(tmp_path / "none", train=24, buckets=((3, 2), (16, 24))), batch_size=2)
+
+
+def test_patience_needs_a_validation_split(tmp_path: Path, write_cache: WriteCache) -> None:
+    check(write_cache(tmp_path / "one", train=4, val=1), batch_size=4, patience=2)
+    with pytest.raises(
+        CacheError, match=r"no validation records, but training.patience=2 .* cache.validation_share over 0"
+    ):
+        check(write_cache(tmp_path / "none", train=4, val=0), batch_size=4, patience=2)
+
+
+def test_batch_shapes_and_padding_are_described(tmp_path: Path, write_cache: WriteCache) -> None:
+    settings = Config(training=TrainingConfig(batch_size=8))
+    one, three = (
+        write_cache(tmp_path / name, buckets=buckets)
+        for name, buckets in (("1", None), ("3", ((9, 12), (12, 20), (16, 24))))
+    )
+    real = one.statistics["frames"].mean * 34
+    assert (
+        describe_batches(one, settings)
+        == f"batches of 8 x 16 x 24 (clips x tokens x frames); {1 - real / (34 * 24):.0%} of the frames are padding"
+    )
+    assert describe_batches(three, settings).startswith(
+        "batches of 16 x 9 x 12, 9 x 12 x 20, 8 x 16 x 24 (clips x tokens x frames); "
+    )
+    padded = sum(
+        three.split_records(split, bucket) * frames
+        for split in ("train", "val")
+        for bucket, frames in enumerate((12, 20, 24))
+    )
+    assert describe_batches(three, settings).endswith(f"; {1 - real / padded:.0%} of the frames are padding")

@@ -1,4 +1,4 @@
-"""A new run that begins with another one's weights: what is taken over, what is not, and that it is said."""
+"""A new run that starts with another run's weights: which weights are kept, which are not, and what is logged."""
 
 import json
 from dataclasses import replace
@@ -12,7 +12,6 @@ import pytest
 from tests.model.conftest import SPEC
 from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource, NoCompilations, Watcher
 from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest
-from xtts_pipeline.cli.commands.train import training_config
 from xtts_pipeline.config.schema import Config, ModelConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Network
@@ -24,10 +23,11 @@ from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
 from xtts_pipeline.training.checkpoints.saved_state import saved_config
 from xtts_pipeline.training.checkpoints.state import Origin
 from xtts_pipeline.training.checkpoints.variables import named_variables
-from xtts_pipeline.training.init_from import inherit, origin_lines
-from xtts_pipeline.training.loop import train
+from xtts_pipeline.training.context import open_context
+from xtts_pipeline.training.init_from import copy_weights, describe_origin, load_base
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
-from xtts_pipeline.training.resume import Resumption, find_ancestor
+from xtts_pipeline.training.resume import Resumption
+from xtts_pipeline.training.settings import training_config
 
 BEFORE = CacheIdentity("f" * 64, SPEC, tuple("abc"), ("anna", "ben"), ("en",))
 NOW = CacheIdentity("e" * 64, SPEC, tuple("bcd"), ("ben", "carl", "anna"), ("en", "fa"))
@@ -39,7 +39,7 @@ def with_seed(seed: int, **model: object) -> Config:
 
 
 def checkpoint_of(cache: CacheIdentity, config: Config) -> Checkpoint:
-    """Return a checkpoint whose trained weights are other than its average."""
+    """Return a checkpoint whose trained weights differ from its EMA weights."""
     arrays = {name: variable.numpy() for name, variable in named_variables(build_network(cache, config)).items()}
     content = {f"average.{name}": array for name, array in arrays.items()}
     content |= {f"network.{name}": array + np.float32(1.0) for name, array in arrays.items()}
@@ -48,7 +48,7 @@ def checkpoint_of(cache: CacheIdentity, config: Config) -> Checkpoint:
 
 def begin(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -> tuple[Network, Network, Origin]:
     network, average = (build_network(cache, config) for _ in range(2))
-    return network, average, inherit(network, average, checkpoint, cache, config)
+    return network, average, copy_weights(network, average, checkpoint, cache, config)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def fine_tuned() -> tuple[Checkpoint, Network, Network, Origin]:
     return checkpoint, *begin(checkpoint, NOW, with_seed(2))
 
 
-def test_what_has_the_same_name_and_shape_is_the_average_of_the_other_run(fine_tuned: Any) -> None:
+def test_a_weight_of_the_same_name_and_shape_is_the_ema_weight_of_the_other_run(fine_tuned: Any) -> None:
     checkpoint, network, average, origin = fine_tuned
     tables = {"text_encoder.embedding", "aligner.embedding", "speaker_embedding", "language_embedding"}
     for name, variable in named_variables(network).items():
@@ -70,7 +70,7 @@ def test_what_has_the_same_name_and_shape_is_the_average_of_the_other_run(fine_t
 
 
 @pytest.mark.parametrize("table", ["text_encoder.embedding", "aligner.embedding"])
-def test_symbols_keep_their_rows_wherever_they_stand_now(fine_tuned: Any, table: str) -> None:
+def test_symbols_keep_their_rows_at_any_position(fine_tuned: Any, table: str) -> None:
     checkpoint, network, _, origin = fine_tuned
     before, now = checkpoint.arrays[f"average.{table}"], named_variables(network)[table].numpy()
     np.testing.assert_array_equal(now[:FIRST_SYMBOL_ID], before[:FIRST_SYMBOL_ID])  # pad, begin and end
@@ -94,21 +94,21 @@ def test_speakers_keep_their_vectors_by_name_and_a_new_one_gets_a_new_row(fine_t
     assert (origin.speakers.kept, origin.speakers.new, origin.speakers.left_behind) == (2, ("carl",), ())
 
 
-def test_the_one_language_of_a_run_had_no_vector_and_its_row_adds_nothing(fine_tuned: Any) -> None:
+def test_the_single_language_of_the_other_run_gets_a_zero_row(fine_tuned: Any) -> None:
     _, network, _, origin = fine_tuned
     assert not network.language_embedding[0].numpy().any()
     assert network.language_embedding[1].numpy().any()
     assert (origin.languages.kept, origin.languages.new) == (1, ("fa",))
 
 
-def test_a_speaker_table_without_a_place_is_left_behind() -> None:
+def test_a_speaker_table_that_the_new_network_lacks_is_left_behind() -> None:
     *_, origin = begin(checkpoint_of(BEFORE, with_seed(1)), replace(BEFORE, speakers=("ben",)), with_seed(2))
     assert origin.left_behind == ("speaker_embedding",)
     assert origin.speakers.left_behind == ("anna",)
     assert origin.kept_share == 1.0
 
 
-def test_another_model_keeps_what_fits_and_lists_the_rest() -> None:
+def test_another_model_keeps_the_weights_that_fit_and_lists_the_rest() -> None:
     checkpoint = checkpoint_of(BEFORE, with_seed(1))
     network, _, origin = begin(checkpoint, BEFORE, with_seed(2, frames_per_step=2, encoder_layers=3, postnet_layers=2))
     assert any(
@@ -121,7 +121,7 @@ def test_another_model_keeps_what_fits_and_lists_the_rest() -> None:
     assert "model.frames_per_step: 3 there, 2 here" in origin.settings
 
 
-def test_nothing_that_fits_is_refused() -> None:
+def test_a_checkpoint_without_any_fitting_weight_is_refused() -> None:
     checkpoint = checkpoint_of(BEFORE, with_seed(1))
     none = replace(checkpoint, arrays={name: array[None] for name, array in checkpoint.arrays.items()})
     with pytest.raises(
@@ -130,11 +130,11 @@ def test_nothing_that_fits_is_refused() -> None:
         begin(none, BEFORE, with_seed(2))
 
 
-def test_each_thing_that_was_not_kept_has_its_line() -> None:
+def test_each_kind_of_weight_that_was_not_kept_is_logged() -> None:
     *_, origin = begin(
         checkpoint_of(BEFORE, with_seed(1)), replace(NOW, speakers=("ben",)), with_seed(2, frames_per_step=2)
     )
-    first, *lines = origin_lines(origin)
+    first, *lines = describe_origin(origin)
     assert first.startswith("begun with the averaged weights of run/checkpoints/step-00000007, which make ")
     assert lines[0] == f"symbols: {FIRST_SYMBOL_ID + 2} kept, 1 new (d), 1 left behind (a)"
     assert lines[1] == "speakers: 1 kept, 1 left behind (anna)"
@@ -143,10 +143,10 @@ def test_each_thing_that_was_not_kept_has_its_line() -> None:
     assert lines[4].startswith("begun anew, because the shape is another: mel_decoder.")
     assert lines[5] == "left behind, because this network has none: speaker_embedding"
     many = replace(origin, new=tuple(f"layer.{number}" for number in range(9)))
-    assert origin_lines(many)[6].endswith("layer.5; and 3 more (summary.json has all)")
+    assert describe_origin(many)[6].endswith("layer.5; and 3 more (summary.json has all)")
 
 
-def test_the_model_is_that_of_the_run_unless_it_is_set(tmp_path: Path, write_cache: Any) -> None:
+def test_the_model_is_that_of_the_other_run_unless_set(tmp_path: Path, write_cache: Any) -> None:
     manifest: Manifest = write_cache(tmp_path / "cache")
     model = ModelConfig(width=32, heads=2)
     assert training_config(manifest, (), (), None, model=model).model == model
@@ -155,7 +155,7 @@ def test_the_model_is_that_of_the_run_unless_it_is_set(tmp_path: Path, write_cac
 
 
 def run_loop(
-    folder: Path, steps: int, resumption: Resumption | None = None, ancestor: Checkpoint | None = None
+    folder: Path, steps: int, resumption: Resumption | None = None, base: Checkpoint | None = None
 ) -> tuple[Any, Watcher]:
     settings = TRAINING.model_copy(
         update={
@@ -169,51 +169,53 @@ def run_loop(
     )
     config = CONFIG.model_copy(update={"training": settings})
     watcher, monitor = Watcher(), CompilationMonitor(NoCompilations(), is_strict=True, is_compiled=False)  # type: ignore[arg-type]
-    return train(MadeUpSource(), config, folder, monitor, watcher, resumption, ancestor=ancestor), watcher  # type: ignore[arg-type]
+    source: Any = MadeUpSource()
+    with open_context(folder, config, source, monitor, watcher, resumption=resumption, base=base) as context:
+        return loop.run(context), watcher
 
 
 @pytest.fixture
 def _no_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    validation = SimpleNamespace(evaluations=0, evaluate=lambda _: {"loss": 1.0}, is_speaking_due=lambda **_: False)
+    validation = SimpleNamespace(evaluations=0, evaluate=lambda _: {"loss": 1.0}, are_samples_due=lambda **_: False)
     monkeypatch.setattr(loop, "Validation", lambda *_: validation)
     monkeypatch.setattr(resume_module, "check_same_cache", lambda *_: None)
 
 
 @pytest.mark.usefixtures("_no_validation")
-def test_a_fine_tuned_run_remembers_where_it_began_and_does_not_begin_again(tmp_path: Path) -> None:
+def test_a_resumed_fine_tuned_run_keeps_its_origin_and_does_not_start_again(tmp_path: Path) -> None:
     first, run = tmp_path / "first", tmp_path / "fine-tuned"
     for folder in (first, run):
         folder.mkdir()
     assert run_loop(first, 2)[0]["origin"] is None
-    ancestor = find_ancestor(first, None, lambda _: None)
-    assert ancestor is not None
-    summary, watcher = run_loop(run, 2, ancestor=ancestor)
-    assert watcher.said[0][1].endswith("step-00000002, which make 100.0% of this network")
+    base = load_base(first, None, lambda _: None)
+    assert base is not None
+    summary, watcher = run_loop(run, 2, base=base)
+    assert watcher.logged[0][1].endswith("step-00000002, which make 100.0% of this network")
     assert summary["origin"]["weights_sha256"] == load_checkpoint(first).weights_sha256
     assert json.loads((run / "summary.json").read_text())["origin"] == summary["origin"]
-    begun, one = load_network(ancestor), load_checkpoint(checkpoint_folders(run)[0])
-    # The first step has the rate of a schedule's beginning, so what was taken over is what is trained on.
+    begun, one = load_network(base), load_checkpoint(checkpoint_folders(run)[0])
+    # The learning rate of the first step is small, so the weights are still those that were copied.
     np.testing.assert_allclose(one.arrays["network.text_encoder.embedding"], begun.text_encoder.embedding, atol=1e-4)
     assert one.arrays["optimizer.first_moment.text_encoder.position_scale"] != 0.0
 
-    said: list[str] = []
+    logged: list[str] = []
     newest = load_checkpoint(run)
     assert newest.state is not None
     resumption = Resumption(newest, newest.state.resumed(newest.step))
-    assert find_ancestor(tmp_path / "gone", resumption, said.append) is None
-    assert said[0].startswith(f"--init-from {tmp_path / 'gone'} is not read again: the run began with {first}")
+    assert load_base(tmp_path / "gone", resumption, logged.append) is None
+    assert logged[0].startswith(f"--init-from {tmp_path / 'gone'} is not read again: the run began with {first}")
     again, watcher = run_loop(run, 3, resumption)
     assert again["origin"] == summary["origin"]
-    assert [line.split(" after ")[0] for _, line in watcher.said] == ["first step done"]
+    assert [line.split(" after ")[0] for _, line in watcher.logged] == ["first step done"]
 
     other = load_checkpoint(first)
     assert other.state is not None
     with pytest.raises(CheckpointError, match="was not begun with another one's weights; leave --init-from out"):
-        find_ancestor(run, Resumption(other, other.state), said.append)
+        load_base(run, Resumption(other, other.state), logged.append)
 
 
 @pytest.mark.usefixtures("_no_validation")
-def test_settings_are_read_without_the_weights(tmp_path: Path) -> None:
+def test_settings_are_read_without_loading_the_weights(tmp_path: Path) -> None:
     run_loop(tmp_path, 1)
     (checkpoint_folders(tmp_path)[-1] / "weights.safetensors").unlink()
     assert saved_config(tmp_path).model == CONFIG.model

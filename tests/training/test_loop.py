@@ -1,4 +1,4 @@
-"""Whole runs of a tiny network on batches made up here, without XLA: what is asked is what a run does, not how fast."""
+"""Whole runs of a tiny network on made-up batches, without XLA: what a run does, not how fast."""
 
 import json
 import math
@@ -18,9 +18,9 @@ from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig, SynthesisConfig, TrainingConfig
 from xtts_pipeline.data.position import StreamPosition
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.training import validation
+from xtts_pipeline.training import loop, validation
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
-from xtts_pipeline.training.loop import train
+from xtts_pipeline.training.context import open_context
 from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
 
 PNG = tf.io.encode_png(tf.zeros([2, 3, 1], tf.uint8)).numpy()
@@ -47,7 +47,7 @@ CONFIG = Config(
 
 
 class MadeUpSource:
-    """Stands for a cache: two clips to train on and three to validate with."""
+    """Replaces a cache with two training clips and three validation clips."""
 
     manifest = SimpleNamespace(audio=CONFIG.audio, limits=CONFIG.limits, symbols=tuple("abcdefgh"))
     specs = (SPEC,)
@@ -79,7 +79,7 @@ class MadeUpSource:
 
 
 class NoCompilations:
-    """Stands for TensorFlow's log of a run without XLA."""
+    """Replaces TensorFlow's log in a run without XLA."""
 
     def compilations(self) -> dict[str, int]:
         return {}
@@ -93,16 +93,16 @@ class NoCompilations:
 
 @dataclass
 class Watcher:
-    """Notes what a run shows and says."""
+    """Records what a run shows and logs."""
 
     shown: list[tuple[int, str]] = field(default_factory=list)
-    said: list[tuple[int, str]] = field(default_factory=list)
+    logged: list[tuple[int | None, str]] = field(default_factory=list)
 
     def show(self, step: int, split: str, _: Mapping[str, float]) -> None:
         self.shown.append((step, split))
 
-    def say(self, step: int, line: str) -> None:
-        self.said.append((step, line))
+    def log(self, line: str, step: int | None = None) -> None:
+        self.logged.append((step, line))
 
 
 @dataclass(frozen=True)
@@ -122,18 +122,19 @@ def run(folder: Path, **settings: object) -> Ended:
     config = CONFIG.model_copy(update={"training": TRAINING.model_copy(update=settings)})
     monitor = CompilationMonitor(NoCompilations(), is_strict=True, is_compiled=False)  # type: ignore[arg-type]
     watcher = Watcher()
-    return Ended(folder, train(MadeUpSource(), config, folder, monitor, watcher), watcher)  # type: ignore[arg-type]
+    with open_context(folder, config, MadeUpSource(), monitor, watcher) as context:  # type: ignore[arg-type]
+        return Ended(folder, loop.run(context), watcher)
 
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
     with pytest.MonkeyPatch.context() as patch:
-        # Drawing is tested with pictures; loading matplotlib would take longer than the run.
+        # Plots have their own tests, and loading matplotlib takes longer than this run.
         patch.setattr(pictures, "encode_comparison", lambda *_: PNG)
         yield run(tmp_path_factory.mktemp("run"))
 
 
-def test_reports_evaluations_and_speech_come_when_due(ended: Ended) -> None:
+def test_reports_evaluations_and_samples_come_when_due(ended: Ended) -> None:
     assert ended.watcher.shown == [
         (1, "train"),
         (2, "train"),
@@ -163,8 +164,8 @@ def test_training_validation_and_speech_are_traced_once_each(ended: Ended) -> No
     }
 
 
-def test_attention_that_is_late_is_said_once_and_kept(ended: Ended) -> None:
-    (_, first), (step, line) = ended.watcher.said
+def test_late_alignment_is_warned_of_once(ended: Ended) -> None:
+    (_, first), (step, line) = ended.watcher.logged
     assert first.startswith("first step done after ")
     assert step == 4
     assert line.startswith("warning: attention has not aligned")
@@ -172,7 +173,7 @@ def test_attention_that_is_late_is_said_once_and_kept(ended: Ended) -> None:
     assert ended.summary["aligned_at_step"] is None
 
 
-def test_last_and_best_are_kept_apart(ended: Ended) -> None:
+def test_the_last_and_the_best_checkpoint_are_kept(ended: Ended) -> None:
     losses = {line["step"]: line["loss"] for line in ended.metrics("val")}
     step = min(losses, key=losses.__getitem__)
     assert ended.summary["best"] == {"step": step, "val_loss": losses[step]}
@@ -181,7 +182,7 @@ def test_last_and_best_are_kept_apart(ended: Ended) -> None:
     assert [path.name for path in (ended.folder / "checkpoints").iterdir()] == ["step-00000004"]
 
 
-def test_spoken_sentences_are_seen_and_heard_in_tensorboard(ended: Ended) -> None:
+def test_samples_are_written_to_tensorboard(ended: Ended) -> None:
     tags = {value.tag for _, value in read_values(ended.folder / "tensorboard" / "media")}
     assert tags == {
         f"sentence_{number}/{kind}" for number in (1, 2) for kind in ("mel_and_attention", "true", "spoken")
@@ -194,20 +195,20 @@ def test_the_summary_is_on_disk(ended: Ended) -> None:
     assert (ended.summary["steps"], ended.summary["stopped_early"]) == (4, False)
 
 
-def losses_of(monkeypatch: pytest.MonkeyPatch, losses: Sequence[float]) -> None:
-    """Have validation find these losses, one an evaluation."""
+def set_losses(monkeypatch: pytest.MonkeyPatch, losses: Sequence[float]) -> None:
+    """Have each evaluation return the next of these losses."""
     coming = iter(losses)
     monkeypatch.setattr(validation, "mean_losses", lambda *_: {"loss": next(coming)})
 
 
-def test_a_run_ends_early_when_validation_stops_getting_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    losses_of(monkeypatch, [3.0, 2.0, 2.5, math.nan])
+def test_a_run_stops_early_when_validation_no_longer_improves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_losses(monkeypatch, [3.0, 2.0, 2.5, math.nan])
     ended = run(tmp_path, steps=50, evaluate_every=1, patience=2, sample_every_evaluations=None, aligned_by_step=50)
     assert (ended.summary["steps"], ended.summary["stopped_early"]) == (4, True)
     assert ended.summary["best"] == {"step": 2, "val_loss": 2.0}
     assert load_checkpoint(tmp_path).step == 4
     assert load_checkpoint(tmp_path / "best").step == 2
-    assert ended.watcher.said[1:] == [
+    assert ended.watcher.logged[1:] == [
         (4, "stopping early: 2 evaluations without a validation loss under 2.000 of step 2 (training.patience)")
     ]
     assert "speak_step" not in ended.summary["by_function"]

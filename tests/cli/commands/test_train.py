@@ -1,4 +1,4 @@
-"""What `xtts train` checks before it begins and says while it runs; the training itself is tested in tests/training."""
+"""The checks of `xtts train` before a run, its progress and its report. tests/training covers the training itself."""
 
 import json
 import subprocess
@@ -11,24 +11,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xtts_pipeline.cli.run_summary import summary_text
 
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, load_manifest, manifest_bytes
-from xtts_pipeline.cli import training_run
 from xtts_pipeline.cli.commands import train as train_module
-from xtts_pipeline.cli.commands.train import check_enough_records, shapes_text
+from xtts_pipeline.cli.commands.train import summary_text
 from xtts_pipeline.cli.progress import RunProgress
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
-from xtts_pipeline.training import resume as resume_module
+from xtts_pipeline.training import init_from, loop
 from xtts_pipeline.training.checkpoints.files import save_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import locked_run, write_config
 from xtts_pipeline.training.checkpoints.saved_state import CHECKPOINT_VERSION
 from xtts_pipeline.training.checkpoints.state import RunState
+from xtts_pipeline.training.checks import describe_batches
+from xtts_pipeline.training.context import RunContext
 from xtts_pipeline.training.distributed.cluster import Cluster
+from xtts_pipeline.training.settings import training_config
 
 WriteCache = Callable[..., Manifest]
 SUMMARY: dict[str, Any] = {
@@ -49,76 +50,7 @@ SUMMARY: dict[str, Any] = {
 }
 
 
-def check(manifest: Manifest, **settings: object) -> None:
-    check_enough_records(Path("cache"), manifest, Config(training=TrainingConfig(**settings)))
-
-
-def test_a_cache_must_fill_a_batch(tmp_path: Path, write_cache: WriteCache) -> None:
-    manifest = write_cache(tmp_path / "few", train=3, val=1)
-    check(manifest, batch_size=3)
-    with pytest.raises(
-        CacheError, match=r"cache: 3 training records, but training.batch_size=4; set training.batch_size=3 or less"
-    ):
-        check(manifest, batch_size=4)
-    with pytest.raises(CacheError, match=r"cache: 0 training records; preprocess a larger corpus"):
-        check(write_cache(tmp_path / "none", train=0), batch_size=4)
-
-
-def test_every_bucket_must_fill_a_batch_of_its_own(tmp_path: Path, write_cache: WriteCache) -> None:
-    manifest = write_cache(tmp_path / "12-48", train=60, buckets=((9, 12), (16, 24)))
-    assert [manifest.split_records("train", bucket) for bucket in (0, 1)] == [12, 48]
-    check(manifest, batch_size=6)
-    found = (
-        r"cache: bucket 0 \[9, 12\]: 12 training records, but training.batch_size=8, which is 16 rows in this bucket"
-    )
-    with pytest.raises(CacheError, match=rf"{found}; set training.batch_size=6 or less"):
-        check(manifest, batch_size=8)
-    with pytest.raises(CacheError, match=rf"{found}; set training.batch_size=4 or less"):
-        check(manifest, batch_size=8, accumulation_steps=4)
-
-
-def test_a_bucket_that_no_batch_size_fills_needs_other_buckets_and_an_empty_one_nothing(
-    tmp_path: Path, write_cache: WriteCache
-) -> None:
-    with pytest.raises(
-        CacheError,
-        match=r"bucket 0 \[4, 4\]: 1 training records, .* 12 rows in this bucket; preprocess with other data.buckets",
-    ):
-        check(write_cache(tmp_path / "one", train=24, buckets=((4, 4), (16, 24))), batch_size=2)
-    check(write_cache(tmp_path / "none", train=24, buckets=((3, 2), (16, 24))), batch_size=2)
-
-
-def test_patience_needs_a_validation_split(tmp_path: Path, write_cache: WriteCache) -> None:
-    check(write_cache(tmp_path / "one", train=4, val=1), batch_size=4, patience=2)
-    with pytest.raises(
-        CacheError, match=r"no validation records, but training.patience=2 .* cache.validation_share over 0"
-    ):
-        check(write_cache(tmp_path / "none", train=4, val=0), batch_size=4, patience=2)
-
-
-def test_what_batches_look_like_is_said(tmp_path: Path, write_cache: WriteCache) -> None:
-    settings = Config(training=TrainingConfig(batch_size=8))
-    one, three = (
-        write_cache(tmp_path / name, buckets=buckets)
-        for name, buckets in (("1", None), ("3", ((9, 12), (12, 20), (16, 24))))
-    )
-    real = one.statistics["frames"].mean * 34
-    assert (
-        shapes_text(one, settings)
-        == f"batches of 8 x 16 x 24 (clips x tokens x frames); {1 - real / (34 * 24):.0%} of the frames are padding"
-    )
-    assert shapes_text(three, settings).startswith(
-        "batches of 16 x 9 x 12, 9 x 12 x 20, 8 x 16 x 24 (clips x tokens x frames); "
-    )
-    padded = sum(
-        three.split_records(split, bucket) * frames
-        for split in ("train", "val")
-        for bucket, frames in enumerate((12, 20, 24))
-    )
-    assert shapes_text(three, settings).endswith(f"; {1 - real / padded:.0%} of the frames are padding")
-
-
-def test_two_buckets_are_two_traces_and_two_compilations(tmp_path: Path, write_cache: WriteCache) -> None:
+def test_two_buckets_make_two_traces_and_two_compilations(tmp_path: Path, write_cache: WriteCache) -> None:
     manifest = write_cache(tmp_path / "cache", train=60, buckets=((9, 12), (16, 24)))
     batches = 12 // 8 + 48 // 4
     layers = ["encoder_layers=1", "decoder_layers=1", "postnet_layers=1", "voice_latents=0"]
@@ -150,16 +82,16 @@ def test_two_buckets_are_two_traces_and_two_compilations(tmp_path: Path, write_c
         name: {"traces": 2, "compilations": 2} for name in ("train_step", "evaluate_step")
     }
     assert (summary["traces"], summary["compilations"]) == (4, 4)
-    assert shapes_text(manifest, Config(training=TrainingConfig(batch_size=4))) in done.stderr
+    assert describe_batches(manifest, Config(training=TrainingConfig(batch_size=4))) in done.stderr
 
 
-def test_the_progress_line_keeps_what_was_last_known_of_each_split(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_progress_line_keeps_the_last_numbers_of_each_split(capsys: pytest.CaptureFixture[str]) -> None:
     with RunProgress(40) as progress:
         progress.show(10, "val", {"loss": 1.5})
         progress.show(10, "speech", {"stop_rate": 0.75})
         times = {"step_ms": 30.0, "data_wait_share": 0.01, "device_share": 0.97, "examples_per_second": 132.25}
         progress.show(20, "train", {"loss": 2.0, "attention_focus": 0.5, **times})
-        progress.say(20, "warning: something")
+        progress.log("warning: something", 20)
     shown = capsys.readouterr()
     lines = shown.err.splitlines()
     assert lines[:2] == ["step 10/40: val 1.500", "step 10/40: val 1.500, stops 75%"]
@@ -171,11 +103,11 @@ def test_the_progress_line_keeps_what_was_last_known_of_each_split(capsys: pytes
     assert shown.out == ""
 
 
-def test_the_summary_says_that_a_run_ended_early_and_which_step_was_best() -> None:
+def test_the_summary_shows_early_stopping_and_the_best_step() -> None:
     text = summary_text(Path("run"), SUMMARY)
     assert "7 (stopped early), resumed 2 times, last after step 4, first after 1.5 s" in text
     assert "step 5, validation loss 1.250" in text
-    assert "start " not in text, "a run of before does not say where its time went"
+    assert "start " not in text, "an older summary has no start-up times"
     without = summary_text(Path("run"), {**SUMMARY, "stopped_early": False, "best": None})
     assert "stopped early" not in without
     assert "none: no evaluation's weights are in best/" in without
@@ -183,7 +115,7 @@ def test_the_summary_says_that_a_run_ended_early_and_which_step_was_best() -> No
     assert "none finite -> none finite" in without_loss
 
 
-def test_the_summary_says_where_the_start_went_and_what_memory_was_used() -> None:
+def test_the_summary_shows_start_up_time_and_memory() -> None:
     memory = {"estimated_bytes": 1_840_000_000, "program_bytes": None, "peak_bytes": 2_000_000_000}
     text = summary_text(Path("run"), {**SUMMARY, "startup_seconds": {"import": 4.0, "compile": 15.5}, "memory": memory})
     assert "start          19.5 s (import 4.0, compile 15.5)" in text
@@ -191,7 +123,7 @@ def test_the_summary_says_where_the_start_went_and_what_memory_was_used() -> Non
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nothing of the run's own code sees it."""
+    """Stands for SIGKILL: no code of the run catches it."""
 
 
 def begin(cache: Path, run: Path, *, settings: Sequence[str] = (), **options: Any) -> None:
@@ -200,22 +132,22 @@ def begin(cache: Path, run: Path, *, settings: Sequence[str] = (), **options: An
 
 
 @pytest.fixture
-def begun_with(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Stands for training: the weights that each run began with; none comes to a checkpoint."""
+def bases(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The base checkpoint of each run; every run is killed before its first checkpoint."""
     found: list[Any] = []
 
-    def killed_at_once(*arguments: Any) -> None:
-        found.append(arguments[8])
+    def killed_at_once(context: RunContext) -> None:
+        found.append(context.base)
         raise Killed
 
-    monkeypatch.setattr(training_run, "train", killed_at_once)
+    monkeypatch.setattr(loop, "run", killed_at_once)
     monkeypatch.setattr(train_module, "saved_config", lambda _: Config())
-    monkeypatch.setattr(resume_module, "load_checkpoint", lambda path: SimpleNamespace(folder=path))
+    monkeypatch.setattr(init_from, "load_checkpoint", lambda path: SimpleNamespace(folder=path))
     return found
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_with_the_same_weights_again(
-    tmp_path: Path, write_cache: WriteCache, begun_with: list[Any]
+def test_a_run_killed_before_its_first_checkpoint_starts_with_the_same_weights_again(
+    tmp_path: Path, write_cache: WriteCache, bases: list[Any]
 ) -> None:
     cache, run = tmp_path / "cache", tmp_path / "run"
     write_cache(cache)
@@ -227,25 +159,25 @@ def test_a_run_killed_before_its_first_checkpoint_begins_with_the_same_weights_a
     ):
         with pytest.raises(Killed):
             begin(cache, run, **options)
-    assert [checkpoint.folder.name for checkpoint in begun_with] == ["base", "base", "other", "other"]
+    assert [checkpoint.folder.name for checkpoint in bases] == ["base", "base", "other", "other"]
 
 
-def test_a_run_that_began_with_nothing_begins_with_nothing_again(
-    tmp_path: Path, write_cache: WriteCache, begun_with: list[Any]
+def test_a_run_without_a_base_starts_without_one_again(
+    tmp_path: Path, write_cache: WriteCache, bases: list[Any]
 ) -> None:
     write_cache(tmp_path / "cache")
     for is_resumed in (False, True):
         with pytest.raises(Killed):
             begin(tmp_path / "cache", tmp_path / "run", resume=is_resumed)
-    assert begun_with == [None, None]
+    assert bases == [None, None]
 
 
 @pytest.fixture
 def stopped(tmp_path: Path, write_cache: WriteCache) -> tuple[Path, Path]:
-    """A cache, and a run on it that was stopped after its first step; its weights are one number, since none comes to be loaded."""
+    """A cache, and a run on it that stopped after its first step. Its weights are one number: they are never loaded."""
     cache, run = tmp_path / "cache", tmp_path / "run"
     manifest = write_cache(cache)
-    config = train_module.training_config(manifest, (), ("training.batch_size=2",), 2)
+    config = training_config(manifest, (), ("training.batch_size=2",), 2)
     run.mkdir()
     write_config(run, dump_config(config))
     source = Source(cache, manifest)
@@ -281,7 +213,7 @@ def test_a_checkpoint_of_another_cache_is_refused_with_the_reason(
         begin(tmp_path / "larger", run, resume=True)
 
 
-def test_what_is_wrong_with_the_settings_is_said_before_a_cache_is_copied_or_a_folder_made(
+def test_wrong_settings_are_refused_before_a_cache_is_copied_or_a_folder_made(
     tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_cache(tmp_path / "cache")
@@ -303,17 +235,17 @@ def test_a_run_within_its_cache_is_refused(tmp_path: Path, write_cache: WriteCac
         begin(tmp_path / "cache", tmp_path / "cache" / place)
 
 
-def test_a_log_in_a_run_s_folder_does_not_keep_it_from_going_on(
+def test_a_foreign_file_in_the_folder_of_a_run_does_not_prevent_resuming(
     stopped: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache, run = stopped
     (run / "slurm-1.out").touch()
-    monkeypatch.setattr(training_run, "train", lambda *_: {"steps": 2})
+    monkeypatch.setattr(loop, "run", lambda _: {"steps": 2})
     begin(cache, run, resume=True)
     assert (run / "slurm-1.out").is_file()
 
 
-def test_auto_is_one_number_for_all_workers_or_none(
+def test_a_batch_size_of_auto_is_refused_for_several_workers(
     tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_cache(tmp_path / "cache")
@@ -322,11 +254,11 @@ def test_auto_is_one_number_for_all_workers_or_none(
         begin(tmp_path / "cache", tmp_path / "run", settings=["training.batch_size=auto"])
 
 
-def test_a_run_is_held_before_anything_is_measured_for_it(
+def test_the_run_is_locked_before_settings_are_measured(
     tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_cache(tmp_path / "cache")
-    monkeypatch.setattr(train_module, "tuned_config", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(train_module, "_tune", lambda *_: pytest.fail("measured"))
     (tmp_path / "run").mkdir()
     with locked_run(tmp_path / "run"), pytest.raises(OutputError, match="another process trains this run"):
         begin(tmp_path / "cache", tmp_path / "run", settings=["training.autotune=true"], resume=True)

@@ -12,7 +12,7 @@ from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.errors import CheckpointError, ConfigError
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import LAST_FOLDER, steps_in
-from xtts_pipeline.training.checkpoints.saver import CheckpointSaver, SaveClock, Snapshot
+from xtts_pipeline.training.checkpoints.saver import CheckpointSaver, NullCheckpointSaver, SaveClock, Snapshot
 from xtts_pipeline.training.checkpoints.state import BestSoFar, RunState
 
 

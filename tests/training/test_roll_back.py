@@ -1,0 +1,129 @@
+"""Skipped updates, and the roll-back of a run with too many in a row. The step is one number here."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.model.conftest import SPEC, random_batch
+from tests.training.tiny_run import Killed, TinySource, config_with, read_metrics, read_skipped, resume_and_train
+from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.errors import TrainingError
+from xtts_pipeline.training import loop
+from xtts_pipeline.training.checkpoints.files import load_checkpoint
+
+pytestmark = pytest.mark.usefixtures("tiny_training")
+
+
+def make_folder(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def lost(*steps: int) -> TinySource:
+    """Return batches that are not finite at the given steps, counted without roll-back."""
+    return TinySource(bad=tuple(StreamPosition(*divmod(step - 1, 3)) for step in steps))
+
+
+def test_a_step_that_is_not_finite_is_skipped_counted_and_named(tmp_path: Path) -> None:
+    bad = (StreamPosition(1, 1),)  # step 5
+    summary = resume_and_train(tmp_path, TinySource(bad=bad))
+    (line,) = read_skipped(tmp_path)
+    assert line == {
+        "step": 5,
+        "epoch": 1,
+        "batch": 1,
+        "loss": None,
+        "gradient_norm": None,
+        "not_finite": ["bad-1"],
+        "ids": ["sound-1", "bad-1"],
+    }
+    assert (summary["skipped_updates"], summary["rolled_back_at_step"]) == (1, None)
+    found = "step 5: the update was not finite and is left out (not finite in the cache: bad-1); skipped.jsonl has each such step"
+    assert summary["warnings"][0] == found
+    reports = {line["step"]: line for line in read_metrics(tmp_path) if line["split"] == "train"}
+    assert {step: report["skipped_updates"] for step, report in reports.items()} == {
+        1: 0,
+        3: 0,
+        5: 1,
+        6: 0,
+        9: 0,
+        10: 0,
+        12: 0,
+    }
+    assert all(report["loss"] is not None for report in reports.values())
+
+
+def test_a_killed_run_records_each_skipped_step_once(tmp_path: Path) -> None:
+    bad = (StreamPosition(1, 1), StreamPosition(2, 0))
+    expected = resume_and_train(make_folder(tmp_path / "whole"), TinySource(bad=bad))
+    for batches in (6, 3):
+        with pytest.raises(Killed):
+            resume_and_train(make_folder(tmp_path / "killed"), TinySource(kill_after=batches, bad=bad))
+    found = resume_and_train(tmp_path / "killed", TinySource(bad=bad))
+    assert read_skipped(tmp_path / "killed") == read_skipped(tmp_path / "whole")
+    assert (found["skipped_updates"], found["weights_sha256"]) == (2, expected["weights_sha256"])
+
+
+def test_a_diverged_run_rolls_back_once_with_half_the_rate_and_continues_with_the_data(tmp_path: Path) -> None:
+    config = config_with(max_consecutive_skips=3)
+    summary = resume_and_train(tmp_path, lost(6, 7, 8, 9), config)
+    assert (summary["steps"], summary["rolled_back_at_step"], summary["skipped_updates"]) == (12, 9, 4)
+    assert (
+        "4 updates in a row were not finite (training.max_consecutive_skips=3); rolled back to step 5"
+        in summary["warnings"][1]
+    )
+    checkpoint = load_checkpoint(tmp_path)
+    assert checkpoint.arrays["rate_factor"] == 0.5
+    assert checkpoint.state is not None
+    assert checkpoint.state.position == StreamPosition(5, 1)  # 9 batches, and 7 more from step 5 to 12
+    assert [line["not_finite"] for line in read_skipped(tmp_path)] == [
+        [f"bad-{(step - 1) % 3}"] for step in (6, 7, 8, 9)
+    ]
+    # The roll-back removed the lines of steps 6 to 9, and they were written again.
+    assert [line["step"] for line in read_metrics(tmp_path) if line["split"] == "train"] == [1, 3, 5, 6, 9, 10, 12]
+    assert [len(line["ids"]) for line in read_skipped(tmp_path)] == [2, 2, 2, 2]
+
+
+def test_a_step_skipped_before_the_roll_back_checkpoint_is_counted_once(tmp_path: Path) -> None:
+    """Step 12 is saved between two reports, with step 11 in its open window."""
+    config = config_with(max_consecutive_skips=3, log_every=5, evaluate_every=100, steps=20)
+    summary = resume_and_train(tmp_path, lost(11, 13, 14, 15), config)
+    assert (summary["rolled_back_at_step"], summary["skipped_updates"]) == (15, 4)
+    assert [line["step"] for line in read_skipped(tmp_path)] == [11, 13, 14, 15]
+
+
+def test_a_roll_back_names_a_damaged_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_newest_finite, damaged = loop.load_newest_finite, tmp_path / "checkpoints" / "step-00000005"
+
+    def damage_and_look(run: Path, say: Callable[[str], None]) -> Any:
+        (damaged / "state.json").write_bytes(b"{}")
+        return load_newest_finite(run, say)
+
+    monkeypatch.setattr(loop, "load_newest_finite", damage_and_look)
+    summary = resume_and_train(tmp_path, lost(6, 7, 8, 9), config_with(max_consecutive_skips=3))
+    assert str(damaged) in summary["warnings"][1]
+    assert summary["warnings"][1].endswith("one before it will do")
+    assert "rolled back to step 4" in summary["warnings"][2]
+
+
+def test_a_second_divergence_ends_the_run(tmp_path: Path) -> None:
+    config = config_with(max_consecutive_skips=3)
+    with pytest.raises(
+        TrainingError, match=r"step 9: 4 updates in a row .* after it had been rolled back at step 9; lower training"
+    ):
+        resume_and_train(tmp_path, lost(6, 7, 8, 9, 10, 11, 12, 13), config)
+
+
+def test_a_divergence_before_the_first_checkpoint_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(
+        TrainingError, match=r"step 3: 3 updates in a row .* and there is no checkpoint to go back to; lower"
+    ):
+        resume_and_train(tmp_path, lost(1, 2, 3), config_with(max_consecutive_skips=3))
+
+
+def test_batches_of_the_tests_depend_on_the_position_only() -> None:
+    first, second = (next(TinySource().training_batches(None, None, StreamPosition(1, batch))) for batch in (0, 1))
+    assert (first.mel.numpy() != second.mel.numpy()).any()
+    assert (first.mel.numpy() == random_batch(SPEC, (9, 4), (20, 7), seed=10).mel.numpy()).all()
