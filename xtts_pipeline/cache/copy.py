@@ -1,7 +1,7 @@
-"""Copy a cache whole, to a store or from one, each file under the manifest's checksum and the manifest last.
+"""Copy a cache to or from a store; each file is checked by the manifest's checksum, the manifest comes last.
 
-Object stores have no rename, so the manifest is what makes a cache: it goes before anything changes and comes when all else is there.
-Receipts are not copied: they are of use only where the cache was made.
+Object stores have no rename. The manifest makes a cache: it is removed before any change and written after all files.
+Receipts are not copied, since only the machine that made the cache can use them.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -38,13 +38,13 @@ from xtts_pipeline.system.sealed_json import open_regular_file
 from xtts_pipeline.system.storage import StoredPath
 
 _CHUNK_BYTES = 8 << 20
-# Enough of the manifest's digest to tell any two caches apart.
+# Enough hex digits of the manifest's digest to distinguish caches.
 _STAGED_NAME_LENGTH = 16
 
 
 @dataclass(frozen=True)
 class CopyReport:
-    """What a copy took: files and bytes of the cache, those that had to be copied, and the names that were removed from the target."""
+    """Files and bytes of the cache, those copied, and the names removed from the target."""
 
     target: str
     files: int
@@ -58,7 +58,7 @@ class CopyReport:
         return {**asdict(self), "removed": list(self.removed)}
 
     def to_text(self) -> str:
-        """Return the same in a line for people."""
+        """Return the report in a line for people."""
         removed = f"; removed {', '.join(self.removed)}" if self.removed else ""
         copied = (
             f"{self.copied_files} files, {format_bytes(self.copied_bytes)}, copied"
@@ -76,28 +76,26 @@ def copy_cache(
     on_wait: Callable[[str], object],
     other_place: str = "choose another DST",
 ) -> CopyReport:
-    """Make the target a copy of the source, with `jobs` files at a time; what lies there already and is right stays.
+    """Make the target a copy of the source, copying `jobs` files at a time; valid files stay.
 
-    Another process that writes the target is waited for, and `on_wait` given a line that says so. `other_place` is what errors advise
-    where the target cannot be used.
-
-    Files that the target's own manifest vouches for are known by it, others, of a copy that was interrupted, are read and compared.
-    Raises CacheError if the source is no whole cache, if the target holds anything else, or if either fails; the target then has no
-    manifest, or the one of a whole cache.
+    If another process writes the target, wait for it after passing one line to `on_wait`. `other_place` is the remedy
+    in errors about the target. Files of the target's own manifest are trusted; those of an interrupted copy are read.
+    Raises CacheError if the source is no whole cache, if the target holds anything else, or if either fails; the target
+    then has no manifest, or that of a whole cache.
     """
     manifest = load_manifest(source)
     refuse(source, check_files(source, manifest))
     entries = _entries(manifest)
     nothing = CopyReport(str(target), len(entries) + 1, sum(entry.bytes for entry in entries.values()), 0, 0)
-    # Looked at before it is locked: a whole copy needs no more, whoever else reads it.
+    # Checked before locking: a whole copy needs no lock.
     if _manifest_at(target) == manifest and not _missing_files(target, entries, manifest, jobs):
         return nothing
     with _opened_target(target, on_wait, other_place) as place:
         before = _manifest_at(target)
         missing = _missing_files(target, entries, before, jobs)
         if before == manifest and not missing:
-            return nothing  # another process has just made it
-        # First: where there is no room for another cache, the old one stays one.
+            return nothing  # another process has just finished it
+        # Check space first: without it the old cache stays valid.
         place.make_room(sum(entries[name].bytes for name in missing))
         place.invalidate()
         _for_each(missing, jobs, lambda name: _copy(source / name, place, name, entries[name], on_bytes))
@@ -115,9 +113,10 @@ def copy_cache(
 def stage_cache(
     source: Path, folder: Path, jobs: int, on_bytes: Callable[[int], object], on_wait: Callable[[str], object]
 ) -> Path:
-    """Return a whole copy of a cache in a subfolder of a local folder, made or finished now unless it is there.
+    """Return a whole copy of a cache in a subfolder of a local folder, made or completed if needed.
 
-    The subfolder's name is of the manifest's content, so another cache, or a changed one, gets its own. Raises CacheError as `copy_cache`.
+    The subfolder is named after the manifest's content, so every cache has its own. Raises CacheError like
+    `copy_cache`.
     """
     digest = xxhash.xxh3_128_hexdigest(manifest_bytes(load_manifest(source)))
     target = folder / digest[:_STAGED_NAME_LENGTH]
@@ -126,14 +125,14 @@ def stage_cache(
 
 
 class _LocalTarget:
-    """A folder of this machine, locked, whose files take their names when they are whole."""
+    """A locked local folder; its files are written atomically."""
 
     def __init__(self, folder: Path, work_folder: Path, other_place: str) -> None:
         self.folder, self._work_folder, self._other_place = folder, work_folder, other_place
 
     def invalidate(self) -> None:
         invalidate(self.folder)
-        # Those of a cache that was made here know nothing of the shards to come.
+        # Old receipts do not describe the new shards.
         remove_receipts_but(self.folder, ())
 
     def make_room(self, needed_bytes: int) -> None:
@@ -146,7 +145,7 @@ class _LocalTarget:
 
 
 class _StoredTarget:
-    """A place in a store, where a file that fails half-way is removed."""
+    """A folder in a store; a file that fails half-way is removed."""
 
     def __init__(self, folder: StoredPath) -> None:
         self.folder = folder
@@ -155,7 +154,7 @@ class _StoredTarget:
         (self.folder / MANIFEST_NAME).unlink(missing_ok=True)
 
     def make_room(self, needed_bytes: int) -> None:
-        """Do nothing: a store has room, or says itself that it has none."""
+        """Do nothing: a store reports a lack of space itself."""
 
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
@@ -173,7 +172,7 @@ class _StoredTarget:
 def _opened_target(
     folder: Path, on_wait: Callable[[str], object], other_place: str
 ) -> Iterator[_LocalTarget | _StoredTarget]:
-    """Yield the target, ready to be written. Raises CacheError if it holds anything but a cache, or cannot be written."""
+    """Yield the writable target. Raises CacheError if it holds anything but a cache or cannot be written."""
     try:
         if isinstance(folder, StoredPath):
             foreign = (
@@ -196,7 +195,7 @@ def _opened_target(
 
 
 def _entries(manifest: Manifest) -> dict[str, FileEntry]:
-    """Return every file that the manifest vouches for."""
+    """Return every file in the manifest."""
     shards = {shard.name: FileEntry(shard.bytes, shard.checksum) for shard in manifest.shards}
     return {**shards, **manifest.files}
 
@@ -218,7 +217,7 @@ def _remove_others(target: Path, wanted: Collection[str]) -> tuple[str, ...]:
 
 
 def _missing_files(target: Path, entries: dict[str, FileEntry], before: Manifest | None, jobs: int) -> list[str]:
-    """Return the files that the target lacks, or has with other bytes."""
+    """Return the files that the target lacks or has with other bytes."""
     vouched = {} if before is None else _entries(before)
 
     def is_missing(name: str) -> bool:
@@ -234,7 +233,7 @@ def _missing_files(target: Path, entries: dict[str, FileEntry], before: Manifest
 
 
 def _for_each(names: list[str], jobs: int, function: Callable[[str], Any]) -> list[Any]:
-    """Return the function's result for each name, several at a time; the first error ends what has not begun."""
+    """Return the function's result for each name, computed in threads; the first error cancels the rest."""
     with ThreadPoolExecutor(jobs) as pool:
         try:
             return list(pool.map(function, names))
@@ -253,9 +252,9 @@ def _copy(
             out.write(chunk)
             on_bytes(len(chunk))
         if digest.hexdigest() != entry.checksum:
-            found_checksum = digest.hexdigest()
             raise CacheError(
-                f"{source}: found checksum {found_checksum}, expected {entry.checksum}; run xtts verify-cache --cache {source.parent}"
+                f"{source}: found checksum {digest.hexdigest()}, expected {entry.checksum}; "
+                f"run xtts verify-cache --cache {source.parent}"
             )
     found = (place.folder / name).stat().st_size
     if found != entry.bytes:

@@ -11,8 +11,7 @@ from tests.cache.build.test_plan import make_corpus
 from tests.cache.corpora import make_config, write_clip
 from xtts_pipeline.cache.build.build import shard_task
 from xtts_pipeline.cache.build.plan import index_corpora
-from xtts_pipeline.cache.build.workers import ShardTask
-from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
+from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.utterance import Corpus

@@ -1,4 +1,4 @@
-"""Choose the buckets of `data.buckets: auto`: those that a cache has, or those that leave the least padding.
+"""Choose the buckets of `data.buckets: auto`: those of the existing cache, or those with the least padding.
 
 Reads texts and the headers of sound files; decodes nothing.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from xtts_pipeline.cache.build.folder import existing_shards
 from xtts_pipeline.audio.lengths import mel_frame_count
+from xtts_pipeline.cache.build.folder import existing_shards
 from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow
 from xtts_pipeline.cache.build.receipts import load_receipt
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
@@ -25,7 +25,7 @@ HEADER_THREADS = 8
 
 @dataclass(frozen=True)
 class RowLengths:
-    """A clip's lengths. Tokens are exact; `frames` are those without trimming, so `audio.trim_db` makes them fewer."""
+    """A clip's lengths. Tokens are exact; `frames` are untrimmed, so `audio.trim_db` can make them fewer."""
 
     seconds: float
     frames: int
@@ -33,9 +33,10 @@ class RowLengths:
 
 
 def resolve_buckets(config: Config, folder: Path, index: CorpusIndex, *, reshard: bool) -> Config:
-    """Return the settings with pairs in the place of `auto`; any other settings as they are.
+    """Return the settings with `auto` buckets replaced by pairs; other settings are unchanged.
 
-    What the cache in `folder`, whole or half-made, was parted into is kept, so that a rerun stays incremental, unless `reshard`.
+    The buckets of the finished or unfinished cache in `folder` are kept unless `reshard`, so that reruns stay
+    incremental.
     """
     if config.data.buckets != "auto":
         return config
@@ -45,7 +46,7 @@ def resolve_buckets(config: Config, folder: Path, index: CorpusIndex, *, reshard
 
 
 def _buckets_in(folder: Path, limits: LimitsConfig) -> tuple[Bucket, ...]:
-    """Return the buckets of the cache that lies in the folder, by its manifest or else by a receipt; none if it has other limits."""
+    """Return the buckets in the manifest or in a receipt of the folder; none if they have other limits."""
     if not folder.is_dir():
         return ()
     try:
@@ -57,7 +58,7 @@ def _buckets_in(folder: Path, limits: LimitsConfig) -> tuple[Bucket, ...]:
 
 
 def _best_buckets(index: CorpusIndex, config: Config) -> tuple[Bucket, ...]:
-    """Return the pairs, the limits last, that leave the least padding by the lengths that are known before a clip is decoded."""
+    """Return the pairs, the limits last, with the least padding by the lengths known before decoding."""
     largest = Shape(config.limits.max_text_length, config.limits.max_mel_frames)
     measured = [lengths for lengths in measure_rows(index, config) if lengths is not None]
     tokens = np.array([lengths.tokens for lengths in measured], np.int64)
@@ -66,7 +67,7 @@ def _best_buckets(index: CorpusIndex, config: Config) -> tuple[Bucket, ...]:
 
 
 def measure_rows(index: CorpusIndex, config: Config) -> list[RowLengths | None]:
-    """Return the lengths of each row of the index; None where its text, its file or the file's header cannot be used."""
+    """Return the lengths of each row; None if its text, file or header cannot be used."""
     tokenizer = Tokenizer(index.symbols, config.text.blank)
 
     def measure(row: PlannedRow) -> RowLengths | None:
@@ -82,9 +83,9 @@ def measure_rows(index: CorpusIndex, config: Config) -> list[RowLengths | None]:
 
 
 def _header_lengths(path: Path, audio: AudioConfig) -> tuple[float, int] | None:
-    """Return a clip's seconds and untrimmed frames by its header, or None if it is no regular file, has no header or no samples."""
+    """Return a clip's seconds and untrimmed frames by its header; None without a readable header or samples."""
     try:
-        if not path.is_file():  # a pipe would be waited on for ever
+        if not path.is_file():  # opening a pipe would block
             return None
         with soundfile.SoundFile(path) as file:
             samples, rate = file.frames, file.samplerate

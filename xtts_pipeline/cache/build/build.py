@@ -1,6 +1,6 @@
-"""Make a cache, or bring one up to date: reuse what is right, write the rest, finish with the manifest.
+"""Make a cache or bring one up to date: reuse valid shards, write the others, publish the manifest last.
 
-The cache's bytes depend on the index, the config and the shard counts only; never on workers, order, or earlier interruptions.
+The cache's bytes depend on the corpus, the config and the shard counts only, never on workers, order or interruptions.
 """
 
 from collections import Counter
@@ -59,9 +59,9 @@ Layout = dict[ShardName, list[PlannedRow]]
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How a cache is brought up to date; none of it changes a byte of the result but the two that change the layout.
+    """Options of a build; only `train_shards` and `reshard` change the result.
 
-    `clip_seconds` is how long a clip may take before its worker is ended.
+    A worker is killed if a clip takes longer than `clip_seconds`.
     """
 
     pool: Pool
@@ -74,7 +74,7 @@ class BuildOptions:
 
 @dataclass
 class BuildResult:
-    """What a run did. `stage_seconds` are summed over the workers."""
+    """Result of a build. `stage_seconds` are summed over the workers."""
 
     manifest: Manifest
     totals: BuildTotals
@@ -92,9 +92,9 @@ def build_cache(
     options: BuildOptions,
     progress: Callable[[int], object],
 ) -> BuildResult:
-    """Bring the locked cache folder up to date and return what was done; `progress` is told how many more rows are done.
+    """Bring the locked cache folder up to date; `progress` receives the number of further rows done.
 
-    Raises CacheError if the disk is or becomes full; what is finished then is reused by the next run.
+    Raises CacheError if the disk is full; the next run reuses the finished shards.
     """
     config = resolve_buckets(config, folder, index, reshard=options.reshard)
     changed = tuple(changed_settings(folder, config, index))
@@ -115,7 +115,7 @@ def build_cache(
 
 
 def changed_settings(folder: Path, config: Config, index: CorpusIndex) -> Iterator[str]:
-    """Yield one line a setting that makes the cache that is there unfit for reuse, as a whole or in its layout."""
+    """Yield one line for each setting that prevents reuse of the existing cache."""
     try:
         manifest = load_manifest(folder)
     except CacheError:
@@ -132,9 +132,9 @@ def changed_settings(folder: Path, config: Config, index: CorpusIndex) -> Iterat
 
 
 def planned_bytes(layout: Layout, specs: Sequence[RecordSpec], buckets: Mapping[str, int]) -> dict[ShardName, int]:
-    """Return how large each shard becomes if none of its rows is rejected.
+    """Return the size of each shard if none of its rows is rejected.
 
-    `buckets` are the places in `specs` of the rows of which they are known, by id; any other row counts as one of the largest.
+    `buckets` maps ids to positions in `specs`; a row without one counts as one of the largest bucket.
     """
     empty = Example("", np.zeros(0, np.int32), np.zeros((0, specs[-1].mel_bins), np.float32))
     record_bytes = [FRAME_BYTES + len(encode_example(empty, spec)) for spec in specs]
@@ -147,7 +147,7 @@ def planned_bytes(layout: Layout, specs: Sequence[RecordSpec], buckets: Mapping[
 def current_receipts(
     folder: Path, layout: Layout, index: CorpusIndex, wanted_fingerprint: str, options: BuildOptions
 ) -> dict[ShardName, tuple[Receipt, bool]]:
-    """Return the receipts of the shards that need not be made again, and whether their times were brought up to date."""
+    """Return the receipts of the reusable shards, and whether their modification times were updated."""
 
     def find(name: ShardName) -> tuple[Receipt, bool] | None:
         receipt = load_receipt(folder, name)
@@ -164,7 +164,7 @@ def current_receipts(
 def shard_task(
     folder: Path, work_folder: Path, name: ShardName, rows: Sequence[PlannedRow], index: CorpusIndex, config: Config
 ) -> ShardTask:
-    """Return what a worker must know to write this shard."""
+    """Return the task of writing this shard."""
     return ShardTask(
         folder=folder,
         work_folder=work_folder,
@@ -181,7 +181,7 @@ def shard_task(
 
 
 class _Builder:
-    """One run's state: what was written so far, and how long it took."""
+    """State of one build: shards written so far, and time spent."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class _Builder:
         self.stage_seconds: Counter[str] = Counter()
 
     def bring_up_to_date(self, layout: Layout) -> None:
-        """Make every shard of the layout what it must be, and remove all others."""
+        """Write every missing or stale shard of the layout and remove all others."""
         current = current_receipts(self._folder, layout, self._index, self._fingerprint, self._options)
         for name, (receipt, is_refreshed) in current.items():
             if is_refreshed:
@@ -227,7 +227,7 @@ class _Builder:
         old_bytes = sum(
             (self._folder / file).stat().st_size for file in set(existing_shard_files(self._folder)) - reused
         )
-        # A shard's old file goes only when its new one is whole.
+        # A shard's old file is replaced only when the new one is complete.
         unfinished_bytes = self._options.jobs * max((sizes[name] for name in stale), default=0)
         check_free_space(self._folder, min(new_bytes, new_bytes - old_bytes + unfinished_bytes))
 
@@ -238,9 +238,9 @@ class _Builder:
 
 
 def _rejected_ids(folder: Path, index: CorpusIndex, *, final: bool) -> set[str]:
-    """Return the ids that the receipts call rejected; all of them only where validation would be left without a clip.
+    """Return the ids that receipts call rejected, beyond validation only if validation would be empty.
 
-    Before a run (`final` False), a clip that timed out or crashed counts as usable, since it is tried again.
+    Before a run (`final` False) a clip that timed out or crashed counts as usable, since it is retried.
     """
     names = existing_shards(folder)
     validation = {row.id for row in index.rows if row.split == "val"}

@@ -1,4 +1,4 @@
-"""What a run would do, from texts, headers and a short sample alone. Writes nothing."""
+"""Estimate a build from texts, headers and a short timed sample. Writes nothing."""
 
 import shutil
 import time
@@ -12,10 +12,9 @@ from pathlib import Path
 import soundfile
 
 from xtts_pipeline.audio.lengths import mel_frame_count
-from xtts_pipeline.cache.build.bucketing import resolve_buckets
+from xtts_pipeline.cache.build.bucketing import RowLengths, resolve_buckets
 from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes, shard_task
 from xtts_pipeline.cache.build.folder import existing_counts
-from xtts_pipeline.cache.build.bucketing import RowLengths
 from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.build.receipts import source_stat
 from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
@@ -31,9 +30,9 @@ SAMPLE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class BuildEstimate:
-    """What a run would read, keep and write. `kept` is what texts and headers promise; `hours` are those of it.
+    """What a build would read, keep and write, judged by texts and headers; `hours` are of the kept clips.
 
-    `buckets` are none where one shape holds every record.
+    `buckets` is empty if one shape holds every record.
     """
 
     layout: str
@@ -55,7 +54,7 @@ class BuildEstimate:
 
 
 def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: BuildOptions) -> BuildEstimate:
-    """Judge every row by its text and its sound file's header, and time a short sample."""
+    """Judge every row by its text and sound header, and time a short sample."""
     config = resolve_buckets(config, folder, index, reshard=options.reshard)
     specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
     existing = existing_counts(folder) if folder.is_dir() else {}
@@ -93,7 +92,7 @@ def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: Bu
 
 
 def _judge(row: PlannedRow, index: CorpusIndex, config: Config) -> RowLengths | Reason:
-    """Return the clip's lengths by its text and its header, or why it would be rejected."""
+    """Return the clip's lengths by text and header, or the reason for its rejection."""
     audio, limits = config.audio, config.limits
     try:
         tokens = len(Tokenizer(index.symbols, config.text.blank).encode(row.text))
@@ -113,7 +112,7 @@ def _judge(row: PlannedRow, index: CorpusIndex, config: Config) -> RowLengths | 
     if not limits.min_seconds <= seconds <= limits.max_seconds:
         return Reason.AUDIO_TOO_LONG if seconds > limits.max_seconds else Reason.AUDIO_TOO_SHORT
     frames = mel_frame_count(header.frames, header.samplerate, audio)
-    # How much trimming takes is seen in the samples only.
+    # The effect of trimming is known only after decoding.
     return (
         Reason.MEL_TOO_LONG
         if frames > limits.max_mel_frames and audio.trim_db is None
@@ -124,12 +123,12 @@ def _judge(row: PlannedRow, index: CorpusIndex, config: Config) -> RowLengths | 
 def _seconds_per_clip(
     layout: Layout, rows: Sequence[PlannedRow], index: CorpusIndex, config: Config, folder: Path
 ) -> float:
-    """Return what a worker takes for a clip, measured on clips from all over the rows."""
+    """Return the mean worker time for a clip, measured on clips spread over the rows."""
     if not rows:
         return 0.0
     task = shard_task(folder, folder, next(iter(layout)), rows, index, config)
     maker = ExampleMaker(task, StageClock())
-    maker.make(rows[0])  # the first one pays for filters and tables
+    maker.make(rows[0])  # warm-up: builds filters and tables
     sample = rows[:: max(1, len(rows) // SAMPLE_CLIPS)]
     start, made = time.perf_counter(), 0
     for row in sample:

@@ -1,4 +1,4 @@
-"""The cache's folder while a process writes it: whose it is, who may write, and what is left lying about.
+"""The cache folder during a build: its lock, its files and the leftovers of killed processes.
 
 Knows file names, not their content.
 """
@@ -30,12 +30,13 @@ _LEFTOVER = re.compile(rf"{re.escape(_WORK_PREFIX)}[0-9a-f]{{8}}|\..+\.[0-9a-f]{
 def locked_folder(
     folder: Path, *, on_wait: Callable[[str], object] | None = None, other_place: str = _OTHER_CACHE
 ) -> Iterator[Path]:
-    """Make the folder if need be, lock it, and yield an empty work folder inside it.
+    """Create the folder if needed, lock it, and yield an empty work folder inside it.
 
-    What a dead process left is removed first; the work folder goes at the end, and so does a cache folder that is still empty then.
-    A late worker of a dead process cannot rename anything into the cache, because its work folder is gone.
-    Raises CacheError if another process writes the cache (with `on_wait` it is waited for, once that has been given a line that says so),
-    if the folder holds anything but a cache, or if it cannot be written; `other_place` is what to do then, other than mending it.
+    Leftovers of dead processes are removed first. The work folder is removed at the end, and so is a cache folder that
+    is still empty. A late worker of a dead process cannot rename files into the cache, because its work folder is gone.
+    Raises CacheError if another process writes the cache, the folder holds anything but a cache, or it cannot be
+    written. With `on_wait` it waits for the other process, after passing one line to it. `other_place` is the remedy in
+    errors.
     """
     lock = FileLock(folder / LOCK_NAME)
     with _explained(folder, other_place):
@@ -68,7 +69,7 @@ def _acquire(lock: FileLock, folder: Path, on_wait: Callable[[str], object] | No
 
 @contextmanager
 def _explained(folder: Path, other_place: str) -> Iterator[None]:
-    """Turn what the system says of a folder that cannot be used into one line."""
+    """Turn system errors about the folder into one line."""
     try:
         yield
     except Timeout:
@@ -80,23 +81,23 @@ def _explained(folder: Path, other_place: str) -> Iterator[None]:
 
 
 def is_cache_name(name: str) -> bool:
-    """Return whether a cache, whole or half-made, has files or folders of this name."""
+    """Return whether a finished or unfinished cache has files or folders of this name."""
     return name in _OWN_NAMES or parse_shard_name(name) is not None or _LEFTOVER.fullmatch(name) is not None
 
 
 def existing_shards(folder: Path) -> list[ShardName]:
-    """Return the shards of which any file lies in the folder, of whatever layout."""
+    """Return the shards with at least one file in the folder, of any layout."""
     names = (parse_shard_name(name) for name in existing_shard_files(folder))
     return sorted({name for name in names if name is not None})
 
 
 def existing_shard_files(folder: Path) -> list[str]:
-    """Return the names of the shards' files that lie in the folder, of whatever layout and buckets."""
+    """Return the names of the shard files in the folder, of any layout and buckets."""
     return sorted(entry.name for entry in folder.iterdir() if parse_shard_name(entry.name))
 
 
 def existing_counts(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return split -> shard count of the layout that lies in the folder, and how many of those shards are there.
+    """Return split -> (shard count of the existing layout, number of those shards that exist).
 
     Splits whose files disagree are left out.
     """
@@ -107,27 +108,27 @@ def existing_counts(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def invalidate(folder: Path) -> None:
-    """Remove the manifest, for good, before anything that it vouches for changes."""
+    """Remove the manifest durably, before anything that it describes changes."""
     (folder / MANIFEST_NAME).unlink(missing_ok=True)
     sync_path(folder)
 
 
 def remove_shards_but(folder: Path, wanted: Collection[ShardName], bucket_count: int) -> None:
-    """Remove every shard's file and every receipt that is not of the plan. The manifest must be gone before."""
+    """Remove every shard file and receipt outside the plan. The manifest must be removed before."""
     for file in set(existing_shard_files(folder)) - {file for name in wanted for file in name.files(bucket_count)}:
         (folder / file).unlink()
     remove_receipts_but(folder, {str(name) for name in wanted})
 
 
 def remove_receipts_but(folder: Path, wanted_stems: Collection[str]) -> None:
-    """Remove every receipt that is not of a shard with one of these stems. The manifest must be gone before."""
+    """Remove every receipt whose stem is not wanted. The manifest must be removed before."""
     for path in (folder / RECEIPTS_FOLDER).iterdir():
         if _is_receipt_name(path.name) and path.stem not in wanted_stems:
             path.unlink()
 
 
 def check_free_space(folder: Path, needed_bytes: int, other_place: str = _OTHER_CACHE) -> None:
-    """Raise CacheError if the disk has less room than will be needed."""
+    """Raise CacheError if the disk has less free space than needed."""
     free_bytes = shutil.disk_usage(folder).free
     if needed_bytes > free_bytes:
         found, expected = format_bytes(free_bytes), format_bytes(needed_bytes)
@@ -135,7 +136,7 @@ def check_free_space(folder: Path, needed_bytes: int, other_place: str = _OTHER_
 
 
 def format_bytes(count: int) -> str:
-    """Return a size as a person reads it: `1.9 GB`."""
+    """Return a size for people: `1.9 GB`."""
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1_000:
@@ -145,9 +146,9 @@ def format_bytes(count: int) -> str:
 
 
 def _refuse_foreign(folder: Path, other_place: str) -> None:
-    """Raise CacheError if anything in the folder is no part of a cache: what a run removes and replaces must be its own.
+    """Raise CacheError if the folder holds anything that is no part of a cache, since a build removes files.
 
-    Another process may be at work in it: what is gone by the time it is looked at was no obstacle.
+    Another process may be at work, so an entry may vanish before it is examined.
     """
     foreign = sorted(entry.name for entry in folder.iterdir() if not is_cache_name(entry.name))
     receipts = folder / RECEIPTS_FOLDER
@@ -167,12 +168,13 @@ def _refuse_foreign(folder: Path, other_place: str) -> None:
     if foreign:
         listed = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         raise CacheError(
-            f"{folder}: holds {listed}, which is no part of a cache; remove it, or choose an empty folder or another cache"
+            f"{folder}: holds {listed}, which is no part of a cache; "
+            "remove it, or choose an empty folder or another cache"
         )
 
 
 def _is_receipt_name(name: str) -> bool:
-    """Return whether a receipt, or a temporary file of one, has this name."""
+    """Return whether a receipt or its temporary file has this name."""
     shard = parse_shard_name(f"{Path(name).stem}.tfrecord")
     return (shard is not None and name == f"{shard}.json") or _LEFTOVER.fullmatch(name) is not None
 
@@ -187,9 +189,9 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _remove_if_unused(folder: Path, *, was_there: bool) -> None:
-    """Remove what locking made, if nothing came of it: a failed run leaves no empty cache behind."""
+    """Remove what locking created if nothing came of it: a failed run leaves no empty cache."""
     receipts = folder / RECEIPTS_FOLDER
-    # Nothing here may hide the error that is on its way.
+    # Must not hide the error being raised.
     with suppress(OSError):
         if (
             was_there

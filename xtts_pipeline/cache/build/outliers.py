@@ -1,4 +1,4 @@
-"""Clips whose text is too long or too short for their sound: that is where a wrong transcript shows."""
+"""Find clips whose text is too long or too short for their sound, a sign of a wrong transcript."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ import numpy as np
 
 from xtts_pipeline.cache.build.publish import BuildTotals
 
-MIN_CLIPS = 20  # fewer say nothing about what is usual
+MIN_CLIPS = 20  # too few clips define no usual rate
 MIN_SCORE = 6.0
-_MAD_TO_DEVIATION = 1.4826  # of a normal distribution
+_MAD_TO_DEVIATION = 1.4826  # for a normal distribution
 
 
 @dataclass(frozen=True)
 class Outlier:
-    """A kept clip far from what is usual in its language. `score` is its distance in robust standard deviations of the log rate."""
+    """A kept clip far from its language's usual rate. `score` counts robust standard deviations of the log rate."""
 
     id: str
     characters_per_second: float
@@ -22,7 +22,7 @@ class Outlier:
     score: float
 
     def to_json(self) -> dict[str, str | float]:
-        """Return what `--json` lists."""
+        """Return the outlier as `--json` lists it."""
         return {
             "id": self.id,
             "characters_per_second": round(self.characters_per_second, 2),
@@ -32,7 +32,7 @@ class Outlier:
 
 
 def find_outliers(totals: BuildTotals) -> list[Outlier]:
-    """Return the clips whose characters per second are out of line, the furthest first."""
+    """Return the clips with unusual characters per second, the furthest first."""
     languages = np.array(totals.languages)
     rates = (
         np.frombuffer(totals.characters, np.int64) / np.frombuffer(totals.seconds, np.float64)

@@ -1,6 +1,6 @@
-"""What goes where: corpora in, usable rows laid out over splits and shards.
+"""Plan the layout: read corpora, give usable rows their splits and shards.
 
-Reads texts, never sound. The layout depends on ids, the seed and the shard counts alone.
+Reads texts, never sound. The layout depends on ids, the seed and the shard counts only.
 """
 
 import re
@@ -17,16 +17,16 @@ from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import ConfigError, Reason, TextError
 from xtts_pipeline.text.tokens import build_symbols, prepare_texts
 
-# A shard's receipt must stay well under what a reader takes of one (receipts.MAX_RECEIPT_BYTES), and one process makes a shard.
+# Keeps a shard's receipt well below receipts.MAX_RECEIPT_BYTES.
 MAX_ROWS_PER_SHARD = 32_768
 _WHERE = re.compile(r"(.*):(\d+)")
 
 
 @dataclass(frozen=True)
 class RowContent:
-    """What a row's record is made of, but for the sound itself: a receipt of the same content is one of the same row.
+    """Everything a row's record is made of except the sound; equal content means the same row.
 
-    `corpus` is the place of its corpus among the roots.
+    `corpus` is the index of its corpus among the roots.
     """
 
     id: str
@@ -42,7 +42,7 @@ class RowContent:
 
 @dataclass(frozen=True)
 class PlannedRow(RowContent):
-    """One usable row: its text is ready, its sound not yet looked at. `is_pinned` says that the corpus itself chose the split."""
+    """One usable row: text prepared, sound not yet read. `is_pinned`: the corpus itself chose the split."""
 
     where: str
     split: str
@@ -60,7 +60,7 @@ _CONTENT_FIELDS = tuple(field.name for field in fields(RowContent))
 
 @dataclass(frozen=True)
 class CorpusIndex:
-    """All that was read: usable rows and rejections, and what is common to the whole cache."""
+    """Usable rows and rejections of the corpora, and what the whole cache shares."""
 
     layout: str
     roots: tuple[Path, ...]
@@ -72,12 +72,12 @@ class CorpusIndex:
 
     @property
     def read(self) -> int:
-        """How many rows were read."""
+        """Number of rows read."""
         return len(self.rows) + len(self.rejections)
 
 
 def read_corpora(data: Path, val_data: Path | None, layout: str, config: Config) -> CorpusIndex:
-    """Return what a corpus, and a second one for validation, hold. Raises CorpusError if one cannot be used at all."""
+    """Read and index a corpus and an optional validation corpus. Raises CorpusError if one is unusable."""
     language = config.text.language
     corpora = [read_corpus(data, layout, language)]
     if val_data is not None:
@@ -86,9 +86,9 @@ def read_corpora(data: Path, val_data: Path | None, layout: str, config: Config)
 
 
 def index_corpora(corpora: Sequence[Corpus], config: Config) -> CorpusIndex:
-    """Prepare the texts of one corpus, or of one and its validation corpus, and give every usable row its split.
+    """Prepare the texts of a corpus and an optional validation corpus, and give every usable row its split.
 
-    A row whose text cannot be used, or whose id an earlier corpus has, becomes a rejection.
+    A row with an unusable text, or with an id of an earlier corpus, becomes a rejection.
     """
     members, rejections = _merge(corpora)
     texts = prepare_texts(
@@ -102,7 +102,7 @@ def index_corpora(corpora: Sequence[Corpus], config: Config) -> CorpusIndex:
             usable.append((place, utterance, text))
     speakers = tuple(sorted({utterance.speaker for _, utterance, _ in usable}))
     languages = tuple(sorted({utterance.language for _, utterance, _ in usable}))
-    # A validation corpus is the validation split: the hash takes none of the first corpus then.
+    # A validation corpus is the validation split, so the hash must not choose one too.
     splits = config.cache.model_copy(update={"validation_share": 0.0}) if len(corpora) > 1 else config.cache
     return CorpusIndex(
         layout="+".join(corpus.layout for corpus in corpora),
@@ -116,7 +116,7 @@ def index_corpora(corpora: Sequence[Corpus], config: Config) -> CorpusIndex:
 
 
 def _merge(corpora: Sequence[Corpus]) -> tuple[list[tuple[int, Utterance]], list[tuple[int, Rejection]]]:
-    """Return the utterances and rejections of all corpora, each with the place of its corpus; an id belongs to the first that has it."""
+    """Return all utterances and rejections with their corpus's index; an id belongs to the first corpus that has it."""
     rejections = [(place, rejection) for place, corpus in enumerate(corpora) for rejection in corpus.rejections]
     first_ids = {utterance.id for utterance in corpora[0].utterances}
     members: list[tuple[int, Utterance]] = []
@@ -156,9 +156,9 @@ def _planned_rows(
 
 
 def choose_validation_row(index: CorpusIndex, config: CacheConfig, rejected: Collection[str]) -> str | None:
-    """Return the id of the training row that must serve as validation, or None if a split has one or none is wanted.
+    """Return the id of the training row that must serve as validation, or None if none is needed or wanted.
 
-    `rejected` are the ids known to be unusable. The smallest digest is taken, and never the only row there is.
+    `rejected` are ids known to be unusable. The smallest digest wins; the only row of a corpus is never taken.
     """
     if config.validation_share == 0:
         return None
@@ -177,11 +177,11 @@ def plan_shards(
     *,
     reshard: bool,
 ) -> ShardPlan:
-    """Return the shard count of each split: what is there is kept, unless `reshard` or `train_shards` ask for another.
+    """Return the shard count of each split: existing counts are kept unless `reshard` or `train_shards` asks otherwise.
 
-    `existing` is split -> the count that its files' names claim, and how many of them there are. A count above the rows of its split is
-    kept only where all its files are there: any stray file's name can claim one. Raises ConfigError if `train_shards` is above them, or if
-    a shard would have more than MAX_ROWS_PER_SHARD.
+    `existing` maps a split to (count claimed by its file names, number of files found). A count above the split's rows
+    is kept only if all its files exist, since any stray file name can claim one. Raises ConfigError if `train_shards`
+    exceeds the rows, or a shard would exceed MAX_ROWS_PER_SHARD.
     """
     rows = Counter(row.split for row in index.rows)
     counts = {split: default_shard_count(number, config.records_per_shard) for split, number in rows.items()}
@@ -194,11 +194,12 @@ def plan_shards(
     if train_shards is not None and "train" in counts:
         if train_shards > rows["train"]:
             raise ConfigError(
-                f"--shards: found {train_shards}, expected at most the {rows['train']} rows of the train split; ask for fewer"
+                f"--shards: found {train_shards}, expected at most the {rows['train']} rows of the train split; "
+                "ask for fewer"
             )
         counts["train"] = train_shards
     for split, count in counts.items():
-        # A hash deals rows to shards, so some have a little more than the mean.
+        # The hash gives some shards slightly more rows than the mean.
         if rows[split] > count * MAX_ROWS_PER_SHARD:
             least = -(-rows[split] // MAX_ROWS_PER_SHARD)
             raise ConfigError(
@@ -209,9 +210,9 @@ def plan_shards(
 
 
 def lay_out(index: CorpusIndex, plan: ShardPlan, validation_id: str | None) -> dict[ShardName, list[PlannedRow]]:
-    """Return every shard of the plan with its rows in the order of their digests.
+    """Return every shard of the plan with its rows, ordered by digest.
 
-    The row `validation_id` is moved to a validation shard; the plan's counts stay as they are without it.
+    The row `validation_id` moves to a validation shard; the other counts of the plan do not change.
     """
     if validation_id is not None and "val" not in plan.counts:
         plan = ShardPlan({**plan.counts, "val": 1})
@@ -222,6 +223,6 @@ def lay_out(index: CorpusIndex, plan: ShardPlan, validation_id: str | None) -> d
 
 
 def reading_order(corpus: int, where: str) -> tuple[int, str, int]:
-    """Return a sort key that puts `file:line` places in the order in which they are read."""
+    """Return a sort key that puts `file:line` locations in reading order."""
     match = _WHERE.fullmatch(where)
     return (corpus, match[1], int(match[2])) if match else (corpus, where, 0)

@@ -1,6 +1,6 @@
-"""Run shard tasks in worker processes, so that a clip that kills or hangs its worker costs itself only.
+"""Run shard tasks in worker processes, local or on a Dask cluster; a clip that kills its worker costs only itself.
 
-Knows tasks and processes, not what a shard is made of. What works on sound is imported when there is a task for it.
+Dask's workers must see the corpus and the cache under the same paths as this process.
 """
 
 import multiprocessing
@@ -32,7 +32,7 @@ from xtts_pipeline.errors import CacheError, ConfigError, Reason
 MAX_BARREN_ROUNDS = 3
 SCHEDULER_SECONDS = 10
 TASKS_ON_A_CLUSTER = 1_000  # the scheduler spreads the tasks that it knows over all its workers
-# One thread each: the shards are the parallelism.
+# One thread each: shards are the unit of parallelism.
 WORKER_ENVIRONMENT = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
@@ -40,15 +40,15 @@ WORKER_ENVIRONMENT = dict.fromkeys(
 
 @dataclass(frozen=True)
 class Pool:
-    """Where tasks run: how to open an executor, and how many tasks to hand it at a time."""
+    """A way to open an executor, and the number of tasks to submit to it at a time."""
 
     open: Callable[[], AbstractContextManager[Executor]]
     in_flight: int
 
 
 def local_pool(jobs: int) -> Pool:
-    """Return a pool of `jobs` processes, joblib's own; none outlives its executor's block."""
-    # No more than loky hands on at once: it fails to shut down cleanly while tasks queue up in front of its call queue.
+    """Return a pool of `jobs` local processes, which end with the executor's block."""
+    # loky cannot shut down cleanly while more tasks than this wait in front of its call queue.
     return Pool(partial(_local_executor, jobs), 2 * jobs)
 
 
@@ -57,7 +57,7 @@ def _local_executor(jobs: int) -> Iterator[Executor]:
     executor = ProcessPoolExecutor(
         max_workers=jobs, env=WORKER_ENVIRONMENT, initializer=start_worker, initargs=(os.getpid(),)
     )
-    # Before the workers: Python starts it along with the first of them, and lets interruptions through again.
+    # Before the workers: Python would start it with the first of them and unblock interruptions.
     resource_tracker.ensure_running()
     try:
         with _interruptions_held():
@@ -70,7 +70,7 @@ def _local_executor(jobs: int) -> Iterator[Executor]:
 
 @contextmanager
 def _interruptions_held() -> Iterator[None]:
-    """Start processes that Ctrl-C never reaches, not even while they import; one that comes now waits until the block's end."""
+    """Start processes that never receive Ctrl-C, not even while they import; it is delivered after the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -79,10 +79,10 @@ def _interruptions_held() -> Iterator[None]:
 
 
 def run_tasks(tasks: Sequence[ShardTask], pool: Pool, done: Callable[[ShardResult], None]) -> None:
-    """Run every task to its end, each result handed to `done` as it comes.
+    """Run every task; `done` receives each result when it is ready.
 
-    Where workers die, the clips that they were at are tried once more, each alone in a fresh process; those that kill it too are condemned,
-    and all shards that are not finished are run again without them. Raises CacheError if workers keep dying for no clip's fault.
+    When workers die, their current clips are retried alone in fresh processes. Clips that kill those too are condemned,
+    and the unfinished shards are run again without them. Raises CacheError if workers keep dying without a guilty clip.
     """
     pending = list(tasks)
     barren_rounds = 0
@@ -100,7 +100,7 @@ def run_tasks(tasks: Sequence[ShardTask], pool: Pool, done: Callable[[ShardResul
 def _run_round(
     tasks: Sequence[ShardTask], pool: Pool, done: Callable[[ShardResult], None]
 ) -> tuple[list[ShardTask], dict[ShardName, set[int]]]:
-    """Return the tasks that dead workers left unfinished, and shard -> positions of the clips that may be to blame."""
+    """Return the tasks left unfinished by dead workers, and shard -> positions of suspected clips."""
     failed: list[ShardTask] = []
     suspects: dict[ShardName, set[int]] = {}
     waiting = deque(tasks)
@@ -130,7 +130,7 @@ def _run_round(
 
 
 def _read_beats(failed: Sequence[ShardTask]) -> Iterator[tuple[ShardName, int]]:
-    """Yield shard and position of the clips that dead workers were at, and clear their traces."""
+    """Yield shard and position of the clips that dead workers worked on, and remove their heartbeat files."""
     names = {str(task.name): task.name for task in failed}
     for path in sorted(failed[0].work_folder.glob(f"{BEAT_PREFIX}*")) if failed else ():
         shard, _, position = path.read_text(encoding="ascii").strip().partition(" ")
@@ -140,7 +140,7 @@ def _read_beats(failed: Sequence[ShardTask]) -> Iterator[tuple[ShardName, int]]:
 
 
 def _condemn(task: ShardTask, positions: Collection[int]) -> dict[str, Reason]:
-    """Return id -> reason of the clips that end a process of their own too."""
+    """Return id -> reason of the clips that kill a process of their own too."""
     if not positions:
         return {}
     verdicts = {}
@@ -159,7 +159,7 @@ def _condemn(task: ShardTask, positions: Collection[int]) -> dict[str, Reason]:
 
 
 def dask_pool(scheduler: str) -> Pool:
-    """Return the cluster behind a scheduler's address as a pool."""
+    """Return the cluster at a scheduler's address as a pool."""
     return Pool(partial(_dask_executor, scheduler), TASKS_ON_A_CLUSTER)
 
 
@@ -167,11 +167,11 @@ def dask_pool(scheduler: str) -> Pool:
 def _dask_executor(scheduler: str) -> Iterator[Executor]:
     """Yield the cluster as an executor.
 
-    A task whose worker dies is run again by the scheduler, and given up after `distributed.scheduler.allowed-failures` deaths.
+    The scheduler retries a task whose worker dies, up to `distributed.scheduler.allowed-failures` deaths.
     Raises ConfigError without the extra, CacheError if no scheduler answers.
     """
     try:
-        from distributed import Client
+        from distributed import Client  # the extra `dask`
     except ImportError:
         raise ConfigError(
             "--backend dask: distributed is not installed; run pip install 'xtts-pipeline[dask]'"
@@ -188,23 +188,23 @@ def _dask_executor(scheduler: str) -> Iterator[Executor]:
 
 
 class _DaskExecutor(Executor):
-    """Makes a cluster's futures look like any other's: a dead worker is a BrokenExecutor."""
+    """Adapts a cluster's futures to those of `concurrent.futures`: a dead worker is a BrokenExecutor."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._remote: list[Any] = []  # a remote future that nobody holds is forgotten by the scheduler
+        self._remote: list[Any] = []  # the scheduler drops futures without a reference
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Hand one call to the cluster."""
+        """Submit one call to the cluster."""
         local: Future[Any] = Future()
         remote = self._client.submit(function, *args, **kwargs, pure=False)
         self._remote.append(remote)
-        remote.add_done_callback(lambda done: _settle(local, done))
+        remote.add_done_callback(lambda done: _copy_outcome(local, done))
         return local
 
 
-def _settle(local: Future[Any], remote: Any) -> None:
-    from distributed.scheduler import KilledWorker
+def _copy_outcome(local: Future[Any], remote: Any) -> None:
+    from distributed.scheduler import KilledWorker  # the extra `dask`
 
     try:
         if remote.status == "finished":
@@ -213,8 +213,8 @@ def _settle(local: Future[Any], remote: Any) -> None:
             error = remote.exception()
             local.set_exception(BrokenExecutor(str(error)) if isinstance(error, KilledWorker) else error)
         else:
-            # Lost or cancelled: with a worker, or with the scheduler, and then the next round finds that none answers.
+            # Lost or cancelled with its worker or its scheduler; the next round finds a missing scheduler.
             local.set_exception(BrokenExecutor(f"the task was {remote.status}"))
     except (OSError, CancelledError) as error:
-        # The worker died with the task done and its result not yet handed over.
+        # The worker died after the task and before it delivered the result.
         local.set_exception(BrokenExecutor(str(error)))

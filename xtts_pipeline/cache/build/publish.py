@@ -1,6 +1,6 @@
-"""The end of a run: what all receipts say together, as utterances.jsonl, rejected.jsonl and the manifest.
+"""Publish a cache: write utterances.jsonl, rejected.jsonl and the manifest from all receipts.
 
-Receipts are read one at a time, so that a large corpus takes no more memory than a small one.
+Receipts are read one at a time, so memory does not grow with the corpus's metadata.
 """
 
 import shutil
@@ -47,7 +47,7 @@ _SPOOL_BYTES = 32 << 20
 
 @dataclass
 class BuildTotals:
-    """What is added up over all receipts."""
+    """Sums over all receipts."""
 
     shards: list[ShardEntry] = field(default_factory=list)
     rejections: list[tuple[int, Rejection]] = field(default_factory=list)
@@ -71,7 +71,7 @@ class BuildTotals:
 def publish_cache(
     folder: Path, work_folder: Path, index: CorpusIndex, layout: dict[ShardName, list[PlannedRow]], config: Config
 ) -> tuple[Manifest, BuildTotals]:
-    """Write what is not a shard, the manifest last; files that would not change are not touched."""
+    """Write all files that are not shards, the manifest last; unchanged files are not touched."""
     totals = BuildTotals(rejections=list(index.rejections))
     with (
         tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(work_folder)) as utterances,
@@ -103,7 +103,7 @@ def publish_cache(
 def _utterance_lines(
     folder: Path, layout: dict[ShardName, list[PlannedRow]], config: Config, totals: BuildTotals
 ) -> Iterator[dict[str, object]]:
-    """Yield the lines of utterances.jsonl, and add everything up on the way."""
+    """Yield the lines of utterances.jsonl and add up the totals."""
     specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
     for name, rows in layout.items():
         receipt = load_receipt(folder, name)
@@ -152,7 +152,7 @@ def manifest_of(
 ) -> Manifest:
     """Return the manifest of a cache of these shards and listings.
 
-    `lengths` has each of MEASURES of every kept clip, `reasons` how many rows were rejected for each reason.
+    `lengths` has each of MEASURES of every kept clip; `reasons` counts rejected rows by reason.
     """
     spec = record_spec_of(config.audio, config.limits)
     kept, rejected = len(lengths[MEASURES[0]]), sum(reasons.values())

@@ -1,6 +1,6 @@
-"""Receipts: what each shard was made of, so that a rerun can tell without making it again.
+"""Receipts record what each shard was made of, so that a rerun can reuse it.
 
-A receipt may be deleted at any time; its shard is then made again. Only receipts hold modification times.
+A deleted receipt only makes its shard be written again. Only receipts hold modification times.
 """
 
 import stat
@@ -25,10 +25,10 @@ RECEIPTS_FOLDER = "receipts"
 MAX_RECEIPT_BYTES = 64 << 20
 TEXT_REASONS = frozenset(
     {Reason.UNKNOWN_SYMBOL, Reason.EMPTY_TEXT, Reason.TEXT_TOO_LONG}
-)  # found before the sound file is opened
+)  # found before the sound is opened
 PASSING_REASONS = frozenset(
     {Reason.DECODER_CRASHED, Reason.TIMEOUT}
-)  # the machine's state may be to blame: tried again in the next run
+)  # may be the machine's fault: retried in the next run
 
 SourceCheck = Literal["stat", "content"]
 
@@ -45,10 +45,10 @@ class SourceStat:
 
 @dataclass(frozen=True, config=_STRICT)
 class ClipReceipt(RowContent):
-    """One row of a shard: what went in, and what came of it.
+    """One row of a shard: its input and its result.
 
-    `source` is None where there was no regular file or the text was refused first; `checksum` where the file was not read.
-    A rejected row has a `reason` and no lengths.
+    `source` is None without a regular file or if the text was rejected first; `checksum` is None if the file was not
+    read. A rejected row has a `reason` and no lengths.
     """
 
     source: SourceStat | None
@@ -67,7 +67,7 @@ class ClipReceipt(RowContent):
 
 @dataclass(frozen=True, config=_STRICT)
 class FileReceipt:
-    """One file of a shard, by its name."""
+    """One file of a shard."""
 
     shard: str
     records: int
@@ -78,9 +78,10 @@ class FileReceipt:
 
 @dataclass(frozen=True, config=_STRICT)
 class Receipt:
-    """One shard: its file, or its files in the order of the buckets, and its rows in order, kept and rejected.
+    """One shard: its file or its files by bucket, and its rows in order, kept and rejected.
 
-    `shard` to `shard_checksum` are of the first file; `buckets` and `more_files` are empty, and no keys of it, where it is the only one.
+    `shard` to `shard_checksum` describe the first file. With a single file `buckets` and `more_files` are empty and are
+    not written.
     """
 
     shard: str
@@ -99,7 +100,7 @@ class Receipt:
         return (FileReceipt(self.shard, self.records, self.bytes, self.mtime_ns, self.shard_checksum), *self.more_files)
 
     def kept_rows(self, specs: Sequence[RecordSpec], bucket: int) -> list[ClipReceipt]:
-        """Return the rows whose records lie in the file of a bucket, in order; `specs` are those of all buckets."""
+        """Return the rows whose records are in a bucket's file, in order; `specs` are those of all buckets."""
         return [clip for clip in self.rows if clip.is_kept and bucket_of(specs, clip.tokens, clip.frames) == bucket]
 
 
@@ -116,12 +117,12 @@ _RECEIPT = TypeAdapter(Receipt)
 
 
 def receipt_path(folder: Path, shard: ShardName) -> Path:
-    """Return where a shard's receipt lies."""
+    """Return the path of a shard's receipt."""
     return folder / RECEIPTS_FOLDER / f"{shard}.json"
 
 
 def receipt_bytes(receipt: Receipt) -> bytes:
-    """Return what a receipt's file holds: one line of canonical JSON with its own checksum."""
+    """Return a receipt's file content: one sealed line of canonical JSON."""
     content = _RECEIPT.dump_python(receipt, mode="json")
     if not receipt.buckets:
         del content["buckets"], content["more_files"]
@@ -129,7 +130,7 @@ def receipt_bytes(receipt: Receipt) -> bytes:
 
 
 def load_receipt(folder: Path, shard: ShardName) -> Receipt | None:
-    """Return a shard's receipt, or None if there is none that is whole and about this shard."""
+    """Return a shard's receipt, or None if there is no valid one of this shard."""
     try:
         receipt = _RECEIPT.validate_json(strip_seal(read_regular_file(receipt_path(folder, shard), MAX_RECEIPT_BYTES)))
     except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
@@ -139,7 +140,7 @@ def load_receipt(folder: Path, shard: ShardName) -> Receipt | None:
 
 
 def source_stat(path: Path) -> SourceStat | None:
-    """Return the identity of a regular file, or None if there is none: a FIFO or a device is never opened."""
+    """Return the identity of a regular file, or None; a FIFO or a device is never opened."""
     try:
         status = path.stat()
     except OSError:
@@ -150,9 +151,9 @@ def source_stat(path: Path) -> SourceStat | None:
 def reusable_receipt(
     receipt: Receipt, folder: Path, rows: Sequence[PlannedRow], roots: Sequence[Path], check: SourceCheck
 ) -> Receipt | None:
-    """Return the receipt, its times brought up to date, if its shard is what these rows would make again; else None.
+    """Return the receipt with current modification times if these rows would make the same shard; else None.
 
-    With `stat`, a source is the same if its size and modification time are; with `content`, if its bytes are.
+    With `stat` a source is unchanged if size and modification time are; with `content` if its bytes are.
     """
     if len(receipt.rows) != len(rows) or not all(map(_is_same_row, receipt.rows, rows)):
         return None
@@ -170,7 +171,7 @@ def reusable_receipt(
         return None
     if check == "content" and not all(_has_same_content(clip, roots[clip.corpus]) for clip in receipt.rows):
         return None
-    # Another modification time is another copy of the shard: only its bytes can tell.
+    # Another modification time means another copy of the shard: compare its bytes.
     doubtful = [file for file, before in zip(files, receipt.files, strict=True) if check == "content" or file != before]
     if any(file_checksum(folder / file.shard) != file.shard_checksum for file in doubtful):
         return None
@@ -205,6 +206,6 @@ def _has_same_content(clip: ClipReceipt, root: Path) -> bool:
 
 
 def _is_same_row(clip: ClipReceipt, row: PlannedRow) -> bool:
-    # A file that was there and could not be read: what forbade it may have gone, and would change neither size nor time.
+    # The cause of a read error may be gone without a change of size or time.
     is_unread = clip.reason is Reason.AUDIO_UNREADABLE and clip.source is not None and clip.checksum is None
     return content_of(clip) == content_of(row) and clip.reason not in PASSING_REASONS and not is_unread

@@ -1,7 +1,7 @@
-"""Which static shapes fit a corpus: what a pair of limits keeps, what it wastes on padding, and the best few shapes.
+"""Choose static shapes for a corpus: how many clips a pair of limits keeps, and how much padding it needs.
 
-Pure arithmetic on lengths. A shape is (max_text_length, max_mel_frames); its cost is their sum, for an encoder works on every token
-and a decoder on every frame, padding or not.
+Pure arithmetic on lengths. A shape is (max_text_length, max_mel_frames). Its cost is their sum: the encoder works on
+every token and the decoder on every frame, padding included.
 """
 
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ROUND_TO = 8  # sizes that vector units and tensor cores like
+ROUND_TO = 8  # a multiple that suits vector units and tensor cores
 KEEP_SHARE = 0.99
 AUTO_SHAPES = 3
-MIN_SHAPE_CLIPS = 128  # fewer would hardly fill a batch, and clips of a shape that fills none are never trained
-_LEVELS = 40  # lengths that are tried for each side of a shape
-_IMPOSSIBLE = np.iinfo(np.int64).max // 16  # a cost; a few of them added up do not overflow
+MIN_SHAPE_CLIPS = 128  # fewer may not fill a batch, and would then never be trained
+_LEVELS = 40  # candidate lengths for each side of a shape
+_IMPOSSIBLE = np.iinfo(np.int64).max // 16  # a cost whose sums do not overflow
 
 
 @dataclass(frozen=True, order=True)
@@ -26,15 +26,15 @@ class Shape:
 
     @property
     def positions(self) -> int:
-        """How many tokens and frames a record of this shape has, padding included."""
+        """Number of tokens and frames of a record of this shape, padding included."""
         return self.max_text_length + self.max_mel_frames
 
 
 @dataclass(frozen=True)
 class ShapePlan:
-    """One or more shapes, each inside the next; a clip goes to the first that it fits.
+    """One or more nested shapes; a clip goes to the first that it fits.
 
-    `kept` clips fit the largest; `waste` is the share of all their tokens and frames that is padding, `wastes` that of each shape's.
+    `kept` clips fit the largest; `waste` is the padding's share of all tokens and frames, `wastes` the same by shape.
     """
 
     shapes: tuple[Shape, ...]
@@ -61,7 +61,7 @@ class ShapePlan:
 
 
 def plan_shapes(shapes: Sequence[Shape], tokens: np.ndarray, frames: np.ndarray) -> ShapePlan:
-    """Return what shapes, each inside the next, keep and waste for clips of these lengths."""
+    """Return how many clips of these lengths nested shapes keep, and their padding."""
     left = np.ones(len(tokens), np.bool_)
     clips, real = [], []
     for shape in shapes:
@@ -90,17 +90,17 @@ def smallest_shape(tokens: np.ndarray, frames: np.ndarray, keep_share: float = K
 def best_shapes(
     largest: Shape, count: int, tokens: np.ndarray, frames: np.ndarray, min_clips: int = 1
 ) -> tuple[Shape, ...]:
-    """Return at most `count` nested shapes, the last of them `largest`, that need the fewest padded positions in all.
+    """Return at most `count` nested shapes, the last one `largest`, that minimize padded positions.
 
-    Each holds at least `min_clips`, a number that fits the largest; only the largest may hold none, where all clips are short.
-    Dynamic programming over chains of shapes: the clips of a shape are those that fit it and not the one inside it.
+    Each holds at least `min_clips`; only the largest may hold none, if all clips are short. Dynamic programming over
+    chains of shapes: the clips of a shape are those that fit it but not the next smaller one.
     """
     fits = (tokens <= largest.max_text_length) & (frames <= largest.max_mel_frames)
     text_levels, mel_levels, fitting = _grid(tokens[fits], frames[fits], largest)
     texts, mels = (side.ravel() for side in np.meshgrid(text_levels, mel_levels, indexing="ij"))
     inside_counts, costs = fitting.ravel(), texts + mels
     is_inside = (texts[:, None] <= texts[None, :]) & (mels[:, None] <= mels[None, :])
-    # steps[i, j]: what the clips of shape j cost if shape i is the next smaller one.
+    # steps[i, j]: cost of the clips of shape j if shape i is the next smaller one.
     own_counts = inside_counts[None, :] - inside_counts[:, None]
     steps = np.where(is_inside & _is_enough(own_counts, min_clips), own_counts * costs[None, :], _IMPOSSIBLE)
     totals = np.where(_is_enough(inside_counts, min_clips), inside_counts * costs, _IMPOSSIBLE)
@@ -114,7 +114,7 @@ def best_shapes(
     for origin in reversed(came_from):
         at = int(origin[at])
         chain.append(at)
-    # A chain may stand still, or go on without a clip, where a further shape saves nothing.
+    # A chain may repeat a shape, or add one without clips, where another shape saves nothing.
     chain = [
         min(at for at in chain if inside_counts[at] == held)
         for held in sorted({int(inside_counts[at]) for at in chain} - {0})
@@ -123,7 +123,7 @@ def best_shapes(
 
 
 def auto_shapes(largest: Shape, tokens: np.ndarray, frames: np.ndarray) -> tuple[Shape, ...]:
-    """Return up to AUTO_SHAPES shapes as `best_shapes` does, none of which holds only a few clips."""
+    """Return up to AUTO_SHAPES shapes by `best_shapes`, each with at least MIN_SHAPE_CLIPS clips."""
     if plan_shapes([largest], tokens, frames).kept < MIN_SHAPE_CLIPS:
         return (largest,)
     return best_shapes(largest, AUTO_SHAPES, tokens, frames, MIN_SHAPE_CLIPS)
@@ -137,7 +137,7 @@ def _is_enough(counts: np.ndarray, min_clips: int) -> np.ndarray:
 def _grid(
     tokens: np.ndarray, frames: np.ndarray, largest: Shape | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return candidate lengths of both sides, ascending, and how many clips fit each pair: [texts], [mels], [texts, mels]."""
+    """Return candidate lengths, ascending, and the clips that fit each pair: [texts], [mels], [texts, mels]."""
     text_levels = _levels(tokens, largest.max_text_length if largest else None)
     mel_levels = _levels(frames, largest.max_mel_frames if largest else None)
     counts = np.zeros((len(text_levels), len(mel_levels)), np.int64)
@@ -146,7 +146,7 @@ def _grid(
 
 
 def _levels(lengths: np.ndarray, last: int | None) -> np.ndarray:
-    """Return lengths that part the clips evenly, rounded up, and finer towards the long ones."""
+    """Return lengths that divide the clips evenly, rounded up, finer for the long ones."""
     shares = np.concatenate([np.linspace(0, 0.9, _LEVELS // 2), np.linspace(0.9, 1.0, _LEVELS // 2)])
     lengths_at = np.quantile(lengths, shares, method="inverted_cdf")
     levels = np.unique(-(-lengths_at.astype(np.int64) // ROUND_TO) * ROUND_TO)

@@ -1,7 +1,7 @@
-"""What runs in a worker process: one task writes one shard and its receipt.
+"""The worker process: one task writes one shard and its receipt.
 
-Imports no TensorFlow and no librosa: a worker starts in half a second and stays small. It says which clip it works on, so that the
-parent knows whom to blame if it dies.
+Imports no TensorFlow and no librosa, so a worker starts fast and stays small. A heartbeat file names the clip in work,
+so that the parent can blame it if the worker dies.
 """
 
 import errno
@@ -40,21 +40,21 @@ from xtts_pipeline.errors import MACHINE_ERRORS, AudioError, CacheError, Reason,
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
-CLIP_SECONDS = 60.0  # how long a clip may take; a minute of speech takes a fifth of a second
+CLIP_SECONDS = 60.0  # limit for a clip; a minute of speech takes 0.2 s
 BEAT_PREFIX = "beat-"
 PARENT_CHECK_SECONDS = 1.0
 STAGES = ("read", "decode", "mel", "encode", "write")
-# 192 kHz, two channels, 64-bit: no clip within limits.max_seconds takes more. What is larger is refused before it is read.
+# 192 kHz, two channels, 64-bit: no clip within limits.max_seconds is larger. Larger files are rejected unread.
 _MAX_BYTES_PER_SECOND = 192_000 * 2 * 8
 _HEADER_ALLOWANCE_BYTES = 1 << 20
 
-# The watchdog's timer belongs to the process, so threads of one (a dask worker's) take turns.
+# The timer belongs to the process, so the threads of a Dask worker take turns.
 _one_shard_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True)
 class ShardTask:
-    """All that a worker must know to write one shard. `condemned` are clips not to be touched again, with their reasons."""
+    """Everything a worker needs to write one shard. `condemned` clips are skipped and rejected with their reasons."""
 
     folder: Path
     work_folder: Path
@@ -73,7 +73,7 @@ class ShardTask:
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What the parent learns of a finished shard; the rest is in its receipt."""
+    """Result of a shard for the parent; its receipt holds the rest."""
 
     name: ShardName
     rows: int
@@ -81,20 +81,20 @@ class ShardResult:
 
 
 class ClipOutOfMemoryError(Exception):
-    """A clip, named by its id, took more memory than there is; it must be tried alone."""
+    """A clip, named by its id, needs more memory than there is; it must be retried alone."""
 
 
 def write_error(path: Path, error: OSError) -> CacheError:
-    """Return the one line for a file of the cache that cannot be written."""
+    """Return the error for a file of the cache that cannot be written."""
     remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "mend that"
     return CacheError(f"{path}: cannot be written ({error.strerror}); {remedy} and run again, finished shards are kept")
 
 
 def write_shard(task: ShardTask) -> ShardResult:
-    """Write a shard's files, one a bucket, then its receipt; each appears whole or not at all.
+    """Write a shard's files, one for each bucket, then its receipt; each is atomic.
 
-    Raises CacheError if the disk is full or the folder cannot be written, ClipOutOfMemoryError for a clip to be tried alone. A clip that
-    hangs for `clip_seconds` ends the process.
+    Raises CacheError if the disk is full or the folder cannot be written, ClipOutOfMemoryError for a clip to be retried
+    alone. A clip that hangs for `clip_seconds` ends the process.
     """
     clock = StageClock()
     with _one_shard_at_a_time, _explained_write(task):
@@ -105,7 +105,7 @@ def write_shard(task: ShardTask) -> ShardResult:
             writers = [RecordWriter(file) for file in files]
             clips = []
             for position, row in enumerate(task.rows):
-                heartbeat.now_at(task.name, position, task.clip_seconds)
+                heartbeat.start_clip(task.name, position, task.clip_seconds)
                 clip, payload = maker.make(row)
                 heartbeat.disarm()
                 clips.append(clip)
@@ -127,31 +127,31 @@ def write_shard(task: ShardTask) -> ShardResult:
 
 
 def try_clip(task: ShardTask, position: int) -> None:
-    """Make one clip's record and throw it away, in a process of its own: whether the process lives is the answer."""
+    """Make one clip's record and discard it; the exit code of the process is the answer."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Heartbeat(task.work_folder) as heartbeat:
-        heartbeat.now_at(task.name, position, task.clip_seconds)
+        heartbeat.start_clip(task.name, position, task.clip_seconds)
         ExampleMaker(task, StageClock()).make(task.rows[position])
 
 
 def start_worker(parent: int) -> None:
-    """Leave Ctrl-C to the parent process, which ends its workers itself, and end by oneself if it is killed."""
+    """Ignore Ctrl-C, which the parent handles, and end if the parent is killed."""
     keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # libmpg123 prints a line for each damaged frame; what a clip is worth is judged by its content, and errors travel another way.
+    # libmpg123 prints a line for each damaged frame; errors are reported in another way.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
-    # Idle workers of a killed parent would wait for ever: each holds the pipe open on which the others listen.
+def _end_with_parent(parent: int) -> None:
+    # Idle workers of a killed parent would wait for ever: each holds the pipe of the others open.
     while os.getppid() == parent:
         time.sleep(PARENT_CHECK_SECONDS)
     os._exit(1)
 
 
 class StageClock:
-    """Adds up the seconds that each stage takes."""
+    """Adds up the seconds of each stage."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(STAGES, 0.0)
@@ -167,9 +167,9 @@ class StageClock:
 
 
 class Heartbeat:
-    """A small file that says which clip this process works on, and a timer that ends the process if it hangs there.
+    """A file that names the clip in work, and a timer that ends the process if the clip hangs.
 
-    The timer is a signal's default action, which no Python code and no decoder can hold up.
+    The timer uses a signal's default action, which neither Python code nor a decoder can delay.
     """
 
     def __init__(self, work_folder: Path) -> None:
@@ -181,13 +181,13 @@ class Heartbeat:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         return self
 
-    def now_at(self, shard: ShardName, position: int, limit_seconds: float) -> None:
-        """Say that the clip at this position is next, and give it `limit_seconds`."""
+    def start_clip(self, shard: ShardName, position: int, limit_seconds: float) -> None:
+        """Record the clip at this position as the next one and give it `limit_seconds`."""
         os.pwrite(self._descriptor, f"{shard} {position:012d}\n".encode(), 0)
         signal.setitimer(signal.ITIMER_REAL, limit_seconds)
 
     def disarm(self) -> None:
-        """Stop the timer: what comes next may take its time."""
+        """Stop the timer."""
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def __exit__(self, *exception: object) -> None:
@@ -197,7 +197,7 @@ class Heartbeat:
 
 
 class ExampleMaker:
-    """Turns rows into serialized records, or says why not."""
+    """Makes serialized records of rows, or rejections."""
 
     def __init__(self, task: ShardTask, clock: StageClock) -> None:
         self._task = task
@@ -215,7 +215,7 @@ class ExampleMaker:
         return bucket
 
     def make(self, row: PlannedRow) -> tuple[ClipReceipt, bytes | None]:
-        """Return the row's receipt and its record, or None in its place if the row is rejected."""
+        """Return the row's receipt and its record, or None instead of a record if the row is rejected."""
         task, clock = self._task, self._clock
         path = task.roots[row.corpus] / row.audio
         source: SourceStat | None = None
@@ -224,7 +224,7 @@ class ExampleMaker:
             tokens = self._tokenizer.encode(row.text)
             check_text_length(len(tokens), task.limits, task.text)
             with clock.stage("read"):
-                # The identity is taken first: a file that changes while it is read differs from it in the next run.
+                # Identity first: a file that changes while it is read then differs in the next run.
                 source = source_stat(path)
                 self._refuse_condemned(row)
                 data = read_source(path, source, task.limits, row.audio)
@@ -258,7 +258,7 @@ class ExampleMaker:
 
 
 def check_mel_length(frames: int, limits: LimitsConfig, name: str) -> None:
-    """Raise AudioError if a clip of so many frames is over the limit."""
+    """Raise AudioError if a clip of this many frames exceeds the limit."""
     if frames > limits.max_mel_frames:
         limit = f"limits.max_mel_frames={limits.max_mel_frames}"
         raise AudioError(
@@ -269,7 +269,7 @@ def check_mel_length(frames: int, limits: LimitsConfig, name: str) -> None:
 def read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, name: str) -> bytes:
     """Return a sound file's bytes.
 
-    Raises AudioError if there is no such file or it is too large to be a clip, CacheError if it is the machine that fails.
+    Raises AudioError if the file is missing or too large for a clip, CacheError if the machine fails.
     """
     if source is None:
         if path.exists():
@@ -287,7 +287,7 @@ def read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, nam
         raise AudioError(Reason.AUDIO_MISSING, f"{name}: no such file") from None
     except OSError as error:
         if error.errno in MACHINE_ERRORS:
-            # The run must end rather than record a rejection.
+            # A failing machine ends the run; it must not record a rejection.
             raise CacheError(
                 f"{path}: cannot be read ({error.strerror}); mend that and run again, finished shards are kept"
             ) from None
@@ -320,5 +320,5 @@ def _explained_write(task: ShardTask) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # Of several files the system does not say which.
+        # With several files the system does not say which one failed.
         raise write_error(task.folder / (str(task.name) if task.buckets else task.name.file()), error) from None

@@ -1,6 +1,6 @@
-"""One record: padded features to the bytes of a tf.train.Example, and back.
+"""Encode padded features as the bytes of a tf.train.Example, and decode them.
 
-Speaks the protobuf runtime alone, so that workers and the verifier need no TensorFlow; the batched TensorFlow parser is in dataset.py.
+Needs only the protobuf runtime, so workers and the verifier run without TensorFlow.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _FEATURE_KINDS = {"raw": "bytes_list", "utf8": "bytes_list", "int64": "int64_lis
 def encode_example(example: schema.Example, spec: schema.RecordSpec) -> bytes:
     """Return the serialized tf.train.Example of one utterance, padded to the spec's static shape.
 
-    The same features always give the same bytes. Raises ValueError if an array is longer than the spec allows.
+    Equal features give equal bytes. Raises ValueError if an array is longer than the spec allows.
     """
     values = schema.padded_values(example, spec)
     message = _Example()
@@ -37,9 +37,10 @@ def encode_example(example: schema.Example, spec: schema.RecordSpec) -> bytes:
 
 
 def decode_example(payload: bytes, spec: schema.RecordSpec) -> dict[str, np.ndarray | str | int]:
-    """Return the features of one record: `raw` fields as arrays of the spec's dtype and shape, the others as str and int.
+    """Return one record's features: `raw` fields as arrays of the spec's dtype and shape, the others as str or int.
 
-    Raises CacheError if the payload is no tf.train.Example or a feature is missing, unknown, or of another kind or size.
+    Raises CacheError if the payload is no tf.train.Example, or a feature is missing, unknown or of a wrong kind or
+    size.
     """
     try:
         message = _Example.FromString(payload)
@@ -75,9 +76,9 @@ def _decode_field(field: schema.Field, feature: Any) -> np.ndarray | str | int:
 
 
 def _example_class() -> Any:
-    """Return the message class of tf.train.Example, described here after tensorflow/core/example/{feature,example}.proto.
+    """Return the message class of tf.train.Example, as in tensorflow/core/example/{feature,example}.proto.
 
-    It lives in a descriptor pool of its own: TensorFlow registers the same names in the default pool when it is imported.
+    It has its own descriptor pool, because TensorFlow registers the same names in the default pool.
     """
     label, kind = descriptor_pb2.FieldDescriptorProto.Label, descriptor_pb2.FieldDescriptorProto.Type
     file = descriptor_pb2.FileDescriptorProto(name="xtts_pipeline/example.proto", package="tensorflow", syntax="proto3")

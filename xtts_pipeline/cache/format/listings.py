@@ -1,6 +1,6 @@
-"""The lines of utterances.jsonl and rejected.jsonl: what each says, typed and checked as it is read.
+"""The lines of utterances.jsonl and rejected.jsonl: typed, checked as they are read.
 
-Knows one line at a time; whether the lines fit the shards and the manifest is verify_listings.py's question.
+cache/verify/listings.py compares the lines with the shards and the manifest.
 """
 
 import json
@@ -29,7 +29,7 @@ def _inside_the_corpus(path: str) -> str:
 
 @_strict
 class SourceEntry:
-    """The sound file that a record was made from; `path` is relative to the corpus."""
+    """The sound file of a record; `path` is relative to the corpus."""
 
     path: Annotated[Name, AfterValidator(_inside_the_corpus)]
     bytes: Natural
@@ -38,7 +38,7 @@ class SourceEntry:
 
 @_strict
 class UtteranceEntry:
-    """One kept utterance. `text` is what was tokenised; `frames` and `tokens` are the record's lengths."""
+    """One kept utterance. `text` is the tokenized text; `frames` and `tokens` are the record's lengths."""
 
     id: Name
     split: Literal["train", "val", "test"]
@@ -65,7 +65,7 @@ class RejectedEntry:
 
 
 class Listing(Generic[Entry]):
-    """How lines of one kind are read and written: `parse_line` and `dump_line` are inverses."""
+    """Reads and writes lines of one kind; `parse_line` and `dump_line` are inverses."""
 
     def __init__(self, entry: type[Entry]) -> None:
         self._adapter = TypeAdapter(entry)
@@ -75,7 +75,10 @@ class Listing(Generic[Entry]):
         return f"{canonical_json(self._adapter.dump_python(entry, mode='json'))}\n".encode()
 
     def parse_line(self, line: bytes) -> Entry:
-        """Return the entry of one line. Raises ValueError, saying what is wrong, unless `dump_line` would give the same bytes."""
+        """Return the entry of one line.
+
+        Raises ValueError, saying what is wrong, unless `dump_line` gives the same bytes.
+        """
         try:
             content = json.loads(line)
             is_canonical = f"{canonical_json(content)}\n".encode() == line
@@ -93,9 +96,9 @@ class Listing(Generic[Entry]):
             ) from None
 
     def read(self, path: Path, most_bytes: int = MAX_LISTING_BYTES) -> Iterator[tuple[int, Entry | ValueError]]:
-        """Yield each line's number, from 1, and its entry or what is wrong with it.
+        """Yield each line's number, from 1, and its entry or the error in it.
 
-        Raises OSError if the file cannot be read, is no regular file or has more bytes.
+        Raises OSError if the file cannot be read, is not regular or exceeds `most_bytes`.
         """
         with open_regular_file(path, most_bytes) as file:
             for number, line in enumerate(file, 1):

@@ -1,4 +1,4 @@
-"""The manifest: what a cache is, validated as a whole before anything in it is used."""
+"""The manifest: the description of a cache, validated as a whole before anything in it is used."""
 
 import dataclasses
 import hashlib
@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.format.schema import FORMAT_VERSION, RecordSpec
 from xtts_pipeline.cache.format.shards import ShardName, parse_shard_file, parse_shard_name
+from xtts_pipeline.cache.format.statistics import Statistics
 from xtts_pipeline.config.schema import (
     AudioConfig,
     Bucket,
@@ -40,7 +41,7 @@ MEASURES = ("seconds", "frames", "tokens")
 RECORD_SECTIONS = ("audio", "text", "limits")  # the settings that change a record
 CACHE_SECTIONS = (*RECORD_SECTIONS, "cache")  # and those that lay records out
 _MAX_MANIFEST_BYTES = 64 << 20
-# Up to here `data.cache_records: auto` keeps training records: not much more than the buffer that shuffles them takes otherwise.
+# Limit of `data.cache_records: auto`: not much more than the shuffle buffer takes otherwise.
 SMALL_BYTES = 512 << 20
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -52,7 +53,7 @@ Name = Annotated[str, Field(min_length=1)]
 
 @dataclass(frozen=True, config=_STRICT)
 class FieldEntry:
-    """One feature of a record, as schema.Field has it."""
+    """One feature of a record; mirrors schema.Field."""
 
     name: Name
     dtype: Name
@@ -71,7 +72,7 @@ class Counts:
 
 @dataclass(frozen=True, config=_STRICT)
 class ShardEntry:
-    """One shard file. `bucket` is None, and no key of it, in a cache of one shape."""
+    """One shard file. Without buckets, `bucket` is None and the file has no such key."""
 
     name: str
     split: str
@@ -83,30 +84,17 @@ class ShardEntry:
 
 @dataclass(frozen=True, config=_STRICT)
 class FileEntry:
-    """One of the other files under the manifest's protection."""
+    """One of the other files that the manifest protects."""
 
     bytes: Natural
     checksum: Checksum
 
 
 @dataclass(frozen=True, config=_STRICT)
-class Statistics:
-    """How a length is spread over the kept utterances."""
-
-    min: float
-    mean: float
-    p50: float
-    p90: float
-    p95: float
-    p99: float
-    max: float
-
-
-@dataclass(frozen=True, config=_STRICT)
 class Manifest:
-    """All that a reader must know of a cache. Constructing one checks every type, range and sum.
+    """Everything a reader must know about a cache. Constructing one checks every type, range and sum.
 
-    `buckets` is empty, and no key of it, in a cache of one shape.
+    Without buckets, `buckets` is empty and the file has no such key.
     """
 
     format_version: int
@@ -129,31 +117,31 @@ class Manifest:
 
     @property
     def bucket_count(self) -> int:
-        """How many shapes the records have."""
+        """Number of static shapes of the records."""
         return len(self.buckets) or 1
 
     def split_records(self, split: str, bucket: int | None = None) -> int:
-        """Return how many records a split holds, in all or in one bucket."""
+        """Return the number of records of a split, or of one of its buckets."""
         return sum(shard.records for shard in self.shards_of(split, bucket))
 
     def split_bytes(self, split: str) -> int:
-        """Return how many bytes the shard files of a split have, of all its buckets."""
+        """Return the total size of a split's shard files."""
         return sum(shard.bytes for shard in self.shards_of(split))
 
     def is_kept_in_memory(self, data: DataConfig) -> bool:
-        """Return whether the training records, as they lie in their files, are read once and kept."""
+        """Return whether the training records are read once and kept in memory."""
         return self.split_bytes("train") <= SMALL_BYTES if data.cache_records == "auto" else data.cache_records
 
     def shard_names(self, split: str, bucket: int | None = None) -> list[str]:
-        """Return the file names of a split's shards, in order, all of them or those of one bucket."""
+        """Return the file names of a split's shards, or of one of its buckets, in order."""
         return [shard.name for shard in self.shards_of(split, bucket)]
 
     def bucket_of_shard(self, name: str) -> int:
-        """Return the bucket of the records in a shard's file. Raises KeyError if the manifest lists no such file."""
+        """Return the bucket of a shard file's records. Raises KeyError if the manifest lists no such file."""
         return {shard.name: shard.bucket or 0 for shard in self.shards}[name]
 
     def shards_of(self, split: str, bucket: int | None = None) -> list[ShardEntry]:
-        """Return the shards of a split, in order, all of them or those of one bucket."""
+        """Return the shards of a split, or of one of its buckets, in order."""
         return [shard for shard in self.shards if shard.split == split and bucket in (None, shard.bucket or 0)]
 
     @model_validator(mode="after")
@@ -184,7 +172,7 @@ class Manifest:
         )
 
     def _check_buckets(self) -> None:
-        """Hold the buckets to the rules of `data.buckets`, by which they were made."""
+        """Apply the rules of `data.buckets`."""
         if len(self.buckets) == 1:
             raise ValueError("buckets: found 1, expected several, or none where there is one shape")
         if self.buckets:
@@ -209,7 +197,7 @@ class Manifest:
                 raise ValueError(f"{shard.name} has {shard.records} records in {shard.bytes} bytes")
             parsed.append(name)
         counts = {name.split: name.count for name in parsed}
-        for split, listed in Counter(name.split for name in parsed).items():  # first: a name may claim any count
+        for split, listed in Counter(name.split for name in parsed).items():  # a name may claim any count
             _expect(f"shards of the {split} split", listed, counts[split] * self.bucket_count)
         expected = sorted(ShardName(split, number, count) for split, count in counts.items() for number in range(count))
         _expect(
@@ -236,31 +224,31 @@ def listed_shards(manifest: Manifest) -> list[ShardName]:
 
 
 def record_spec_of(audio: AudioConfig, limits: LimitsConfig) -> RecordSpec:
-    """Return the static shape that records have under these settings."""
+    """Return the static shape of records under these settings."""
     return RecordSpec(limits.max_text_length, limits.max_mel_frames, audio.mel_bins, math.log(audio.floor))
 
 
 def bucket_specs_of(audio: AudioConfig, limits: LimitsConfig, buckets: Sequence[Bucket]) -> tuple[RecordSpec, ...]:
-    """Return the static shape of each bucket's records, the smallest first; without buckets the one that all records have."""
+    """Return the static shape of each bucket's records, the smallest first; one shape without buckets."""
     largest = record_spec_of(audio, limits)
     shapes = (replace(largest, max_text_length=text, max_mel_frames=mel) for text, mel in buckets)
     return tuple(shapes) or (largest,)
 
 
 def bucket_specs(manifest: Manifest) -> tuple[RecordSpec, ...]:
-    """Return the static shape of each bucket's records, the smallest first; the one shape of a cache without buckets."""
+    """Return the static shape of each bucket of a cache, the smallest first; one shape without buckets."""
     return bucket_specs_of(manifest.audio, manifest.limits, manifest.buckets)
 
 
 def record_spec(manifest: Manifest, bucket: int | None = None) -> RecordSpec:
-    """Return the static shape of a bucket's records; without a number that of the largest, which any record would fit."""
+    """Return the static shape of a bucket's records; by default the largest bucket's."""
     return bucket_specs(manifest)[-1 if bucket is None else bucket]
 
 
 def buckets_of(config: Config) -> tuple[Bucket, ...]:
-    """Return the buckets that a manifest of these settings lists: none where one shape holds every record.
+    """Return the buckets that a manifest of these settings lists: none if one shape holds every record.
 
-    Raises ValueError if they are `auto`: choose them first.
+    Raises ValueError if they are still `auto`.
     """
     buckets = config.data.buckets
     if buckets == "auto":
@@ -286,7 +274,10 @@ def fingerprint(
 
 
 def config_differences(manifest: Manifest, config: Config, sections: Sequence[str] = RECORD_SECTIONS) -> list[str]:
-    """Return one line a setting of the sections that is not the cache's: `audio.trim_db: the cache has null, the config 30.0`."""
+    """Return one line for each setting of the sections that differs from the cache's.
+
+    Example: `audio.trim_db: the cache has null, the config 30.0`.
+    """
     differences = []
     for section in sections:
         cached = getattr(manifest, section).model_dump(mode="json")
@@ -296,7 +287,7 @@ def config_differences(manifest: Manifest, config: Config, sections: Sequence[st
             for key in cached
             if cached[key] != wanted[key]
         ]
-    if config.data.buckets != "auto" and manifest.buckets != buckets_of(config):  # auto is whatever a cache has
+    if config.data.buckets != "auto" and manifest.buckets != buckets_of(config):  # auto accepts the cache's buckets
         cached_buckets, wanted_buckets = (
             json.dumps(buckets or None) for buckets in (manifest.buckets, buckets_of(config))
         )
@@ -305,15 +296,15 @@ def config_differences(manifest: Manifest, config: Config, sections: Sequence[st
 
 
 def cache_settings(manifest: Manifest) -> dict[str, dict[str, object]]:
-    """Return the settings that a cache was made with, section by section, as `load_config` takes them for a base."""
+    """Return the settings of a cache by section, as `load_config` takes them for a base."""
     settings = {section: getattr(manifest, section).model_dump(mode="json") for section in CACHE_SECTIONS}
     return {**settings, "data": {"buckets": [list(bucket) for bucket in manifest.buckets] or None}}
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """Return exactly what manifest.json holds."""
+    """Return the exact content of manifest.json."""
     content = _MANIFEST.dump_python(manifest, mode="json")
-    if not manifest.buckets:  # a cache of one shape has the bytes that it always had
+    if not manifest.buckets:  # the bytes of a cache of one shape never had these keys
         del content["buckets"]
         for shard in content["shards"]:
             del shard["bucket"]
@@ -321,7 +312,7 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 
 
 def load_manifest(folder: Path) -> Manifest:
-    """Return a cache's manifest, every type, range, sum and its checksum verified; nothing else in the folder is opened.
+    """Return a cache's manifest after checking every type, range, sum and its checksum; no other file is opened.
 
     Raises CacheError with what was found, what was expected and what to do.
     """
@@ -331,7 +322,7 @@ def load_manifest(folder: Path) -> Manifest:
         raise CacheError(f"{folder}: no such folder, expected a cache; {remedy}")
     try:
         status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited on for ever
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would block
             raise CacheError(f"{path}: found no regular file; {remedy} anew")
         found_bytes = status.st_size
         if found_bytes > _MAX_MANIFEST_BYTES:
@@ -363,9 +354,9 @@ _MANIFEST = TypeAdapter(Manifest)
 
 
 def file_checksum(path: Path) -> str:
-    """Return the xxh3-128 hex digest of a regular file. Raises OSError if it is none or cannot be read."""
+    """Return the xxh3-128 hex digest of a file. Raises OSError if it is not regular or cannot be read."""
     with open_regular_file(path) as file:
-        if is_stored(path) or not file.seek(0, 2):  # what is stored or nothing cannot be mapped
+        if is_stored(path) or not file.seek(0, 2):  # a stored or empty file cannot be mapped
             return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()  # type: ignore[arg-type]  # xxhash has hashlib's interface
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
             return xxhash.xxh3_128_hexdigest(view)
@@ -377,7 +368,7 @@ def _expect(where: str, found: object, expected: object) -> None:
 
 
 def _explain(error: ValidationError) -> str:
-    """Return the first problem: its place, what was found, what was expected."""
+    """Return the first problem: where, found, expected."""
     first = error.errors()[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])

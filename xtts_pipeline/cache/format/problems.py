@@ -1,4 +1,4 @@
-"""What can be wrong with a cache, and where."""
+"""Kinds of problems of a cache, and where one was found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ REPAIR = "run xtts verify-cache --repair --data DIR"
 
 
 class Kind(StrEnum):
-    """What sort of problem it is; the fixed vocabulary of `xtts verify-cache`."""
+    """The fixed vocabulary of `xtts verify-cache`."""
 
-    MANIFEST = "manifest"  # missing, damaged, or not true of the files it describes
-    MISSING = "missing"  # a file that the manifest lists is not there
+    MANIFEST = "manifest"  # missing, damaged, or in contradiction to the files
+    MISSING = "missing"  # a listed file does not exist
     EXTRA = "extra"  # a file that the manifest does not list
-    NOT_A_FILE = "not_a_file"  # a link, pipe, device or folder where a file belongs; it is not opened
-    UNREADABLE = "unreadable"  # the system refuses to read it
-    SIZE = "size"  # not as many bytes as the manifest says
-    CHECKSUM = "checksum"  # as many bytes, but not the ones the manifest says
-    RECORD = "record"  # a record is damaged, or not the one that utterances.jsonl says
+    NOT_A_FILE = "not_a_file"  # a link, pipe, device or folder in a file's place; not opened
+    UNREADABLE = "unreadable"  # the system cannot read the file
+    SIZE = "size"  # another size than the manifest says
+    CHECKSUM = "checksum"  # the right size, but other bytes
+    RECORD = "record"  # a record is damaged or contradicts utterances.jsonl
     UTTERANCE = "utterance"  # a line of utterances.jsonl is malformed or contradicts the manifest
     REJECTED = "rejected"  # the same of rejected.jsonl
     RECEIPT = "receipt"  # a shard's receipt is damaged or belongs to no shard
-    SOURCE = "source"  # recomputed from the corpus, the record is another one
+    SOURCE = "source"  # the record differs from one recomputed from the corpus
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong. `where` is the file in the cache, with a line or record where that is known."""
+    """One problem. `where` is the file in the cache, with its line or record if known."""
 
     kind: Kind
     where: str
@@ -41,7 +41,7 @@ class Problem:
 
 
 def refuse(folder: Path, problems: Sequence[Problem]) -> None:
-    """Raise CacheError that names the first of a cache's problems and how many more there are, if there are any."""
+    """Raise CacheError with the first problem and the number of others, if there are any."""
     if problems:
         first, more = problems[0], f" and {len(problems) - 1} more problems" if len(problems) > 1 else ""
         raise CacheError(f"{folder / first.where}: {first.detail}{more}; run xtts verify-cache --cache {folder}")

@@ -1,6 +1,6 @@
-"""What a record holds: field names, dtypes, shapes and padding, said once.
+"""The fields of a record: names, dtypes, shapes and padding.
 
-The writer, the parser, the verifier and the step's signature are all built from here. Knows NumPy only.
+The writer, the parser, the verifier and the step's signature are built from here. NumPy only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class Field:
     """One feature of a record.
 
     `int64` and `utf8` are stored as such in the tf.train.Example; `raw` is the array's little-endian bytes in C order.
-    `dtype` and `shape` are those of the tensor after parsing, one record, no batch axis.
+    `dtype` and `shape` are those of the parsed tensor, without a batch axis.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Field:
 
 @dataclass(frozen=True)
 class RecordSpec:
-    """The static shape that every record of a cache has.
+    """The static shape of the records of a cache or bucket.
 
     Padding is `PAD_ID` for tokens and `pad_value`, the log-mel floor (silence), for mels.
     """
@@ -51,7 +51,7 @@ class RecordSpec:
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        """All features of a record, in the order in which they are documented."""
+        """All features of a record, in the documented order."""
         return (
             Field("id", "str", (), "utf8"),
             Field("tokens", "int32", (self.max_text_length,), "raw"),
@@ -64,7 +64,7 @@ class RecordSpec:
 
     @cached_property
     def batch_fields(self) -> tuple[Field, ...]:
-        """The fields that reach the compiled step, in the dtypes they are stored in: casting on the way would double what is copied."""
+        """The fields of the compiled step, in their stored dtypes: casting earlier would double the bytes copied."""
         return tuple(field for field in self.fields if field.storage != "utf8")
 
     def to_json(self) -> list[dict[str, object]]:
@@ -73,7 +73,7 @@ class RecordSpec:
 
 
 def bucket_of(specs: Sequence[RecordSpec], text_length: int, mel_length: int) -> int | None:
-    """Return the number of the first bucket, the smallest, that holds a clip of these lengths; None if not even the last one does.
+    """Return the index of the first (smallest) bucket that holds a clip of these lengths, or None.
 
     `specs` are those of the buckets, each at least as large as the one before.
     """
@@ -100,7 +100,7 @@ class Example:
 
 
 def pad_to(array: np.ndarray, length: int, value: float, dtype: str | None = None) -> np.ndarray:
-    """Return the array lengthened along its first axis to `length` with `value`; as `dtype`, or as it is.
+    """Return the array extended along its first axis to `length` with `value`, as `dtype` if given.
 
     Raises ValueError if it is longer: nothing is ever cut to fit.
     """
@@ -112,7 +112,7 @@ def pad_to(array: np.ndarray, length: int, value: float, dtype: str | None = Non
 
 
 def padded_values(example: Example, spec: RecordSpec) -> Mapping[str, np.ndarray | np.int32 | str]:
-    """Return each field's stored value: arrays padded to the spec's static shape, lengths beside them."""
+    """Return each field's stored value: arrays padded to the spec's static shape, and their lengths."""
     return {
         "id": example.id,
         "tokens": pad_to(example.tokens, spec.max_text_length, PAD_ID, "<i4"),

@@ -1,6 +1,6 @@
 """The TFRecord framing: length, masked CRC-32C, payload, masked CRC-32C.
 
-Knows bytes alone, not what is in them. https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+Knows bytes only. https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 """
 
 import struct
@@ -18,16 +18,16 @@ from xtts_pipeline.system.storage import open_to_read, size_of
 _LENGTH = struct.Struct("<Q")
 _CHECK = struct.Struct("<I")
 _HEADER_BYTES = _LENGTH.size + _CHECK.size
-_READ_BUFFER_BYTES = 1 << 16  # smaller than a record of speech, which is then read without a copy through the buffer
+_READ_BUFFER_BYTES = 1 << 16  # smaller than a record, so that a record bypasses the buffer
 _KEPT_BLOCK_BYTES = 24 << 20  # the C library's limit is 32 MiB
 FRAME_BYTES = _HEADER_BYTES + _CHECK.size
 
 
 def keep_freed_memory() -> None:
-    """Have this process reuse the memory of one record for the next.
+    """Make the C library reuse the memory of one record for the next, which saves a tenth of a worker's time.
 
-    The C library of Linux gives blocks over 128 KiB back to the system at once and takes each page anew, zeroed: about a tenth of a
-    worker's time. It keeps blocks up to the largest that it has seen freed; this one is never touched, so it takes no memory.
+    glibc returns blocks over 128 KiB to the system at once, unless a larger block has been freed before. Freeing one
+    untouched block raises that limit and takes no memory.
     """
     bytes(_KEPT_BLOCK_BYTES)
 
@@ -39,7 +39,7 @@ def masked_crc(data: bytes) -> int:
 
 
 class RecordWriter:
-    """Frames records into an open binary file and keeps the file's count, size and xxh3-128."""
+    """Writes framed records to an open binary file and counts records, bytes and the xxh3-128 digest."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -60,14 +60,14 @@ class RecordWriter:
 
     @property
     def checksum(self) -> str:
-        """The xxh3-128 hex digest of all that was written so far."""
+        """The xxh3-128 hex digest of everything written so far."""
         return self._digest.hexdigest()
 
 
 def record_starts(path: Path) -> list[int]:
-    """Return the byte at which each record of a file begins, by reading their lengths alone.
+    """Return the byte offset of each record of a file, by reading the lengths only.
 
-    Raises CacheError if the file is cut or cannot be read.
+    Raises CacheError if the file is truncated or cannot be read.
     """
     starts, offset = [], 0
     try:
@@ -86,9 +86,10 @@ def record_starts(path: Path) -> list[int]:
 
 
 def read_records(path: Path, digest: xxhash.xxh3_128 | None = None) -> Iterator[bytes]:
-    """Yield each record's payload, both of its checksums verified; `digest` is given every byte on the way.
+    """Yield each record's payload after verifying both checksums; `digest` is updated with every byte.
 
-    Raises CacheError naming the file, the record's number from 0 and its byte offset if the file is cut, damaged or cannot be read.
+    Raises CacheError with the file, the record's number from 0 and its byte offset if the file is truncated, damaged or
+    cannot be read.
     """
     try:
         with open_to_read(path, _READ_BUFFER_BYTES) as file:
@@ -113,7 +114,7 @@ def _read_record(file: BinaryIO, remaining: int, where: str, digest: xxhash.xxh3
     if masked_crc(length_bytes) != _CHECK.unpack(length_check)[0]:
         raise CacheError(f"{where}: the length's checksum does not match; the file is damaged; {REPAIR}")
     (length,) = _LENGTH.unpack(length_bytes)
-    # The length is trusted only as far as the file reaches: it decides how much memory is taken.
+    # Compare the length with the file's size before it decides how much memory is allocated.
     if FRAME_BYTES + length > remaining:
         raise CacheError(
             f"{where}: expected {length} bytes of payload, the file ends before; the file is cut; {REPAIR}"

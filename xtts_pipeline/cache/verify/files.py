@@ -1,6 +1,6 @@
-"""Hold the names, kinds and sizes of a cache's files against the manifest, and its receipts too.
+"""Compare the names, kinds and sizes of a cache's files, and its receipts, with the manifest.
 
-Opens nothing but receipts; links, pipes and devices are named and never followed.
+Opens only receipts; links, pipes and devices are reported and never followed.
 """
 
 import stat
@@ -19,7 +19,7 @@ _FOREIGN = "no part of a cache; remove it"
 
 
 def check_files(folder: Path, manifest: Manifest) -> list[Problem]:
-    """Return what is missing, extra, no regular file or of another size, in the order of the names."""
+    """Return the missing, extra, irregular and wrongly sized files, ordered by name."""
     sizes = {shard.name: shard.bytes for shard in manifest.shards}
     sizes |= {name: entry.bytes for name, entry in manifest.files.items()}
     found = list(folder.iterdir())
@@ -44,18 +44,18 @@ def check_files(folder: Path, manifest: Manifest) -> list[Problem]:
 
 
 def check_receipts(folder: Path, manifest: Manifest) -> dict[ShardName, Receipt | Problem]:
-    """Return, for each shard that has a receipt, the receipt or what is wrong with it."""
+    """Return, for each shard that has a receipt, the receipt or its problem."""
     checked: dict[ShardName, Receipt | Problem] = {}
     if not (folder / RECEIPTS_FOLDER).is_dir():
-        return checked  # a copy has none; a store would be asked for each
+        return checked  # copies have none, and a store would cost one request each
     for name in listed_shards(manifest):
         if not is_regular(receipt_path(folder, name)):
-            continue  # may be deleted; what is no file is named by check_files
+            continue  # may be deleted; check_files reports irregular files
         receipt = load_receipt(folder, name)
         contradiction = (
             next(_receipt_contradictions(receipt, name, manifest), None)
             if receipt
-            else _why_unsound(receipt_path(folder, name))
+            else _receipt_error(receipt_path(folder, name))
         )
         if receipt is not None and contradiction is None:
             checked[name] = receipt
@@ -66,12 +66,12 @@ def check_receipts(folder: Path, manifest: Manifest) -> dict[ShardName, Receipt 
 
 
 def is_regular(path: Path) -> bool:
-    """Return whether the path itself, not what it may link to, is a regular file."""
+    """Return whether the path itself, not a link's target, is a regular file."""
     return regular_size(path) is not None
 
 
 def regular_size(path: Path) -> int | None:
-    """Return the size of a regular file, None for what is none."""
+    """Return the size of a regular file, or None for anything else."""
     try:
         status = path.lstat()
     except OSError:
@@ -100,7 +100,7 @@ def _receipts_folder_problems(folder: Path, manifest: Manifest) -> Iterator[Prob
             yield Problem(Kind.NOT_A_FILE, where, f"found {_kind_of(path.lstat().st_mode)}, expected a regular file")
 
 
-def _why_unsound(path: Path) -> str:
+def _receipt_error(path: Path) -> str:
     try:
         unseal_json(read_regular_file(path, MAX_RECEIPT_BYTES))
     except OSError as error:

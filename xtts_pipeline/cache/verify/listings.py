@@ -1,4 +1,4 @@
-"""Hold utterances.jsonl and rejected.jsonl against the manifest: every line, every sum, and which shard each id belongs to."""
+"""Compare utterances.jsonl and rejected.jsonl with the manifest: every line, every sum, every shard."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,12 +21,12 @@ from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import digest_of, parse_shard_file, shard_of
 from xtts_pipeline.cache.format.statistics import summarize
 
-_parse_shard_file = lru_cache(maxsize=4)(parse_shard_file)  # lines of a shard follow each other
+_parse_shard_file = lru_cache(maxsize=4)(parse_shard_file)  # the lines of a shard are adjacent
 
 
 @dataclass
 class ListingCheck:
-    """The problems of a listing, and its entries by shard; `is_whole` if they are the lines that the manifest vouches for."""
+    """Problems and entries of a listing, by shard; `is_whole` if the lines have the manifest's checksum."""
 
     problems: list[Problem] = field(default_factory=list)
     by_shard: Mapping[str, list[UtteranceEntry]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class ListingCheck:
 
 @dataclass
 class RejectedCheck:
-    """The problems of rejected.jsonl, and id, reason and detail of its rows; `is_whole` as of a ListingCheck."""
+    """Problems of rejected.jsonl, and (id, reason, detail) of its rows; `is_whole` as in ListingCheck."""
 
     problems: list[Problem] = field(default_factory=list)
     rows: set[tuple[str, str, str]] = field(default_factory=set)
@@ -43,7 +43,7 @@ class RejectedCheck:
 
 
 def check_checksum(folder: Path, name: str, expected: str) -> Iterator[Problem]:
-    """Yield a problem if the file's bytes are not those of the checksum."""
+    """Yield a problem unless the file has this checksum."""
     try:
         found = file_checksum(folder / name)
     except OSError as error:
@@ -54,7 +54,7 @@ def check_checksum(folder: Path, name: str, expected: str) -> Iterator[Problem]:
 
 
 def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
-    """Read utterances.jsonl and list everything in it that contradicts itself or the manifest."""
+    """Read utterances.jsonl and report every contradiction within it or with the manifest."""
     check = ListingCheck(list(check_checksum(folder, UTTERANCES_NAME, manifest.files[UTTERANCES_NAME].checksum)))
     entries: list[UtteranceEntry] = []
     lines: dict[str, int] = {}
@@ -73,7 +73,7 @@ def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
                 entries.append(entry)
             check.problems += [Problem(Kind.UTTERANCE, f"{UTTERANCES_NAME}:{number}", detail) for detail in details]
     except OSError:
-        return check  # the checksum has said so
+        return check  # reported with the checksum
     check.by_shard = _grouped(entries)
     check.is_whole = is_whole
     if check.is_whole:
@@ -83,7 +83,7 @@ def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
 
 
 def check_rejected(folder: Path, manifest: Manifest) -> RejectedCheck:
-    """Read rejected.jsonl and list everything in it that contradicts the manifest."""
+    """Read rejected.jsonl and report every contradiction with the manifest."""
     expected: FileEntry = manifest.files[REJECTED_NAME]
     check = RejectedCheck(list(check_checksum(folder, REJECTED_NAME, expected.checksum)))
     is_whole = not check.problems
@@ -97,16 +97,17 @@ def check_rejected(folder: Path, manifest: Manifest) -> RejectedCheck:
                 is_whole = False
                 check.problems.append(Problem(Kind.REJECTED, f"{REJECTED_NAME}:{number}", str(entry)))
     except OSError:
-        return check  # the checksum has said so
+        return check  # reported with the checksum
     check.is_whole = is_whole
     if reasons != Counter(manifest.rejected_by_reason):
-        detail = f"found {dict(sorted(reasons.items()))} rows by reason, the manifest says {dict(sorted(manifest.rejected_by_reason.items()))}"
+        expected_reasons = dict(sorted(manifest.rejected_by_reason.items()))
+        detail = f"found {dict(sorted(reasons.items()))} rows by reason, the manifest says {expected_reasons}"
         check.problems.append(Problem(Kind.REJECTED, REJECTED_NAME, detail))
     return check
 
 
 def _contradictions(entry: UtteranceEntry, manifest: Manifest, specs: Sequence[RecordSpec]) -> Iterator[str]:
-    """Yield what the manifest alone shows to be wrong with an entry."""
+    """Yield the contradictions between an entry and the manifest."""
     limits = manifest.limits
     if entry.tokens > limits.max_text_length:
         yield f"{entry.tokens} tokens are over limits.max_text_length={limits.max_text_length}"
@@ -138,7 +139,7 @@ def _grouped(entries: list[UtteranceEntry]) -> Mapping[str, list[UtteranceEntry]
 def _order_problems(
     entries: list[UtteranceEntry], by_shard: Mapping[str, list[UtteranceEntry]], manifest: Manifest
 ) -> Iterator[Problem]:
-    """Yield the first line that is out of its place: ordered by shard, digest within the shard, positions without a gap."""
+    """Yield the first misplaced line: lines are ordered by shard, then digest, with positions from 0."""
     expected = [
         (shard, position, entry.id)
         for shard in sorted(by_shard)
@@ -157,7 +158,7 @@ def _order_problems(
 
 
 def _sum_problems(entries: list[UtteranceEntry], manifest: Manifest) -> Iterator[Problem]:
-    """Yield the manifest's numbers that the lines do not add up to."""
+    """Yield the manifest's sums that the lines do not confirm."""
     records = Counter(entry.shard for entry in entries)
     for shard in manifest.shards:
         if records[shard.name] != shard.records:

@@ -1,6 +1,6 @@
-"""Run a function over many items in copies of this process, which share what it has read so far.
+"""Map a function over items in forked processes, which share the memory read so far.
 
-For work that holds Python's lock: threads would only wait for each other. Knows nothing of caches.
+For work that holds the GIL. Knows nothing of caches.
 """
 
 import multiprocessing
@@ -19,10 +19,10 @@ _THREADS = Path("/proc/self/task")
 
 
 def parallel_map(function: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> list[Result]:
-    """Return the function's result for each item, in order, computed by this process and `jobs` - 1 copies of it.
+    """Return the function's result for each item, in order, computed by this process and `jobs` - 1 forks.
 
-    A process of several threads cannot be copied safely, nor can one on another system than Linux: it computes all by itself.
-    Raises CacheError if a copy dies.
+    A process with several threads, or on a system other than Linux, cannot fork safely and computes everything itself.
+    Raises CacheError if a fork dies.
     """
     jobs = min(jobs, len(items)) if _can_fork() else 1
     if jobs < 2:
@@ -52,7 +52,7 @@ def _can_fork() -> bool:
 
 
 def _send_results(sender: Connection, function: Callable[[Item], Result], items: Sequence[Item]) -> None:
-    # Ctrl-C and SIGTERM are the first process's to answer; it ends its copies.
+    # The parent handles Ctrl-C and SIGTERM and ends its forks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sender.send([function(item) for item in items])

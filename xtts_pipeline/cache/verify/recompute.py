@@ -1,6 +1,6 @@
-"""Hold a cache against the corpus it was made from: make records again, or mend what is broken.
+"""Compare a cache with its corpus: make sampled records again, or repair broken files.
 
-Uses the writer's own functions, so that the two cannot drift apart.
+Uses the writer's own functions, so that the two cannot diverge.
 """
 
 import hashlib
@@ -15,8 +15,7 @@ from xtts_pipeline.cache.build.folder import LOCK_NAME, locked_folder
 from xtts_pipeline.cache.build.plan import PlannedRow, index_corpora
 from xtts_pipeline.cache.build.pool import local_pool
 from xtts_pipeline.cache.build.receipts import receipt_path
-from xtts_pipeline.cache.build.workers import ShardTask
-from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
+from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import Manifest, listed_shards, load_manifest, record_spec
@@ -29,24 +28,24 @@ from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.utterance import Corpus
 from xtts_pipeline.errors import CacheError
 
-# One step of a float16 at the floor of a log-mel: what another processor's rounding may change.
+# One float16 step at the log-mel floor: the rounding difference between processors.
 MEL_TOLERANCE = 2.0**-7
 _REMEDY = "run xtts preprocess --check content to bring the cache up to date"
 
 
 @dataclass(frozen=True)
 class SourceReport:
-    """How many clips were looked at, and the problems of those that differ."""
+    """Number of clips recomputed, and the problems of those that differ."""
 
     sampled: int
     problems: tuple[Problem, ...]
 
 
 def check_sources(folder: Path, data: Path, sample: int) -> SourceReport:
-    """Make up to `sample` records of a sound cache again from the corpus `data`, and list those that differ.
+    """Recompute up to `sample` records of a sound cache from the corpus `data`, and report those that differ.
 
-    The sample is the same for the same cache, and a larger one holds a smaller one. Of a cache that was made with --val-data, validation
-    clips that this corpus does not have are left out. Raises CorpusError if the corpus cannot be read.
+    The sample depends only on the cache, and a larger one contains a smaller one. In a cache made with --val-data,
+    validation clips that this corpus lacks are left out. Raises CorpusError if the corpus cannot be read.
     """
     manifest = load_manifest(folder)
     corpus = read_corpus(data, _first_layout(manifest), manifest.text.language)
@@ -68,9 +67,9 @@ def check_sources(folder: Path, data: Path, sample: int) -> SourceReport:
 
 
 def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: int) -> tuple[str, ...]:
-    """Write again from the corpus `data` whatever the problems name, leave what is whole, and return the files written or removed.
+    """Write the files named by the problems again from the corpus `data`; return those written or removed.
 
-    Needs the manifest, which holds the settings. Raises CacheError if it cannot be used, or if the cache has a second corpus.
+    Raises CacheError if the manifest, which holds the settings, cannot be used, or if the cache has a second corpus.
     """
     manifest = load_manifest(folder)
     names = listed_shards(manifest)
@@ -82,9 +81,9 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     corpus = read_corpus(data, manifest.layout, manifest.text.language)
     before = _file_identities(folder)
     for problem in problems:
-        _clear_the_way(folder, problem, names, manifest.bucket_count)
+        _remove_broken(folder, problem, names, manifest.bucket_count)
     train_shards = len(manifest.shard_names("train", bucket=0)) or None
-    # By content: in another checkout every modification time differs, and nothing else.
+    # By content: another checkout has other modification times for the same files.
     options = BuildOptions(local_pool(jobs), jobs, check="content", train_shards=train_shards)
     with locked_folder(folder) as work_folder:
         build_cache(folder, work_folder, index_corpora([corpus], config), config, options, lambda _rows: None)
@@ -92,7 +91,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
 
 
 def _file_identities(folder: Path) -> set[tuple[str, tuple[int, int, int]]]:
-    """Return each file's name with what changes when it is written again."""
+    """Return each file's name with attributes that change when it is written again."""
     statuses = {
         path.relative_to(folder).as_posix(): path.lstat()
         for path in folder.rglob("*")
@@ -107,8 +106,8 @@ def _settings_of(manifest: Manifest) -> Config:
     return Config(audio=manifest.audio, text=manifest.text, limits=manifest.limits, cache=manifest.cache, data=data)
 
 
-def _clear_the_way(folder: Path, problem: Problem, names: Sequence[ShardName], bucket_count: int) -> None:
-    """Remove a broken shard's receipt, so that it is made again, and links and pipes that stand in a file's place."""
+def _remove_broken(folder: Path, problem: Problem, names: Sequence[ShardName], bucket_count: int) -> None:
+    """Remove a broken shard's receipt, so that it is made again, and links and pipes in a file's place."""
     place = problem.where.split(" ")[0]
     for name in names:
         if place in (*name.files(bucket_count), receipt_path(folder, name).relative_to(folder).as_posix()):
@@ -119,7 +118,7 @@ def _clear_the_way(folder: Path, problem: Problem, names: Sequence[ShardName], b
 
 
 def _has_second_corpus(manifest: Manifest) -> bool:
-    """Say whether the cache was made with --val-data: its layout names each corpus."""
+    """Return whether the cache was made with --val-data: its layout names each corpus."""
     return "+" in manifest.layout
 
 
@@ -151,9 +150,9 @@ def _by_shard(entries: Sequence[UtteranceEntry]) -> dict[str, list[UtteranceEntr
 def _planned(
     corpus: Corpus, entries: Sequence[UtteranceEntry], manifest: Manifest
 ) -> tuple[dict[str, PlannedRow], dict[str, str]]:
-    """Return the writer's plan for the sampled rows alone, by id, and why rows are refused.
+    """Return the planned rows of the sample by id, and the reasons for refused rows.
 
-    Speakers and languages get the ids that they have in the whole cache.
+    Speakers and languages get the ids of the whole cache.
     """
     wanted = {entry.id for entry in entries}
     members = tuple(utterance for utterance in corpus.utterances if utterance.id in wanted)
@@ -186,7 +185,7 @@ def _task(folder: Path, manifest: Manifest, corpus: Corpus) -> ShardTask:
 def _difference(
     maker: ExampleMaker, entry: UtteranceEntry, row: PlannedRow, stored: bytes, spec: RecordSpec
 ) -> str | None:
-    """Return how the record differs from what the corpus gives now, or None."""
+    """Return the difference between the stored record and a recomputed one, or None."""
     receipt, payload = maker.make(row)
     if payload is None:
         return f"the corpus has {receipt.reason} ({receipt.detail}) now; {_REMEDY}"
@@ -204,6 +203,7 @@ def _field_differences(
         if name == "mel":
             distance = float(np.abs(np.asarray(value, np.float32) - np.asarray(made[name], np.float32)).max())
             if not distance <= MEL_TOLERANCE:
-                yield f"mel: differs by up to {distance:.4f} from the recomputed one, at most {MEL_TOLERANCE:.4f} expected"
+                detail = f"differs by up to {distance:.4f} from the recomputed one"
+                yield f"mel: {detail}, at most {MEL_TOLERANCE:.4f} expected"
         elif not np.array_equal(value, made[name]):
             yield f"{name}: differs from the recomputed one"

@@ -1,6 +1,6 @@
-"""Read one shard whole and hold every record against its line of utterances.jsonl.
+"""Read one shard completely and compare every record with its line of utterances.jsonl.
 
-NumPy and the protobuf runtime alone, so that a CI job needs no TensorFlow.
+Needs only NumPy and the protobuf runtime, so that a CI job needs no TensorFlow.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,20 +22,20 @@ from xtts_pipeline.errors import CacheError, TextError
 from xtts_pipeline.text.special_ids import PAD_ID
 from xtts_pipeline.text.tokens import Tokenizer
 
-# Of a float16's bits: from here on infinity and NaN, positive as a signed and negative as an unsigned number.
+# First float16 bit patterns of infinity and NaN: positive ones compared as signed, negative ones as unsigned.
 _FIRST_NOT_FINITE, _FIRST_NEGATIVE_NOT_FINITE = 0x7C00, 0xFC00
 
 
 @dataclass
 class ShardCheck:
-    """What was found in a shard: whole records, and problems."""
+    """Valid records and problems of a shard."""
 
     records: int = 0
     problems: list[Problem] = field(default_factory=list)
 
 
 class ShardVerifier:
-    """Checks the shards of one cache; safe to use from several threads."""
+    """Checks the shards of one cache; thread-safe."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder = folder
@@ -47,7 +47,7 @@ class ShardVerifier:
         self._silence = np.array(self._pad_value, np.float16).view(np.uint16)
 
     def check(self, shard: ShardEntry, entries: Sequence[UtteranceEntry] | None) -> ShardCheck:
-        """Return all that is wrong with a shard's bytes and records; without entries a record is held against the manifest alone."""
+        """Return the problems of a shard's bytes and records; without entries, compare with the manifest only."""
         check = ShardCheck()
         digest = xxhash.xxh3_128()
         try:
@@ -60,7 +60,7 @@ class ShardVerifier:
                 ]
                 check.records += 1
         except CacheError as error:
-            # The records were not read to the end, so their digest is not the file's.
+            # The digest is incomplete: reading stopped early.
             file_problems = list(check_checksum(self._folder, shard.name, shard.checksum))
             if not any(problem.kind is Kind.UNREADABLE for problem in file_problems):
                 prefix = f"{self._folder / shard.name}: record {check.records} "
@@ -106,7 +106,7 @@ class ShardVerifier:
         if not 0 < mel_length <= len(mel):
             yield f"mel_length: found {mel_length}, expected 1 to {len(mel)}"
             return
-        # Integer views: NumPy's own float16 arithmetic is ten times slower than the disk.
+        # Integer views: NumPy's float16 arithmetic is ten times slower than the disk.
         bits = mel.view(np.uint16)
         sound = bits[:mel_length]
         if sound.view(np.int16).max() >= _FIRST_NOT_FINITE or sound.max() >= _FIRST_NEGATIVE_NOT_FINITE:

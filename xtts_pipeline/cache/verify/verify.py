@@ -1,6 +1,6 @@
-"""Prove that a cache is what its manifest says, byte by byte and record by record.
+"""Prove that a cache matches its manifest, byte by byte and record by record.
 
-Needs no TensorFlow and no corpus. The manifest is proved first: nothing that it says is used before that.
+Needs no TensorFlow and no corpus. The manifest is checked before anything in it is used.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,10 +33,10 @@ Level = Literal["quick", "full", "deep"]
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What was found: every problem, and how much was looked at.
+    """Every problem, and the amount checked.
 
-    `records` were read and decoded (`full`) or are what the manifest lists (`quick`); `shards` and `bytes` are of the shards there are.
-    `sampled` clips were recomputed from the corpus (`deep`); `repaired` are the files that were written again or removed before.
+    `records` were decoded (`full`) or are listed in the manifest (`quick`); `shards` and `bytes` count existing shards.
+    `sampled` clips were recomputed (`deep`); `repaired` files were written again or removed before.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -49,7 +49,7 @@ class VerifyReport:
 
     @property
     def valid(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
     def to_json(self) -> dict[str, object]:
@@ -66,7 +66,7 @@ class VerifyReport:
         }
 
     def to_text(self) -> str:
-        """Return what was repaired, one line a problem, and a summary that says what was proved."""
+        """Return the repaired files, one line for each problem, and a summary that names what was proved."""
         repaired = [f"repaired: {', '.join(self.repaired)}"] if self.repaired else []
         lines = [f"{problem.kind:10}  {problem.where}: {problem.detail}" for problem in self.problems]
         count = len(lines)
@@ -80,7 +80,7 @@ class VerifyReport:
         )
 
     def _proof(self) -> str:
-        """Return the level, and what a reader may not take as proved by it."""
+        """Return the level and the limits of its proof."""
         if self.level == "quick":
             return "quick: names and sizes; no record was read"
         if self.level == "full":
@@ -93,8 +93,8 @@ class VerifyReport:
 def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: int = 2) -> VerifyReport:
     """Return every problem of a cache.
 
-    `quick` looks at the manifest, the receipts, names and sizes; `full` also at every byte and every record, with `jobs` processes.
-    Raises CacheError if there is no such folder, it is a file, or nothing is in it.
+    `quick` checks the manifest, receipts, names and sizes; `full` also every byte and record, with `jobs` processes.
+    Raises CacheError if the folder does not exist, is a file or is empty.
     """
     if folder.exists() and not folder.is_dir():
         raise CacheError(f"{folder}: is a file, expected the folder of a cache; name the folder")
@@ -123,7 +123,7 @@ def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: i
 
 
 def require_whole(folder: Path) -> None:
-    """Raise CacheError if a file of the cache is missing, extra or of another size: found in a second, not hours into a run."""
+    """Raise CacheError if a file is missing, extra or wrongly sized: in a second, not hours into a run."""
     refuse(folder, verify_cache(folder, level="quick").problems)
 
 
@@ -134,7 +134,7 @@ def _names(folder: Path) -> set[str]:
 def _check_contents(
     folder: Path, manifest: Manifest, receipts: Mapping[ShardName, Receipt | Problem], jobs: int
 ) -> tuple[list[Problem], int]:
-    """Return the problems inside the files that are there, and how many records were read."""
+    """Return the problems inside the existing files, and the number of records read."""
     problems: list[Problem] = []
     utterances = (
         check_utterances(folder, manifest) if _has_listed_size(folder, UTTERANCES_NAME, manifest) else ListingCheck()
@@ -156,7 +156,7 @@ def _check_contents(
 
 
 def _has_listed_size(folder: Path, name: str, manifest: Manifest) -> bool:
-    """Return whether there is anything to read: what is no file or of another size is named already, and may be endless."""
+    """Return whether a listing can be read; irregular or wrongly sized files are already reported."""
     return is_regular(folder / name) and (folder / name).stat().st_size == manifest.files[name].bytes
 
 
@@ -166,7 +166,7 @@ def _receipt_problems(
     rejected: RejectedCheck,
     manifest: Manifest,
 ) -> Iterator[Problem]:
-    """Yield the receipts whose rows are not those of the listings that are whole: preprocess would believe them."""
+    """Yield the receipts whose rows differ from valid listings; preprocess would trust them."""
     specs = bucket_specs(manifest)
     for shard, receipt in receipts.items():
         if isinstance(receipt, Problem):
@@ -196,7 +196,7 @@ def _receipt_problems(
 
 
 def _row_content(row: ClipReceipt) -> tuple[object, ...]:
-    """Return what a kept row's receipt and its line both say."""
+    """Return the facts of a kept row that its receipt and its line share."""
     lengths = (row.seconds, row.frames, row.tokens)
     return (
         row.id,
