@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: every row names a command and settings that there are, and a test that tries it."""
+"""docs/troubleshooting.md: every row names an existing command, existing settings, and a test that tries it."""
 
 import ast
 import re
@@ -20,13 +20,13 @@ def cells(row: str) -> list[str]:
     return [cell.strip() for cell in row.strip("| ").split("|")]
 
 
-def test_every_row_has_all_it_needs() -> None:
+def test_every_row_has_five_cells() -> None:
     assert len(ROWS) > 30
     assert [row for row in ROWS if len(cells(row)) != 5 or not all(cells(row))] == []
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[2:50])
-def test_what_a_row_names_is_there(row: str) -> None:
+def test_command_settings_and_test_of_a_row_exist(row: str) -> None:
     _, command, _, _, tried = cells(row)
     (words,) = re.findall(r"^`xtts ([^`]+)`$", command)
     found: click.Command = cli
@@ -49,7 +49,7 @@ def test_what_a_row_names_is_there(row: str) -> None:
     assert test in functions
 
 
-def test_the_tests_that_are_said_to_judge_made_up_figures_are_those_of_rows() -> None:
+def test_the_files_named_in_the_introduction_are_those_of_rows() -> None:
     introduction = PAGE.partition("\n## ")[0]
     named = set(re.findall(r"`(test_\w+\.py)`", introduction))
     assert named

@@ -1,4 +1,4 @@
-"""Every error this project raises on purpose, and the exit code each one owns.
+"""Every error that this package raises on purpose, and its exit code.
 
 A message is one line: where, what was found, what was expected, what to do.
 """
@@ -6,22 +6,22 @@ A message is one line: where, what was found, what was expected, what to do.
 import errno
 from enum import StrEnum
 
-# A command exits with 0 if it is done and true; EXIT_UNTRUE: failed or not true; EXIT_UNUSABLE: its input cannot be used.
+# 1: the command failed, or the thing it checks is not true. 2: options, settings or input cannot be used.
 EXIT_UNTRUE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 
-# The machine is short of these or its disk is failing; a row or clip is not to blame, and the next one would fail as well.
+# The machine lacks a resource or its disk fails: no fault of one row, and the next row would fail as well.
 MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 
 
 class Reason(StrEnum):
-    """Why a row was left out of a cache; the fixed vocabulary of `rejected.jsonl`."""
+    """Why a row was rejected: the fixed vocabulary of `rejected.jsonl`."""
 
     BAD_ROW = "bad_row"  # the metadata row cannot be read: fields missing, not UTF-8, NUL bytes
-    UNSAFE_ID = "unsafe_id"  # an id or path that would leave the corpus or the output folder
+    UNSAFE_ID = "unsafe_id"  # an id or path outside the corpus or the output folder
     DUPLICATE_ID = "duplicate_id"  # an earlier row has this id; the first one is kept
     EMPTY_TEXT = "empty_text"  # nothing is left after normalising
     UNKNOWN_SYMBOL = "unknown_symbol"  # a character outside the fixed symbol set
-    PHONEMIZER_FAILED = "phonemizer_failed"  # no phonemes for this text; letters are never mixed in
+    PHONEMIZER_FAILED = "phonemizer_failed"  # no phonemes for this text; letters are never used instead
     TEXT_TOO_LONG = "text_too_long"  # more tokens than limits.max_text_length
     AUDIO_MISSING = "audio_missing"  # no such file
     AUDIO_UNREADABLE = "audio_unreadable"  # not a sound file, truncated, or a codec that libsndfile lacks
@@ -37,7 +37,7 @@ class Reason(StrEnum):
 
 
 class XttsError(Exception):
-    """Base of all errors a user can cause and mend; never shown as a traceback."""
+    """Base of all errors that a user can cause and fix; never shown as a traceback."""
 
     exit_code = EXIT_UNUSABLE
 
@@ -51,7 +51,7 @@ class CorpusError(XttsError):
 
 
 class RowError(XttsError):
-    """One row or clip cannot be used; a run records it and goes on."""
+    """One row or clip cannot be used; preprocessing records it and continues."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
@@ -59,7 +59,7 @@ class RowError(XttsError):
         self.detail = detail
 
     def __reduce__(self) -> tuple[type, tuple[Reason, str]]:
-        # Exceptions cross process borders by pickling; the default would call __init__ with the message alone.
+        # Workers send exceptions by pickling, which would call __init__ with the message alone.
         return type(self), (self.reason, self.detail)
 
 
@@ -72,7 +72,7 @@ class TextError(RowError):
 
 
 class CacheError(XttsError):
-    """A cache is missing, locked, stale, or not what its manifest says."""
+    """A cache is missing, locked, outdated, or not what its manifest says."""
 
 
 class CheckpointError(XttsError):
@@ -80,29 +80,29 @@ class CheckpointError(XttsError):
 
 
 class DamagedCheckpointError(CheckpointError):
-    """A checkpoint is not, byte for byte, what was written; another one of the run may be sound."""
+    """The bytes of a checkpoint have changed since it was written; another one of the run may be whole."""
 
 
 class OutputError(XttsError):
-    """A result cannot be written where it was asked for."""
+    """A result cannot be written to its output path."""
 
 
 class TrainingError(XttsError):
-    """Training began and cannot go on: it diverged, or the step was traced again."""
+    """Training started and cannot continue: it diverged, or the step was traced again."""
 
     exit_code = EXIT_UNTRUE
 
 
 class InterruptedRunError(XttsError):
-    """A run was asked to stop and has saved what it had."""
+    """A run was asked to stop, and has saved a checkpoint."""
 
     exit_code = EXIT_INTERRUPTED
 
 
 class StepError(XttsError):
-    """A command that another command ran has failed; its exit code is passed on."""
+    """A command that ran as a part of another one failed; its exit code is passed on."""
 
     def __init__(self, command: str, exit_code: int) -> None:
-        super().__init__(f"{command}: ended with exit code {exit_code}; its own message stands above")
-        # A child killed by a signal has a negative one.
+        super().__init__(f"{command}: ended with exit code {exit_code}; its own message is above")
+        # The code of a child that was killed by a signal is negative.
         self.exit_code = exit_code if exit_code > 0 else EXIT_UNTRUE

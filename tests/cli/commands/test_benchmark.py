@@ -1,4 +1,4 @@
-"""What `xtts benchmark` needs, writes and refuses; what is measured is tested in tests/benchmarking."""
+"""The options, files and errors of `xtts benchmark`; the measurements are tested in tests/perf/benchmark."""
 
 import json
 import subprocess
@@ -41,13 +41,13 @@ def test_every_benchmark_explains_itself(name: str):
     assert ("--seconds" in ended.output) is (name in ("input", "all"))
 
 
-def test_preprocess_needs_sound_from_somewhere(tmp_path: Path):
+def test_preprocess_needs_a_corpus_or_a_cache(tmp_path: Path):
     with pytest.raises(ConfigError, match="give --data DIR"):
         run_benchmarks(("preprocess",), cache=tmp_path / "none", output=tmp_path / "out", **NOTHING)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_in_use_is_left_alone(tmp_path: Path, write_cache: WriteCache):
+def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path, write_cache: WriteCache):
     write_cache(tmp_path / "cache")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "step.json").write_text("{}", encoding="utf-8")
@@ -64,7 +64,7 @@ def test_settings_that_contradict_the_cache_are_refused(tmp_path: Path, write_ca
         run_benchmarks(("step",), cache=tmp_path / "cache", output=tmp_path / "out", **given)
 
 
-def test_all_asks_for_the_cache_before_it_measures_anything(tmp_path: Path):
+def test_all_requires_the_cache_before_the_first_measurement(tmp_path: Path):
     given = {**NOTHING, "data": write_corpus(tmp_path / "corpus", ["one"])}
     with pytest.raises(CacheError, match="expected a cache"):
         run_benchmarks(("preprocess", "input", "step"), cache=tmp_path / "none", output=tmp_path / "out", **given)
@@ -79,7 +79,7 @@ def test_the_naive_rival_writes_every_clip(tmp_path: Path):
     assert len(list(read_records(tmp_path / "0.tfrecord"))) == 2
 
 
-def test_a_process_that_fails_is_no_figure(tmp_path: Path):
+def test_a_process_that_fails_is_an_error(tmp_path: Path):
     with pytest.raises(StepError, match="xtts preprocess: ended with exit code 2"):
         measure_preprocess(tmp_path / "missing", 1, Config(), tmp_path, rounds=1, jobs=1, say=lambda _: None)
 

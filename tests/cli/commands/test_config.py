@@ -1,4 +1,4 @@
-"""Settings of the earlier system become settings of this one, and each key's way is said."""
+"""`xtts config migrate`: earlier settings become new ones, and every key is accounted for."""
 
 import json
 import subprocess
@@ -66,7 +66,7 @@ def why_of(migration: Migration) -> dict[str, str]:
     return {key.key: key.why for key in migration.keys if not key.settings}
 
 
-def test_what_is_printed_is_read_as_settings(tmp_path: Path) -> None:
+def test_the_printed_settings_can_be_loaded(tmp_path: Path) -> None:
     config = config_of(migrated(tmp_path, OLD), tmp_path)
     assert (config.limits.max_text_length, config.limits.max_mel_frames, config.audio.mel_bins) == (200, 800, 80)
     assert (config.training.batch_size, config.training.accumulation_steps) == (56, 2)
@@ -94,7 +94,7 @@ def test_every_dropped_key_has_a_reason(tmp_path: Path) -> None:
     assert all(why.values())
 
 
-def test_flags_win_over_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_file(tmp_path: Path) -> None:
     flags: dict[str, Any] = {
         "batch_size": 8,
         "num_workers": 3,
@@ -152,7 +152,7 @@ PEAK = {"audio": {"normalize": "peak", "normalize_to_db": 0.0}}
         ("target_loudness_lufs: -20.0", {}),
     ],
 )
-def test_loudness_wins_over_the_peak_in_any_order_and_brings_its_level(
+def test_loudness_overrides_the_peak_in_any_order_and_sets_its_level(
     tmp_path: Path, text: str, settings: dict[str, Any]
 ) -> None:
     migration = migrated(tmp_path, f"data: {{{text}}}")
@@ -168,7 +168,7 @@ def test_an_unknown_key_is_reported_and_left_out(tmp_path: Path) -> None:
     assert migration.notes()[-1].startswith("2 keys: 1 carried over, 0 dropped, 1 unknown")
 
 
-def test_a_value_that_cannot_be_is_an_error_that_names_the_earlier_key(tmp_path: Path) -> None:
+def test_the_error_of_an_invalid_value_names_the_earlier_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"old\.yaml: data\.num_workers: data\.num_workers='8-16'"):
         migrated(tmp_path, "data: {num_workers: 8-16}")
 
@@ -186,7 +186,7 @@ def test_a_value_that_cannot_be_is_an_error_that_names_the_earlier_key(tmp_path:
         ("data: {batch_size: 2001-01-01}", "training.batch_size=datetime.date"),
     ],
 )
-def test_what_cannot_be_reckoned_with_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_values_that_cannot_be_computed_with_are_one_line(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         migrated(tmp_path, text)
     assert problem in str(caught.value)
@@ -206,12 +206,14 @@ def test_what_cannot_be_reckoned_with_is_one_line(tmp_path: Path, text: str, pro
         ("training: {min_learning_rate: low}", "training.min_learning_rate", "'low' is no number"),
     ],
 )
-def test_a_number_that_is_none_is_left_out_with_its_reason(tmp_path: Path, text: str, key: str, why: str) -> None:
+def test_a_value_that_is_not_a_number_is_left_out_with_its_reason(
+    tmp_path: Path, text: str, key: str, why: str
+) -> None:
     migration = migrated(tmp_path, text)
     assert (migration.settings, why_of(migration)) == ({}, {key: why})
 
 
-def test_what_json_has_no_form_for_is_text(tmp_path: Path) -> None:
+def test_values_that_json_cannot_hold_become_text(tmp_path: Path) -> None:
     migration = migrated(
         tmp_path, "training: {scheduler_params: {2001-01-01: [.inf, 1, {a: .nan}]}, epochs: 2001-01-02, beta1: true}"
     )
@@ -221,7 +223,7 @@ def test_what_json_has_no_form_for_is_text(tmp_path: Path) -> None:
     assert (values["training.epochs"], values["training.beta1"]) == ("2001-01-02", True)
 
 
-def test_every_rule_leads_to_settings_that_there_are() -> None:
+def test_every_rule_leads_to_an_existing_setting() -> None:
     known = {f"{section}.{key}" for section, keys in Config().model_dump().items() for key in keys}
     assert {rule.becomes for rule in RULES.values() if rule.becomes} <= known
 

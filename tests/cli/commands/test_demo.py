@@ -27,7 +27,7 @@ RESULTS = {
 
 @pytest.fixture
 def commands(tmp_path: Path, write_cache, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Stand-ins for the commands: what they were given is recorded, what they print is RESULTS; preprocess leaves a cache."""
+    """Replace the commands: record their arguments, print RESULTS, and let preprocess write a cache."""
     given = []
 
     def run(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
@@ -41,15 +41,14 @@ def commands(tmp_path: Path, write_cache, monkeypatch: pytest.MonkeyPatch) -> li
     return given
 
 
-def test_the_commands_are_shown_as_typed_and_what_they_made_is_named(commands: list[list[str]], tmp_path: Path, capsys):
+def test_the_commands_and_their_results_are_shown(commands: list[list[str]], tmp_path: Path, capsys):
     run_demo(tmp_path / "demo", tmp_path / "my corpus", steps=7)
 
     shown = capsys.readouterr().out
     assert [command[0] for command in commands] == ["preprocess", "verify-cache", "train", "synthesize"]
-    assert (
-        f"$ xtts preprocess --data '{tmp_path}/my corpus' --cache {tmp_path}/demo/cache --config demo --config ljspeech --json\n"
-        in shown
-    )
+    configs = "--config demo --config ljspeech"
+    command = f"$ xtts preprocess --data '{tmp_path}/my corpus' --cache {tmp_path}/demo/cache {configs} --json\n"
+    assert command in shown
     assert f"{tmp_path}/demo/cache: 60 records in 5 shards, 3.1 MB, verified; 1 of 61 rows rejected\n" in shown
     assert f"{tmp_path}/demo/runs/1:" in shown
     assert f"{tmp_path}/demo/speech.wav: 1.52 s\n" in shown
@@ -64,7 +63,7 @@ def test_the_commands_are_shown_as_typed_and_what_they_made_is_named(commands: l
     assert "loss       5.537 -> 1.031\n" in shown
 
 
-def test_the_spoken_text_is_one_that_was_trained_on(commands: list[list[str]], tmp_path: Path):
+def test_the_spoken_text_is_from_the_training_split(commands: list[list[str]], tmp_path: Path):
     run_demo(tmp_path / "demo", tmp_path, steps=None)
 
     lines = (tmp_path / "demo" / "cache" / "utterances.jsonl").read_text(encoding="utf-8").splitlines()
@@ -73,7 +72,7 @@ def test_the_spoken_text_is_one_that_was_trained_on(commands: list[list[str]], t
     assert synthesize[synthesize.index("--text") + 1] in trained_on
 
 
-def test_steps_are_the_presets_fewer_on_a_longer_corpus_or_as_asked_for(commands: list[list[str]], tmp_path: Path):
+def test_steps_are_those_of_the_preset_fewer_on_a_corpus_or_as_given(commands: list[list[str]], tmp_path: Path):
     run_demo(tmp_path / "demo", None, steps=None)
     run_demo(tmp_path / "demo", tmp_path, steps=None)
     run_demo(tmp_path / "demo", tmp_path, steps=9)
@@ -83,7 +82,7 @@ def test_steps_are_the_presets_fewer_on_a_longer_corpus_or_as_asked_for(commands
     assert [train[train.index("--steps") + 1] for train in trains[1:]] == ["200", "9"]
 
 
-def test_each_demo_trains_in_a_folder_that_is_still_free(tmp_path: Path):
+def test_each_demo_trains_in_a_new_folder(tmp_path: Path):
     assert DemoPaths.plan(tmp_path, None).run == tmp_path / "runs" / "1"
 
     (tmp_path / "runs" / "1").mkdir(parents=True)

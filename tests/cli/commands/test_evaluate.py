@@ -1,4 +1,4 @@
-"""`xtts evaluate`, with a speaker that is no network: a cache, a corpus and a run's identity in, figures and a folder out."""
+"""`xtts evaluate` on a cache and a corpus, with a speaker that returns the cache's own mels in place of a network."""
 
 import itertools
 import json
@@ -29,14 +29,14 @@ CONFIG = make_config("audio.mel_bins=20")
 
 @dataclass(frozen=True)
 class Work:
-    """A corpus and the cache that was made from it."""
+    """A corpus and its cache."""
 
     data: Path
     cache: Path
 
 
 class Parrot:
-    """Says a cache's own mels, each text's one; changed where a test wants that."""
+    """A synthesizer that returns the cache's own mel of a text, optionally changed."""
 
     def __init__(self, cache: Path, change: Callable[[SpokenText], SpokenText] = lambda spoken: spoken) -> None:
         manifest = load_manifest(cache)
@@ -81,7 +81,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Work:
 
 @pytest.fixture
 def evaluate(monkeypatch: pytest.MonkeyPatch, work: Work, tmp_path: Path) -> Callable[..., command.EvaluationReport]:
-    """Return the command with defaults, spoken by the `speaker` given."""
+    """Return the command with defaults and a given `speaker`."""
 
     def run(speaker: Parrot | None = None, **options: Any) -> command.EvaluationReport:
         monkeypatch.setattr(Synthesizer, "load", lambda _run, _overrides: speaker or Parrot(work.cache))
@@ -108,9 +108,7 @@ def figures_of(report: command.EvaluationReport) -> dict[str, Any]:
     return figures
 
 
-def test_a_speaker_that_says_the_true_frames_has_no_error(
-    evaluate: Callable[..., command.EvaluationReport], work: Work
-):
+def test_speech_equal_to_the_ground_truth_has_no_error(evaluate: Callable[..., command.EvaluationReport], work: Work):
     parrot = Parrot(work.cache)
 
     figures = figures_of(evaluate(parrot))
@@ -122,7 +120,7 @@ def test_a_speaker_that_says_the_true_frames_has_no_error(
     assert worst["skipped_tokens"] == worst["repeated_tokens"] == 0
 
 
-def test_texts_are_spoken_as_the_corpus_has_them_once_to_warm_up_and_once_each(
+def test_raw_texts_are_spoken_once_each_after_one_warm_up(
     evaluate: Callable[..., command.EvaluationReport], work: Work
 ):
     parrot = Parrot(work.cache)
@@ -171,7 +169,7 @@ def test_the_folder_holds_sounds_pictures_rows_and_a_page(
     assert "held against copy synthesis" in report.to_text()
 
 
-def test_with_the_corpus_speech_is_held_against_its_clips(
+def test_with_the_corpus_speech_is_compared_with_its_recordings(
     evaluate: Callable[..., command.EvaluationReport], work: Work, tmp_path: Path
 ):
     report = evaluate(data=work.data)
@@ -206,14 +204,14 @@ def test_the_true_wave_begins_where_its_trimmed_mel_does(
     assert np.abs(true[-512:-256]).max() > 0.4
 
 
-def test_a_run_of_frames_is_found_again():
+def test_a_run_of_frames_is_found_in_a_longer_mel():
     frames = np.random.default_rng(0).normal(size=(30, 4))
 
     assert first_frame(frames, (frames[11:20]).astype(np.float16)) == 11
     assert first_frame(frames, frames) == 0
 
 
-def test_speech_that_goes_wrong_is_counted(evaluate: Callable[..., command.EvaluationReport], work: Work):
+def test_missing_stops_and_skipped_tokens_are_counted(evaluate: Callable[..., command.EvaluationReport], work: Work):
     def spoil(spoken: SpokenText) -> SpokenText:
         cut = spoken.attention[:6]
         return replace(spoken, attention=cut, has_stopped=False)
@@ -300,7 +298,9 @@ def test_a_corpus_that_the_cache_was_not_made_from_is_refused(
         evaluate(data=tmp_path / "other", output=tmp_path / "out2")
 
 
-def test_a_folder_that_holds_something_is_refused(evaluate: Callable[..., command.EvaluationReport], tmp_path: Path):
+def test_an_output_folder_that_is_not_empty_is_refused(
+    evaluate: Callable[..., command.EvaluationReport], tmp_path: Path
+):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").touch()
 
@@ -311,7 +311,7 @@ def test_a_folder_that_holds_something_is_refused(evaluate: Callable[..., comman
 
 
 def test_a_cache_in_buckets_gives_the_same_utterances_and_mels(work: Work, tmp_path: Path):
-    """The first few of a split are a fair sample whatever its buckets: those of the shortest clips come first in the folder alone."""
+    """The first utterances of a split are a fair sample: they do not all come from the bucket of the shortest clips."""
     bucketed = tmp_path / "cache"
     build(work.data, bucketed, make_config("audio.mel_bins=20", "data.buckets=[[24,22],[32,28],[40,80]]"))
 

@@ -112,7 +112,9 @@ def corpus(tmp_path: Path) -> tuple[Path, Counter[str]]:
     return root, expected
 
 
-def test_each_is_rejected_for_its_reason_and_the_run_goes_on(corpus: tuple[Path, Counter[str]], tmp_path: Path) -> None:
+def test_each_hostile_row_is_rejected_for_its_reason_and_the_build_continues(
+    corpus: tuple[Path, Counter[str]], tmp_path: Path
+) -> None:
     root, expected = corpus
     command = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""`xtts preprocess` as a user meets it: a process that is killed, starved, interrupted, or run twice."""
+"""`xtts preprocess` as a process: killed, interrupted, short of a resource, or run twice."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def data(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "data")
 
 
-def test_any_number_of_jobs_gives_the_same_bytes_and_json_stands_alone(data: Path, tmp_path: Path) -> None:
+def test_any_number_of_jobs_gives_the_same_bytes_and_json_is_alone_on_stdout(data: Path, tmp_path: Path) -> None:
     reports = [report(run(data, tmp_path / jobs, "--jobs", jobs, "--json")) for jobs in ("1", "2")]
     assert cache_bytes(tmp_path / "1") == cache_bytes(tmp_path / "2")
     for content in reports:
@@ -94,7 +94,7 @@ def test_mel_filters_without_a_frequency_are_one_warning(data: Path, tmp_path: P
     assert "of the mel filters hold no FFT bin" in warning
 
 
-def test_a_dry_run_foresees_the_run_and_writes_nothing(data: Path, tmp_path: Path) -> None:
+def test_a_dry_run_predicts_the_build_and_writes_nothing(data: Path, tmp_path: Path) -> None:
     (data / "wavs" / "clip-000.wav").write_bytes(b"broken")
     write_clip(data, "clip-001", seconds=2.0)
     foreseen = report(run(data, tmp_path / "cache", "--dry-run", "--json"))
@@ -129,14 +129,12 @@ def test_a_second_corpus_becomes_the_validation_split(data: Path, tmp_path: Path
         (["--layout", "nonsense"], ["--layout", "nonsense", "ljspeech"]),
     ],
 )
-def test_options_that_cannot_be_meant_are_one_line(
-    data: Path, tmp_path: Path, arguments: list[str], words: list[str]
-) -> None:
+def test_contradicting_options_are_one_line(data: Path, tmp_path: Path, arguments: list[str], words: list[str]) -> None:
     assert_one_line(run(data, tmp_path / "cache", *arguments), 2, *words)
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_file_size_limit_is_one_line_and_the_next_run_goes_on(data: Path, tmp_path: Path) -> None:
+def test_a_file_size_limit_is_one_line_and_the_next_run_continues(data: Path, tmp_path: Path) -> None:
     def limit_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
 

@@ -1,4 +1,4 @@
-"""`xtts stats`: the same figures from headers as from the cache, and a picture of them."""
+"""`xtts stats`: the same figures from headers and from the cache, and a picture of them."""
 
 import os
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_headers_tell_what_the_cache_holds(root: Path) -> None:
+def test_the_figures_of_the_headers_are_those_of_the_cache(root: Path) -> None:
     by_header = measure_lengths(root / "data", None, make_config(), None).to_json()
     by_cache = measure_lengths(None, root / "cache", make_config(), None).to_json()
 
@@ -91,7 +91,7 @@ def test_a_plot_that_cannot_be_written_is_an_error(root: Path) -> None:
         measure_lengths(None, root / "cache", make_config(), root / "cache" / "manifest.json" / "lengths.png")
 
 
-def test_limits_given_with_a_cache_overlay_its_own(root: Path) -> None:
+def test_given_limits_override_those_of_the_cache(root: Path) -> None:
     report = measure_lengths(None, root / "cache", load_config(overrides=["limits.max_mel_frames=30"]), None)
     shares = {(limit.limit, limit.value): limit.share for limit in report.limits}
 
@@ -101,12 +101,12 @@ def test_limits_given_with_a_cache_overlay_its_own(root: Path) -> None:
     assert ("max_mel_frames", 80) not in shares
 
 
-def test_settings_that_the_cached_lengths_cannot_follow_are_refused(root: Path) -> None:
+def test_settings_that_would_change_the_cached_lengths_are_refused(root: Path) -> None:
     with pytest.raises(ConfigError, match=r"audio.hop_samples is 64, the cache was made with 128; .* --data DIR"):
         measure_lengths(None, root / "cache", load_config(overrides=["audio.hop_samples=64"]), None)
 
 
-def test_the_layout_is_that_of_a_corpus(root: Path) -> None:
+def test_a_layout_is_for_a_corpus_only(root: Path) -> None:
     assert measure_lengths(root / "data", None, make_config(), None, "ljspeech").clips == 40
     with pytest.raises(CorpusError):
         measure_lengths(root / "data", None, make_config(), None, "vctk")
@@ -114,7 +114,7 @@ def test_the_layout_is_that_of_a_corpus(root: Path) -> None:
         measure_lengths(None, root / "cache", make_config(), None, "ljspeech")
 
 
-def test_one_is_not_many(root: Path, tmp_path: Path) -> None:
+def test_counts_of_one_are_singular(root: Path, tmp_path: Path) -> None:
     data = write_corpus(tmp_path / "data", 2)
     (data / "wavs" / "clip-001.wav").unlink()
 
@@ -126,7 +126,7 @@ def test_one_is_not_many(root: Path, tmp_path: Path) -> None:
     assert ": 40 clips, " in measure_lengths(root / "data", None, make_config(), None).to_text()
 
 
-def test_what_cannot_be_measured_is_an_error(root: Path, tmp_path: Path) -> None:
+def test_input_that_cannot_be_measured_is_an_error(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="one of --data DIR and --cache DIR"):
         measure_lengths(root / "data", root / "cache", make_config(), None)
     with pytest.raises(CacheError):

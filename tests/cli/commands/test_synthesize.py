@@ -59,7 +59,7 @@ def test_a_stream_is_a_wav_file(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--stream",)], ids=["whole", "streamed"])
-def test_stdout_takes_sound_alone(run: Path, options: tuple[str, ...]) -> None:
+def test_only_sound_is_written_to_stdout(run: Path, options: tuple[str, ...]) -> None:
     result = xtts("--run", run, "--text", "abc", "--output", "-", *options)
     assert result.exit_code == 0, result.output
     assert result.stdout_bytes[:4] == b"RIFF"
@@ -67,7 +67,7 @@ def test_stdout_takes_sound_alone(run: Path, options: tuple[str, ...]) -> None:
     assert "10 frames" in result.stderr
 
 
-def test_a_reference_is_heard(run: Path, tmp_path: Path) -> None:
+def test_a_reference_changes_the_speech(run: Path, tmp_path: Path) -> None:
     wave = 0.3 * np.sin(2 * np.pi * 300 * np.arange(16_000) / 16_000)
     soundfile.write(tmp_path / "voice.wav", wave, 16_000)
     mels = []
@@ -78,7 +78,7 @@ def test_a_reference_is_heard(run: Path, tmp_path: Path) -> None:
     assert np.abs(mels[0] - mels[1]).max() > 1e-4
 
 
-def test_settings_of_speaking_can_be_others_than_the_run_s(run: Path, tmp_path: Path) -> None:
+def test_synthesis_settings_can_be_overridden(run: Path, tmp_path: Path) -> None:
     frames = []
     for options in ((), ("--set", "synthesis.max_frames_per_token=1")):
         result = xtts("--run", run, "--text", "abc", "--output", tmp_path / "a.wav", "--json", *options)
@@ -99,7 +99,7 @@ def test_settings_of_speaking_can_be_others_than_the_run_s(run: Path, tmp_path: 
         ("synthesis", "expected section.key=value"),
     ],
 )
-def test_a_setting_that_speech_cannot_take_is_named(run: Path, tmp_path: Path, override: str, message: str) -> None:
+def test_an_invalid_synthesis_setting_is_named(run: Path, tmp_path: Path, override: str, message: str) -> None:
     error = error_of("--run", run, "--text", "a", "--output", tmp_path / "a.wav", "--set", override)
     assert isinstance(error, ConfigError)
     assert message in str(error)
@@ -115,7 +115,7 @@ def test_a_setting_that_speech_cannot_take_is_named(run: Path, tmp_path: Path, o
         ("abc\nabф\n".encode(), r"lines\.txt:2: .*CYRILLIC SMALL LETTER EF"),
     ],
 )
-def test_a_line_that_cannot_be_said_is_named_before_any_is_written(
+def test_a_line_that_cannot_be_spoken_is_named_before_any_file_is_written(
     run: Path, tmp_path: Path, content: bytes, message: str
 ) -> None:
     (tmp_path / "lines.txt").write_bytes(content)
@@ -145,7 +145,7 @@ def test_options_that_exclude_each_other_are_an_error(
     assert not (tmp_path / "a.wav").exists()
 
 
-def test_an_output_without_a_name_is_refused_before_anything_is_said(run: Path) -> None:
+def test_an_output_without_a_file_name_is_refused(run: Path) -> None:
     assert "name a file" in str(error_of("--run", run, "--text", "a", "--output", ""))
 
 
@@ -155,7 +155,7 @@ def test_a_text_that_is_not_utf_8_is_refused(run: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_stream_into_a_pipe_says_that_its_length_is_not_known(run: Path, tmp_path: Path) -> None:
+def test_a_stream_into_a_pipe_has_a_header_of_unknown_length(run: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     heard: list[bytes] = []
     reader = threading.Thread(target=lambda: heard.append((tmp_path / "pipe").read_bytes()), daemon=True)
@@ -167,7 +167,7 @@ def test_a_stream_into_a_pipe_says_that_its_length_is_not_known(run: Path, tmp_p
     assert len(heard[0]) > 44
 
 
-def test_a_full_disk_is_blamed_on_what_did_not_fit(run: Path, tmp_path: Path) -> None:
+def test_the_error_of_a_full_disk_names_the_file(run: Path, tmp_path: Path) -> None:
     error = error_of("--run", run, "--text", "a", "--output", tmp_path / "a.wav", "--mel-output", "/dev/full")
     assert "/dev/full: cannot be written" in str(error)
     assert (tmp_path / "a.wav").is_file()
@@ -177,7 +177,7 @@ def test_json_beside_sound_on_stdout_is_a_usage_error(run: Path) -> None:
     assert xtts("--run", run, "--text", "a", "--output", "-", "--json").exit_code == 2
 
 
-def test_a_reference_that_is_no_sound_is_named(run: Path, tmp_path: Path) -> None:
+def test_an_unreadable_reference_is_named(run: Path, tmp_path: Path) -> None:
     (tmp_path / "voice.wav").write_bytes(b"no sound")
     error = error_of("--run", run, "--text", "a", "--output", tmp_path / "a.wav", "--reference", tmp_path / "voice.wav")
     assert isinstance(error, AudioError)

@@ -1,4 +1,4 @@
-"""`xtts verify-cache` as a CI job sees it: exit codes and output of the real program."""
+"""Exit codes and output of the program `xtts verify-cache`."""
 
 import json
 import subprocess

@@ -128,11 +128,12 @@ def run_benchmarks(
     data: Path | None = None,
     seconds: float = 2.0,
 ) -> BenchmarkReport:
-    """Run the named benchmarks one after the other; the JSON file and the picture of each are written as soon as it ends.
+    """Run the named benchmarks one after the other, and write the JSON file and the picture of each as soon as it ends.
 
-    `data`, the corpus, is for `preprocess` and `input`; `seconds`, of each measurement, for `input`.
-    Raises CacheError for a cache that cannot be trained on, CorpusError for a corpus that is not the cache's, ConfigError for
-    settings that contradict the cache, OutputError for a folder that is not empty.
+    data: the corpus, for `preprocess` and `input`.
+    seconds: the duration of each measurement, for `input`.
+    Raises CacheError for a cache that cannot be trained on, CorpusError for a corpus that is not the cache's,
+    ConfigError for settings that contradict the cache, OutputError for a folder that is not empty.
     """
     is_preprocess_alone = tuple(names) == ("preprocess",)
     if data is None and not (cache / MANIFEST_NAME).is_file() and is_preprocess_alone:

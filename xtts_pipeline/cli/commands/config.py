@@ -137,7 +137,7 @@ class Migration:
 
 
 def migrate(file: Path | None, flags: Mapping[str, str | int]) -> Migration:
-    """Translate a YAML file of the earlier system and its command-line flags, such as `--batch-size`; flags override the file.
+    """Translate a YAML file and command-line flags of the earlier system; flags override the file.
 
     Raises ConfigError if the file is no YAML of sections, or if a value is not valid for its new setting.
     """

@@ -1,4 +1,4 @@
-"""`xtts demo`: the main job from a corpus to speech, each command run as a user would type it."""
+"""`xtts demo`: the whole job from a corpus to speech, each command run as a user would type it."""
 
 import json
 import shlex
@@ -17,13 +17,13 @@ from xtts_pipeline.cli.options import COUNT, FOLDER
 from xtts_pipeline.corpus.demo.espeak import make_corpus
 from xtts_pipeline.errors import StepError
 
-# Real clips are four times as long as the demo's sentences: these steps take about as long as the preset's take there.
+# Real clips are four times as long as the demo's sentences, so this many steps take as long as the preset's 1,000.
 CORPUS_STEPS = 200
 
 
 @dataclass(frozen=True)
 class DemoPaths:
-    """What a demo reads and makes; all but a corpus of the user's own lies in its output folder."""
+    """The paths that a demo reads and writes; all but the user's own corpus lie in the output folder."""
 
     corpus: Path
     cache: Path
@@ -33,7 +33,7 @@ class DemoPaths:
 
     @classmethod
     def plan(cls, output: Path, data: Path | None) -> "DemoPaths":
-        """Return the paths, with the first run folder that is still free: training never writes into an earlier run."""
+        """Return the paths, with a new folder for the run: training never writes into an earlier run."""
         runs = output / "runs"
         number = next(number for number in range(1, sys.maxsize) if not (runs / str(number)).exists())
         return cls(
@@ -74,7 +74,7 @@ def run_demo(output: Path, data: Path | None, steps: int | None) -> None:
     paths = DemoPaths.plan(output, data)
     if data is None:
         click.echo(f"{make_corpus(paths.corpus)} sentences spoken by espeak-ng in {paths.corpus}")
-    # Of two configs the later wins: a corpus of the user's own keeps every clip that LJSpeech's limits keep.
+    # The later preset overrides the demo's limits, which are too short for a real corpus.
     configs = ["--config", "demo"] if data is None else ["--config", "demo", "--config", "ljspeech"]
     steps = CORPUS_STEPS if steps is None and data is not None else steps
     steps_option = [] if steps is None else ["--steps", str(steps)]
@@ -90,7 +90,7 @@ def run_demo(output: Path, data: Path | None, steps: int | None) -> None:
 def _run_step(*arguments: str) -> dict[str, Any]:
     """Show and run one `xtts` command in a process of its own; return what it printed as JSON."""
     click.echo(f"\n$ xtts {shlex.join(arguments)}")
-    # The child's stderr is the terminal's, so its progress and its errors are seen as they come.
+    # The child inherits stderr, so its progress and its errors appear at once.
     ended = subprocess.run(
         [sys.executable, "-m", "xtts_pipeline", *arguments], stdout=subprocess.PIPE, text=True, check=False
     )
@@ -115,6 +115,7 @@ def _summary(
     seconds: float,
 ) -> str:
     step, loss = trained["step_ms"], trained["loss"]
+    counts = f"{trained['traces']}, compilations {trained['compilations']}"
     cache = f"{proved['records']} records in {proved['shards']} shards, {proved['bytes'] / 1e6:.1f} MB"
     return "\n".join(
         [
@@ -125,7 +126,7 @@ def _summary(
             f"  picture    {paths.picture}: the mel and the attention",
             "The run:",
             f"  steps      {trained['steps']}",
-            f"  traces     {trained['traces']}, compilations {trained['compilations']}, training, validation and speaking together",
+            f"  traces     {counts}, training, validation and speaking together",
             f"  step time  {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
             f"  data wait  {trained['data_wait_share']:.2%}",
             f"  loss       {loss['first']:.3f} -> {loss['last']:.3f}",

@@ -1,4 +1,4 @@
-"""`xtts export`: a run in, a SavedModel that speaks without this package out."""
+"""`xtts export`: write a run as a SavedModel that speaks without this package."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from xtts_pipeline.cli.options import FOLDER, json_option, print_report, run_opt
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written: the folder, its size, and what its xtts.json says."""
+    """The folder that was written, its size, and the content of its xtts.json."""
 
     output: Path
     bytes: int
@@ -27,11 +27,10 @@ class ExportReport:
 
     def to_text(self) -> str:
         """Return the report for people."""
-        said = self.description
-        lines = [
-            f"{self.output}: {format_bytes(self.bytes)}, signature {said['signature']} (checkpoint of step {said['step']})"
-        ]
-        for label, tensors in (("in", said["inputs"]), ("out", said["outputs"])):
+        model = self.description
+        signature = f"signature {model['signature']} (checkpoint of step {model['step']})"
+        lines = [f"{self.output}: {format_bytes(self.bytes)}, {signature}"]
+        for label, tensors in (("in", model["inputs"]), ("out", model["outputs"])):
             for name, tensor in tensors.items():
                 shape = ", ".join("any" if size is None else str(size) for size in tensor["shape"])
                 lines.append(f"  {label:<4}{name:<18}{tensor['dtype']} [{shape}]")

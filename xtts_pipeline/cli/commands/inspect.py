@@ -1,4 +1,4 @@
-"""`xtts inspect`: what one record holds, as text, picture and sound."""
+"""`xtts inspect`: one record of a cache as text, picture and sound."""
 
 import difflib
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from xtts_pipeline.plots import SPACE_MARK, save_speech_picture
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
-# Fixed names: an id is the corpus's word, and no file is named by it.
+# Fixed names: an id comes from the corpus and may not be a safe file name.
 PICTURE_NAME, SOUND_NAME = "mel.png", "sound.wav"
 
 
 @dataclass(frozen=True)
 class InspectReport:
-    """One utterance's line, and what its record holds."""
+    """The line of an utterance in utterances.jsonl, and the content of its record."""
 
     entry: UtteranceEntry
     symbols: tuple[str, ...]
@@ -68,6 +68,7 @@ class InspectReport:
         """Return the report for people."""
         entry = self.entry
         low, high = self.mel_range
+        symbols = " ".join(SPACE_MARK if symbol == " " else symbol for symbol in self.symbols)
         return "\n".join(
             [
                 f"{entry.id}: {entry.shard} record {entry.position}, split {entry.split}",
@@ -75,7 +76,7 @@ class InspectReport:
                 f"speaker  {entry.speaker} ({self.speaker}), language {entry.language} ({self.language})",
                 f"raw text {entry.raw_text}",
                 f"text     {entry.text}",
-                f"tokens   {self.text_length}: {' '.join(SPACE_MARK if symbol == ' ' else symbol for symbol in self.symbols)}",
+                f"tokens   {self.text_length}: {symbols}",
                 f"mel      {self.mel_length} frames, {low:.2f} to {high:.2f} in natural log",
                 f"picture  {self.picture}",
                 f"sound    {self.sound}",
@@ -104,19 +105,18 @@ def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
 def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
     """Read one record and write its picture and its sound into the folder `output`.
 
-    Raises CacheError if the cache has no such id or its record is damaged, OutputError if the folder cannot be written.
+    Raises CacheError if the cache has no such id or its record is damaged; OutputError if the folder cannot be written.
     """
     manifest = load_manifest(cache)
     entry = _find(cache, id)
     buckets = {shard.name: shard.bucket for shard in manifest.shards}
-    # A listing may name any file: only the manifest's are opened.
+    # The listing is not trusted: only shards of the manifest are opened.
     payload = (
         next(islice(read_records(cache / entry.shard), entry.position, None), None) if entry.shard in buckets else None
     )
     if payload is None:
-        raise CacheError(
-            f"{cache / entry.shard}: has no record {entry.position}, which {UTTERANCES_NAME} promises; run xtts verify-cache"
-        )
+        problem = f"has no record {entry.position}, which {UTTERANCES_NAME} lists"
+        raise CacheError(f"{cache / entry.shard}: {problem}; run xtts verify-cache")
     values = decode_example(payload, record_spec(manifest, buckets[entry.shard]))
     text_length, mel_length = cast("int", values["text_length"]), cast("int", values["mel_length"])
     tokens, mel = np.asarray(values["tokens"])[:text_length], np.asarray(values["mel"], np.float32)[:mel_length]

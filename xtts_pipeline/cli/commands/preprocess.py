@@ -1,4 +1,4 @@
-"""`xtts preprocess`: a corpus in, a cache out, every row accounted for."""
+"""`xtts preprocess`: turn a corpus into a cache, and report every row."""
 
 import os
 import sys
@@ -41,7 +41,7 @@ SHOWN_OUTLIERS = 10
 
 @dataclass(frozen=True)
 class PreprocessReport:
-    """What a run of preprocess did."""
+    """The result of a build."""
 
     build: BuildResult
     outliers: list[Outlier]
@@ -57,7 +57,7 @@ class PreprocessReport:
 
     @property
     def clips_by_bucket(self) -> list[int]:
-        """How many records each bucket holds; without buckets, the one shape."""
+        """The number of records in each bucket; one number if there are no buckets."""
         manifest = self.build.manifest
         return [
             sum(manifest.split_records(split, bucket) for split in SPLITS) for bucket in range(manifest.bucket_count)
@@ -65,7 +65,7 @@ class PreprocessReport:
 
     @property
     def warnings(self) -> list[str]:
-        """What a user should look at, one line each."""
+        """Findings that deserve a look, one line each."""
         warnings = [
             f"changed setting: {change}; all shards were written anew" for change in self.build.settings_changed
         ]
@@ -80,7 +80,7 @@ class PreprocessReport:
         return warnings
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `--json` prints."""
+        """Return the report for programs."""
         manifest, build = self.build.manifest, self.build
         return {
             "read": manifest.counts.read,
@@ -104,7 +104,7 @@ class PreprocessReport:
         }
 
     def to_text(self) -> str:
-        """Return what is printed without `--json`."""
+        """Return the report for people."""
         manifest, build = self.build.manifest, self.build
         counts = manifest.counts
         splits = ", ".join(
@@ -140,7 +140,7 @@ class PreprocessReport:
 
 @dataclass(frozen=True)
 class DryRunReport:
-    """What a run of preprocess would do."""
+    """The estimate of a build."""
 
     plan: BuildEstimate
     max_rejected: float
@@ -152,17 +152,18 @@ class DryRunReport:
         return self.plan.rejected > self.max_rejected * self.plan.read
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `--json` prints."""
+        """Return the report for programs."""
         return {"dry_run": True, **self.plan.to_json(), "warnings": self.warnings}
 
     def to_text(self) -> str:
-        """Return what is printed without `--json`."""
+        """Return the report for people."""
         plan = self.plan
+        counts = f"would read {plan.read} = keep {plan.kept} + reject {plan.rejected}"
         shards = ", ".join(f"{split} {count}" for split, count in plan.shards.items())
         over = [f"over --max-rejected {self.max_rejected:.2%}:"] if self.is_over_limit else []
         return "\n".join(
             [
-                f"{plan.layout}: would read {plan.read} = keep {plan.kept} + reject {plan.rejected}, by texts and headers",
+                f"{plan.layout}: {counts}, by texts and headers",
                 f"hours: {plan.hours:.2f}",
                 *([f"buckets: {', '.join(str(list(bucket)) for bucket in plan.buckets)}"] if plan.buckets else []),
                 f"shards: {shards}; {plan.shards_to_write} to write, {format_bytes(plan.bytes_to_write)}",
@@ -256,7 +257,7 @@ def preprocess(
 
 
 def process_seconds() -> float:
-    """Return how long this process has lived, imports included."""
+    """Return the seconds since the start of this process, imports included."""
     try:
         status = Path("/proc/self/stat").read_text(encoding="ascii")
     except OSError:
@@ -279,12 +280,12 @@ def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int) -
 
 
 def _setting_warnings(audio: AudioConfig) -> list[str]:
-    """Return what is allowed and hardly meant, one line each."""
+    """Return warnings about settings that are valid but probably not intended."""
     deaf = describe_silent_filters(audio)
     return [deaf] if deaf else []
 
 
 def _reason_table(rejected_by_reason: Mapping[str, int], read: int) -> list[str]:
-    """Return one line a reason, the most frequent first."""
+    """Return one line per reason, the most frequent first."""
     ordered = sorted(rejected_by_reason.items(), key=lambda item: (-item[1], item[0]))
     return [f"  {reason:<18} {count:>8}  {count / read:>7.2%}" for reason, count in ordered]

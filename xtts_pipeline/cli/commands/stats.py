@@ -1,4 +1,4 @@
-"""`xtts stats`: how long a corpus's clips and texts are, and which limits fit them."""
+"""`xtts stats`: the lengths of clips and texts, and the limits that fit them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,14 +22,14 @@ from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 from xtts_pipeline.plots import save_histograms
 
 MOST_SHAPES = 4
-# What a histogram marks of the table.
+# The statistics of the table that a histogram marks.
 MARKS = ("p50", "p99")
 _COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """What was measured: one row a clip, in the same order; and how many rows could not be measured."""
+    """The measured lengths, one element per clip, and the number of rows that cannot be used."""
 
     seconds: np.ndarray
     frames: np.ndarray
@@ -40,7 +40,7 @@ class Lengths:
 
     @property
     def measures(self) -> Mapping[str, np.ndarray]:
-        """Every measure by the name under which it is shown."""
+        """Every measure by its name in the report."""
         return {
             "seconds": self.seconds,
             "frames": self.frames,
@@ -52,7 +52,7 @@ class Lengths:
 
 @dataclass(frozen=True)
 class LimitShare:
-    """What share of the clips one limit alone keeps."""
+    """The share of the clips that one limit alone keeps."""
 
     limit: str
     value: float
@@ -63,8 +63,9 @@ class LimitShare:
 class StatsReport:
     """The lengths of a corpus or cache, and the shapes that fit them.
 
-    `everything` is the shape that keeps every clip; `plans` have 1, 2, 3, ... shapes, the first of them the recommended one alone.
-    `buckets` are those of the cache or the settings, None where there are none.
+    everything: the shape that keeps every clip.
+    plans: 1, 2, 3, ... shapes; the first is the recommended shape alone.
+    buckets: those of the cache or the settings; None if there are none.
     """
 
     source: str
@@ -160,11 +161,11 @@ def stats(
 def measure_lengths(
     data: Path | None, cache: Path | None, config: Config, plot: Path | None, layout: str = "auto"
 ) -> StatsReport:
-    """Measure the corpus `data` by its texts and headers, or the cache by its list of utterances; `plot` gets the histograms.
+    """Measure the corpus `data` by its texts and headers, or a cache by its utterances.jsonl, and draw `plot`.
 
-    Frames are those without trimming for a corpus, those stored for a cache. For a cache, limits that `config` sets overlay those it was
-    made with. Raises ConfigError unless exactly one of the two is given and the options fit it, CorpusError or CacheError if it cannot be
-    read or has no clip, OutputError if the plot cannot be written.
+    The frames of a corpus are those without trimming. For a cache, `config` overrides the limits it was made with.
+    Raises ConfigError unless exactly one of the two is given and the options fit it, CorpusError or CacheError if it
+    cannot be read or has no clip, OutputError if the plot cannot be written.
     """
     if (data is None) == (cache is None):
         raise ConfigError("stats: expected one of --data DIR and --cache DIR")
@@ -184,7 +185,7 @@ def measure_lengths(
         buckets = manifest.buckets if config.data.buckets is None else config.data.buckets
     spreads = {name: summarize(values.tolist()) for name, values in lengths.measures.items()}
     if plot is not None:
-        # The table's own numbers, so that the picture cannot say otherwise.
+        # The numbers of the table, so that the picture agrees with it.
         marks = {name: {mark: asdict(statistics)[mark] for mark in MARKS} for name, statistics in spreads.items()}
         save_histograms(plot, lengths.measures, marks)
     largest = smallest_shape(lengths.tokens, lengths.frames)
@@ -206,7 +207,7 @@ def measure_lengths(
 
 
 def _plan_of(buckets: Sequence[Bucket] | str | None, limits: LimitsConfig, lengths: Lengths) -> ShapePlan | None:
-    """Return what buckets waste, those that `auto` would choose among them; None where there are none."""
+    """Return the plan of the buckets, for `auto` of those that it would choose; None if there are no buckets."""
     if not buckets:
         return None
     largest = Shape(limits.max_text_length, limits.max_mel_frames)
@@ -223,7 +224,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _overlaid_limits(cache: Path, manifest: Manifest, config: Config) -> LimitsConfig:
-    """Return the cache's limits with those that the config sets, or refuse a setting that the cached lengths cannot follow."""
+    """Return the cache's limits, overridden by `config`. Raises ConfigError if `config` would change the lengths."""
     for name, cached, wanted in (("audio", manifest.audio, config.audio), ("text", manifest.text, config.text)):
         in_cache = cached.model_dump()
         for key, value in wanted.model_dump(exclude_unset=True).items():
@@ -234,7 +235,7 @@ def _overlaid_limits(cache: Path, manifest: Manifest, config: Config) -> LimitsC
 
 
 def lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
-    """Return how long every clip of a cache is, by its list of utterances. Raises CacheError if it cannot be read or has no clip."""
+    """Return the lengths of every clip of a cache. Raises CacheError if they cannot be read or there is no clip."""
     entries = list(read_utterances(cache, manifest.files[UTTERANCES_NAME].bytes))
     if not entries:
         raise CacheError(f"{cache}: holds 0 clips, expected at least one; preprocess a corpus with usable rows")
@@ -270,7 +271,7 @@ def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
 
 
 def _limit_shares(lengths: Lengths, limits: LimitsConfig) -> Sequence[LimitShare]:
-    """Return what the limits in force keep, and what those at the high percentiles would."""
+    """Return the shares of the clips that the present limits keep, and that limits at high percentiles would keep."""
     shares = [
         LimitShare("min_seconds", limits.min_seconds, float((lengths.seconds >= limits.min_seconds).mean())),
         LimitShare("max_seconds", limits.max_seconds, float((lengths.seconds <= limits.max_seconds).mean())),

@@ -1,4 +1,4 @@
-"""`xtts synthesize`: a run and texts in, sound files out."""
+"""`xtts synthesize`: speak texts with a run, and write sound files."""
 
 import io
 import sys
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Voice = tuple[str | None, str | None, Sequence[Path]]
 
 STDOUT = Path("-")
-# So many batches of lines are spoken before their files are written: long lines find others of their length, and memory stays small.
+# Batches of lines that are spoken before their files are written: enough to sort lines by length, and little memory.
 BATCHES_AT_ONCE = 4
 MAX_TEXT_FILE_BYTES = 64 << 20
 TITLE_CHARACTERS = 300
@@ -34,7 +34,7 @@ TITLE_CHARACTERS = 300
 
 @dataclass(frozen=True)
 class SpokenFile:
-    """One sound file that was written."""
+    """A sound file that was written."""
 
     output: Path
     seconds: float
@@ -48,14 +48,14 @@ class SpokenFile:
 
 @dataclass(frozen=True)
 class SynthesisReport:
-    """What was written: one file for a text, `files` in a folder for a file of texts."""
+    """The written files: one for a text, or a folder of them for a file of texts."""
 
     output: Path
     files: tuple[SpokenFile, ...]
     step: int
 
     def to_json(self) -> dict[str, object]:
-        """Return the report for programs; `files` only where the output is a folder."""
+        """Return the report for programs, with `files` only if the output is a folder."""
         sums: dict[str, object] = {
             "output": str(self.output),
             "seconds": sum(file.seconds for file in self.files),
@@ -243,7 +243,7 @@ def _write_extras(synthesizer: "Synthesizer", spoken: "SpokenText", plot: Path |
 
 @contextmanager
 def _output_errors(output: Path) -> Iterator[None]:
-    """Turn what a disk refuses into an OutputError; a reader that has gone is left to whoever ends the process."""
+    """Turn an error of the disk into an OutputError; a broken pipe is left to the caller."""
     try:
         yield
     except BrokenPipeError:

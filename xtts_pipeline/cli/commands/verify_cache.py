@@ -57,8 +57,8 @@ def verify(
 ) -> VerifyReport:
     """Return every problem of the cache; with `repair`, every problem that is left after the repair from `data`.
 
-    Raises CacheError if there is no such folder, nothing in it, or no manifest to repair by; ConfigError if `data` is needed
-    and missing, or if an option is given that the level does not use.
+    Raises CacheError if there is no such folder, nothing in it, or no manifest to repair by; ConfigError if `data` is
+    needed and missing, or if an option is given that the level does not use.
     """
     _check_options(level, data, sample, repair=repair)
     if repair:
