@@ -95,13 +95,13 @@ class RowCollector:
 
     def _checked(self, row: CorpusRow) -> Utterance:
         row_id = row.id.strip()
-        _check_id(row_id)
+        _check_path(row_id, "id", "id")
         if row_id in self._kept_at:
             raise _RefusedError(
                 Reason.DUPLICATE_ID,
                 f"id {printable(row_id)} was already read at {self._kept_at[row_id]}; ids must differ",
             )
-        _check_path(row.audio)
+        _check_path(row.audio, "sound file", "path of the sound file")
         if len(row.text) > MAX_TEXT_CHARACTERS:
             detail = f"the text has {len(row.text)} characters; expected at most {MAX_TEXT_CHARACTERS}: split the clip"
             raise _RefusedError(Reason.TEXT_TOO_LONG, detail)
@@ -221,31 +221,23 @@ def read_lines(path: Path, root: Path, rows: RowCollector, first: int = 1) -> It
     shown = PurePosixPath(path.relative_to(root)).as_posix()
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise CorpusError(f"{path}: a symlink out of the corpus; copy the file in, or pass the folder that holds it")
-    for number, raw in enumerate(read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+    try:
+        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); expected a metadata file") from None
+    for number, raw in enumerate(content.split(b"\n"), start=1):
         if number < first or not raw.strip():
             continue
         where = f"{shown}:{number}"
         if b"\x00" in raw:
-            rows.reject(
-                where,
-                Reason.BAD_ROW,
-                "the row holds NUL bytes; expected UTF-8 text",
-                raw[:MAX_SHOWN].decode("utf-8", "replace"),
-            )
+            shown_id = raw[:MAX_SHOWN].decode("utf-8", "replace")
+            rows.reject(where, Reason.BAD_ROW, "the row holds NUL bytes; expected UTF-8 text", shown_id)
             continue
         try:
             yield where, raw.decode("utf-8").rstrip("\r")
         except UnicodeDecodeError as error:
             detail = f"byte {error.start} of the row, 0x{raw[error.start]:02x}, is not UTF-8; save the file as UTF-8"
             rows.reject(where, Reason.BAD_ROW, detail, raw[:MAX_SHOWN].decode("utf-8", "replace").split("|")[0])
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return the content of a metadata file. Raises CorpusError if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}); expected a metadata file") from None
 
 
 def printable(text: str) -> str:
@@ -258,20 +250,13 @@ def _without_unsafe(text: str) -> str:
     return _UNSAFE_CHARACTERS.sub("\ufffd", text)
 
 
-def _check_id(row_id: str) -> None:
-    if not row_id:
-        raise _RefusedError(Reason.BAD_ROW, "the id is empty")
-    problem = _path_problem(row_id)
+def _check_path(path: str, kind: str, name: str) -> None:
+    """Raise _RefusedError if a path or id is empty or unsafe."""
+    if not path:
+        raise _RefusedError(Reason.BAD_ROW, f"the {name} is empty")
+    problem = _path_problem(path)
     if problem:
-        raise _RefusedError(Reason.UNSAFE_ID, f"id {printable(row_id)} {problem}")
-
-
-def _check_path(audio: str) -> None:
-    if not audio:
-        raise _RefusedError(Reason.BAD_ROW, "the path of the sound file is empty")
-    problem = _path_problem(audio)
-    if problem:
-        raise _RefusedError(Reason.UNSAFE_ID, f"sound file {printable(audio)} {problem}")
+        raise _RefusedError(Reason.UNSAFE_ID, f"{kind} {printable(path)} {problem}")
 
 
 def _path_problem(path: str) -> str | None:
