@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from xtts_pipeline.system.runtime import prepare_environment
+from xtts_pipeline.system.runtime import NativeLog, prepare_environment
 
 FIRST_BAD_BATCH = 2
 
@@ -68,16 +68,28 @@ def numpy_function() -> None:
     dataset.parse_batch = through_python
 
 
+def pretend_steps(seconds: float) -> None:
+    """Have steps of four clips take a fixed time, whatever else the machine does."""
+    # The import of TensorFlow writes to stderr.
+    with NativeLog():
+        from xtts_pipeline.perf.trial import StepTime, Trial
+
+    Trial.take_step = lambda _: StepTime(0.0, 0.0, 0.0, seconds, 4, is_compiling=False)  # type: ignore[method-assign]
+
+
+def slow_device() -> None:
+    pretend_steps(0.1)
+
+
 def slow_disk() -> None:
     """Let each record come as late as a disk of 20 MB/s would bring it, to a device that would take far more."""
     import tensorflow as tf
 
     from xtts_pipeline.data import cached as dataset
     from xtts_pipeline.perf.diagnose.pipeline import Pipeline
-    from xtts_pipeline.perf.trial import StepTime, Trial
 
     read = dataset.shard_records
-    Trial.take_step = lambda _: StepTime(0.0, 0.0, 0.0, 1e-3, 4, is_compiling=False)  # type: ignore[method-assign]
+    pretend_steps(1e-3)
     # The disk that is late is Python, which is no fault of the pipeline's. With TensorFlow's own sleeping dataset the process once hung.
     Pipeline.python_operations = lambda _: []  # type: ignore[method-assign]
     bytes_per_second = 20e6
@@ -121,6 +133,7 @@ FAULTS = {
         incomplete_batch,
         numpy_function,
         slow_disk,
+        slow_device,
         little_memory,
         one_core,
     )
