@@ -54,24 +54,24 @@ def measure(cache: Path, config: Config, steps: int, calls: int) -> dict[str, fl
     with NativeLog() as log:
         from xtts_pipeline.data.source import Source
         from xtts_pipeline.perf.trial import Trial
-        from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+        from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 
         monitor = CompilationMonitor(log, is_strict=True, is_compiled=config.training.jit_compile)
         trial = Trial(Source(cache, load_manifest(cache)), config, monitor)
         batch = next(trial.batches)
         trial.run(batch)
 
-        def look() -> None:
+        def check() -> None:
             trial.step.compiled.function_of(batch)
-            monitor.look(1)
+            monitor.check(1)
 
         def half() -> list[float]:
             taken = [trial.take_step() for _ in range(max(steps // 2, 1))]
             return [step.host + step.compute for step in taken if not step.is_compiling]
 
         before = half()
-        looks = seconds_a_call(look, calls)
-        return cost(looks, np.array([*before, *half()]))
+        checks = seconds_a_call(check, calls)
+        return cost(checks, np.array([*before, *half()]))
 
 
 def main() -> None:

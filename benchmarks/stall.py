@@ -33,7 +33,7 @@ from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.settings import training_config
 
 # Both hand a snapshot to the writing thread.
-HANDING_OVER = ("begin", "begin_when_free")
+HANDING_OVER = ("begin", "enqueue")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,8 @@ def train(cache: Path, config: Config, run: Path, log: NativeLog, progress: RunP
     from xtts_pipeline.training import loop
     from xtts_pipeline.training.checkpoints import saver as saving
     from xtts_pipeline.training.context import open_context
-    from xtts_pipeline.training.monitoring.monitor import CompilationMonitor, StepTimer
+    from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
+    from xtts_pipeline.training.monitoring.step_timing import StepTimer
 
     times = Times()
     batches_of, pausing = Source.training_batches, StepTimer.pausing

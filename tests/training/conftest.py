@@ -23,7 +23,7 @@ SETTINGS = TrainingConfig(batch_size=3, steps=500, learning_rate=3e-3, warmup_st
 
 
 def networks(speakers: int = 1, languages: int = 1) -> tuple[Network, Network]:
-    """Return a network to train and one to hold its average."""
+    """Return a network to train and one for its EMA."""
     network, average = (Network(MODEL, SPEC, SYMBOL_COUNT, speakers, languages, seed=1) for _ in range(2))
     return network, average
 
@@ -42,7 +42,7 @@ def compiled_step() -> tuple[TrainStep, dict[str, np.ndarray]]:
 
 @pytest.fixture
 def train_step(compiled_step: tuple[TrainStep, dict[str, np.ndarray]]) -> TrainStep:
-    """Compiled once for all tests, with its first weights again for each."""
+    """Return the step that is compiled once for all tests, with its initial weights."""
     step, first = compiled_step
     for name, variable in named_variables(step).items():
         variable.assign(first[name])
@@ -52,7 +52,7 @@ def train_step(compiled_step: tuple[TrainStep, dict[str, np.ndarray]]) -> TrainS
 @pytest.fixture(scope="module")
 def tiny_training() -> Iterator[None]:
     """Have runs of this module use the tiny step and validation of tiny_run.py."""
-    # Imported here: tests/training/test_loop.py, which it uses, is rewritten by pytest only if nothing imported it before.
+    # Imported here: pytest rewrites the asserts of test_loop.py, which it uses, only before the first import.
     from tests.training.tiny_run import TinyStep, TinyValidation
 
     with pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ from xtts_pipeline.training.compiled import (
     find_mismatch,
     shape_key,
 )
-from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 
 LARGE = RecordSpec(SPEC.max_text_length + 5, SPEC.max_mel_frames + 10, SPEC.mel_bins, SPEC.pad_value)
 SIGNATURES = [
@@ -124,7 +124,7 @@ def test_a_strict_function_refuses_before_it_traces() -> None:
         function(changed(mel=BATCH.mel[:, :15]))
     assert isinstance(raised.value, TrainingError)
     assert monitor.counts() == {"frames": {"traces": 1, "compilations": 0}}
-    assert monitor.look(1) == []
+    assert monitor.check(1) == []
 
 
 def test_without_strictness_each_new_shape_is_counted_once_and_warned_of() -> None:
@@ -134,7 +134,7 @@ def test_without_strictness_each_new_shape_is_counted_once_and_warned_of() -> No
         [BATCH, *(changed(mel=BATCH.mel[:, :frames]) for frames in (15, 15, 14, 13, 12, 11, 10)), BATCH], start=1
     ):
         function(batch)
-        said.append(monitor.look(step))
+        said.append(monitor.check(step))
     assert [len(lines) for lines in said] == [0, 1, 0, 1, 1, 1, 1, 0, 0]
     assert "frames has 2 traces and 0 compilations, expected 1 and 0: mel (static" in said[1][0]
     assert said[6][0].endswith("only counted (unexpected_shapes in summary.json)")
@@ -150,5 +150,5 @@ def test_a_shape_of_another_bucket_is_expected_without_strictness_too() -> None:
     function, monitor = watched(is_strict=False)
     for step, batch in enumerate([BATCH, random_batch(LARGE, (9, 4), (20, 7)), BATCH], start=1):
         function(batch)
-        assert monitor.look(step) == []
+        assert monitor.check(step) == []
     assert monitor.counts() == {"frames": {"traces": 2, "compilations": 0}}

@@ -20,12 +20,11 @@ from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as resume_module
 from xtts_pipeline.training.checkpoints.files import Checkpoint, build_network, load_checkpoint, load_network
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
-from xtts_pipeline.training.checkpoints.saved_state import saved_config
-from xtts_pipeline.training.checkpoints.state import Origin
+from xtts_pipeline.training.checkpoints.state import Origin, read_run_config
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.context import open_context
 from xtts_pipeline.training.init_from import copy_weights, describe_origin, load_base
-from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.resume import Resumption
 from xtts_pipeline.training.settings import training_config
 
@@ -218,6 +217,6 @@ def test_a_resumed_fine_tuned_run_keeps_its_origin_and_does_not_start_again(tmp_
 def test_settings_are_read_without_loading_the_weights(tmp_path: Path) -> None:
     run_loop(tmp_path, 1)
     (checkpoint_folders(tmp_path)[-1] / "weights.safetensors").unlink()
-    assert saved_config(tmp_path).model == CONFIG.model
+    assert read_run_config(tmp_path).model == CONFIG.model
     with pytest.raises(CheckpointError, match="no checkpoint here"):
-        saved_config(tmp_path / "elsewhere")
+        read_run_config(tmp_path / "elsewhere")

@@ -1,4 +1,4 @@
-"""`xtts train` in processes of its own, killed at random steps: what it ends with is what an undisturbed run ends with, bit for bit."""
+"""`xtts train` as a process that is killed at random steps ends bit for bit like an uninterrupted run."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ TRAINING = {
 }
 
 
-# A run that ends before the signal that shall stop it proves nothing: here it waits after the report of a step.
+# Makes a run wait after the report of a step, so that it cannot end before the signal.
 HELD_RUN = """
 import io, os, sys, time
 from xtts_pipeline.__main__ import main
@@ -68,8 +68,10 @@ main()
 """
 
 
-def command(cache: Path, run: Path, *, is_compiled: bool, steps: int = STEPS) -> list[str]:
-    settings = {"model": MODEL, "training": {**TRAINING, "jit_compile": str(is_compiled).lower()}}
+def command(
+    cache: Path, run: Path, *, is_compiled: bool, steps: int = STEPS, training: Mapping[str, Any] = TRAINING
+) -> list[str]:
+    settings = {"model": MODEL, "training": {**training, "jit_compile": str(is_compiled).lower()}}
     texts = [f"--set={section}.{key}={value}" for section, keys in settings.items() for key, value in keys.items()]
     options = ["--cache", str(cache), "--output", str(run), "--steps", str(steps), "--resume", "--json"]
     return [sys.executable, "-m", "xtts_pipeline", "train", *options, *texts]
@@ -139,7 +141,7 @@ def skipped(run: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """A run of four epochs that nothing interrupted, on a cache of which one clip is not finite."""
+    """An uninterrupted run of four epochs on a cache with one clip that is not finite."""
 
     cache: Path
     run: Path
@@ -156,18 +158,18 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, write_cache: Callable[
     return Undisturbed(cache, run, finish(command(cache, run, is_compiled=False)), clip)
 
 
-def test_a_clip_that_is_not_finite_is_named_by_each_step_that_it_spoils(undisturbed: Undisturbed) -> None:
-    spoilt = skipped(undisturbed.run)
-    # Batches of 4 leave one of 29 clips out, so it may be missing in an epoch.
-    assert 3 <= len(spoilt) == undisturbed.summary["skipped_updates"] <= 5
-    assert all(line["not_finite"] == [undisturbed.clip] and undisturbed.clip in line["ids"] for line in spoilt)
-    assert len({line["epoch"] for line in spoilt}) == len(spoilt)
+def test_every_skipped_step_names_the_clip_that_is_not_finite(undisturbed: Undisturbed) -> None:
+    skipped_steps = skipped(undisturbed.run)
+    # Batches of 4 leave out one of 29 clips, so the clip may be missing in an epoch.
+    assert 3 <= len(skipped_steps) == undisturbed.summary["skipped_updates"] <= 5
+    assert all(line["not_finite"] == [undisturbed.clip] and undisturbed.clip in line["ids"] for line in skipped_steps)
+    assert len({line["epoch"] for line in skipped_steps}) == len(skipped_steps)
     (warning,) = [line for line in undisturbed.summary["warnings"] if "not finite" in line]
     assert f"(not finite in the cache: {undisturbed.clip})" in warning
     assert math.isfinite(undisturbed.summary["loss"]["last"])
 
 
-def test_two_kills_and_a_sigterm_leave_no_trace(tmp_path: Path, undisturbed: Undisturbed) -> None:
+def test_two_kills_and_a_sigterm_do_not_change_the_result(tmp_path: Path, undisturbed: Undisturbed) -> None:
     killed, expected = tmp_path / "killed", undisturbed.summary
     arguments = command(undisturbed.cache, killed, is_compiled=False)
     assert stop_at(arguments, 6, signal.SIGKILL, is_saved=True)[0] == -signal.SIGKILL
@@ -178,12 +180,12 @@ def test_two_kills_and_a_sigterm_leave_no_trace(tmp_path: Path, undisturbed: Und
     assert_same_end(undisturbed.run, killed, (expected, found))
     assert skipped(killed) == skipped(undisturbed.run)
     assert len(found["resumed_at_steps"]) == 3
-    # Over: its summary again, and nothing trained, so nothing imported for it.
+    # The run is finished: the command prints its summary again and trains nothing.
     assert finish(arguments) == found
 
 
 @pytest.mark.slow
-def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on_when_there_is_room(
+def test_a_full_disk_keeps_the_last_checkpoint_and_the_run_resumes_when_there_is_room(
     tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
     run = Path(shutil.copytree(undisturbed.run, tmp_path / "run"))
@@ -192,12 +194,15 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on_when_there_
         shutil.rmtree(run / "checkpoints" / later)
     arguments = command(undisturbed.cache, run, is_compiled=False)
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        # Room for each line that a run writes, and not for its weights.
+        # Room for every line that a run writes, but not for its weights.
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (256 << 10, resource.RLIM_INFINITY))
         printed, said = process.communicate()
     assert (process.returncode, printed) == (2, "")
     tried = [line for line in said.splitlines() if "cannot be written" in line]
-    expected = "checkpoints/step-000000{}: cannot be written (File too large); earlier checkpoints are untouched, free space and go on"
+    expected = (
+        "checkpoints/step-000000{}: cannot be written (File too large); "
+        "earlier checkpoints are untouched, free space and go on"
+    )
     assert [line.rpartition(f"{run}/")[2] for line in tried] == [expected.format(step) for step in (28, 30)]
     assert "warning: checkpoint not saved: " in tried[0]
     assert tried[1].startswith("xtts: ")
@@ -208,7 +213,7 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on_when_there_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_compiled", [False, True], ids=["traced", "compiled"])
-def test_twenty_kills_at_random_steps_leave_no_trace(
+def test_twenty_kills_at_random_steps_do_not_change_the_result(
     tmp_path: Path, write_cache: Callable[..., Manifest], *, is_compiled: bool
 ) -> None:
     cache = tmp_path / "cache"

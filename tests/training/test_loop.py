@@ -21,7 +21,7 @@ from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training import loop, validation
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.training.context import open_context
-from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 
 PNG = tf.io.encode_png(tf.zeros([2, 3, 1], tf.uint8)).numpy()
 TRAINING = TrainingConfig(

@@ -28,9 +28,8 @@ from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as module
 from xtts_pipeline.training.checkpoints import saver as saving
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
-from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders, write_config
-from xtts_pipeline.training.checkpoints.state import BestSoFar
-from xtts_pipeline.training.monitoring.metrics import METRICS_NAME
+from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, checkpoint_folders, write_config
+from xtts_pipeline.training.checkpoints.state import BestEvaluation
 from xtts_pipeline.training.resume import check_same_cache, resume
 
 pytestmark = pytest.mark.usefixtures("tiny_training")
@@ -183,7 +182,7 @@ def test_patience_does_not_depend_on_whether_the_best_checkpoint_was_written(
             self.evaluations += 1
             return {"loss": (3.0, 2.0, 2.5, 2.2)[self.evaluations - 1]}
 
-    save_checkpoint, begin = saving.save_checkpoint, saving.CheckpointSaver.begin_when_free
+    save_checkpoint, begin = saving.save_checkpoint, saving.CheckpointSaver.enqueue
 
     def refuse_step_6(run: Path, step: int, *rest: Any) -> Path:
         if step == 6:
@@ -196,7 +195,7 @@ def test_patience_does_not_depend_on_whether_the_best_checkpoint_was_written(
             time.sleep(0.001)
 
     monkeypatch.setattr(saving, "save_checkpoint", refuse_step_6)
-    monkeypatch.setattr(saving.CheckpointSaver, "begin_when_free", begin_and_wait)
+    monkeypatch.setattr(saving.CheckpointSaver, "enqueue", begin_and_wait)
     monkeypatch.setattr(loop, "Validation", lambda *_: Losses())
     summary = resume_and_train(
         tmp_path, TinySource(), config_with(evaluate_every=3, save_every=50, patience=2, steps=50)
@@ -206,7 +205,7 @@ def test_patience_does_not_depend_on_whether_the_best_checkpoint_was_written(
     assert summary["best"] == {"step": 12, "val_loss": 2.2}
     state = load_checkpoint(tmp_path / "best").state
     assert state is not None
-    assert (state.best, state.best_on_disk) == (BestSoFar(6, 2.0, 2), BestSoFar(12, 2.2))
+    assert (state.best, state.best_on_disk) == (BestEvaluation(6, 2.0, 2), BestEvaluation(12, 2.2))
 
 
 def test_lost_metrics_are_a_warning(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:

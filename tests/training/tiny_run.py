@@ -13,9 +13,9 @@ from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.position import StreamPosition
 from xtts_pipeline.model.network import Batch
+from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME
 from xtts_pipeline.training.context import open_context
 from xtts_pipeline.training.loop import run
-from xtts_pipeline.training.monitoring.metrics import METRICS_NAME, SKIPPED_NAME
 from xtts_pipeline.training.resume import resume
 from xtts_pipeline.training.step import TrainStep
 
@@ -86,7 +86,7 @@ class NullMonitor:
     def watch(self, *_: object, **__: object) -> None:
         pass
 
-    def look(self, _: int) -> list[str]:
+    def check(self, _: int) -> list[str]:
         return []
 
     def counts(self) -> dict[str, dict[str, int]]:

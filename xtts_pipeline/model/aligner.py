@@ -9,11 +9,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from xtts_pipeline.model.architecture import ALIGNER_TAPS, ALIGNER_WIDTH
 from xtts_pipeline.model.layers import Convolution, Dense, Initializer, length_mask
 
-WIDTH = 128
-# A token and its neighbours: too few to learn the sound of a neighbour's neighbour.
-TAPS = 3
 # Cost of a mean squared error of 1 in the network's scale. The bins of a frame are correlated, so this is a third of
 # the value for 80 independent bins with a trained model's error. A higher value would lock in the first bad paths.
 SHARPNESS = 32.0
@@ -36,9 +34,9 @@ class Aligner(tf.Module):
 
     def __init__(self, initializer: Initializer, symbol_count: int, mel_bins: int) -> None:
         super().__init__(name="aligner")
-        self.embedding = initializer.normal((symbol_count, WIDTH), 0.5, "embedding")
-        self.convolution = Convolution(initializer, WIDTH, WIDTH, TAPS, "convolution")
-        self.to_frame = Dense(initializer, WIDTH, mel_bins, "to_frame")
+        self.embedding = initializer.normal((symbol_count, ALIGNER_WIDTH), 0.5, "embedding")
+        self.convolution = Convolution(initializer, ALIGNER_WIDTH, ALIGNER_WIDTH, ALIGNER_TAPS, "convolution")
+        self.to_frame = Dense(initializer, ALIGNER_WIDTH, mel_bins, "to_frame")
 
     def __call__(
         self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor, mel_BTM: tf.Tensor, mel_length_B: tf.Tensor

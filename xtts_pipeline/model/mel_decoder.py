@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import ModelConfig
+from xtts_pipeline.model.architecture import GUIDED_HEADS, GUIDED_LAYERS
 from xtts_pipeline.model.layers import (
     Attention,
     Dense,
@@ -21,9 +22,6 @@ from xtts_pipeline.model.layers import (
     recomputed,
     sinusoid_positions,
 )
-
-# Guided heads, which losses make follow the text: the first two of the upper two layers. The others are free.
-GUIDED_LAYERS, GUIDED_HEADS = 2, 2
 
 # Keys and values [B, S, H, K] of one layer.
 KeysAndValues = tuple[tf.Tensor, tf.Tensor]

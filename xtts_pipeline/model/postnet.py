@@ -3,9 +3,8 @@
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import ModelConfig
+from xtts_pipeline.model.architecture import POSTNET_TAPS
 from xtts_pipeline.model.layers import Convolution, Dropout, Initializer, LayerNorm
-
-POSTNET_TAPS = 5
 
 
 class Postnet(tf.Module):

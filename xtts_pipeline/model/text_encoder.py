@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import ModelConfig
+from xtts_pipeline.model.architecture import TEXT_TAPS
 from xtts_pipeline.model.layers import (
     Convolution,
     Dropout,
@@ -13,8 +14,6 @@ from xtts_pipeline.model.layers import (
     length_mask,
     sinusoid_positions,
 )
-
-CONVOLUTION_TAPS = 5
 
 
 class TextEncoder(tf.Module):
@@ -28,7 +27,7 @@ class TextEncoder(tf.Module):
         super().__init__(name="text_encoder")
         self.dropout_rate, self.salt = config.dropout, initializer.salt()
         self.embedding = initializer.normal((symbol_count, config.width), 0.5, "embedding")
-        self.convolution = Convolution(initializer, config.width, config.width, CONVOLUTION_TAPS, "convolution")
+        self.convolution = Convolution(initializer, config.width, config.width, TEXT_TAPS, "convolution")
         self.position_scale = tf.Variable(1.0, name="position_scale")
         self.positions_SD = sinusoid_positions(max_text_length, config.width)
         self.layers = [

@@ -6,9 +6,8 @@ A Perceiver resampler (Jaegle et al. 2021; Alayrac et al. 2022), as XTTS conditi
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import ModelConfig
+from xtts_pipeline.model.architecture import REFERENCE_TAPS
 from xtts_pipeline.model.layers import Convolution, Dense, Dropout, EncoderLayer, Initializer, LayerNorm, length_mask
-
-REFERENCE_TAPS = 5
 
 
 class VoiceEncoder(tf.Module):

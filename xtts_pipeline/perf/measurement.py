@@ -53,7 +53,7 @@ def measure_step(source: "Source", config: Config, log: NativeLog, seconds: floa
     import tensorflow as tf
 
     from xtts_pipeline.perf.trial import Trial
-    from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+    from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 
     try:
         trial = Trial(source, config, CompilationMonitor(log, is_strict=False, is_compiled=config.training.jit_compile))

@@ -14,7 +14,7 @@ from xtts_pipeline.data.source import Source
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.checkpoints.files import build_network
-from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.step import TrainStep
 
 
@@ -89,7 +89,7 @@ class Trial:
         result.numpy()
         ended = time.perf_counter()
         self._steps += 1
-        self.monitor.look(self._steps)
+        self.monitor.check(self._steps)
         host = called - fetched if self.is_asynchronous else 0.0
         return StepTime(
             began,

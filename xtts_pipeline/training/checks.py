@@ -11,11 +11,12 @@ from xtts_pipeline.cache.format.schema import SPLITS, RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.buckets import batch_sizes, is_filled, unfilled_buckets
 from xtts_pipeline.errors import CacheError, ConfigError
+from xtts_pipeline.model.architecture import NetworkSizes
 from xtts_pipeline.system.machine import memory_limit_bytes
 from xtts_pipeline.system.nvml import free_memory_bytes
 from xtts_pipeline.system.runtime import has_gpu
 from xtts_pipeline.text.tokens import Tokenizer
-from xtts_pipeline.training.monitoring.memory_estimate import MemoryEstimate, NetworkSizes, estimate_memory
+from xtts_pipeline.training.monitoring.memory_estimate import MemoryEstimate, estimate_memory
 
 # GPU memory that TensorFlow leaves to the driver and to libraries.
 GPU_RESERVED_BYTES = 1_800 << 20

@@ -23,14 +23,18 @@ from xtts_pipeline.training.checkpoints.files import Checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import write_config, write_init_from
 from xtts_pipeline.training.checkpoints.saver import CheckpointSaver, NullCheckpointSaver
 from xtts_pipeline.training.checkpoints.state import RunState
-from xtts_pipeline.training.distributed.strategy import ALONE, Distribution, choose_distribution
+from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution, choose_distribution
 from xtts_pipeline.training.init_from import load_base
 from xtts_pipeline.training.interruption import Interruption
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.monitoring.media import MediaWriter
-from xtts_pipeline.training.monitoring.metrics import MetricsWriter, NullMetricsWriter, forget_after
-from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
-from xtts_pipeline.training.monitoring.profiling import Profiling
-from xtts_pipeline.training.monitoring.startup import StartUp
+from xtts_pipeline.training.monitoring.metrics import (
+    MetricsWriter,
+    NullMetricsWriter,
+    hide_steps_after,
+)
+from xtts_pipeline.training.monitoring.profiling import StepProfiler
+from xtts_pipeline.training.monitoring.startup import StartupTimer
 from xtts_pipeline.training.plan import RunPlan
 from xtts_pipeline.training.resume import Resumption, resume_all_workers
 
@@ -67,8 +71,8 @@ class RunContext:
     media: MediaWriter
     saver: CheckpointSaver
     monitor: CompilationMonitor
-    profiling: Profiling | None
-    startup: StartUp
+    profiling: StepProfiler | None
+    startup: StartupTimer
     progress: TrainingProgress
     interruption: Interruption | None
 
@@ -84,7 +88,9 @@ class RunContext:
 
 
 @contextmanager
-def prepare_run(log: NativeLog, plan: RunPlan, progress: TrainingProgress, startup: StartUp) -> Iterator[RunContext]:
+def prepare_run(
+    log: NativeLog, plan: RunPlan, progress: TrainingProgress, startup: StartupTimer
+) -> Iterator[RunContext]:
     """Yield the context of a planned run, after its settings and, if it does not resume, its origin are on disk.
 
     Raises ConfigError, CacheError or CheckpointError if workers differ, or the run cannot resume or start as planned.
@@ -96,7 +102,7 @@ def prepare_run(log: NativeLog, plan: RunPlan, progress: TrainingProgress, start
     source = _open_source(plan)
     monitor = CompilationMonitor(log, is_strict=training.strict_shapes, is_compiled=training.jit_compile)
     with Interruption(progress.log) as interruption:
-        with distribution.losing_workers():
+        with distribution.explaining_lost_workers():
             distribution.check_same("the number of GPUs", str(distribution.local_replicas))
             distribution.check_same("the cache", source.records_digest())
             distribution.check_same("the config", dump_config(plan.config))
@@ -134,8 +140,8 @@ def open_context(
     base: Checkpoint | None = None,
     interruption: Interruption | None = None,
     profile_steps: int | None = None,
-    startup: StartUp | None = None,
-    distribution: Distribution = ALONE,
+    startup: StartupTimer | None = None,
+    distribution: Distribution = SINGLE_DEVICE,
 ) -> Iterator[RunContext]:
     """Open what a run writes in `folder`, and close it at the end. Only the chief writes.
 
@@ -145,7 +151,7 @@ def open_context(
     file_bytes = {} if resumption is None else resumption.state.file_bytes
     is_chief = distribution.is_chief
     if is_chief:
-        forget_after(folder, step)
+        hide_steps_after(folder, step)
     with ExitStack() as stack:
         metrics = stack.enter_context(MetricsWriter(folder, file_bytes) if is_chief else NullMetricsWriter())
         media = stack.enter_context(MediaWriter(folder, config))
@@ -154,7 +160,7 @@ def open_context(
             if is_chief
             else NullCheckpointSaver(step)
         )
-        profiling = stack.enter_context(Profiling(folder, profile_steps)) if profile_steps and is_chief else None
+        profiling = stack.enter_context(StepProfiler(folder, profile_steps)) if profile_steps and is_chief else None
         yield RunContext(
             folder,
             config,
@@ -167,7 +173,7 @@ def open_context(
             saver,
             monitor,
             profiling,
-            startup or StartUp(),
+            startup or StartupTimer(),
             progress,
             interruption,
         )

@@ -16,7 +16,7 @@ from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint
-from xtts_pipeline.training.checkpoints.state import NamesKept, Origin
+from xtts_pipeline.training.checkpoints.state import CopiedRows, Origin
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.resume import Resumption
 from xtts_pipeline.training.settings import changed_settings
@@ -36,9 +36,9 @@ class _RowNames:
     before: Sequence[str]
     now: Sequence[str]
 
-    def kept(self) -> NamesKept:
+    def kept(self) -> CopiedRows:
         new = tuple(name for name in self.now if name not in self.before)
-        return NamesKept(len(self.now) - len(new), new, tuple(name for name in self.before if name not in self.now))
+        return CopiedRows(len(self.now) - len(new), new, tuple(name for name in self.before if name not in self.now))
 
 
 def load_base(path: Path, resumption: Resumption | None, log: Callable[[str], None]) -> Checkpoint | None:

@@ -21,24 +21,33 @@ from xtts_pipeline.training.checkpoints.files import (
     Checkpoint,
     build_network,
     link_best,
+    read_weights_sha256,
     restore_variables,
-    saved_weights_sha256,
 )
-from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders, remove_after, write_summary
-from xtts_pipeline.training.checkpoints.saver import SaveClock, Snapshot
-from xtts_pipeline.training.checkpoints.state import BestSoFar, RunState, origin_to_json
+from xtts_pipeline.training.checkpoints.run_folder import (
+    METRICS_NAME,
+    SKIPPED_NAME,
+    checkpoint_folders,
+    remove_after,
+    write_summary,
+)
+from xtts_pipeline.training.checkpoints.saver import SaveSchedule, Snapshot
+from xtts_pipeline.training.checkpoints.state import (
+    BestEvaluation,
+    RunState,
+    origin_to_json,
+)
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import RetraceError
 from xtts_pipeline.training.context import OpenProgress, RunContext, prepare_run
-from xtts_pipeline.training.distributed.step import DistributedTrainStep, spread_text
-from xtts_pipeline.training.divergence import SkipCount, SpikeWatch, skipped_line
+from xtts_pipeline.training.distributed.step import DistributedTrainStep, describe_distribution
+from xtts_pipeline.training.divergence import SkipCount, skipped_line
 from xtts_pipeline.training.init_from import copy_weights, describe_origin
-from xtts_pipeline.training.monitoring.alignment import AlignmentWatch
-from xtts_pipeline.training.monitoring.data_wait import DataWaitWatch
-from xtts_pipeline.training.monitoring.metrics import METRICS_NAME, SKIPPED_NAME
-from xtts_pipeline.training.monitoring.metrics_buffer import MetricsWindow
-from xtts_pipeline.training.monitoring.monitor import WARMUP_STEPS, StepTimer, total_counts
-from xtts_pipeline.training.monitoring.startup import StartUp
+from xtts_pipeline.training.monitoring.compilations import total_counts
+from xtts_pipeline.training.monitoring.metrics_buffer import MetricsBuffer
+from xtts_pipeline.training.monitoring.startup import StartupTimer
+from xtts_pipeline.training.monitoring.step_timing import WARMUP_STEPS, StepTimer
+from xtts_pipeline.training.monitoring.warnings import AlignmentMonitor, DataWaitMonitor, LossSpikeMonitor
 from xtts_pipeline.training.plan import RunPlan
 from xtts_pipeline.training.resume import load_newest_finite
 from xtts_pipeline.training.step import TrainStep
@@ -48,12 +57,12 @@ from xtts_pipeline.training.validation import BestLoss, Validation
 ROLL_BACK_RATE = 0.5
 
 
-def train(log: NativeLog, plan: RunPlan, open_progress: OpenProgress, startup: StartUp) -> dict[str, Any]:
+def train(log: NativeLog, plan: RunPlan, open_progress: OpenProgress, startup: StartupTimer) -> dict[str, Any]:
     """Carry out a plan and return the run's summary. `xtts train` calls this through the gate to TensorFlow.
 
     Raises the errors of `prepare_run` and `run`; OSError if the disk refuses.
     """
-    startup.note("import")
+    startup.end_part("import")
     with open_progress(plan.config.training.steps) as progress:
         if plan.is_chief:
             progress.log(f"starting: {log.environment}")
@@ -68,7 +77,7 @@ def run(context: RunContext) -> dict[str, Any]:
     Raises TrainingError if updates stay not finite or a strict run retraces, InterruptedRunError after an interruption,
     with a checkpoint saved, and CheckpointError if no weight of the base checkpoint fits.
     """
-    with unfreezing_objects(), context.distribution.losing_workers():
+    with unfreezing_objects(), context.distribution.explaining_lost_workers():
         training = _Training(context)
         try:
             training.run()
@@ -103,13 +112,13 @@ class _Training:
         )
         validation = (self.source, self.config, average, signatures, context.monitor, distribution)
         self.validation = Validation(*validation) if self.source.validation_clips else None
-        self.data_wait = DataWaitWatch(self.source.wait_advice)
+        self.data_wait = DataWaitMonitor(self.source.wait_advice)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
         self.warnings = list(state.warnings)
-        self.skips = SkipCount(state.skipped_steps, state.max_consecutive_skips)
+        self.skips = SkipCount(state.skipped_steps, state.skipped_in_a_row)
         self.rolled_back_at_step = state.rolled_back_at_step
         self._load_state(state)
-        self.clock = SaveClock(self.settings)
+        self.clock = SaveSchedule(self.settings)
         if context.resumption is not None:
             self._restore(context.resumption.checkpoint)
         elif context.base is not None:
@@ -119,11 +128,11 @@ class _Training:
         """Return the step for one device or for all of them, with its traces counted by the monitor."""
         context, settings, signatures = self.context, self.settings, self.signatures
         if context.distribution.strategy is not None:
-            self._log(spread_text(context.distribution, signatures, settings))
+            self._log(describe_distribution(context.distribution, signatures, settings))
             distributed = DistributedTrainStep(
                 self.network, average, settings, signatures, context.distribution, context.interruption
             )
-            distributed.have_watched(context.monitor)
+            distributed.watch_with(context.monitor)
             return distributed
         step = TrainStep(self.network, average, settings, signatures)
         context.monitor.watch(*step.compiled.functions, calls=step.compiled)
@@ -133,18 +142,18 @@ class _Training:
         """Restore counters, best loss and watches from `state`."""
         self.state, self.is_settled = state, state.is_settled
         self.best = BestLoss.from_state(self.settings.patience, state.best)
-        self.context.saver.on_disk = state.best_on_disk or state.best
+        self.context.saver.saved_best = state.best_on_disk or state.best
         if self.validation is not None:
             self.validation.evaluations = state.evaluations
-        self.alignment = AlignmentWatch(self.settings, state.aligned_at_step, state.reported_step)
-        self.spikes = SpikeWatch(state.spikes)
-        self.window = MetricsWindow(TrainStep.METRICS, state.window)
+        self.alignment = AlignmentMonitor(self.settings, state.aligned_at_step, state.reported_step)
+        self.spikes = LossSpikeMonitor(state.spikes)
+        self.window = MetricsBuffer(TrainStep.METRICS, state.window)
         self.first_loss, self.last_loss, self.reported_step = state.first_loss, state.last_loss, state.reported_step
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         """Load the weights of the checkpoint that the run continues from."""
         restore_variables(self.variables, checkpoint)
-        self.context.saver.find_best()
+        self.context.saver.restore_best()
         missing = self.context.metrics.lines.missing_bytes
         if missing:
             self.warn(
@@ -163,7 +172,7 @@ class _Training:
         if not self.is_settled:
             # The checkpoint was saved by an interruption, before what was due after its step.
             self._after_step(self.steps_done)
-        self.context.startup.note("build")
+        self.context.startup.end_part("build")
         while not self._is_over():
             self._train_on_next_batch()
             self._stop_if_asked(None)
@@ -181,7 +190,7 @@ class _Training:
             result = self.train_step(batch) if self.context.startup.is_over else self._take_first_step(batch)
         self.window.add(result)
         if self.train_step.compiled.is_new_shape:
-            self.timer.leave_out_last()
+            self.timer.exclude_last_step()
         self.steps_done, self.is_settled = step, False
         self._profile(result)
         self._record_left_out_clips()
@@ -193,14 +202,14 @@ class _Training:
     def _take_first_step(self, batch: Batch) -> tf.Tensor:
         """Take the first step of this process, which traces and compiles, and log the time of each part until its end."""
         startup, compiled = self.context.startup, self.train_step.compiled
-        startup.note("input")
+        startup.end_part("input")
         if not isinstance(self.train_step, DistributedTrainStep):
             # Several devices trace inside the step, each its own program.
             compiled.trace(batch)
-        startup.note("trace")
+        startup.end_part("trace")
         result = self.train_step(batch)
         result.numpy()
-        startup.note_first_step(self.context.monitor.compile_seconds(compiled.python_name))
+        startup.end_first_step(self.context.monitor.compile_seconds(compiled.python_name))
         self.context.progress.log(str(startup), self.steps_done + 1)
         freeze_objects()
         release_free_memory()
@@ -212,7 +221,7 @@ class _Training:
         if profiling is None:
             return
         if profiling.is_tracing:
-            self.timer.leave_out_last()
+            self.timer.exclude_last_step()
         is_warm = (
             len(self.timer.examples) >= WARMUP_STEPS
             and self.train_step.compiled.shapes_seen >= self.source.filled_buckets
@@ -236,7 +245,7 @@ class _Training:
         if saver.saved_step != self.steps_done:
             self._save(unsettled or self._snapshot())
         saver.finish()
-        self.context.distribution.wait()
+        self.context.distribution.barrier()
         raise InterruptedRunError(
             f"{self.context.folder}: interrupted after step {self.steps_done}, which is saved; "
             "the same command with --resume goes on"
@@ -250,7 +259,7 @@ class _Training:
             and isinstance(step, DistributedTrainStep)
             and self.context.distribution.workers > 1
         ):
-            return step.is_agreed
+            return step.is_stop_agreed
         return interruption is not None and interruption.is_asked
 
     def _after_step(self, step: int) -> None:
@@ -279,7 +288,7 @@ class _Training:
         numbers = window.means(~is_skipped)
         del numbers["mel_frames"], numbers["is_skipped"]
         numbers["skipped_updates"] = float(is_skipped.sum())
-        numbers |= self.timer.close_window(round(window.own("mel_frames")))
+        numbers |= self.timer.close_window(round(window.sum_of_process("mel_frames")))
         self._record_skipped(step, is_skipped)
         window.clear()
         self.reported_step = step
@@ -287,8 +296,8 @@ class _Training:
             self.last_loss = numbers["loss"]
             self.first_loss = self.last_loss if self.first_loss is None else self.first_loss
         self._record(step, "train", numbers)
-        waits = self.data_wait.look(step, numbers["data_wait_share"])
-        for warning in (*self.alignment.look(step, numbers), *waits, *self.spikes.check(numbers["loss"])):
+        waits = self.data_wait.check(step, numbers["data_wait_share"])
+        for warning in (*self.alignment.check(step, numbers), *waits, *self.spikes.check(numbers["loss"])):
             self.warn(warning)
 
     def _record_skipped(self, step: int, is_skipped: np.ndarray) -> None:
@@ -310,7 +319,7 @@ class _Training:
                 found = f"step {line['step']}: the update was not finite and is left out ({who})"
                 self.warn(f"{found}; {SKIPPED_NAME} has each such step")
 
-    def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> BestSoFar | None:
+    def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> BestEvaluation | None:
         """Validate; return the evaluation if its loss is below that of every evaluation on disk, else None."""
         numbers = validation.evaluate(lambda: self._stop_if_asked(unsettled))
         self._record(step, "val", numbers)
@@ -322,9 +331,9 @@ class _Training:
                 f"{self.best.loss:.3f} of step {self.best.step} (training.patience)"
             )
         kept = self.context.saver.best.loss
-        return BestSoFar(step, numbers["loss"]) if numbers["loss"] < (math.inf if kept is None else kept) else None
+        return BestEvaluation(step, numbers["loss"]) if numbers["loss"] < (math.inf if kept is None else kept) else None
 
-    def _save_if_due(self, step: int, best: BestSoFar | None) -> None:
+    def _save_if_due(self, step: int, best: BestEvaluation | None) -> None:
         """Save at the end, after a new best loss, and when it is time. Only the end waits for an earlier checkpoint."""
         saver, is_over = self.context.saver, self._is_over()
         self._warn_not_saved([saver.poll()])
@@ -332,16 +341,16 @@ class _Training:
         if step == saver.saved_step:
             if best is not None and self.context.is_chief:
                 link_best(self.context.folder, checkpoint_folders(self.context.folder)[-1])
-                saver.on_disk = best
+                saver.saved_best = best
         elif is_over or (is_due and not saver.is_busy and not self.skips.in_a_row):
             self._save(self._snapshot(best))
         elif best is not None:
-            saver.begin_when_free(self._snapshot(best))
+            saver.enqueue(self._snapshot(best))
             self.clock.restart()
 
     def _save(self, snapshot: Snapshot) -> None:
-        self._warn_not_saved(self.context.saver.settle())
-        self.context.saver.begin(snapshot)
+        self._warn_not_saved(self.context.saver.drain())
+        self.context.saver.start(snapshot)
         self.clock.restart()
 
     def _warn_not_saved(self, outcomes: Sequence[str | None]) -> None:
@@ -350,14 +359,14 @@ class _Training:
             if complaint is not None:
                 self.warn(f"checkpoint not saved: {complaint}")
 
-    def _snapshot(self, best: BestSoFar | None = None) -> Snapshot:
+    def _snapshot(self, best: BestEvaluation | None = None) -> Snapshot:
         """Return a copy of the run as it is now. Steps wait for this copy only, not for the disk."""
         kept = best or self.context.saver.best
         state = replace(
             self.state,
             position=self.position,
             is_settled=self.is_settled,
-            window=self.window.state(),
+            window=self.window.to_state(),
             file_bytes=self.context.metrics.file_bytes,
             reported_step=self.reported_step,
             first_loss=self.first_loss,
@@ -368,7 +377,7 @@ class _Training:
             aligned_at_step=self.alignment.aligned_at_step,
             spikes=self.spikes.state,
             skipped_steps=self.skips.total,
-            max_consecutive_skips=self.skips.in_a_row,
+            skipped_in_a_row=self.skips.in_a_row,
             rolled_back_at_step=self.rolled_back_at_step,
             warnings=tuple(self.warnings),
         )
@@ -390,14 +399,14 @@ class _Training:
         remedy = f"lower training.learning_rate or training.clip_norm, and see {SKIPPED_NAME} for the clips"
         if self.rolled_back_at_step is not None:
             raise TrainingError(f"{found}, after it had been rolled back at step {self.rolled_back_at_step}; {remedy}")
-        self._warn_not_saved(context.saver.settle())
-        context.distribution.wait()
+        self._warn_not_saved(context.saver.drain())
+        context.distribution.barrier()
         checkpoint = load_newest_finite(context.folder, self.warn)
         if checkpoint is None or checkpoint.state is None:
             raise TrainingError(f"{found}, and there is no checkpoint to go back to; {remedy}")
         restore_variables(self.variables, checkpoint)
         self.train_step.rate_factor.assign(ROLL_BACK_RATE)
-        context.distribution.wait()
+        context.distribution.barrier()
         if context.is_chief:
             remove_after(context.folder, checkpoint.step)
         context.metrics.rewind(checkpoint.step, checkpoint.state.file_bytes[METRICS_NAME])
@@ -406,7 +415,7 @@ class _Training:
         # Skipped steps of the window were counted and recorded before; the data has moved on, so their clips are unknown.
         kept = tuple(row for row in checkpoint.state.window if not row[TrainStep.METRICS.index("is_skipped")])
         self._load_state(replace(checkpoint.state, window=kept, resumed_at_steps=self.state.resumed_at_steps))
-        context.saver.find_best()
+        context.saver.restore_best()
         self.rolled_back_at_step, self.skips.in_a_row = step, 0
         self.warn(
             f"{found}; rolled back to step {checkpoint.step}, and going on with {ROLL_BACK_RATE:g} of the learning rate"
@@ -420,7 +429,7 @@ class _Training:
         self._check_compilations(step)
 
     def _check_compilations(self, step: int) -> None:
-        for warning in self.context.monitor.look(step):
+        for warning in self.context.monitor.check(step):
             self.warn(warning)
 
     def _log(self, line: str) -> None:
@@ -442,7 +451,7 @@ class _Training:
         if context.is_chief:
             write_summary(context.folder, summary)
         # A worker that leaves before the others looks like a lost one.
-        context.distribution.wait()
+        context.distribution.barrier()
         return summary
 
     def _summary(self) -> dict[str, Any]:
@@ -462,7 +471,7 @@ class _Training:
             "startup_seconds": context.startup.seconds,
             "memory": context.monitor.memory(self.train_step.compiled.python_name, context.startup.estimated_bytes),
             "parameters": self.network.parameter_count,
-            "weights_sha256": saved_weights_sha256(checkpoint_folders(context.folder)[-1]),
+            "weights_sha256": read_weights_sha256(checkpoint_folders(context.folder)[-1]),
             "resumed_at_steps": list(self.state.resumed_at_steps),
             "dropped_media": context.media.dropped,
             "skipped_updates": self.skips.total,

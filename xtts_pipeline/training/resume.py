@@ -16,10 +16,10 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     CONFIG_NAME,
     LAST_FOLDER,
     checkpoint_folders,
+    list_checkpoints,
+    quarantine_checkpoint,
     remove_after,
-    set_aside,
     step_name,
-    steps_in,
 )
 from xtts_pipeline.training.checkpoints.state import RunState
 from xtts_pipeline.training.distributed.strategy import Distribution
@@ -68,7 +68,7 @@ def resume_all_workers(
     """Do what `resume` does in each worker: the chief chooses and removes checkpoints, the others load its choice."""
     resumption = resume(run, source, config, allowed, log) if distribution.is_chief else None
     # The chief sends the step plus 1, so that 0 stands for no checkpoint.
-    step = int(distribution.from_chief([0 if resumption is None else resumption.checkpoint.step + 1])[0]) - 1
+    step = int(distribution.broadcast([0 if resumption is None else resumption.checkpoint.step + 1])[0]) - 1
     if distribution.is_chief or step < 0:
         return resumption
     checkpoint = load_checkpoint(run / LAST_FOLDER / step_name(step))
@@ -89,7 +89,7 @@ def load_newest(run: Path, log: Callable[[str], None]) -> Resumption | None:
         try:
             checkpoint = load_checkpoint(folder)
         except DamagedCheckpointError as error:
-            log(f"damaged checkpoint: {error}; it is now {set_aside(folder)}")
+            log(f"damaged checkpoint: {error}; it is now {quarantine_checkpoint(folder)}")
             continue
         if checkpoint.state is None:
             raise CheckpointError(
@@ -100,7 +100,7 @@ def load_newest(run: Path, log: Callable[[str], None]) -> Resumption | None:
         raise CheckpointError(
             f"{run}: none of its {len(folders)} checkpoints is sound; remove the folder, or choose another --output"
         )
-    if steps_in(run / BEST_FOLDER):
+    if list_checkpoints(run / BEST_FOLDER):
         raise CheckpointError(
             f"{run}: holds {BEST_FOLDER}/ but no checkpoint to go on from; move it away, or choose another --output"
         )
@@ -123,7 +123,7 @@ def load_newest_finite(run: Path, log: Callable[[str], None]) -> Checkpoint | No
 def _is_last_update_finite(state: RunState) -> bool:
     """Return whether the last step before the checkpoint was applied, by its open window or by the last report."""
     column = TrainStep.METRICS.index("is_skipped")
-    return not (state.window[-1][column] if state.window else state.max_consecutive_skips)
+    return not (state.window[-1][column] if state.window else state.skipped_in_a_row)
 
 
 def _apply_settings(

@@ -22,10 +22,10 @@ from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import decoder_steps
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.text.tokens import Tokenizer
-from xtts_pipeline.training.checkpoints.state import BestSoFar
+from xtts_pipeline.training.checkpoints.state import BestEvaluation
 from xtts_pipeline.training.compiled import CompiledByShape
-from xtts_pipeline.training.distributed.strategy import ALONE, Distribution
-from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.step import EvaluateStep
 
 
@@ -64,13 +64,13 @@ class BestLoss:
         return is_best
 
     @classmethod
-    def from_state(cls, patience: int | None, state: BestSoFar) -> Self:
+    def from_state(cls, patience: int | None, state: BestEvaluation) -> Self:
         """Return the best loss of a resumed run."""
         return cls(patience, state.step, math.inf if state.loss is None else state.loss, state.evaluations_without)
 
-    def to_state(self) -> BestSoFar:
+    def to_state(self) -> BestEvaluation:
         """Return the best loss for a checkpoint's state."""
-        return BestSoFar(self.step, self.loss if math.isfinite(self.loss) else None, self.evaluations_without)
+        return BestEvaluation(self.step, self.loss if math.isfinite(self.loss) else None, self.evaluations_without)
 
     @property
     def is_patience_over(self) -> bool:
@@ -124,7 +124,7 @@ class Validation:
         network: Network,
         signatures: Sequence[Batch],
         monitor: CompilationMonitor,
-        distribution: Distribution = ALONE,
+        distribution: Distribution = SINGLE_DEVICE,
     ) -> None:
         """Take the signatures of the buckets, the largest last. Raise CacheError if the cache has no validation clips.
 
@@ -190,7 +190,9 @@ class Validation:
         )
 
 
-def mean_losses(step: EvaluateStep, batches: Iterable[Batch], distribution: Distribution = ALONE) -> dict[str, float]:
+def mean_losses(
+    step: EvaluateStep, batches: Iterable[Batch], distribution: Distribution = SINGLE_DEVICE
+) -> dict[str, float]:
     """Return the mean losses over all batches of all workers, each batch weighted by its decoder steps.
 
     A batch that is not finite is left out, so that one bad clip does not hide all others; `skipped_batches` counts

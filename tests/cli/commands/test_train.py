@@ -24,8 +24,7 @@ from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training import init_from, loop
 from xtts_pipeline.training.checkpoints.files import save_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import locked_run, write_config
-from xtts_pipeline.training.checkpoints.saved_state import CHECKPOINT_VERSION
-from xtts_pipeline.training.checkpoints.state import RunState
+from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION, RunState
 from xtts_pipeline.training.checks import describe_batches
 from xtts_pipeline.training.context import RunContext
 from xtts_pipeline.training.distributed.cluster import Cluster
@@ -141,7 +140,7 @@ def bases(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         raise Killed
 
     monkeypatch.setattr(loop, "run", killed_at_once)
-    monkeypatch.setattr(train_module, "saved_config", lambda _: Config())
+    monkeypatch.setattr(train_module, "read_run_config", lambda _: Config())
     monkeypatch.setattr(init_from, "load_checkpoint", lambda path: SimpleNamespace(folder=path))
     return found
 

@@ -15,10 +15,10 @@ from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training.checkpoints.files import (
+    link_best,
     load_checkpoint,
     load_network,
     restore_variables,
-    save_best,
     save_checkpoint,
 )
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
@@ -43,7 +43,7 @@ def save(run: Path, step: TrainStep, number: int, keep: int = 3) -> Path:
     return save_checkpoint(run, number, CONFIG, CACHE, named_variables(step), keep)
 
 
-def test_names_are_paths_and_cover_every_variable_once(step: TrainStep) -> None:
+def test_every_variable_has_one_path(step: TrainStep) -> None:
     variables = named_variables(step)
     assert "network.mel_decoder.layers.1.text_attention.query.weight" in variables
     assert "optimizer.first_moment.mel_decoder.to_stop.bias" in variables
@@ -52,7 +52,7 @@ def test_names_are_paths_and_cover_every_variable_once(step: TrainStep) -> None:
     assert len(variables) == len(step.variables)
 
 
-def test_what_is_loaded_is_what_was_saved(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+def test_a_loaded_checkpoint_equals_the_saved_run(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
     step(batch)
     save(tmp_path, step, 1)
     loaded = load_checkpoint(tmp_path)
@@ -61,9 +61,7 @@ def test_what_is_loaded_is_what_was_saved(step: TrainStep, batch: Batch, tmp_pat
         np.testing.assert_array_equal(loaded.arrays[name], variable.numpy())
 
 
-def test_loading_changes_nothing_and_training_goes_on_bit_for_bit(
-    step: TrainStep, batch: Batch, tmp_path: Path
-) -> None:
+def test_training_continues_bit_for_bit_after_loading(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
     step(batch)
     save(tmp_path, step, 1)
     step(batch)
@@ -74,9 +72,7 @@ def test_loading_changes_nothing_and_training_goes_on_bit_for_bit(
         np.testing.assert_array_equal(variable.numpy(), expected[name], err_msg=name)
 
 
-def test_the_average_speaks_from_a_checkpoint_without_the_optimizer(
-    step: TrainStep, batch: Batch, tmp_path: Path
-) -> None:
+def test_a_loaded_network_has_the_ema_weights(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
     step(batch)
     step(batch)
     save(tmp_path, step, 1)
@@ -85,7 +81,7 @@ def test_the_average_speaks_from_a_checkpoint_without_the_optimizer(
     assert not np.array_equal(network.text_encoder.embedding, step.network.text_encoder.embedding)
 
 
-def test_only_the_last_ones_are_kept(step: TrainStep, tmp_path: Path) -> None:
+def test_only_the_last_checkpoints_are_kept(step: TrainStep, tmp_path: Path) -> None:
     for number in (1, 2, 30):
         save(tmp_path, step, number, keep=2)
     assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["step-00000002", "step-00000030"]
@@ -93,34 +89,30 @@ def test_only_the_last_ones_are_kept(step: TrainStep, tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "checkpoints" / "step-00000002").step == 2
 
 
-def keep_best(run: Path, step: TrainStep, number: int) -> Path:
-    return save_best(run, number, CONFIG, CACHE, named_variables(step))
+def save_and_link_best(run: Path, step: TrainStep, number: int) -> Path:
+    return link_best(run, save(run, step, number, keep=1))
 
 
-def test_the_best_one_stays_when_the_last_ones_rotate(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
-    save(tmp_path, step, 1, keep=1)
-    best = keep_best(tmp_path, step, 1)
+def test_the_best_checkpoint_stays_when_the_last_ones_rotate(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+    best = save_and_link_best(tmp_path, step, 1)
     first = step.network.text_encoder.embedding.numpy()
     step(batch)
     save(tmp_path, step, 2, keep=1)
     assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["step-00000002"]
-    assert (load_checkpoint(tmp_path).step, load_checkpoint(tmp_path / "best").step, load_checkpoint(best).step) == (
-        2,
-        1,
-        1,
-    )
+    assert [load_checkpoint(path).step for path in (tmp_path, tmp_path / "best", best)] == [2, 1, 1]
     np.testing.assert_array_equal(load_checkpoint(tmp_path / "best").arrays["network.text_encoder.embedding"], first)
 
 
-def test_a_better_one_takes_the_place_of_the_best(step: TrainStep, tmp_path: Path) -> None:
+def test_a_better_checkpoint_replaces_the_best(step: TrainStep, tmp_path: Path) -> None:
     for number in (3, 7):
-        keep_best(tmp_path, step, number)
+        save_and_link_best(tmp_path, step, number)
     assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-00000007"]
-    assert checkpoint_folders(tmp_path) == []
+    assert load_checkpoint(tmp_path / "best").step == 7
 
 
-def test_weights_that_are_last_and_best_lie_on_the_disk_once(step: TrainStep, tmp_path: Path) -> None:
-    last, best = save(tmp_path, step, 5), keep_best(tmp_path, step, 5)
+def test_weights_of_the_last_and_the_best_checkpoint_are_hard_links(step: TrainStep, tmp_path: Path) -> None:
+    last = save(tmp_path, step, 5)
+    best = link_best(tmp_path, last)
     assert (last / "weights.safetensors").samefile(best / "weights.safetensors")
 
 
@@ -131,22 +123,30 @@ def test_a_file_system_without_hard_links_gets_a_copy(
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    last, best = save(tmp_path, step, 5), keep_best(tmp_path, step, 5)
+    last = save(tmp_path, step, 5)
+    best = link_best(tmp_path, last)
     assert not (last / "weights.safetensors").samefile(best / "weights.safetensors")
     assert load_checkpoint(best).step == 5
 
 
-def test_a_full_disk_keeps_the_best_before(step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_best(tmp_path, step, 1)
+def test_a_full_disk_keeps_the_previous_best_checkpoint(
+    step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_and_link_best(tmp_path, step, 1)
+    last = save(tmp_path, step, 2)
+
+    def refuse_link(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
 
     def refuse(path: Path, content: bytes) -> None:
         with path.open("wb") as file:
             file.write(content[:10])
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    monkeypatch.setattr(os, "link", refuse_link)
     monkeypatch.setattr(Path, "write_bytes", refuse)
     with pytest.raises(CheckpointError, match="No space left on device"):
-        keep_best(tmp_path, step, 2)
+        link_best(tmp_path, last)
     assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-00000001"]
     assert load_checkpoint(tmp_path / "best").step == 1
 
@@ -163,7 +163,7 @@ def test_every_flipped_bit_is_found(step: TrainStep, tmp_path: Path, name: str) 
             load_checkpoint(tmp_path)
 
 
-def test_weights_of_another_size_are_not_read(step: TrainStep, tmp_path: Path) -> None:
+def test_weights_of_another_size_are_refused(step: TrainStep, tmp_path: Path) -> None:
     weights = save(tmp_path, step, 1) / "weights.safetensors"
     weights.write_bytes(weights.read_bytes() + b"more")
     with pytest.raises(CheckpointError, match=r"bytes, expected \d+"):
@@ -176,7 +176,7 @@ def test_a_checkpoint_is_never_replaced(step: TrainStep, tmp_path: Path) -> None
         save(tmp_path, step, 1)
 
 
-def test_what_a_killed_run_left_behind_is_removed(step: TrainStep, tmp_path: Path) -> None:
+def test_partial_folders_of_a_killed_run_are_removed(step: TrainStep, tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / ".step-00000007.partial").mkdir(parents=True)
     save(tmp_path, step, 8)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000008"]
@@ -197,7 +197,7 @@ def test_another_version_is_refused(step: TrainStep, tmp_path: Path) -> None:
         load_checkpoint(tmp_path)
 
 
-def test_a_folder_without_a_checkpoint_says_what_was_expected(tmp_path: Path) -> None:
+def test_the_error_for_a_folder_without_checkpoints_says_what_was_expected(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint here; expected a run folder"):
         load_checkpoint(tmp_path)
 
@@ -252,7 +252,7 @@ def test_a_cache_that_does_not_fit_the_config_is_refused(
         load_checkpoint(tmp_path)
 
 
-def test_a_pipe_or_an_endless_file_is_not_read(step: TrainStep, tmp_path: Path) -> None:
+def test_a_pipe_or_a_huge_file_is_not_read(step: TrainStep, tmp_path: Path) -> None:
     folder = save(tmp_path, step, 1)
     os.truncate(folder / "state.json", 1 << 40)
     with pytest.raises(

@@ -19,8 +19,8 @@ SLURM = {
 PODS = {"XTTS_WORKERS": "3", "XTTS_SERVICE": "voices", "HOSTNAME": "my-run-2", "JOB_COMPLETION_INDEX": "2"}
 
 
-def test_one_process_is_no_cluster() -> None:
-    # A batch script has SLURM_NTASKS and a rank too, but no step: nobody else would come.
+def test_a_single_process_is_no_cluster() -> None:
+    # A batch script without srun has SLURM_NTASKS and a rank, but no step and no other task.
     assert find_cluster({}) is None
     assert find_cluster({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_JOB_ID": "1"}) is None
     assert find_cluster({**SLURM, "SLURM_STEP_NUM_TASKS": "1"}) is None
@@ -33,7 +33,7 @@ def test_tf_config_puts_the_chief_first() -> None:
     assert find_cluster({"TF_CONFIG": json.dumps(given), **SLURM}) == Cluster(("a:1", "b:2", "c:3"), 2)
 
 
-def test_what_tensorflow_reads_says_the_same() -> None:
+def test_tf_config_round_trips() -> None:
     cluster = Cluster(("a:1", "b:2"), 1)
     assert find_cluster({"TF_CONFIG": cluster.to_tf_config()}) == cluster
 
@@ -65,7 +65,7 @@ def test_counts_are_expanded() -> None:
 def test_pods_are_numbered_under_their_service() -> None:
     expected = Cluster(tuple(f"my-run-{number}.voices:2222" for number in range(3)), 2)
     assert find_cluster(PODS) == expected
-    # A StatefulSet's pods have a name alone.
+    # Pods of a StatefulSet have a name and no index.
     assert find_cluster({key: value for key, value in PODS.items() if key != "JOB_COMPLETION_INDEX"}) == expected
 
 
@@ -79,9 +79,7 @@ def test_pods_are_numbered_under_their_service() -> None:
         ({"TF_CONFIG": Cluster(("a:1", "b:2"), 2).to_tf_config()}, "task worker 2, but there are 2 of its type"),
         ({"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:1"]}}'}, "task has no type and index"),
         (
-            {
-                "TF_CONFIG": '{"cluster": {"worker": ["a:1"], "chief": ["b:1"]}, "task": {"type": "worker", "index": -1}}'
-            },
+            {"TF_CONFIG": '{"cluster": {"worker": ["a:1"], "chief": ["b:1"]}, "task": {"index": -1}}'},
             "task worker -1",
         ),
         (
@@ -104,12 +102,12 @@ def test_pods_are_numbered_under_their_service() -> None:
         ({**PODS, "XTTS_SERVICE": ""}, "headless service"),
     ],
 )
-def test_what_cannot_be_is_refused(environment: dict[str, str], message: str) -> None:
+def test_invalid_environments_are_refused(environment: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         find_cluster(environment)
 
 
-def test_the_document_s_kubernetes_example_is_understood() -> None:
+def test_the_kubernetes_example_of_the_docs_works() -> None:
     service, job = yaml.safe_load_all(re.search(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)[1])
     template, count = job["spec"]["template"]["spec"], job["spec"]["completions"]
     given = {entry["name"]: entry["value"] for entry in template["containers"][0]["env"]}
@@ -126,7 +124,7 @@ def test_the_document_s_kubernetes_example_is_understood() -> None:
     assert service["spec"]["selector"].items() <= {"job-name": name}.items()
 
 
-def test_the_document_s_slurm_example_starts_one_task_a_node() -> None:
+def test_the_slurm_example_of_the_docs_starts_one_task_per_node() -> None:
     script = re.search(r"```bash\n(#!/bin/bash.*?)```", DOCUMENT, re.DOTALL)[1]
     options = dict(re.findall(r"^#SBATCH --([\w-]+)=(\S+)", script, re.MULTILINE))
     assert options["ntasks-per-node"] == "1"

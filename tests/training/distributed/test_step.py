@@ -1,4 +1,4 @@
-"""Several devices against one: parts of the CPU, in a process of their own."""
+"""Several devices against one: logical devices of the CPU, in their own process."""
 
 import json
 import subprocess
@@ -11,11 +11,11 @@ import pytest
 from xtts_pipeline.training.step import TrainStep
 
 pytestmark = pytest.mark.slow
-# What fifty steps make of sums of float32 in another order.
+# Difference after fifty steps with float32 sums in another order.
 CLOSE = 1e-4
-# What one step makes of them that begins with the same weights.
+# Difference after one step from the same weights.
 SAME = 1e-5
-# What is counted or set, and what training minimises: a share of attention may stand on the edge of a comparison.
+# Losses, counts and schedules. Attention shares jump where a comparison is close, so they are left out.
 COMPARED = (
     "loss",
     "objective",
@@ -29,9 +29,9 @@ COMPARED = (
 )
 
 
-def spread(**arguments: Any) -> dict[str, Any]:
+def compare(**arguments: Any) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.training.distributed.spread", json.dumps(arguments)],
+        [sys.executable, "-m", "tests.training.distributed.compare_devices", json.dumps(arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -48,24 +48,24 @@ def apart(found: dict[str, Any], pair: tuple[str, str]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("devices", "accumulation_steps", "is_compiled"), [(2, 1, True), (4, 1, False), (2, 2, False)])
-def test_fifty_steps_are_those_of_one_device(devices: int, accumulation_steps: int, is_compiled: bool) -> None:
-    found = spread(
+def test_fifty_steps_equal_those_of_one_device(devices: int, accumulation_steps: int, is_compiled: bool) -> None:
+    found = compare(
         devices=devices,
         steps=50,
         synchronised=10,
-        is_shaken=True,
+        is_perturbed=True,
         is_compiled=is_compiled,
         accumulation_steps=accumulation_steps,
     )
-    pairs = ("one", "many"), ("one_apart", "many_apart"), ("one", "shaken")
+    pairs = ("one", "many"), ("one_apart", "many_apart"), ("one", "perturbed")
     free, same, rounding = (apart(found, pair) for pair in pairs)
     losses = ", ".join(f"{difference[:, 0].max():.1e}" for difference in (free, same, rounding))
     sys.stdout.write(
-        f"loss apart at most (fifty steps, one step, fifty steps of one device that is shaken): {losses}\n"
+        f"loss apart at most (fifty steps, one step, fifty steps of one device with perturbed weights): {losses}\n"
     )
     assert same.max() < SAME
     assert free.max() < CLOSE
-    # But for what has no gradient but rounding, such as the bias of a key, variables end where one device's do.
+    # Loose: variables such as a key's bias have no gradient but rounding errors.
     assert found["variables"] < 5e-2
-    # One trace a device.
+    # One trace per device.
     assert found["traces"] == {"gradient_step": [devices], "update_step": [devices]}

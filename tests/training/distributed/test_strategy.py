@@ -1,4 +1,4 @@
-"""What processes of a run say to each other, asked without any: who sums is made up."""
+"""The exchange between processes, tested in one process with a fake sum."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from tests.model.conftest import SPEC
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature, with_rows
 from xtts_pipeline.errors import ConfigError, TrainingError
-from xtts_pipeline.training.distributed.step import DistributedTrainStep, spread_text
-from xtts_pipeline.training.distributed.strategy import ALONE, Distribution
+from xtts_pipeline.training.distributed.step import DistributedTrainStep, describe_distribution
+from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution
 
 SIGNATURE = batch_signature(SPEC, 12, with_speaker=False, with_language=True)
 
 
-class Together(Distribution):
-    """One of several workers, whose chief has said something already."""
+class FakeWorker(Distribution):
+    """One of several workers; `chief` are the values that the chief adds to a sum."""
 
     def __init__(self, workers: int, worker: int, chief: Sequence[float] = ()) -> None:
         super().__init__(None, workers, worker)
@@ -27,48 +27,56 @@ class Together(Distribution):
         return np.asarray(values, np.float64) + self.chief
 
 
-def test_each_row_of_a_batch_is_one_workers() -> None:
+def test_each_row_of_a_batch_belongs_to_one_worker() -> None:
     rows = [Distribution(None, 3, worker).rows_of_worker(12) for worker in range(3)]
     assert [row for part in rows for row in part] == list(range(12))
     assert {len(part) for part in rows} == {4}
 
 
-def test_what_differs_from_the_chief_is_refused() -> None:
+def test_content_that_differs_from_the_chiefs_is_refused() -> None:
     said: list[np.ndarray] = []
 
-    class Chief(Together):
+    class Chief(FakeWorker):
         def sum(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
             said.append(np.asarray(values))
             return said[-1]
 
     Chief(2, 0).check_same("the cache", "one")
-    Together(2, 1, said[0]).check_same("the cache", "one")
+    FakeWorker(2, 1, said[0]).check_same("the cache", "one")
     with pytest.raises(
         ConfigError, match="worker 1: the cache differs from the chief's; start the same command on the same cache"
     ):
-        Together(2, 1, said[0]).check_same("the cache", "another")
-    ALONE.check_same("the cache", "whatever")
+        FakeWorker(2, 1, said[0]).check_same("the cache", "another")
+    SINGLE_DEVICE.check_same("the cache", "whatever")
 
 
-IN_A_GRAPH = "Graph execution error:\n\nDetected at node CollectiveReduceV2\nCollective ops is aborted by: Connection reset by peer\nMore"
+IN_A_GRAPH = (
+    "Graph execution error:\n\nDetected at node CollectiveReduceV2\n"
+    "Collective ops is aborted by: Connection reset by peer\nMore"
+)
 
 
 @pytest.mark.parametrize("message", ["Connection reset by peer\nand a long trace", IN_A_GRAPH])
-def test_a_lost_worker_is_one_line_and_what_one_process_meets_is_its_own(message: str) -> None:
+def test_a_lost_worker_is_an_error_of_one_line_unless_there_is_one_process(message: str) -> None:
     lost = tf.errors.UnavailableError(None, None, message)
-    found = r"worker 1 of 3: another worker is gone \((.* by: )?Connection reset by peer\); the run ends on all of them; .* with --resume"
-    with pytest.raises(TrainingError, match=found), Together(3, 1).losing_workers():
+    found = (
+        r"worker 1 of 3: another worker is gone \((.* by: )?Connection reset by peer\); "
+        r"the run ends on all of them; .* with --resume"
+    )
+    with pytest.raises(TrainingError, match=found), FakeWorker(3, 1).explaining_lost_workers():
         raise lost
-    with pytest.raises(tf.errors.UnavailableError), ALONE.losing_workers():
+    with pytest.raises(tf.errors.UnavailableError), SINGLE_DEVICE.explaining_lost_workers():
         raise lost
 
 
-def test_a_batch_is_told_with_what_it_is_spread_over() -> None:
-    text = spread_text(Together(4, 0), [SIGNATURE, with_rows(SIGNATURE, 8)], TrainingConfig(learning_rate=5e-4))
+def test_the_description_names_devices_batches_and_learning_rate() -> None:
+    text = describe_distribution(
+        FakeWorker(4, 0), [SIGNATURE, with_rows(SIGNATURE, 8)], TrainingConfig(learning_rate=5e-4)
+    )
     assert text == "4 devices in 4 processes; batches of 12, 8 clips in all, 3, 2 on each; learning rate 0.0005"
 
 
-def test_a_part_of_a_signature_has_its_ids_and_other_rows() -> None:
+def test_with_rows_changes_only_the_rows_of_a_signature() -> None:
     part = with_rows(SIGNATURE, 3)
     assert part.speaker is None
     assert {spec.shape[0] for spec in part if spec is not None} == {3}
@@ -77,6 +85,6 @@ def test_a_part_of_a_signature_has_its_ids_and_other_rows() -> None:
     ]
 
 
-def test_one_device_has_no_distributed_step() -> None:
-    with pytest.raises(ValueError, match="one device alone, expected several"):
-        DistributedTrainStep(None, None, TrainingConfig(), [SIGNATURE], ALONE)  # type: ignore[arg-type]
+def test_a_single_device_has_no_distributed_step() -> None:
+    with pytest.raises(ValueError, match="found a single device, expected several"):
+        DistributedTrainStep(None, None, TrainingConfig(), [SIGNATURE], SINGLE_DEVICE)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`xtts train` in several processes on loopback: they train what one trains, and end together whatever ends one of them."""
+"""`xtts train` in several processes on loopback: they train like one process and end together if one of them ends."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks.scaling_processes import free_ports
-from tests.training.test_kills import MODEL, held_at, metrics
+from tests.training.test_kills import command, held_at, metrics
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
 from xtts_pipeline.training.distributed.cluster import Cluster
@@ -28,35 +28,34 @@ TRAINING = {
     "save_every": 4,
     "scheduled_sampling_start": "null",
     "sample_every_evaluations": "null",
-    # What devices share is asked in test_distributed_step.py, compiled and with all that a network has.
-    "jit_compile": "false",
 }
-# "Within a minute".
 DETECTION_SECONDS = 60.0
 
 
+def environment(addresses: Sequence[str], index: int) -> dict[str, str]:
+    """Return the environment of one worker; without TF_CONFIG if it is the only one."""
+    cluster = Cluster(tuple(addresses), index)
+    return {**os.environ, **({"TF_CONFIG": cluster.to_tf_config()} if len(addresses) > 1 else {})}
+
+
 class Workers:
-    """The processes of one run; a context manager that ends those that are left."""
+    """The processes of one run; a context manager that kills the remaining ones."""
 
     def __init__(self, cache: Path, run: Path, count: int, steps: int, *, hold_at: int | None = None) -> None:
         """Start the processes; with `hold_at` the chief waits after the report of this step until `go_on`."""
-        settings = {"model": MODEL, "training": TRAINING}
-        texts = [f"--set={section}.{key}={value}" for section, keys in settings.items() for key, value in keys.items()]
-        options = ["--cache", str(cache), "--output", str(run), "--steps", str(steps), "--resume", "--json"]
         addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
         self.run, self.gate = run, run.with_name(f"{run.name}-goes-on")
         self.processes = []
         for index in range(count):
-            environment = {
-                **os.environ,
-                **({"TF_CONFIG": Cluster(addresses, index).to_tf_config()} if count > 1 else {}),
-            }
-            command = [sys.executable, "-m", "xtts_pipeline", "train", *options, *texts]
+            # test_step.py compares compiled steps of several devices.
+            arguments = command(cache, run, is_compiled=False, steps=steps, training=TRAINING)
             if hold_at is not None and index == 0:
-                command = held_at(command, hold_at, self.gate)
+                arguments = held_at(arguments, hold_at, self.gate)
             with (run.parent / f"{run.name}-{index}.err").open("a") as said:
                 self.processes.append(
-                    subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said, text=True)
+                    subprocess.Popen(
+                        arguments, env=environment(addresses, index), stdout=subprocess.PIPE, stderr=said, text=True
+                    )
                 )
 
     def __enter__(self) -> Self:
@@ -82,13 +81,13 @@ class Workers:
         return (self.run.parent / f"{self.run.name}-{index}.err").read_text()
 
     def wait_for(self, text: str, index: int = 0) -> None:
-        """Return once a process has said the text."""
+        """Return once a process has printed the text."""
         while text not in self.said(index):
             assert self.processes[index].poll() is None, self.said(index)
             time.sleep(0.05)
 
     def go_on(self) -> None:
-        """Let the chief go on after the report of the step that it was held at."""
+        """Release the chief from the step that it is held at."""
         self.gate.touch()
 
 
@@ -112,9 +111,7 @@ def left_out(run: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_several_processes_train_what_one_trains(
-    tmp_path: Path, write_cache: Callable[..., Manifest], count: int
-) -> None:
+def test_several_processes_train_like_one(tmp_path: Path, write_cache: Callable[..., Manifest], count: int) -> None:
     write_cache(tmp_path / "cache", train=220, val=9, shards=5, buckets=BUCKETS)
     one, many = tmp_path / "one", tmp_path / "many"
     with Workers(tmp_path / "cache", one, 1, 50) as alone, Workers(tmp_path / "cache", many, count, 50) as together:
@@ -131,7 +128,7 @@ def test_several_processes_train_what_one_trains(
 
 
 @pytest.mark.parametrize(("victim", "number"), [(1, signal.SIGKILL), (0, signal.SIGKILL), (2, signal.SIGSTOP)])
-def test_a_worker_that_dies_ends_all_and_the_same_command_goes_on(
+def test_a_lost_worker_ends_all_and_the_same_command_resumes(
     tmp_path: Path, cache: Path, victim: int, number: signal.Signals
 ) -> None:
     steps, run, other = 30, tmp_path / "disturbed", tmp_path / "undisturbed"
@@ -157,7 +154,7 @@ def test_a_worker_that_dies_ends_all_and_the_same_command_goes_on(
 
 
 @pytest.mark.parametrize("asked", [0, 1])
-def test_a_sigterm_at_one_stops_all_at_the_same_step(tmp_path: Path, cache: Path, asked: int) -> None:
+def test_a_sigterm_of_one_worker_stops_all_at_the_same_step(tmp_path: Path, cache: Path, asked: int) -> None:
     steps, run = 24, tmp_path / "disturbed"
     with (
         Workers(cache, tmp_path / "undisturbed", 2, steps) as undisturbed,
@@ -177,24 +174,15 @@ def test_a_sigterm_at_one_stops_all_at_the_same_step(tmp_path: Path, cache: Path
 
 
 def refused(cache: Path, run: Path, count: int, more: Sequence[str]) -> tuple[int, str]:
-    command = [
-        sys.executable,
-        "-m",
-        "xtts_pipeline",
-        "train",
-        "--cache",
-        str(cache),
-        "--output",
-        str(run),
-        "--steps",
-        "2",
-        *more,
-    ]
-    environment = {
-        **os.environ,
-        **({"TF_CONFIG": Cluster(("127.0.0.1:1", "127.0.0.1:2"), 0).to_tf_config()} if count > 1 else {}),
-    }
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    options = ["--cache", str(cache), "--output", str(run), "--steps", "2", *more]
+    addresses = [f"127.0.0.1:{number + 1}" for number in range(count)]
+    done = subprocess.run(
+        [sys.executable, "-m", "xtts_pipeline", "train", *options],
+        env=environment(addresses, 0),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stderr
 
 

@@ -1,4 +1,4 @@
-"""Read TensorBoard's event files back, as TensorBoard would, but without its package."""
+"""Read TensorBoard's event files as TensorBoard does, without its package."""
 
 import io
 from pathlib import Path
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def read_values(folder: Path) -> list[tuple[int, tf.compat.v1.Summary.Value]]:
-    """Return every summary value under a folder with its step, in the order in which they were written."""
+    """Return every summary value under a folder with its step, in the order of writing."""
     values = []
     for path in sorted(folder.glob("events.*")):
         for record in tf.data.TFRecordDataset(str(path)):
@@ -20,7 +20,7 @@ def read_values(folder: Path) -> list[tuple[int, tf.compat.v1.Summary.Value]]:
 def shown_steps(folder: Path, tag: str) -> list[int]:
     """Return the steps of a scalar as TensorBoard shows them, in its order of files.
 
-    A mark of a session's start has it forget what it has read of that step and later ones; the first mark is the run's own beginning.
+    At the mark of a session's start TensorBoard drops that step and later ones. The first mark is the run's beginning.
     """
     steps: list[int] = []
     is_marked = False

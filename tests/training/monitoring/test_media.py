@@ -1,17 +1,21 @@
+import io
 import threading
 from pathlib import Path
 
+import matplotlib.image
 import numpy as np
 import pytest
+import soundfile
 import tensorflow as tf
 
 from tests.training.monitoring.events import read_values, read_wav
-from xtts_pipeline import plots as pictures
+from xtts_pipeline import plots
 from xtts_pipeline.config.schema import Config, SynthesisConfig, TrainingConfig
-from xtts_pipeline.training.monitoring.media import MediaWriter
+from xtts_pipeline.training.monitoring.media import MediaWriter, write_picture, write_sound
 from xtts_pipeline.training.validation import SpokenSentence
 
 CONFIG = Config(synthesis=SynthesisConfig(griffin_lim_iterations=1), training=TrainingConfig(sample_sentences=2))
+RGBA = np.zeros((3, 7, 4), np.uint8)
 PNG = tf.io.encode_png(np.zeros((2, 3, 1), np.uint8)).numpy()
 
 
@@ -23,7 +27,7 @@ def sentence(number: int, frames: int = 9) -> SpokenSentence:
 
 
 class Gate(threading.Event):
-    """Holds every drawing until it is set; `drawn` counts those that are done."""
+    """Holds every plot until it is set; `drawn` counts the finished ones."""
 
     drawn = 0
 
@@ -37,15 +41,15 @@ def go_on(monkeypatch: pytest.MonkeyPatch) -> Gate:
         event.drawn += 1
         return PNG
 
-    monkeypatch.setattr(pictures, "encode_comparison", draw)
+    monkeypatch.setattr(plots, "encode_comparison", draw)
     return event
 
 
-def test_every_sentence_is_drawn_and_voiced_and_its_truth_once(tmp_path: Path) -> None:
+def test_every_sentence_has_a_plot_and_audio_and_its_ground_truth_once(tmp_path: Path) -> None:
     with MediaWriter(tmp_path, CONFIG) as media:
         for step in (10, 20):
             media.add(step, [sentence(1)])
-        # The first picture loads matplotlib, which may take its time on a busy machine.
+        # The first plot loads matplotlib, which can be slow on a busy machine.
         media.close(seconds=300.0)
     assert media.warnings() == []
     values = read_values(tmp_path / "tensorboard" / "media")
@@ -60,13 +64,13 @@ def test_every_sentence_is_drawn_and_voiced_and_its_truth_once(tmp_path: Path) -
     assert read_wav(values[2][1]) == (6 * 256, 22_050)
 
 
-def test_adding_never_waits_and_what_has_no_room_is_counted(tmp_path: Path, go_on: Gate) -> None:
+def test_adding_never_waits_and_counts_dropped_sentences(tmp_path: Path, go_on: Gate) -> None:
     with MediaWriter(tmp_path, CONFIG) as media:
         for step in range(5):
             media.add(step, [sentence(1), sentence(2)])
         assert go_on.drawn == 0
         go_on.set()
-    # Two evaluations of two sentences have room.
+    # There is room for two evaluations of two sentences.
     assert media.dropped == 6
     (warning,) = media.warnings()
     assert "6 sentences were dropped" in warning
@@ -74,10 +78,10 @@ def test_adding_never_waits_and_what_has_no_room_is_counted(tmp_path: Path, go_o
     assert {step for step, _ in read_values(tmp_path / "tensorboard" / "media")} == {0, 1}
 
 
-def test_what_fails_in_the_thread_is_told_and_the_rest_is_written(
+def test_an_error_in_the_thread_is_reported_and_the_rest_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "encode_comparison", lambda *_: PNG)
+    monkeypatch.setattr(plots, "encode_comparison", lambda *_: PNG)
     broken = sentence(1)
     broken.mel[:] = np.nan
     with MediaWriter(tmp_path, CONFIG) as media:
@@ -88,7 +92,7 @@ def test_what_fails_in_the_thread_is_told_and_the_rest_is_written(
     assert "sentence_2/spoken" in [value.tag for _, value in read_values(tmp_path / "tensorboard" / "media")]
 
 
-def test_closing_gives_up_after_its_time(tmp_path: Path, go_on: Gate) -> None:
+def test_closing_gives_up_after_its_time_limit(tmp_path: Path, go_on: Gate) -> None:
     with MediaWriter(tmp_path, CONFIG) as media:
         media.add(1, [sentence(1), sentence(2)])
         media.close(seconds=0.05)
@@ -96,16 +100,16 @@ def test_closing_gives_up_after_its_time(tmp_path: Path, go_on: Gate) -> None:
     assert "2 sentences were given up" in media.warnings()[0]
 
 
-def test_what_hangs_does_not_keep_the_process(tmp_path: Path, go_on: Gate) -> None:
+def test_a_hanging_thread_does_not_block_exit(tmp_path: Path, go_on: Gate) -> None:
     media = MediaWriter(tmp_path, CONFIG)
     media.add(1, [sentence(1)])
-    # Those of other tests may still be there.
+    # Threads of other tests may still run.
     assert {thread.daemon for thread in threading.enumerate() if thread.name == "media"} == {True}
     go_on.set()
     media.close()
 
 
-def test_after_going_back_a_new_file_has_the_truth_again(tmp_path: Path, go_on: Gate) -> None:
+def test_after_a_roll_back_a_new_file_has_the_ground_truth_again(tmp_path: Path, go_on: Gate) -> None:
     go_on.set()
     with MediaWriter(tmp_path, CONFIG) as media:
         media.add(10, [sentence(1)])
@@ -117,9 +121,37 @@ def test_after_going_back_a_new_file_has_the_truth_again(tmp_path: Path, go_on: 
     assert tags == ["mel_and_attention", "true", "spoken"] * 2
 
 
-def test_an_error_of_the_run_is_not_held_up(tmp_path: Path, go_on: Gate) -> None:
+def test_an_error_of_the_run_does_not_wait_for_the_queue(tmp_path: Path, go_on: Gate) -> None:
     media = MediaWriter(tmp_path, CONFIG)
     media.add(1, [sentence(1), sentence(2)])
     media.__exit__(RuntimeError)
     assert go_on.drawn == 0
     go_on.set()
+
+
+def test_a_picture_has_the_format_of_tensorboards_images(tmp_path: Path) -> None:
+    png = tf.io.encode_png(RGBA).numpy()
+    writer = tf.summary.create_file_writer(str(tmp_path))
+    with writer.as_default(step=5):
+        write_picture("mel", png)
+    writer.close()
+    ((step, value),) = read_values(tmp_path)
+    assert (step, value.tag, value.metadata.plugin_data.plugin_name) == (5, "mel", "images")
+    width, height, found = tf.make_ndarray(value.tensor).tolist()
+    assert (width, height) == (b"7", b"3")
+    assert matplotlib.image.imread(io.BytesIO(found)).shape == (3, 7, 4)
+
+
+def test_a_sound_has_the_format_of_tensorboards_audio_and_is_not_clipped(tmp_path: Path) -> None:
+    writer = tf.summary.create_file_writer(str(tmp_path))
+    with writer.as_default(step=5):
+        write_sound("speech", np.array([0.0, 2.0, -1.0], np.float32), 8_000)
+    writer.close()
+    ((_, value),) = read_values(tmp_path)
+    plugin = value.metadata.plugin_data
+    # tensorboard.plugins.audio serialises version 0 with encoding WAV, 11, to these bytes.
+    assert (plugin.plugin_name, plugin.content) == ("audio", b"\x10\x0b")
+    (wav,) = tf.make_ndarray(value.tensor).tolist()
+    wave, rate = soundfile.read(io.BytesIO(wav))
+    assert rate == 8_000
+    np.testing.assert_allclose(wave, [0.0, 1.0, -0.5], atol=1e-4)

@@ -7,7 +7,7 @@ from tests.perf.commands import run_command
 from xtts_pipeline.cache.format.manifest import Manifest
 
 
-def test_a_profiled_run_has_a_table_of_its_costliest_operations_and_is_healthy(
+def test_a_profiled_run_lists_its_most_expensive_operations_without_warnings(
     tmp_path: Path, write_cache: Callable[..., Manifest]
 ) -> None:
     write_cache(tmp_path / "cache", val=0)
@@ -23,7 +23,7 @@ def test_a_profiled_run_has_a_table_of_its_costliest_operations_and_is_healthy(
     assert f"3 steps traced; tensorboard --logdir {tmp_path / 'run' / 'profile'}" in done.stderr
     assert list((tmp_path / "run" / "profile").rglob("*.xplane.pb"))
     assert done.result["device_share"] is None or 0.0 < done.result["device_share"] <= 1.0
-    # A healthy run: nothing to warn of, and no shape but the one that the step was compiled for.
+    # A healthy run has no warning and no shape that the step was not compiled for.
     assert (done.result["warnings"], done.result["unexpected_shapes"], done.result["traces"]) == ([], 0, 1)
     assert all(event["is_expected"] for event in done.result["compilation_events"])
     assert "warning" not in done.stderr

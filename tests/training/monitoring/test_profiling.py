@@ -1,15 +1,21 @@
-"""What the traced steps cost, read from the profiler's own files."""
+"""The cost of traced steps, read from the profiler's files."""
 
 from pathlib import Path
 
 import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from xtts_pipeline.training.monitoring.profiling import MOST_OPERATIONS, Operation, Profiling, costliest, traces_in
+from xtts_pipeline.training.monitoring.profiling import (
+    MAX_OPERATIONS,
+    OperationCost,
+    StepProfiler,
+    list_traces,
+    most_expensive_operations,
+)
 
 
 class Trace:
-    """Makes a file as the profiler does."""
+    """Writes a file as the profiler does."""
 
     def __init__(self) -> None:
         self.space = xplane_pb2.XSpace()
@@ -37,41 +43,45 @@ class Trace:
         return folder
 
 
-def test_calls_of_an_operation_are_added_up_and_divided_by_the_steps(tmp_path: Path) -> None:
+def test_calls_of_an_operation_are_summed_and_divided_by_the_steps(tmp_path: Path) -> None:
     trace = Trace()
     for milliseconds in (3.0, 5.0):
         trace.add("/host:CPU", "python", "matmul.1", milliseconds, "matmul.1")
     trace.add("/host:CPU", "python", "add", 2.0, "add")
     trace.add("/host:CPU", "python", "EagerExecute", 100.0)
-    assert costliest(traces_in(trace.save(tmp_path)), steps=2) == (
-        Operation("matmul.1", 2, 4.0, 0.8),
-        Operation("add", 1, 1.0, 0.2),
+    assert most_expensive_operations(list_traces(trace.save(tmp_path)), steps=2) == (
+        OperationCost("matmul.1", 2, 4.0, 0.8),
+        OperationCost("add", 1, 1.0, 0.2),
     )
 
 
-def test_a_gpu_is_asked_before_its_host(tmp_path: Path) -> None:
+def test_a_gpus_operations_are_preferred_to_its_hosts(tmp_path: Path) -> None:
     trace = Trace()
     trace.add("/host:CPU", "python", "copy", 50.0, "copy")
     trace.add("/device:GPU:0", "Stream #1", "gemm", 1.0, "fusion.7")
-    assert [operation.name for operation in costliest(traces_in(trace.save(tmp_path)), 1)] == ["fusion.7"]
+    assert [operation.name for operation in most_expensive_operations(list_traces(trace.save(tmp_path)), 1)] == [
+        "fusion.7"
+    ]
 
 
-def test_without_xla_tensorflows_operations_are_named_with_their_type(tmp_path: Path) -> None:
+def test_without_xla_operations_are_named_with_their_type(tmp_path: Path) -> None:
     trace = Trace()
     trace.add("/host:CPU", "tf_Compute/7", "dense/MatMul:MatMul", 2.0)
     trace.add("/host:CPU", "tf_Compute/7", "ThreadpoolListener::Record", 9.0)
-    assert [operation.name for operation in costliest(traces_in(trace.save(tmp_path)), 1)] == ["dense/MatMul (MatMul)"]
+    assert [operation.name for operation in most_expensive_operations(list_traces(trace.save(tmp_path)), 1)] == [
+        "dense/MatMul (MatMul)"
+    ]
 
 
-def test_ten_are_enough_and_none_is_no_error(tmp_path: Path) -> None:
+def test_at_most_ten_operations_are_kept_and_none_is_no_error(tmp_path: Path) -> None:
     trace = Trace()
     for number in range(30):
         trace.add("/host:CPU", "python", f"op{number}", 1.0 + number, f"op{number}")
-    operations = costliest(traces_in(trace.save(tmp_path / "many")), 1)
+    operations = most_expensive_operations(list_traces(trace.save(tmp_path / "many")), 1)
     assert [operation.name for operation in operations] == [
-        f"op{number}" for number in range(29, 29 - MOST_OPERATIONS, -1)
+        f"op{number}" for number in range(29, 29 - MAX_OPERATIONS, -1)
     ]
-    assert costliest((), 1) == ()
+    assert most_expensive_operations((), 1) == ()
 
 
 class Result:
@@ -83,14 +93,14 @@ class Result:
         self.waited += 1
 
 
-def test_a_trace_begins_when_warm_and_lasts_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_begins_when_warm_and_ends_after_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(
         "tensorflow.profiler.experimental.start", lambda folder: done.append(f"start {Path(folder).name}")
     )
     monkeypatch.setattr("tensorflow.profiler.experimental.stop", lambda: done.append("stop"))
     result = Result()
-    with Profiling(tmp_path, 2) as profiling:
+    with StepProfiler(tmp_path, 2) as profiling:
         lines = [profiling.after_step(result, is_warm=step >= 3) for step in range(1, 8)]  # type: ignore[arg-type]
     assert done == ["start profile", "stop"]
     assert [line is not None for line in lines] == [False, False, False, False, True, False, False]
@@ -99,23 +109,23 @@ def test_a_trace_begins_when_warm_and_lasts_its_steps(tmp_path: Path, monkeypatc
     assert profiling.to_json() == {"folder": str(tmp_path / "profile"), "steps": 2, "operations": []}
 
 
-def test_a_run_that_ends_before_still_ends_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ends_early_ends_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr("tensorflow.profiler.experimental.start", lambda _: done.append("start"))
     monkeypatch.setattr("tensorflow.profiler.experimental.stop", lambda: done.append("stop"))
-    with Profiling(tmp_path, 5) as profiling:
+    with StepProfiler(tmp_path, 5) as profiling:
         profiling.after_step(Result(), is_warm=True)  # type: ignore[arg-type]
     assert done == ["start", "stop"]
     assert profiling.to_json() is None
 
 
 @pytest.mark.parametrize(("steps", "traced"), [(2, 0), (3, 0), (5, 2), (6, 3)])
-def test_a_trace_that_is_cut_short_is_a_warning_that_says_by_how_much(
+def test_a_trace_that_is_cut_short_gives_a_warning_with_its_steps(
     steps: int, traced: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tensorflow.profiler.experimental.start", lambda _: None)
     monkeypatch.setattr("tensorflow.profiler.experimental.stop", lambda: None)
-    with Profiling(tmp_path, 3) as profiling:
+    with StepProfiler(tmp_path, 3) as profiling:
         for step in range(1, steps + 1):
             profiling.after_step(Result(), is_warm=step >= 3)  # type: ignore[arg-type]
         warnings = profiling.finish()

@@ -1,10 +1,10 @@
-"""Where the time until the first step is done goes."""
+"""The parts of the time until the end of the first step."""
 
-from xtts_pipeline.training.monitoring.startup import PARTS, StartUp
+from xtts_pipeline.training.monitoring.startup import STARTUP_PARTS, StartupTimer
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that tests set."""
 
     now = 100.0
 
@@ -12,15 +12,15 @@ class Clock:
         return self.now
 
 
-def start(first_step: float, compile_seconds: float) -> StartUp:
+def start(first_step: float, compile_seconds: float) -> StartupTimer:
     clock = Clock()
-    startup = StartUp(clock)
+    startup = StartupTimer(clock)
     for part, seconds in (("check", 1.0), ("import", 4.0), ("build", 2.0), ("input", 0.5), ("trace", 3.0)):
         clock.now += seconds
-        startup.note(part)
+        startup.end_part(part)
     assert not startup.is_over
     clock.now += first_step
-    startup.note_first_step(compile_seconds)
+    startup.end_first_step(compile_seconds)
     return startup
 
 
@@ -28,13 +28,13 @@ def test_the_parts_add_up_to_the_whole() -> None:
     startup = start(first_step=15.0, compile_seconds=14.0)
     assert startup.is_over
     assert tuple(startup.seconds.values()) == (1.0, 4.0, 2.0, 0.5, 3.0, 14.0, 1.0)
-    assert tuple(startup.seconds) == PARTS
+    assert tuple(startup.seconds) == STARTUP_PARTS
     assert str(startup) == (
         "first step done after 25.5 s (check 1.0, import 4.0, build 2.0, input 0.5, trace 3.0, compile 14.0, run 1.0)"
     )
 
 
-def test_a_compiler_that_worked_on_other_threads_takes_no_more_than_the_step() -> None:
+def test_compile_seconds_of_several_threads_are_at_most_the_step() -> None:
     startup = start(first_step=2.0, compile_seconds=3.0)
     assert startup.seconds["compile"] == 2.0
     assert startup.is_over

@@ -46,10 +46,10 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     read_init_from,
     read_summary,
 )
-from xtts_pipeline.training.checkpoints.saved_state import saved_config
+from xtts_pipeline.training.checkpoints.state import read_run_config
 from xtts_pipeline.training.checks import available_memory, check_enough_records, check_memory, describe_batches
 from xtts_pipeline.training.distributed.cluster import Cluster, find_cluster
-from xtts_pipeline.training.monitoring.startup import StartUp
+from xtts_pipeline.training.monitoring.startup import StartupTimer
 from xtts_pipeline.training.plan import RunPlan, device_count
 from xtts_pipeline.training.settings import changed_settings, check_allowed_keys, check_changes, training_config
 
@@ -143,7 +143,7 @@ def run_training(
     If the environment describes several workers (`training.distributed.cluster`), this process is one of them. Only the
     chief writes; the others print only errors and return a short summary.
     """
-    startup, cluster = StartUp(), find_cluster(os.environ)
+    startup, cluster = StartupTimer(), find_cluster(os.environ)
     _check_options(output, allow_change, cluster, is_resumed=resume)
     allowed = frozenset([*allow_change, *(["training.steps"] if steps is not None else [])])
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
@@ -157,7 +157,7 @@ def run_training(
     survey = None if corpus is None else _survey_data(corpus, configs, overrides, previous)
     data = cache if corpus is None else corpus.data
     manifest = _read_manifest(cache) if survey is None else survey.manifest
-    model = None if init_from is None or previous is not None else saved_config(init_from).model
+    model = None if init_from is None or previous is not None else read_run_config(init_from).model
     config = training_config(
         manifest, configs, overrides, steps, previous, allowed, model, devices=device_count(devices), cluster=cluster
     )
@@ -189,7 +189,7 @@ def run_training(
         if plan.is_tuned_first:
             plan = replace(plan, config=_tune(plan))
             startup.estimated_bytes = _print_plan(plan)
-        startup.note("check")
+        startup.end_part("check")
         return run, with_tensorflow(
             "xtts_pipeline.training.loop:train",
             plan,

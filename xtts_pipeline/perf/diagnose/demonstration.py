@@ -13,7 +13,7 @@ from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.text.special_ids import FIRST_SYMBOL_ID
-from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.step import TrainStep
 
 _SYMBOLS = 30

@@ -15,7 +15,7 @@ from xtts_pipeline.perf.diagnose.timeline import save_batch_times
 from xtts_pipeline.perf.trial import Trial, Verdict
 from xtts_pipeline.system.machine import Cores, DiskSpeed, measure_disk, memory_limit_bytes, usable_cores
 from xtts_pipeline.system.runtime import NativeLog
-from xtts_pipeline.training.monitoring.data_wait import WAIT_SHARE
+from xtts_pipeline.training.monitoring.warnings import MAX_WAIT_SHARE
 
 # Faster than the step by less than this is too slow: the pipeline was timed alone, and in training it shares the cores.
 LEAST_HEADROOM = 1.1
@@ -261,7 +261,7 @@ def _judge_memory(figures: Figures) -> Judgement:
 
 def _judge_rhythm(figures: Figures, data: DataConfig, rates: str) -> Judgement:
     """Return the verdict on an input that is fast enough in the mean: a rhythm is a fault only where the step waits for it."""
-    if figures.oscillation is None or figures.wait_share <= WAIT_SHARE:
+    if figures.oscillation is None or figures.wait_share <= MAX_WAIT_SHARE:
         return Judgement(Verdict("fine", is_healthy=True, finding=rates, remedy=""))
     period = figures.oscillation.period
     finding = f"batches come in a rhythm of {period}, so that the step waits {figures.wait_share:.0%} of its time though {rates}"

@@ -23,7 +23,7 @@ from xtts_pipeline.perf.trial import StepTime, Trial, Verdict
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training import optimizer, schedule, step
 from xtts_pipeline.training.compiled import SignatureMismatch, describe_arguments, find_mismatch
-from xtts_pipeline.training.monitoring.monitor import total_counts
+from xtts_pipeline.training.monitoring.compilations import total_counts
 
 _VERDICTS = {
     "shape": "varying shape",

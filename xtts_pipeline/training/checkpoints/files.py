@@ -1,6 +1,6 @@
-"""Runs on disk: checkpoints written beside and renamed, proved by checksum when loaded.
+"""Checkpoint files: write them atomically, and load them only after their checksums are verified.
 
-Weights are safetensors files, the rest is JSON: nothing in a checkpoint can execute.
+Weights are safetensors and the rest is JSON, so nothing in a checkpoint can execute.
 """
 
 import hashlib
@@ -23,29 +23,36 @@ from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.system.sealed_json import read_regular_file, seal_json, unseal_json
 from xtts_pipeline.text.tokens import Tokenizer
-from xtts_pipeline.training.checkpoints.run_folder import BEST_FOLDER, LAST_FOLDER, place, step_name
-from xtts_pipeline.training.checkpoints.saved_state import (
+from xtts_pipeline.training.checkpoints.run_folder import (
+    BEST_FOLDER,
+    LAST_FOLDER,
+    STATE_NAME,
+    find_checkpoint,
+    place_checkpoint,
+    step_name,
+)
+from xtts_pipeline.training.checkpoints.state import (
     CHECKPOINT_VERSION,
     MAX_STATE_BYTES,
-    STATE_NAME,
-    damage_explained,
-    find_checkpoint,
+    RunState,
+    explaining_damage,
     read_state,
+    state_from_json,
+    state_to_json,
 )
-from xtts_pipeline.training.checkpoints.state import RunState, state_from_json, state_to_json
 from xtts_pipeline.training.checkpoints.variables import named_variables
 
 WEIGHTS_NAME = "weights.safetensors"
 
-# What a run has on its device, or a copy of it on the host.
+# Variables on a device, or their copies on the host.
 Values = Mapping[str, tf.Variable] | Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded checkpoint: its step, settings and arrays, the latter proved against their checksum.
+    """A loaded checkpoint: its step, settings and arrays, with verified checksums.
 
-    state is None where none was saved: such a checkpoint speaks, and no run goes on from it.
+    state: None if it was saved without one; such a checkpoint can synthesize but cannot be resumed.
     """
 
     folder: Path
@@ -57,12 +64,12 @@ class Checkpoint:
     state: RunState | None
 
     def with_synthesis(self, overrides: Sequence[str]) -> "Checkpoint":
-        """Return the checkpoint with each `synthesis.key=value` in place of what it was trained with. Raises ConfigError."""
+        """Return the checkpoint with each `synthesis.key=value` overridden. Raises ConfigError."""
         return replace(self, config=override_synthesis(self.config, overrides))
 
 
 def build_network(cache: CacheIdentity, config: Config, dtype: tf.DType = tf.float32) -> Network:
-    """Return a fresh network for what a cache holds, multiplying matrices in `dtype`."""
+    """Return a new network for a cache's contents, which multiplies matrices in `dtype`."""
     symbol_count = Tokenizer(cache.symbols, config.text.blank).symbol_count
     return Network(
         config.model, cache.spec, symbol_count, len(cache.speakers), len(cache.languages), config.training.seed, dtype
@@ -70,7 +77,7 @@ def build_network(cache: CacheIdentity, config: Config, dtype: tf.DType = tf.flo
 
 
 def load_network(checkpoint: Checkpoint) -> Network:
-    """Return the network that a checkpoint holds, ready to speak: the average of the trained weights."""
+    """Return the checkpoint's network with the EMA of the trained weights, ready for synthesis."""
     network = build_network(checkpoint.cache, checkpoint.config)
     restore_variables(named_variables(network), checkpoint, "average.")
     return network
@@ -85,37 +92,30 @@ def save_checkpoint(
     keep: int,
     state: RunState | None = None,
 ) -> Path:
-    """Write checkpoints/step-NNNNNNNN whole or not at all, then remove all but the last `keep`.
+    """Write checkpoints/step-NNNNNNNN atomically, then remove all but the last `keep`.
 
-    Raises CheckpointError if the disk refuses, or if the step has one already; earlier checkpoints are then still there.
+    Raises CheckpointError if the disk refuses or the step has a checkpoint; earlier checkpoints are then untouched.
     """
-    return place(
-        run / LAST_FOLDER / step_name(step), lambda beside: _write(beside, step, config, cache, variables, state), keep
-    )
 
+    def write(folder: Path) -> None:
+        _write(folder, step, config, cache, variables, state)
 
-def save_best(
-    run: Path, step: int, config: Config, cache: CacheIdentity, variables: Values, state: RunState | None = None
-) -> Path:
-    """Make best/step-NNNNNNNN whole or not at all, then remove the best one before it; checkpoints/ stays as it is.
-
-    Where the step has just been saved its files are linked, so they lie on the disk once. Raises CheckpointError as `save_checkpoint` does.
-    """
-    last = run / LAST_FOLDER / step_name(step)
-
-    def fill(beside: Path) -> None:
-        if last.is_dir():
-            _link(last, beside)
-        else:
-            _write(beside, step, config, cache, variables, state)
-
-    return place(run / BEST_FOLDER / step_name(step), fill, keep=1)
+    return place_checkpoint(run / LAST_FOLDER / step_name(step), write, keep)
 
 
 def link_best(run: Path, checkpoint: Path) -> Path:
-    """Make best/ of one of the run's checkpoints; nothing happens where it is that already."""
+    """Make best/ hold one of the run's checkpoints, by hard links if possible. Raises CheckpointError."""
     best = run / BEST_FOLDER / checkpoint.name
-    return best if best.exists() else place(best, lambda beside: _link(checkpoint, beside), keep=1)
+
+    def link(folder: Path) -> None:
+        for name in (WEIGHTS_NAME, STATE_NAME):
+            try:
+                os.link(checkpoint / name, folder / name)
+            except OSError:
+                # The file system has no hard links. A full disk refuses the copy too.
+                (folder / name).write_bytes((checkpoint / name).read_bytes())
+
+    return best if best.exists() else place_checkpoint(best, link, keep=1)
 
 
 def _write(
@@ -136,22 +136,13 @@ def _write(
     (folder / STATE_NAME).write_bytes(seal_json(content))
 
 
-def _link(checkpoint: Path, folder: Path) -> None:
-    for name in (WEIGHTS_NAME, STATE_NAME):
-        try:
-            os.link(checkpoint / name, folder / name)
-        except OSError:
-            # A file system without hard links; a disk that is full refuses the copy as well.
-            (folder / name).write_bytes((checkpoint / name).read_bytes())
-
-
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Load a checkpoint folder, a run's newest one, or, given RUN/best, its best one.
+    """Load a checkpoint folder, a run's newest checkpoint or, for RUN/best, its best one.
 
-    Raises CheckpointError if there is none or it is of another version, DamagedCheckpointError if any byte of it changed.
+    Raises CheckpointError if there is none or it has another version, DamagedCheckpointError if any byte changed.
     """
     folder = find_checkpoint(path)
-    with damage_explained(folder):
+    with explaining_damage(folder):
         state = read_state(folder)
         weights_path = folder / WEIGHTS_NAME
         found, expected = weights_path.stat().st_size, state["weights"]["bytes"]
@@ -172,26 +163,29 @@ def load_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(folder, int(state["step"]), config, identity, load(weights), checksum, run_state)
 
 
-def saved_weights_sha256(folder: Path) -> str:
-    """Return the checksum that a checkpoint just saved has for its weights, without reading them again."""
+def read_weights_sha256(folder: Path) -> str:
+    """Return the saved checksum of a checkpoint's weights without reading the weights."""
     state = unseal_json(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
     return str(state["weights"]["sha256"])
 
 
 def _check_identity(cache: CacheIdentity, config: Config) -> None:
-    """Raise ValueError unless a network of this config can speak for what the cache held."""
+    """Raise ValueError unless the config's network fits the cache."""
     for name, values in (("speakers", cache.speakers), ("languages", cache.languages)):
-        if not values or len(set(values)) != len(values):
-            raise ValueError(
-                f"cache.{name}: found {len(values)} names, {len(set(values))} of them distinct, expected at least one and none twice"
-            )
+        distinct = len(set(values))
+        if not values or distinct != len(values):
+            found = f"found {len(values)} names, {distinct} of them distinct"
+            raise ValueError(f"cache.{name}: {found}, expected at least one and none twice")
     spec = record_spec_of(config.audio, config.limits)
     if cache.spec != spec:
         raise ValueError(f"cache.spec: found {cache.spec}, the config gives {spec}")
 
 
 def restore_variables(variables: Mapping[str, tf.Variable], checkpoint: Checkpoint, prefix: str = "") -> None:
-    """Assign the checkpoint's arrays under `prefix` to the variables; both must have the same names, shapes and types."""
+    """Assign the checkpoint's arrays under `prefix` to the variables.
+
+    Raises CheckpointError, before any assignment, unless names, shapes and types are equal.
+    """
     arrays = {name.removeprefix(prefix): array for name, array in checkpoint.arrays.items() if name.startswith(prefix)}
     for name in sorted(arrays.keys() | variables.keys()):
         found = f"{arrays[name].dtype} {arrays[name].shape}" if name in arrays else "nothing"

@@ -1,6 +1,6 @@
-"""The folder of a run: where its checkpoints lie, how one takes its place whole or not at all, and who may write.
+"""The folder of a run: the names of its files, its checkpoints' folders, its small files and its lock.
 
-Knows names, not what is in a checkpoint; no TensorFlow.
+Knows nothing of the contents of a checkpoint. Imports no TensorFlow.
 """
 
 import json
@@ -18,11 +18,12 @@ from xtts_pipeline.errors import CheckpointError, OutputError
 from xtts_pipeline.system.atomic_files import atomic_folder, atomic_write, sync_path
 
 LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
+STATE_NAME = "state.json"
 CONFIG_NAME, SUMMARY_NAME, LOCK_NAME = "config.yaml", "summary.json", ".lock"
-INIT_FROM_NAME = "init-from.txt"
-DAMAGED_PREFIX = "damaged-"
-AUTOTUNE_NAME = "autotune.json"
-# What the folder of a run may hold before its config.yaml is written. Anything else shows that it is no run.
+INIT_FROM_NAME, AUTOTUNE_NAME = "init-from.txt", "autotune.json"
+METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME = "metrics.jsonl", "skipped.jsonl", "left_out.jsonl"
+PROFILE_FOLDER, TENSORBOARD_FOLDER = "profile", "tensorboard"
+# A folder without config.yaml and checkpoints that holds anything else is not a run.
 _RUN_NAMES = frozenset(
     {
         CONFIG_NAME,
@@ -33,53 +34,59 @@ _RUN_NAMES = frozenset(
         BEST_FOLDER,
         REJECTED_NAME,
         AUTOTUNE_NAME,
-        "metrics.jsonl",
-        "skipped.jsonl",
-        "left_out.jsonl",
-        "profile",
-        "tensorboard",
+        METRICS_NAME,
+        SKIPPED_NAME,
+        LEFT_OUT_NAME,
+        PROFILE_FOLDER,
+        TENSORBOARD_FOLDER,
         "tensorflow.log",
     }
 )
-_NAME = re.compile(r"step-(\d{8})")
+_STEP_NAME = re.compile(r"step-(\d{8})")
 
 
 def step_name(step: int) -> str:
-    """Return the name of a step's checkpoint."""
+    """Return the folder name of a step's checkpoint."""
     return f"step-{step:08d}"
 
 
-def step_of(folder: Path) -> int:
-    """Return the step that a checkpoint's name says. Raises ValueError if it is no checkpoint's name."""
-    match = _NAME.fullmatch(folder.name)
-    if match is None:
-        raise ValueError(f"{folder.name} is not the name of a checkpoint")
-    return int(match[1])
-
-
-def steps_in(folder: Path) -> list[Path]:
+def list_checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints in a folder, oldest first."""
-    return sorted(child for child in folder.glob("step-*") if _NAME.fullmatch(child.name))
+    return sorted(child for child in folder.glob("step-*") if _STEP_NAME.fullmatch(child.name))
 
 
 def checkpoint_folders(run: Path) -> list[Path]:
-    """Return a run's checkpoints, oldest first."""
-    return steps_in(run / LAST_FOLDER)
+    """Return a run's checkpoints, oldest first, without the best one."""
+    return list_checkpoints(run / LAST_FOLDER)
 
 
-def place(folder: Path, fill: Callable[[Path], None], keep: int) -> Path:
-    """Have a checkpoint's folder filled under another name, then give it its own, and keep the last `keep` of its kind.
+def find_checkpoint(path: Path) -> Path:
+    """Return a checkpoint's folder: `path` itself, a run's newest one or, for RUN/best, its best one.
 
-    Raises CheckpointError if the disk refuses, or if there is one of this name; the others are then untouched.
+    Raises CheckpointError if there is none.
+    """
+    if (path / STATE_NAME).is_file():
+        return path
+    folders = checkpoint_folders(path) or list_checkpoints(path)
+    if not folders:
+        expected = "expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, or RUN/best"
+        raise CheckpointError(f"{path}: no checkpoint here; {expected}")
+    return folders[-1]
+
+
+def place_checkpoint(folder: Path, write: Callable[[Path], None], keep: int) -> Path:
+    """Write a checkpoint into a temporary folder, rename it to `folder`, and remove all but the last `keep` beside it.
+
+    Raises CheckpointError if the disk refuses or `folder` exists; the other checkpoints are then untouched.
     """
     if folder.exists():
         raise CheckpointError(f"{folder}: there is a checkpoint of this step; remove it, or choose another --output")
     try:
-        for left_behind in folder.parent.glob(".step-*.partial"):
-            shutil.rmtree(left_behind)
-        with atomic_folder(folder) as beside:
-            fill(beside)
-        for old in steps_in(folder.parent)[:-keep]:
+        for partial in folder.parent.glob(".step-*.partial"):
+            shutil.rmtree(partial)
+        with atomic_folder(folder) as partial:
+            write(partial)
+        for old in list_checkpoints(folder.parent)[:-keep]:
             shutil.rmtree(old)
     except OSError as error:
         raise CheckpointError(
@@ -88,26 +95,26 @@ def place(folder: Path, fill: Callable[[Path], None], keep: int) -> Path:
     return folder
 
 
-def set_aside(folder: Path) -> Path:
-    """Give a damaged checkpoint a name under which nothing looks for it, so that its step can be saved again; return where it is now."""
-    aside = folder.with_name(f"{DAMAGED_PREFIX}{folder.name}")
-    if aside.exists():
-        shutil.rmtree(aside)
-    folder.rename(aside)
+def quarantine_checkpoint(folder: Path) -> Path:
+    """Rename a damaged checkpoint so that nothing loads it and its step can be saved again; return its new path."""
+    renamed = folder.with_name(f"damaged-{folder.name}")
+    if renamed.exists():
+        shutil.rmtree(renamed)
+    folder.rename(renamed)
     sync_path(folder.parent)
-    return aside
+    return renamed
 
 
 def remove_after(run: Path, step: int) -> None:
-    """Remove the checkpoints, last and best, of later steps: the run goes on from this one and will come to those again."""
+    """Remove the checkpoints of later steps, last and best: the run repeats these steps."""
     for folder in (run / LAST_FOLDER, run / BEST_FOLDER):
-        for checkpoint in steps_in(folder):
-            if step_of(checkpoint) > step:
+        for checkpoint in list_checkpoints(folder):
+            if checkpoint.name > step_name(step):
                 shutil.rmtree(checkpoint)
 
 
 def write_config(run: Path, text: str) -> None:
-    """Write config.yaml, the run's merged settings, and take back the sign that the run is over."""
+    """Write config.yaml, the run's merged settings, and remove the summary: the run is not finished."""
     (run / SUMMARY_NAME).unlink(missing_ok=True)
     with atomic_write(run / CONFIG_NAME) as file:
         file.write(text.encode())
@@ -133,13 +140,13 @@ def read_init_from(run: Path) -> Path | None:
 
 
 def write_summary(run: Path, summary: dict[str, Any]) -> None:
-    """Write summary.json, the sign that a run is over."""
+    """Write summary.json, which marks the run as finished."""
     with atomic_write(run / SUMMARY_NAME) as file:
         file.write(json.dumps(summary, indent=1).encode() + b"\n")
 
 
 def read_summary(run: Path) -> dict[str, Any] | None:
-    """Return the summary of a run that is over, or None. Raises OutputError if it cannot be read."""
+    """Return the summary of a finished run, or None. Raises OutputError if it cannot be read."""
     path = run / SUMMARY_NAME
     try:
         summary = json.loads(path.read_bytes())
@@ -158,9 +165,9 @@ def read_summary(run: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def open_run_folder(run: Path) -> Iterator[None]:
-    """Make the run's folder if it is missing, and hold its lock.
+    """Create the run's folder if it is missing and hold its lock.
 
-    Raises OutputError if the folder holds something else than a run, or cannot be written.
+    Raises OutputError if the folder holds anything other than a run, or cannot be written.
     """
     try:
         found = {child.name for child in run.iterdir()} if run.exists() else set()

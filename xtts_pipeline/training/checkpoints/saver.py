@@ -1,6 +1,6 @@
-"""Checkpoints written beside the steps: a step waits for the copy to the host, and a thread of its own does the rest.
+"""Save checkpoints in a background thread: a step waits only for the copy to the host.
 
-A disk that refuses costs a warning and another try; the checkpoint before it is untouched.
+A disk error costs a warning and another try; the previous checkpoint is untouched.
 """
 
 import time
@@ -17,27 +17,28 @@ from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.training.checkpoints.files import link_best, save_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import BEST_FOLDER, LAST_FOLDER, step_name
-from xtts_pipeline.training.checkpoints.state import BestSoFar, RunState
+from xtts_pipeline.training.checkpoints.state import BestEvaluation, RunState
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run as it was after a step, on the host: nothing that comes later changes it.
+    """A copy of a run after a step, on the host.
 
-    best is the step's evaluation if none was better, so that the snapshot belongs in best/; None if not.
+    best: the evaluation of the step if it is the best so far, so that the snapshot belongs in best/; else None.
     """
 
     step: int
     arrays: dict[str, np.ndarray]
     state: RunState
-    best: BestSoFar | None = None
+    best: BestEvaluation | None = None
 
 
 class CheckpointSaver:
-    """Saves snapshots one after the other in a thread; a context manager that ends when what was given to it is on the disk.
+    """Writes snapshots one after the other in a thread; a context manager that ends when all are on the disk.
 
-    `sync` is called in that thread before a checkpoint gets its name: what the checkpoint counts on must be on the disk first.
-    saved_step is the last step that has been given to it, and 0 before the first; on_disk the evaluation that lies in best/.
+    `sync` is called in that thread before a checkpoint is renamed, to flush the files that its state refers to.
+    saved_step: the step of the last snapshot given, 0 before the first.
+    saved_best: the evaluation of the checkpoint in best/.
     """
 
     def __init__(
@@ -46,59 +47,59 @@ class CheckpointSaver:
         self._run, self._config, self._cache, self._sync = run, config, cache, sync
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._saving: Future[Path] | None = None
-        self._best_under_way: BestSoFar | None = None
-        self._waiting: Snapshot | None = None
-        self.saved_step, self.on_disk = saved_step, BestSoFar()
+        self._best_in_progress: BestEvaluation | None = None
+        self._queued: Snapshot | None = None
+        self.saved_step, self.saved_best = saved_step, BestEvaluation()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.settle()  # what waits would never begin otherwise
+        self.drain()  # A queued snapshot would not start otherwise.
         self._pool.shutdown()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a snapshot is still on its way to the disk, or waits for its turn."""
-        return self._waiting is not None or (self._saving is not None and not self._saving.done())
+        """Whether a snapshot is being written or queued."""
+        return self._queued is not None or (self._saving is not None and not self._saving.done())
 
     @property
-    def best(self) -> BestSoFar:
-        """The best evaluation whose weights are on the disk or, as far as is known, on their way there."""
-        waiting = None if self._waiting is None else self._waiting.best
-        return waiting or self._best_under_way or self.on_disk
+    def best(self) -> BestEvaluation:
+        """The best evaluation whose weights are on the disk, being written or queued."""
+        queued = None if self._queued is None else self._queued.best
+        return queued or self._best_in_progress or self.saved_best
 
-    def find_best(self) -> None:
-        """Have best/ hold the evaluation that `on_disk` is of, or `on_disk` none.
+    def restore_best(self) -> None:
+        """Make best/ and `saved_best` agree after a restart or a roll-back.
 
-        The process before may have died between a checkpoint and its second name, and a best one of later steps that come again is gone.
+        A process may die between writing and linking a checkpoint, and a later best checkpoint may have been removed.
         """
-        step = self.on_disk.step
+        step = self.saved_best.step
         checkpoint = self._run / LAST_FOLDER / step_name(step)
         if not step or (self._run / BEST_FOLDER / checkpoint.name).is_dir():
             return
         if checkpoint.is_dir():
             link_best(self._run, checkpoint)
         else:
-            self.on_disk = BestSoFar()
+            self.saved_best = BestEvaluation()
 
-    def begin(self, snapshot: Snapshot) -> None:
-        """Have a snapshot written, once those before it are; return at once if that is so.
+    def start(self, snapshot: Snapshot) -> None:
+        """Wait for the snapshots before, then start writing this one and return.
 
-        Raises CheckpointError if the one before it could not be written.
+        Raises CheckpointError if the one before could not be written.
         """
         self.finish()
         self._start(snapshot)
 
-    def begin_when_free(self, snapshot: Snapshot) -> None:
-        """Have a best snapshot written after the one that is being written, and return at once; of those that wait the last is kept."""
+    def enqueue(self, snapshot: Snapshot) -> None:
+        """Write a best snapshot after the one in progress, and return at once; it replaces a queued one."""
         if self._saving is None:
             self._start(snapshot)
         else:
-            self.saved_step, self._waiting = snapshot.step, snapshot
+            self.saved_step, self._queued = snapshot.step, snapshot
 
-    def settle(self) -> list[str | None]:
-        """Wait until all that was given is on the disk, or refused; return for each why it could not be written, or None."""
+    def drain(self) -> list[str | None]:
+        """Wait for all snapshots; return for each why it could not be written, or None."""
         outcomes = []
         while self._saving is not None:
             wait([self._saving])
@@ -106,31 +107,28 @@ class CheckpointSaver:
         return outcomes
 
     def finish(self) -> None:
-        """Wait until what was given is on the disk. Raises CheckpointError, once, if the last of it could not be written."""
-        outcomes = self.settle()
+        """Wait for all snapshots. Raises CheckpointError, once, if the last could not be written."""
+        outcomes = self.drain()
         if outcomes and outcomes[-1] is not None:
             raise CheckpointError(outcomes[-1])
 
     def poll(self) -> str | None:
-        """Begin what waits, if the snapshot before it is done; return why that could not be written, or None.
-
-        It is told once.
-        """
-        saving, best, waiting = self._saving, self._best_under_way, self._waiting
+        """If a snapshot is done, start the queued one; return, once, why the first could not be written, or None."""
+        saving, best, queued = self._saving, self._best_in_progress, self._queued
         if saving is None or not saving.done():
             return None
-        self._saving = self._best_under_way = self._waiting = None
-        if waiting is not None:
-            self._start(waiting)
+        self._saving = self._best_in_progress = self._queued = None
+        if queued is not None:
+            self._start(queued)
         try:
             saving.result()
         except CheckpointError as error:
             return str(error)
-        self.on_disk = best or self.on_disk
+        self.saved_best = best or self.saved_best
         return None
 
     def _start(self, snapshot: Snapshot) -> None:
-        self.saved_step, self._best_under_way = snapshot.step, snapshot.best
+        self.saved_step, self._best_in_progress = snapshot.step, snapshot.best
         self._saving = self._pool.submit(self._write, snapshot)
 
     def _write(self, snapshot: Snapshot) -> Path:
@@ -153,21 +151,21 @@ class NullCheckpointSaver(CheckpointSaver):
     """The CheckpointSaver of a worker that is not the chief: it notes the steps of snapshots and saves nothing."""
 
     def __init__(self, saved_step: int) -> None:
-        self._saving = self._best_under_way = self._waiting = None
-        self.saved_step, self.on_disk = saved_step, BestSoFar()
+        self._saving = self._best_in_progress = self._queued = None
+        self.saved_step, self.saved_best = saved_step, BestEvaluation()
 
     def __exit__(self, *_: object) -> None:
         pass
 
-    def find_best(self) -> None:
+    def restore_best(self) -> None:
         """Do nothing."""
 
     def _start(self, snapshot: Snapshot) -> None:
-        self.saved_step, self.on_disk = snapshot.step, snapshot.best or self.on_disk
+        self.saved_step, self.saved_best = snapshot.step, snapshot.best or self.saved_best
 
 
-class SaveClock:
-    """When the next checkpoint is due: every so many steps, or minutes since the last one began (`training.save_every`)."""
+class SaveSchedule:
+    """Decides when a checkpoint is due: by steps, or by minutes since the last one started (`training.save_every`)."""
 
     def __init__(self, config: TrainingConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._steps = config.save_every if isinstance(config.save_every, int) else None
@@ -176,7 +174,7 @@ class SaveClock:
         self._last = clock()
 
     def is_due(self, step: int) -> bool:
-        """Return whether to save after this step; once it was due it stays so until `restart`."""
+        """Return whether a checkpoint is due after this step; it stays due until `restart`."""
         if self._steps is not None:
             self._is_overdue |= step % self._steps == 0
         if self._seconds is not None:
@@ -184,6 +182,6 @@ class SaveClock:
         return self._is_overdue
 
     def restart(self) -> None:
-        """Say that a checkpoint has begun."""
+        """Count from now, because a checkpoint has started."""
         self._is_overdue = False
         self._last = self._clock()

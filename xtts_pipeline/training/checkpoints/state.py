@@ -1,23 +1,33 @@
-"""What a run remembers beside its weights, so that it goes on as if nothing had happened. Knows no TensorFlow."""
+"""The contents of a checkpoint's state.json: its checked form on disk, and the state from which a run continues.
 
-import math
-from collections.abc import Sequence
+Imports no TensorFlow.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
+from safetensors import SafetensorError
 
+from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.position import START, StreamPosition
+from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
+from xtts_pipeline.system.sealed_json import read_regular_file, unseal_json
+from xtts_pipeline.training.checkpoints.run_folder import STATE_NAME, find_checkpoint
 
+CHECKPOINT_VERSION = 5
+MAX_STATE_BYTES = 64 << 20
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 Natural = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True, config=_STRICT)
-class BestSoFar:
-    """The evaluation with the lowest loss, and how many have passed since; step 0 and no loss before the first."""
+class BestEvaluation:
+    """The evaluation with the lowest loss, and the number of evaluations since; step 0 and no loss before the first."""
 
     step: Natural = 0
     loss: float | None = None
@@ -25,8 +35,8 @@ class BestSoFar:
 
 
 @dataclass(frozen=True, config=_STRICT)
-class SpikeState:
-    """What the losses of reports have been: how many, their running mean and variance, and whether the last one leapt."""
+class LossSpikeState:
+    """The statistics of reported losses: their number, running mean and variance, and whether the last was a spike."""
 
     reports: Natural = 0
     mean: float = 0.0
@@ -35,8 +45,8 @@ class SpikeState:
 
 
 @dataclass(frozen=True, config=_STRICT)
-class NamesKept:
-    """Rows of a table, one a symbol, speaker or language: how many were taken over, which are new, and which were left behind."""
+class CopiedRows:
+    """Embedding rows of symbols, speakers or languages: the number copied, the new ones and those left behind."""
 
     kept: Natural = 0
     new: tuple[str, ...] = ()
@@ -45,21 +55,21 @@ class NamesKept:
 
 @dataclass(frozen=True, config=_STRICT)
 class Origin:
-    """The checkpoint that a run began with, and what of its weights was not taken over.
+    """The checkpoint whose weights a run started with, and the weights that were not copied.
 
-    kept_share: share of the network's numbers that came from there.
-    settings: those of audio, text and model that differ, one line each.
+    kept_share: share of the network's parameters that were copied.
+    settings: the audio, text and model settings that differ, one line each.
     new, left_behind: variables that only this network has, and that only the other one has.
-    misfits: variables that both have and that begin anew, each with its two shapes.
+    misfits: variables of both that have another shape and start anew, each with both shapes.
     """
 
     checkpoint: str
     step: Natural
     weights_sha256: str
     kept_share: float
-    symbols: NamesKept
-    speakers: NamesKept
-    languages: NamesKept
+    symbols: CopiedRows
+    speakers: CopiedRows
+    languages: CopiedRows
     settings: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     misfits: tuple[str, ...] = ()
@@ -70,14 +80,14 @@ class Origin:
 class RunState:
     """A run between two steps.
 
-    records: digest of the cache's manifest, that is of which records there are and in which files.
-    is_settled: whether what was due after the step (report, evaluation, speech) is done; an interruption does not wait for it.
-    window: the metrics of the steps since the last report; None for what was not finite.
-    best: for the sake of patience; best_on_disk: what lies in best/, where that is another one because the better could not be written.
-    skipped_steps, max_consecutive_skips: updates left out, up to the last report.
-    origin: what the run began with, where it was not nothing.
-    batch_rows: the rows in a batch of each bucket, for which `position` counts; empty where an older version did not say.
-    file_bytes: how long the files of lines were, by name; what comes after belongs to steps that will be taken again.
+    records: digest of the cache's manifest, and so of its records and their files.
+    batch_rows: rows in a batch of each bucket, which `position` counts in; empty if an older version did not save them.
+    is_settled: whether the report, evaluation and synthesis due after the step are done; an interruption skips them.
+    window: metrics of the steps since the last report; None for NaN and infinities.
+    file_bytes: sizes of the files of JSON lines, by name; later lines belong to steps that are repeated.
+    best: for `training.patience`. best_on_disk: the one in best/, if it differs because a better one was not written.
+    skipped_steps, skipped_in_a_row: skipped updates in all and in a row, up to the last report.
+    origin: the checkpoint that the run started with, if any.
     """
 
     records: str
@@ -89,28 +99,28 @@ class RunState:
     reported_step: Natural = 0
     first_loss: float | None = None
     last_loss: float | None = None
-    best: BestSoFar = BestSoFar()
-    best_on_disk: BestSoFar | None = None
+    best: BestEvaluation = BestEvaluation()
+    best_on_disk: BestEvaluation | None = None
     evaluations: Natural = 0
     aligned_at_step: Natural | None = None
-    spikes: SpikeState = SpikeState()
+    spikes: LossSpikeState = LossSpikeState()
     skipped_steps: Natural = 0
-    max_consecutive_skips: Natural = 0
+    skipped_in_a_row: Natural = 0
     rolled_back_at_step: Natural | None = None
     warnings: tuple[str, ...] = ()
     resumed_at_steps: tuple[Natural, ...] = ()
     origin: Origin | None = None
 
     def with_batches(self, batch_rows: tuple[int, ...]) -> "RunState":
-        """Return the state of a run that goes on with batches of so many rows: from the next epoch on, where they were others."""
+        """Return the state to continue with batches of so many rows; if they changed, from the next epoch on."""
         if self.batch_rows in ((), batch_rows):
             return replace(self, batch_rows=batch_rows)
         position = StreamPosition(self.position.epoch + 1, 0) if self.position.batch else self.position
-        # The window's steps were of the old order, and which clips they had could not be told any more.
+        # The clips of the window's steps cannot be found in the new order.
         return replace(self, batch_rows=batch_rows, position=position, window=())
 
     def resumed(self, step: int) -> "RunState":
-        """Return the state of a run that goes on from here in another process."""
+        """Return the state of a run that another process continues after `step`."""
         return replace(self, resumed_at_steps=(*self.resumed_at_steps, step))
 
 
@@ -119,13 +129,8 @@ _ORIGIN = TypeAdapter(Origin)
 
 
 def state_to_json(state: RunState) -> Any:
-    """Return what a checkpoint's state.json holds of it."""
+    """Return the state as state.json has it."""
     return _STATE.dump_python(state, mode="json")
-
-
-def origin_to_json(origin: Origin) -> Any:
-    """Return what a run's summary says of where it began."""
-    return _ORIGIN.dump_python(origin, mode="json")
 
 
 def state_from_json(content: str) -> RunState:
@@ -133,15 +138,46 @@ def state_from_json(content: str) -> RunState:
     return _STATE.validate_json(content, strict=True)
 
 
-def window_to_state(vectors: np.ndarray) -> tuple[tuple[float | None, ...], ...]:
-    """Return metrics [steps, metrics] as JSON can hold them, bit for bit but for which NaN or infinity it was."""
-    return tuple(
-        tuple(number if math.isfinite(number) else None for number in vector)
-        for vector in vectors.astype(np.float64).tolist()
-    )
+def origin_to_json(origin: Origin) -> Any:
+    """Return the origin as summary.json has it."""
+    return _ORIGIN.dump_python(origin, mode="json")
 
 
-def window_from_state(window: Sequence[Sequence[float | None]], metrics: int) -> np.ndarray:
-    """Return metrics float32 [steps, metrics], with NaN for what was not finite."""
-    rows = [[math.nan if number is None else number for number in vector] for vector in window]
-    return np.array(rows, np.float32).reshape(-1, metrics)
+def read_state(folder: Path) -> dict[str, Any]:
+    """Return the contents of a checkpoint's state.json after checking its checksum.
+
+    Raises CheckpointError for another version, and the errors that `explaining_damage` turns into one line.
+    """
+    state = unseal_json(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
+    if state["checkpoint_version"] != CHECKPOINT_VERSION:
+        raise CheckpointError(
+            f"{folder}: checkpoint version {state['checkpoint_version']}, expected {CHECKPOINT_VERSION}; train again"
+        )
+    return state
+
+
+def read_run_config(path: Path) -> Config:
+    """Return the config saved in a checkpoint. Raises CheckpointError if there is no intact one."""
+    folder = find_checkpoint(path)
+    with explaining_damage(folder):
+        return Config.model_validate(read_state(folder)["config"])
+
+
+@contextmanager
+def explaining_damage(folder: Path) -> Iterator[None]:
+    """Turn the errors of reading a damaged checkpoint into a DamagedCheckpointError of one line.
+
+    A file that the system cannot read is a CheckpointError: its bytes may be intact.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamagedCheckpointError(
+            f"{error.filename}: no such file; the checkpoint is not whole, use an earlier step"
+        ) from None
+    except OSError as error:
+        raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise DamagedCheckpointError(
+            f"{folder}: not a sound checkpoint ({str(error).splitlines()[0]}); use an earlier step"
+        ) from None

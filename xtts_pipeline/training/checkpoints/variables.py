@@ -1,4 +1,4 @@
-"""Variables by name: dotted paths of attribute names, which checkpoints and the optimizer share."""
+"""Name variables by their dotted paths of attributes, for checkpoints and the optimizer."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,9 @@ import tensorflow as tf
 
 
 def named_variables(module: tf.Module) -> dict[str, tf.Variable]:
-    """Return every variable under a path such as `network.mel_decoder.to_stop.bias`.
+    """Return every variable by a path such as `network.mel_decoder.to_stop.bias`.
 
-    Raises ValueError if a variable of the module stands where no path leads: it would be missing from checkpoints without a word.
+    Raises ValueError if no path leads to a variable of the module: checkpoints would silently lack it.
     """
     named = dict(_walk(module, "", set()))
     if {id(variable) for variable in named.values()} != {id(variable) for variable in module.variables}:

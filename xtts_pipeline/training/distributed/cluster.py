@@ -1,6 +1,6 @@
-"""Which processes train together, and which of them this one is: by TF_CONFIG, or by what Slurm or Kubernetes say.
+"""Find the workers of a run and this process's index among them: in TF_CONFIG, or in Slurm's or Kubernetes' variables.
 
-Knows environment variables alone, no TensorFlow: that one reads TF_CONFIG, so the others are turned into it.
+Reads environment variables and imports no TensorFlow, which reads TF_CONFIG alone: the others are converted into it.
 """
 
 import json
@@ -13,36 +13,37 @@ from typing import Any, Final
 from xtts_pipeline.errors import ConfigError
 
 TF_CONFIG = "TF_CONFIG"
-# Pods have ports of their own; tasks of several Slurm jobs may share a node, below the ports that the kernel gives away.
+# Every pod has its own ports.
 KUBERNETES_PORT = 2222
-_SLURM_PORTS, _PORTS_A_JOB, _JOBS = 12_000, 10, 2_000
+# Tasks of several Slurm jobs may share a node, so each job has its own ports, below the kernel's ephemeral ones.
+_SLURM_PORTS, _PORTS_PER_JOB, _JOBS = 12_000, 10, 2_000
 _SLURM_NEEDED: Final = ("SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID", "SLURM_JOB_ID")
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The workers of a run as `host:port`, the chief first, and the place of this process among them."""
+    """The workers of a run as `host:port`, the chief first, and the index of this process among them."""
 
     workers: tuple[str, ...]
     index: int
 
     def to_tf_config(self) -> str:
-        """Return what TensorFlow expects in the variable TF_CONFIG."""
+        """Return the value of TF_CONFIG, as TensorFlow reads it."""
         return json.dumps({"cluster": {"worker": list(self.workers)}, "task": {"type": "worker", "index": self.index}})
 
 
 def find_cluster(environment: Mapping[str, str]) -> Cluster | None:
-    """Return the cluster that the variables describe, TF_CONFIG before Slurm's and Kubernetes'; None for one process alone.
+    """Return the cluster that TF_CONFIG, else Slurm's, else Kubernetes' variables describe; None for one process.
 
-    Slurm's are those of a step, which srun sets: a batch script that calls `xtts` without it is one process. Kubernetes' count where
-    XTTS_WORKERS says how many there are. Raises ConfigError if variables contradict each other or cannot be read.
+    Slurm's variables are those of a step, which srun sets: a batch script without srun is one process. Kubernetes'
+    variables count if XTTS_WORKERS is set. Raises ConfigError if variables are invalid or contradictory.
     """
     if environment.get(TF_CONFIG):
-        cluster = _of_tf_config(environment[TF_CONFIG])
+        cluster = _parse_tf_config(environment[TF_CONFIG])
     elif environment.get("SLURM_STEP_NUM_TASKS", "1") != "1":
-        cluster = _of_slurm(environment)
+        cluster = _read_slurm(environment)
     elif "XTTS_WORKERS" in environment:
-        cluster = _of_kubernetes(environment)
+        cluster = _read_kubernetes(environment)
     else:
         return None
     if not 0 <= cluster.index < len(cluster.workers):
@@ -52,20 +53,20 @@ def find_cluster(environment: Mapping[str, str]) -> Cluster | None:
     return cluster if len(cluster.workers) > 1 else None
 
 
-def _of_tf_config(text: str) -> Cluster:
+def _parse_tf_config(text: str) -> Cluster:
     try:
         content = json.loads(text)
         jobs, task = content.get("cluster", {}), content.get("task", {})
-        cluster = _of_jobs(jobs, str(task.get("type", "worker")), int(task.get("index", 0)))
+        cluster = _parse_jobs(jobs, str(task.get("type", "worker")), int(task.get("index", 0)))
     except (ValueError, TypeError, AttributeError) as error:
         example = Cluster(("a:2222", "b:2222"), 0).to_tf_config()
         raise ConfigError(f"{TF_CONFIG}: cannot be read ({error}), expected JSON such as {example}") from None
     if len(cluster.workers) > 1 and not {"type", "index"} <= {*task}:
-        raise ConfigError(f"{TF_CONFIG}: task has no type and index, so that every worker would be the first; add both")
+        raise ConfigError(f"{TF_CONFIG}: task has no type and index, so every worker would be the first; add both")
     return cluster
 
 
-def _of_jobs(jobs: Mapping[str, Any], job: str, index: int) -> Cluster:
+def _parse_jobs(jobs: Mapping[str, Any], job: str, index: int) -> Cluster:
     chief, workers = jobs.get("chief", []), jobs.get("worker", [])
     foreign = sorted(({*jobs} | {job}) - {"chief", "worker"})
     if foreign:
@@ -74,13 +75,13 @@ def _of_jobs(jobs: Mapping[str, Any], job: str, index: int) -> Cluster:
         raise ConfigError(f"{TF_CONFIG}: expected addresses as host:port, found {[*chief, *workers]}")
     if len(chief) > 1:
         raise ConfigError(f"{TF_CONFIG}: has {len(chief)} chiefs, expected at most one; make the others workers")
-    own = chief if job == "chief" else workers
-    if not 0 <= index < max(len(own), 1):
-        raise ConfigError(f"{TF_CONFIG}: task {job} {index}, but there are {len(own)} of its type, numbered from 0")
+    of_type = chief if job == "chief" else workers
+    if not 0 <= index < max(len(of_type), 1):
+        raise ConfigError(f"{TF_CONFIG}: task {job} {index}, but there are {len(of_type)} of its type, numbered from 0")
     return Cluster((*chief, *workers) or ("localhost:0",), index if job == "chief" else index + len(chief))
 
 
-def _of_slurm(environment: Mapping[str, str]) -> Cluster:
+def _read_slurm(environment: Mapping[str, str]) -> Cluster:
     missing = [name for name in _SLURM_NEEDED if name not in environment]
     if missing:
         raise ConfigError(
@@ -93,7 +94,7 @@ def _of_slurm(environment: Mapping[str, str]) -> Cluster:
     for name in ("SLURM_JOB_ID", "SLURM_PROCID"):
         if not environment[name].isdecimal():
             raise ConfigError(f"Slurm: {name}={environment[name]}, expected a number; start by srun")
-    first_port = _SLURM_PORTS + int(environment["SLURM_JOB_ID"]) % _JOBS * _PORTS_A_JOB
+    first_port = _SLURM_PORTS + int(environment["SLURM_JOB_ID"]) % _JOBS * _PORTS_PER_JOB
     pairs = [
         (node, f"{node}:{first_port + place}")
         for node, count in zip(nodes, tasks, strict=True)
@@ -108,7 +109,7 @@ def _of_slurm(environment: Mapping[str, str]) -> Cluster:
     return Cluster(tuple(address for _, address in pairs), index)
 
 
-def _of_kubernetes(environment: Mapping[str, str]) -> Cluster:
+def _read_kubernetes(environment: Mapping[str, str]) -> Cluster:
     """Return the pods of an Indexed Job or a StatefulSet: `name-0.service`, `name-1.service` and so on."""
     name, dash, number = environment.get("HOSTNAME", "").rpartition("-")
     index = environment.get("JOB_COMPLETION_INDEX", number)
@@ -126,7 +127,7 @@ def _of_kubernetes(environment: Mapping[str, str]) -> Cluster:
 
 
 def expand_nodes(listed: str) -> list[str]:
-    """Return the names that Slurm's short form stands for: `gpu[01-03,07],login` are five. Raises ConfigError if it cannot be read."""
+    """Expand Slurm's node list: `gpu[01-03,07],login` has five names. Raises ConfigError if it cannot be read."""
     parts = re.findall(r"[^,\[\]]+(?:\[[^\]]*\][^,\[\]]*)*", listed)
     if ",".join(parts) != listed:
         raise ConfigError(f"SLURM_STEP_NODELIST={listed}: cannot be read, expected a list such as gpu[01-03,07],login")
@@ -150,7 +151,7 @@ def _expand_part(part: str) -> list[str]:
 
 
 def expand_counts(listed: str) -> list[int]:
-    """Return the numbers that Slurm's short form stands for: `2(x3),1` is 2, 2, 2, 1. Raises ConfigError if it cannot be read."""
+    """Expand Slurm's list of counts: `2(x3),1` is 2, 2, 2, 1. Raises ConfigError if it cannot be read."""
     counts: list[int] = []
     for part in listed.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)

@@ -1,6 +1,6 @@
-"""The training step on several devices: what each makes of its rows is summed outside of the compiled programs.
+"""The training step on several devices: gradients of each device's rows are summed between two compiled programs.
 
-A device has two programs, gradients and update, and each is traced and compiled once a device and shape.
+Every device has a gradient program for each shape and one update program, each traced and compiled once.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,20 +15,20 @@ from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.distributed.strategy import Distribution
 from xtts_pipeline.training.interruption import Interruption
-from xtts_pipeline.training.monitoring.monitor import CompilationMonitor
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.schedule import scheduled_sampling_share
 from xtts_pipeline.training.step import LOSS_METRICS, GlobalBatch, TrainStep, stack_metrics
 
-# What is summed beside the gradients: each is a share of the whole batch's.
+# Summed with the gradients: each device has its share of the whole batch's value.
 SUMMED_METRICS = (*LOSS_METRICS, "mel_frames")
 
 
 class DistributedTrainStep(TrainStep):
-    """One update on one whole batch, of which each process gives its own rows and each of its devices takes an equal share.
+    """One update on a whole batch: each process provides its rows, and each of its devices takes an equal share.
 
-    The losses divide by what the whole batch holds and each row is dropped out by its place in it, so the sums are what one device
-    would have made of the whole. `is_agreed` is whether one of the processes was asked to stop when the last step began: all of them
-    know it alike.
+    Losses divide by totals of the whole batch, and dropout depends on a row's index in it, so the sums equal those of
+    one device with the whole batch.
+    is_stop_agreed: whether any process was asked to stop before the last step; equal in all processes.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class DistributedTrainStep(TrainStep):
         distribution: Distribution,
         interruption: Interruption | None = None,
     ) -> None:
-        """Take networks made in the distribution's scope, and the signatures of whole batches, whose rows the devices share alike."""
+        """Take networks created in the distribution's scope, and signatures of whole batches."""
         if distribution.strategy is None:
-            raise ValueError("there is one device alone, expected several; take a TrainStep")
+            raise ValueError("distribution: found a single device, expected several; use a TrainStep")
         with distribution.scope():
             super().__init__(network, average, config, signatures)
         self._strategy: tf.distribute.Strategy = distribution.strategy
-        self._distribution, self._interruption, self.is_agreed = distribution, interruption, False
+        self._distribution, self._interruption, self.is_stop_agreed = distribution, interruption, False
         replicas = distribution.replicas
         parts = [with_rows(signature, signature.tokens.shape[0] // replicas) for signature in signatures]
         self.compiled = CompiledByShape(
@@ -59,44 +59,46 @@ class DistributedTrainStep(TrainStep):
         self.update = tf.function(
             self._update_step, input_signature=[vector], jit_compile=config.jit_compile, autograph=False
         )
-        # By the id of a gradient function: tf.Module wants keys that can be sorted.
+        # Keyed by the id of a gradient function: tf.Module needs keys that can be sorted.
         self._runs: dict[int, Any] = {}
 
     def __call__(self, batch: Batch) -> tf.Tensor:
-        """Run the step on this process's rows of a batch; return the METRICS of the whole, float32 [len(METRICS)], still on a device."""
+        """Run the step on this process's rows of a batch; return the whole batch's METRICS, float32, on the device."""
         strategy, local = self._strategy, self._distribution.local_replicas
         rows = batch.tokens.shape[0] // local
         function = self.compiled.function_of(with_rows(batch, rows))
         if id(function) not in self._runs:
-            self._runs[id(function)] = tf.function(self._runner(function, rows), autograph=False)
-        cut = [tf.split(tensor, local) for tensor in batch if tensor is not None]
+            self._runs[id(function)] = tf.function(self._run_on_replicas(function, rows), autograph=False)
+        shares = [tf.split(tensor, local) for tensor in batch if tensor is not None]
         first_replica = self._distribution.worker * local
 
         def values_of(context: tf.distribute.experimental.ValueContext) -> list[tf.Tensor]:
-            return [parts[context.replica_id_in_sync_group - first_replica] for parts in cut]
+            return [parts[context.replica_id_in_sync_group - first_replica] for parts in shares]
 
         inputs = strategy.experimental_distribute_values_from_function(values_of)
         result = self._runs[id(function)](inputs, self._whole_lengths(batch))
         return strategy.experimental_local_results(result)[0]
 
-    def have_watched(self, monitor: CompilationMonitor) -> None:
-        """Have the monitor count the traces of both programs."""
+    def watch_with(self, monitor: CompilationMonitor) -> None:
+        """Make the monitor count the traces and compilations of both programs."""
         devices = self._distribution.local_replicas
         monitor.watch(*self.compiled.functions, calls=self.compiled, devices=devices)
         monitor.watch(self.update, devices=devices)
 
     def _whole_lengths(self, batch: Batch) -> tf.Tensor:
-        """Return text and mel lengths of the whole batch, int32 [2, rows]: each process tells its own, and whether it was asked to stop."""
+        """Exchange lengths and requests to stop; return text and mel lengths of the whole batch, int32 [2, rows]."""
         distribution, local = self._distribution, np.stack([batch.text_length, batch.mel_length])
         whole = np.zeros([2, local.shape[1] * distribution.workers])
         mine = distribution.rows_of_worker(whole.shape[1])
         whole[:, mine.start : mine.stop] = local
         is_asked = self._interruption is not None and self._interruption.is_asked
         *lengths, asked = distribution.sum([*whole.ravel(), float(is_asked)])
-        self.is_agreed = asked > 0.0
+        self.is_stop_agreed = asked > 0.0
         return tf.constant(np.reshape(lengths, whole.shape), tf.int32)
 
-    def _runner(self, function: Any, rows: int) -> Callable[..., Any]:
+    def _run_on_replicas(self, function: Any, rows: int) -> Callable[..., Any]:
+        """Return a function that runs both programs on every device and sums the vectors of the first between them."""
+
         def on_replica(tensors: Sequence[tf.Tensor], lengths: tf.Tensor) -> tf.Tensor:
             replica = tf.distribute.get_replica_context()
             first = tf.cast(replica.replica_id_in_sync_group * rows, tf.int32)
@@ -108,7 +110,7 @@ class DistributedTrainStep(TrainStep):
         return run
 
     def _gradient_step(self, *tensors: tf.Tensor) -> tf.Tensor:
-        """Return gradients and SUMMED_METRICS of a device's rows in one vector, so that one exchange sums them all."""
+        """Return gradients and SUMMED_METRICS of a device's rows in one vector, so that one all-reduce sums them."""
         *fields, first, lengths = tensors
         batch = from_signature(fields, self._signature)
         step = self.step.read_value()
@@ -119,6 +121,7 @@ class DistributedTrainStep(TrainStep):
         return tf.concat([*(tf.reshape(gradient, [-1]) for gradient in gradients), summed], axis=0)
 
     def _update_step(self, vector: tf.Tensor) -> tf.Tensor:
+        """Apply the summed vector of `_gradient_step`; return the METRICS."""
         parts = [
             tf.reshape(part, shape) for part, shape in zip(tf.split(vector, self._sizes), self._shapes, strict=True)
         ]
@@ -131,8 +134,8 @@ class DistributedTrainStep(TrainStep):
         return self._update(parts[:trained], metrics, step)
 
 
-def spread_text(distribution: Distribution, signatures: Sequence[Batch], settings: TrainingConfig) -> str:
-    """Return what a run is spread over, how large the batches of each bucket are, and the learning rate that belongs to them."""
+def describe_distribution(distribution: Distribution, signatures: Sequence[Batch], settings: TrainingConfig) -> str:
+    """Return one line with the devices, the batch size of each bucket and the learning rate."""
     rows = [signature.tokens.shape[0] for signature in signatures]
     whole, shares = ", ".join(map(str, rows)), ", ".join(str(size // distribution.replicas) for size in rows)
     return (

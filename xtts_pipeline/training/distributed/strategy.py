@@ -1,6 +1,6 @@
-"""Over which devices and processes a run is spread, and what its processes say to each other beside gradients.
+"""Choose the devices and processes of a run, and exchange values between the processes.
 
-Chooses TensorFlow's strategy and knows nothing of what is trained. docs/clusters.md says how it is used, and why it is made so.
+Knows nothing of models. docs/clusters.md shows how to use several devices and explains the design.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from xtts_pipeline.errors import ConfigError, TrainingError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.distributed.cluster import TF_CONFIG, Cluster
 
-# What TensorFlow raises in the other processes when one of them, or the way to it, is gone.
+# TensorFlow's errors in the other processes when one of them, or the connection to it, is lost.
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -25,40 +25,40 @@ _LOST = (
     tf.errors.InternalError,
     tf.errors.UnavailableError,
 )
-# Any number that the strategy, which counts from 1, does not come to.
+# Any number that the strategy, which counts from 1, does not reach.
 _GROUP_KEY = 2_000_000_011
 
 
 class Distribution:
-    """The devices of a run: `replicas` in all, each with a copy of every variable, on `workers` processes, of which this is `worker`.
+    """The devices of a run: `replicas` in all, each with a copy of every variable, on `workers` processes.
 
-    strategy is None where there is one device alone.
+    `worker` is the index of this process; `strategy` is None with a single device.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy | None = None, workers: int = 1, worker: int = 0) -> None:
         self.strategy, self.workers, self.worker = strategy, workers, worker
         self.replicas: int = 1 if strategy is None else strategy.num_replicas_in_sync
-        self._sum = cache(self._make_sum)
+        self._sum = cache(self._compile_sum)
 
     def __str__(self) -> str:
         return f"{self.replicas} devices in {self.workers} {'process' if self.workers == 1 else 'processes'}"
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the one that writes and speaks."""
+        """Whether this process writes the run and synthesizes its sentences."""
         return self.worker == 0
 
     @property
     def local_replicas(self) -> int:
-        """How many of the devices are this process's."""
+        """The number of this process's devices."""
         return self.replicas // self.workers
 
     def scope(self) -> Any:
-        """Return the context in which variables are made, so that each device has its copy."""
+        """Return the context for creating variables, so that each device has its copy."""
         return nullcontext() if self.strategy is None else self.strategy.scope()
 
     def rows_of_worker(self, rows: int) -> range:
-        """Return which rows of a whole batch this process trains on."""
+        """Return the rows of a whole batch that this process trains on."""
         share = rows // self.workers
         return range(self.worker * share, (self.worker + 1) * share)
 
@@ -67,34 +67,35 @@ class Distribution:
         return None if self.workers == 1 else [self.rows_of_worker(each.tokens.shape[0]) for each in signatures]
 
     def sum(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
-        """Return the sum over all processes, float64 [n]; each must call it with as many values. Waits for the slowest.
+        """Return the sum over all processes, float64 [n]. Each must call it with n values; it waits for the slowest.
 
-        Raises tf.errors.OpError if a process is gone: see `losing_workers`.
+        Raises tf.errors.OpError if a process is lost: see `explaining_lost_workers`.
         """
         vector = np.asarray(values, np.float64)
         return vector if self.workers == 1 else self._sum(len(vector))(tf.constant(vector)).numpy()
 
-    def from_chief(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
+    def broadcast(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
         """Return the chief's values in every process, float64 [n]."""
         vector = np.asarray(values, np.float64)
         return self.sum(vector if self.is_chief else np.zeros_like(vector))
 
-    def wait(self) -> None:
-        """Return once every process has come here."""
+    def barrier(self) -> None:
+        """Wait until every process has called it."""
         self.sum([0.0])
 
     def check_same(self, what: str, content: str) -> None:
         """Raise ConfigError unless the chief has the same content."""
         # 48 bits are exact in a float64.
         digest = float(int.from_bytes(hashlib.sha256(content.encode()).digest()[:6], "big"))
-        if self.from_chief([digest])[0] != digest:
+        if self.broadcast([digest])[0] != digest:
             raise ConfigError(
-                f"worker {self.worker}: {what} differs from the chief's; start the same command on the same cache everywhere"
+                f"worker {self.worker}: {what} differs from the chief's; "
+                "start the same command on the same cache everywhere"
             )
 
     @contextmanager
-    def losing_workers(self) -> Iterator[None]:
-        """Turn what TensorFlow says when another process is gone into a TrainingError that says it in one line."""
+    def explaining_lost_workers(self) -> Iterator[None]:
+        """Turn TensorFlow's errors after the loss of another process into a TrainingError of one line."""
         try:
             yield
         except _LOST as error:
@@ -102,11 +103,12 @@ class Distribution:
                 raise
             raise TrainingError(
                 f"worker {self.worker} of {self.workers}: another worker is gone ({_reason(error.message)}); "
-                "the run ends on all of them; start it again on all with --resume, and it goes on from the last checkpoint"
+                "the run ends on all of them; start it again on all with --resume, "
+                "and it goes on from the last checkpoint"
             ) from None
 
-    def _make_sum(self, length: int) -> Any:
-        """Return the compiled sum of so many values, over the hosts' own network whatever the devices are."""
+    def _compile_sum(self, length: int) -> Any:
+        """Return the compiled sum of `length` values, over the hosts' network whatever the devices are."""
 
         @tf.function(input_signature=[tf.TensorSpec([length], tf.float64)], autograph=False)
         def sum_over_workers(values: tf.Tensor) -> tf.Tensor:
@@ -128,13 +130,14 @@ class Distribution:
         return on_host
 
 
-ALONE = Distribution()
+SINGLE_DEVICE = Distribution()
 
 
 def choose_distribution(cluster: Cluster | None = None, devices: int | None = None) -> Distribution:
-    """Return what there is to train on: all GPUs of this process, or `devices` of them, and those of the other workers of a cluster.
+    """Return the distribution over all GPUs of this process, or `devices` of them, and the other workers of a cluster.
 
-    Without a GPU `devices` parts the CPU into so many. Must come before anything is computed. Raises ConfigError if there are not as many.
+    Without a GPU, the CPU is split into `devices` logical devices. Call it before TensorFlow computes anything.
+    Raises ConfigError if there are fewer GPUs than asked for, TrainingError if the workers cannot connect.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if gpus and devices is not None:
@@ -142,19 +145,18 @@ def choose_distribution(cluster: Cluster | None = None, devices: int | None = No
             raise ConfigError(f"--devices {devices}: this machine has {len(gpus)} GPUs; ask for {len(gpus)} or fewer")
         tf.config.set_visible_devices(gpus[:devices], "GPU")
     if cluster is not None:
-        return _choose_cluster(cluster, 1 if gpus else devices or 1)
-    if not gpus and (devices or 1) > 1:
-        parts = [tf.config.LogicalDeviceConfiguration()] * (devices or 1)
+        return _join_cluster(cluster, 1 if gpus else devices or 1)
+    count = devices or len(gpus) or 1
+    if count == 1:
+        return SINGLE_DEVICE
+    if not gpus:
+        parts = [tf.config.LogicalDeviceConfiguration()] * count
         tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
-    names = (
-        [f"GPU:{number}" for number in range(devices or len(gpus))]
-        if gpus
-        else [f"CPU:{number}" for number in range(devices or 1)]
-    )
-    return Distribution(tf.distribute.MirroredStrategy(names)) if len(names) > 1 else ALONE
+    names = [f"{'GPU' if gpus else 'CPU'}:{number}" for number in range(count)]
+    return Distribution(tf.distribute.MirroredStrategy(names))
 
 
-def _choose_cluster(cluster: Cluster, cpu_devices: int) -> Distribution:
+def _join_cluster(cluster: Cluster, cpu_devices: int) -> Distribution:
     if cpu_devices > 1:
         raise ConfigError(
             f"--devices {cpu_devices}: without GPUs each of several workers is one device; start more workers instead"
@@ -170,6 +172,6 @@ def _choose_cluster(cluster: Cluster, cpu_devices: int) -> Distribution:
 
 
 def _reason(message: str) -> str:
-    """Return the line of TensorFlow's message that says what happened; of an error in a graph, where it was traced comes first."""
+    """Return the line with the cause of TensorFlow's message; an error in a graph begins with where it was traced."""
     lines = message.splitlines()
     return next((line for line in lines if "aborted by" in line), lines[0] if lines else "no reason was given")[:160]

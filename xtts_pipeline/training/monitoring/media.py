@@ -1,8 +1,9 @@
-"""Pictures and sounds of the spoken sentences, for TensorBoard: made in a thread of their own, so that no step waits for them.
+"""Write plots and audio of the synthesized validation sentences for TensorBoard, in a thread, so that no step waits.
 
-A queue that is full drops what is new and counts it; what fails there is told at the end of the run.
+A full queue drops new sentences and counts them; errors of the thread are reported at the end of the run.
 """
 
+import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
@@ -11,38 +12,46 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Self
 
+import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline import plots
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.training.monitoring.metrics import write_picture, write_sound
+from xtts_pipeline.training.checkpoints.run_folder import TENSORBOARD_FOLDER
+from xtts_pipeline.training.monitoring.metrics import plugin_metadata
 from xtts_pipeline.training.validation import SpokenSentence
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
-# How many evaluations' sentences may wait; more would be a thread that never catches up, and memory that fills.
-WAITING_EVALUATIONS = 2
+# Room in the queue: with more the thread would never catch up, and memory would fill.
+MAX_WAITING_EVALUATIONS = 2
 CLOSE_SECONDS = 120.0
-# After an error: for the sentence under way, since a thread that is stopped amid native code can take the process down with it.
+# After an error the thread may finish its sentence: stopping it inside native code could crash the process.
 ERROR_SECONDS = 2.0
+# tensorboard.ImagePluginData of version 0 is an empty message.
+_IMAGE = plugin_metadata("images", "DATA_CLASS_BLOB_SEQUENCE")
+# tensorboard.AudioPluginData of version 0: field 2, the encoding, is 11 (WAV).
+_AUDIO = plugin_metadata("audio", "DATA_CLASS_BLOB_SEQUENCE", b"\x10\x0b")
+_PNG_SIZE = slice(16, 24)
 
 
 class MediaWriter:
-    """Draws and voices sentences under tensorboard/media; a context manager that ends with what waits written, or dropped on an error.
+    """Writes plots and audio of sentences under tensorboard/media; a context manager that ends with the queue written.
 
-    dropped counts the sentences for which there was no room.
+    After an error the queue is dropped. `dropped` counts the sentences that found no room in the queue.
     """
 
     def __init__(self, run: Path, config: Config) -> None:
-        self._folder = run / "tensorboard" / "media"
+        self._folder = run / TENSORBOARD_FOLDER / "media"
         self._audio, settings = config.audio, config.synthesis
         self._vocoder = GriffinLim(config.audio, settings.griffin_lim_iterations, settings.griffin_lim_momentum)
-        self._most_waiting = WAITING_EVALUATIONS * config.training.sample_sentences
-        # Not a pool of threads: the interpreter waits for those at its end, and a disk that hangs would keep the process for ever.
+        self._max_waiting = MAX_WAITING_EVALUATIONS * config.training.sample_sentences
+        # No thread pool: the interpreter waits for its threads at exit, and a hanging disk would block the process.
         self._thread = Thread(target=self._work, name="media", daemon=True)
         self._tasks: SimpleQueue[tuple[Future[None], Callable[[], None]] | None] = SimpleQueue()
         self._waiting: set[Future[None]] = set()
         self._errors: list[BaseException] = []
         self._writer: tf.summary.SummaryWriter | None = None
-        self._voiced: set[int] = set()
+        self._has_truth: set[int] = set()
         self._unfinished = 0
         self.dropped = 0
 
@@ -53,48 +62,44 @@ class MediaWriter:
         if kind is None:
             self.close()
         else:
-            self._end(ERROR_SECONDS)
+            self._stop_thread(ERROR_SECONDS)
 
     def add(self, step: int, sentences: Sequence[SpokenSentence]) -> None:
-        """Have the sentences written, if there is room; return at once."""
-        self._collect()
+        """Queue the sentences for which there is room; return at once."""
+        self._collect_done()
         for sentence in sentences:
-            if len(self._waiting) < self._most_waiting:
+            if len(self._waiting) < self._max_waiting:
                 self._submit(partial(self._write, step, sentence))
             else:
                 self.dropped += 1
 
     def rewind(self) -> None:
-        """Begin a new file: TensorBoard has been told to forget steps that come again, and reads on in later files alone."""
+        """Begin a new event file after a roll-back: TensorBoard reads repeated steps only from later files."""
         self._submit(self._close_writer)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Wait for what is under way, at most so long; the rest is given up. A second call does nothing."""
+        """Wait at most `seconds` for the queue and give up the rest. A second call does nothing."""
         wait(self._waiting, seconds)
-        self._collect()
+        self._collect_done()
         self._unfinished += len(self._waiting)
         if not self._unfinished:
             self._close_writer()
-        self._end(0.0)
+        self._stop_thread(0.0)
 
     def warnings(self) -> list[str]:
-        """Return what went wrong, once closed; empty if nothing did."""
-        warnings, things = [], "pictures and sounds for TensorBoard"
+        """Return what failed, after `close`."""
+        warnings = []
         if self._errors:
             first = self._errors[0]
-            warnings.append(
-                f"{things}: {len(self._errors)} sentences failed, the first with {type(first).__name__}: {first}"
-            )
+            warnings.append(f"{len(self._errors)} sentences failed, the first with {type(first).__name__}: {first}")
         if self._unfinished:
-            warnings.append(
-                f"{things}: {self._unfinished} sentences were given up, still not done long after the last step"
-            )
+            warnings.append(f"{self._unfinished} sentences were given up, still not done long after the last step")
         if self.dropped:
             warnings.append(
-                f"{things}: {self.dropped} sentences were dropped, they came faster than one thread draws; "
+                f"{self.dropped} sentences were dropped, they came faster than one thread draws; "
                 "raise training.sample_every_evaluations"
             )
-        return warnings
+        return [f"pictures and sounds for TensorBoard: {warning}" for warning in warnings]
 
     def _submit(self, task: Callable[[], None]) -> None:
         if self._thread.ident is None:
@@ -110,13 +115,13 @@ class MediaWriter:
                 continue
             try:
                 task()
-            except BaseException as error:  # noqa: BLE001 (whoever collects the future tells of it)
+            except BaseException as error:  # noqa: BLE001 (`_collect_done` reports it)
                 future.set_exception(error)
             else:
                 future.set_result(None)
 
-    def _end(self, seconds: float) -> None:
-        """Drop what waits and have the thread end after the sentence under way, for which this waits so long."""
+    def _stop_thread(self, seconds: float) -> None:
+        """Drop the queue and wait at most `seconds` for the sentence in progress."""
         for future in self._waiting:
             future.cancel()
         self._waiting.clear()
@@ -124,7 +129,7 @@ class MediaWriter:
         if self._thread.ident is not None:
             self._thread.join(seconds)
 
-    def _collect(self) -> None:
+    def _collect_done(self) -> None:
         done = {future for future in self._waiting if future.done()}
         self._waiting -= done
         self._errors += [error for future in done if (error := future.exception()) is not None]
@@ -133,17 +138,14 @@ class MediaWriter:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-            self._voiced.clear()
+            self._has_truth.clear()
 
     def _write(self, step: int, sentence: SpokenSentence) -> None:
-        # In this thread: matplotlib takes a second to load.
-        from xtts_pipeline.plots import encode_comparison
-
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(str(self._folder))
         name, rate = f"sentence_{sentence.number}", self._audio.sample_rate
         with self._writer.as_default(step=step):
-            png = encode_comparison(
+            png = plots.encode_comparison(
                 sentence.true_mel,
                 sentence.mel,
                 sentence.attention,
@@ -152,9 +154,22 @@ class MediaWriter:
                 sentence.has_stopped,
             )
             write_picture(f"{name}/mel_and_attention", png)
-            if sentence.number not in self._voiced:
-                # The truth through the same vocoder, once: no speech of this run can sound better.
+            if sentence.number not in self._has_truth:
+                # Ground truth through the same vocoder: the upper bound of this run's quality.
                 write_sound(f"{name}/true", self._vocoder(sentence.true_mel), rate)
-                self._voiced.add(sentence.number)
+                self._has_truth.add(sentence.number)
             write_sound(f"{name}/spoken", self._vocoder(sentence.mel), rate)
         self._writer.flush()
+
+
+def write_picture(name: str, png: bytes) -> None:
+    """Add a PNG to TensorBoard's images, with the default summary writer at its step."""
+    width, height = struct.unpack(">II", png[_PNG_SIZE])
+    tf.summary.write(name, tf.constant([str(width).encode(), str(height).encode(), png]), metadata=_IMAGE)
+
+
+def write_sound(name: str, wave: np.ndarray, sample_rate: int) -> None:
+    """Add a float wave [samples] to TensorBoard's audio, scaled down to a peak of 1 if it is louder."""
+    peak = float(np.abs(wave).max(initial=1.0))
+    wav = tf.audio.encode_wav(tf.constant(wave[:, None] / peak, tf.float32), sample_rate)
+    tf.summary.write(name, wav[None], metadata=_AUDIO)

@@ -1,48 +1,50 @@
-"""A run's numbers on disk: metrics.jsonl for programs, TensorBoard event files for people."""
+"""Write a run's figures: JSON lines for programs, TensorBoard event files for people."""
 
 import errno
 import json
 import math
 import os
-import struct
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.training.checkpoints.run_folder import (
+    LEFT_OUT_NAME,
+    METRICS_NAME,
+    SKIPPED_NAME,
+    TENSORBOARD_FOLDER,
+)
 
-def _metadata(plugin: str, data_class: str, content: bytes = b"") -> tf.compat.v1.SummaryMetadata:
-    """Return what the functions of tf.summary would attach; they need the tensorboard package, which only the viewer should."""
+
+def plugin_metadata(plugin: str, data_class: str, content: bytes = b"") -> tf.compat.v1.SummaryMetadata:
+    """Return the metadata of a TensorBoard plugin's values.
+
+    The functions of tf.summary would attach it, but they need the tensorboard package.
+    """
     plugin_data = tf.compat.v1.SummaryMetadata.PluginData(plugin_name=plugin, content=content)
     return tf.compat.v1.SummaryMetadata(plugin_data=plugin_data, data_class=data_class)
 
 
-_SCALAR = _metadata("scalars", "DATA_CLASS_SCALAR")
-# tensorboard.ImagePluginData of version 0 is an empty message.
-_IMAGE = _metadata("images", "DATA_CLASS_BLOB_SEQUENCE")
-# tensorboard.AudioPluginData of version 0: field 2, the encoding, is 11 (WAV).
-_AUDIO = _metadata("audio", "DATA_CLASS_BLOB_SEQUENCE", b"\x10\x0b")
-_PNG_SIZE = slice(16, 24)
-METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME = "metrics.jsonl", "skipped.jsonl", "left_out.jsonl"
+_SCALAR = plugin_metadata("scalars", "DATA_CLASS_SCALAR")
 
 
-class LineFile:
-    """A file of JSON lines that grows; `size` is its length in bytes, which is where a resumed run goes on."""
+class JsonLinesFile:
+    """An append-only file of JSON lines. `size`: its bytes, from which a resumed run continues."""
 
     def __init__(self, path: Path, keep_bytes: int | None = None) -> None:
-        """Open the file to append; what lies beyond `keep_bytes` is cut off. None keeps all."""
+        """Open the file to append after its first `keep_bytes`, or after all of it if None."""
         self._file = path.open("ab", buffering=0)
         self.size = self._file.tell()
         self.missing_bytes = max(0, (keep_bytes or 0) - self.size)
         if keep_bytes is not None:
-            self.cut(keep_bytes)
+            self.truncate(keep_bytes)
 
-    def cut(self, keep_bytes: int) -> None:
-        """Cut off what lies beyond."""
+    def truncate(self, keep_bytes: int) -> None:
+        """Keep the first `keep_bytes`."""
         if keep_bytes < self.size:
             self._file.truncate(keep_bytes)
             self.size = keep_bytes
@@ -53,11 +55,11 @@ class LineFile:
         written = self._file.write(line)
         self.size += written
         if written != len(line):
-            # Only the rest: a disk that is full says so now.
+            # A full disk writes a part of the line; the second write raises the error.
             self.size += self._file.write(line[written:])
 
     def sync(self) -> None:
-        """Bring what was written to the disk."""
+        """Flush the file to the disk."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -66,16 +68,17 @@ class LineFile:
 
 
 class MetricsWriter:
-    """Appends one line a report to metrics.jsonl and the same numbers to TensorBoard; a context manager that flushes both."""
+    """Appends each report to metrics.jsonl and TensorBoard's files; a context manager that flushes and closes both.
+
+    lines: the reports. skipped: the steps whose update was skipped.
+    left_out: the clips of each epoch that did not fill a batch of all workers.
+    """
 
     def __init__(self, run: Path, keep_bytes: Mapping[str, int] | None = None) -> None:
-        """Go on with the run's files; of each its first `keep_bytes` are kept, or all.
-
-        lines are the reports, skipped the steps whose update was left out, left_out the clips that an epoch of several workers left out.
-        """
+        """Continue the run's files after the first `keep_bytes` of each, by name; None keeps all."""
         names = (METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME)
         keep = {} if keep_bytes is None else {**dict.fromkeys(names, 0), **keep_bytes}
-        self.lines, self.skipped, self.left_out = (LineFile(run / name, keep.get(name)) for name in names)
+        self.lines, self.skipped, self.left_out = (JsonLinesFile(run / name, keep.get(name)) for name in names)
         self._run = run
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
 
@@ -89,34 +92,34 @@ class MetricsWriter:
 
     @property
     def file_bytes(self) -> dict[str, int]:
-        """How long the files of lines are now."""
+        """The sizes of the files of lines, by name."""
         return {METRICS_NAME: self.lines.size, SKIPPED_NAME: self.skipped.size, LEFT_OUT_NAME: self.left_out.size}
 
     def rewind(self, step: int, metrics_bytes: int) -> None:
-        """Forget the reports of later steps, here and in TensorBoard: they come again. What was skipped stays written."""
+        """Remove the reports after `step`, here and in TensorBoard; skipped.jsonl stays."""
         self._close_writers()
-        self.lines.cut(metrics_bytes)
-        forget_after(self._run, step)
+        self.lines.truncate(metrics_bytes)
+        hide_steps_after(self._run, step)
 
     def _close_writers(self) -> None:
-        with _disk_errors(self._run / "tensorboard"):
+        with _disk_errors(self._run / TENSORBOARD_FOLDER):
             for writer in self._writers.values():
                 writer.close()
         self._writers.clear()
 
     def sync(self) -> None:
-        """Bring what was written to the disk; any thread may call it. Raises OSError if the disk refuses."""
+        """Flush everything to the disk; any thread may call it. Raises OSError if the disk refuses."""
         for file in (self.lines, self.skipped, self.left_out):
             file.sync()
-        with _disk_errors(self._run / "tensorboard"):
+        with _disk_errors(self._run / TENSORBOARD_FOLDER):
             for writer in list(self._writers.values()):
                 writer.flush()
 
     def write(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
-        """Record the numbers of `split` at `step`; what is not finite is `null` in the JSON line."""
+        """Record the numbers of `split` at `step`; in JSON, NaN and infinities are `null`."""
         line = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
         self.lines.write({"step": step, "split": split, **line})
-        folder = self._run / "tensorboard" / split
+        folder = self._run / TENSORBOARD_FOLDER / split
         with _disk_errors(folder):
             if split not in self._writers:
                 self._writers[split] = tf.summary.create_file_writer(str(folder))
@@ -129,7 +132,7 @@ class NullMetricsWriter(MetricsWriter):
     """The MetricsWriter of a worker that is not the chief: it keeps nothing."""
 
     def __init__(self) -> None:
-        self.lines = self.skipped = self.left_out = LineFile(Path(os.devnull))
+        self.lines = self.skipped = self.left_out = JsonLinesFile(Path(os.devnull))
         self._writers = {}
         self._run = Path(os.devnull)
 
@@ -142,37 +145,24 @@ class NullMetricsWriter(MetricsWriter):
 
 @contextmanager
 def _disk_errors(folder: Path) -> Iterator[None]:
-    """Turn what TensorFlow says of a disk that refuses into the OSError that Python's own files raise."""
+    """Turn TensorFlow's errors of a failing disk into OSError, as Python's own files raise it."""
     try:
         yield
     except tf.errors.OpError as error:
         raise OSError(errno.EIO, error.message.splitlines()[0], str(folder)) from None
 
 
-def forget_after(run: Path, step: int) -> None:
-    """Have TensorBoard drop what it has read of later steps: a resumed run writes them again.
+def hide_steps_after(run: Path, step: int) -> None:
+    """Make TensorBoard drop the steps after `step` that it has read: a resumed run writes them again.
 
-    It takes files in the order of their names, so the mark has a name between those of the last process and those of this one.
+    TensorBoard reads files in the order of their names, so the mark's name lies between those of the two processes.
     """
     version = tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2")
     start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
     mark = tf.compat.v1.Event(wall_time=time.time(), step=step + 1, session_log=start)
-    for folder in (child for child in (run / "tensorboard").glob("*") if child.is_dir()):
+    for folder in (child for child in (run / TENSORBOARD_FOLDER).glob("*") if child.is_dir()):
         name = f"events.out.tfevents.{int(time.time()) - 1:010d}.resumed"
         with _disk_errors(folder), tf.io.TFRecordWriter(str(folder / name)) as writer:
-            # The first mark that TensorBoard meets is taken for the run's beginning, which no summary writer marks: it forgets nothing.
+            # TensorBoard takes the first mark for the run's beginning and drops nothing; summary writers set none.
             for event in (version, mark, mark):
                 writer.write(event.SerializeToString())
-
-
-def write_picture(name: str, png: bytes) -> None:
-    """Add a PNG to TensorBoard's images, with the default summary writer at its step."""
-    width, height = struct.unpack(">II", png[_PNG_SIZE])
-    tf.summary.write(name, tf.constant([str(width).encode(), str(height).encode(), png]), metadata=_IMAGE)
-
-
-def write_sound(name: str, wave: np.ndarray, sample_rate: int) -> None:
-    """Add a float wave [samples] to TensorBoard's audio, with the default summary writer at its step; over a peak of 1 it is scaled."""
-    peak = float(np.abs(wave).max(initial=1.0))
-    wav = tf.audio.encode_wav(tf.constant(wave[:, None] / peak, tf.float32), sample_rate)
-    tf.summary.write(name, wav[None], metadata=_AUDIO)

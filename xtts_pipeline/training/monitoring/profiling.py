@@ -1,6 +1,6 @@
-"""Trace some steps with TensorFlow's profiler, and add up what each operation cost.
+"""Trace training steps with TensorFlow's profiler and sum the cost of each operation.
 
-TensorBoard shows the whole trace; the table needs nothing but TensorFlow.
+TensorBoard shows the whole trace; the table of operations needs only TensorFlow.
 """
 
 from collections import defaultdict
@@ -12,16 +12,18 @@ from typing import Any, Self
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-MOST_OPERATIONS = 10
+from xtts_pipeline.training.checkpoints.run_folder import PROFILE_FOLDER
+
+MAX_OPERATIONS = 10
 _DEVICE = "/device:"
 _XLA_OPERATION = "hlo_op"
-# Where TensorFlow's own operations show, as `name:Type`, if XLA does not make one program of them.
+# Lines of TensorFlow's own operations, as `name:Type`; operations that XLA compiles are not among them.
 _THREADS = "tf_Compute"
 
 
 @dataclass(frozen=True)
-class Operation:
-    """What an operation cost in the traced steps: ms a step, over all its calls, and its share of all operations."""
+class OperationCost:
+    """The cost of an operation in the traced steps: all its calls, ms per step, and its share of all operations."""
 
     name: str
     calls: int
@@ -29,59 +31,59 @@ class Operation:
     share: float
 
 
-class Profiling:
-    """A context manager that traces so many steps of a run, from the first one before which everything is compiled.
+class StepProfiler:
+    """Traces a number of steps of a run, once all shapes are compiled; a context manager.
 
-    operations are what they cost, once they are over; None until then, and where no step was traced.
+    operations: the most expensive ones, after the trace; None before, and if no step was traced.
     """
 
     def __init__(self, run: Path, steps: int) -> None:
-        self.folder = run / "profile"
+        self.folder = run / PROFILE_FOLDER
         self._steps = steps
         self._traced = 0
-        # The folder may hold traces of the processes before.
+        # Traces of earlier processes.
         self._before: frozenset[Path] = frozenset()
         self.is_tracing = False
-        self.operations: tuple[Operation, ...] | None = None
+        self.operations: tuple[OperationCost, ...] | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.is_tracing:
-            self._end()
+            self._stop()
 
     def after_step(self, result: tf.Tensor, *, is_warm: bool) -> str | None:
-        """Take in that a step has been called; return the line that says where the trace is, once the last of its steps is done.
+        """Count a step that was called; return a line that names the trace's folder after its last step, else None.
 
-        The trace begins after the first step that is warm: what follows compiles nothing.
+        The trace starts after the first warm step, so it holds no compilation.
         """
         if self.is_tracing:
-            # A device may still be at it.
+            # Wait for the device, or the trace would miss the end of the step.
             result.numpy()
             self._traced += 1
             if self._traced == self._steps:
-                self._end()
-                return f"{self._traced} steps traced; tensorboard --logdir {self.folder} shows them (pip install tensorboard xprof)"
+                self._stop()
+                viewer = f"tensorboard --logdir {self.folder} shows them (pip install tensorboard xprof)"
+                return f"{self._traced} steps traced; {viewer}"
         elif self.operations is None and is_warm:
-            self._before = traces_in(self.folder)
+            self._before = list_traces(self.folder)
             tf.profiler.experimental.start(str(self.folder))
             self.is_tracing = True
         return None
 
     def finish(self) -> list[str]:
-        """End the trace with the run; return the warning that it has fewer steps than were asked for, or nothing."""
+        """End the trace with the run; return a warning if it has fewer steps than asked for."""
         if self.is_tracing:
-            self._end()
+            self._stop()
         if self._traced == self._steps:
             return []
         found = f"the run ended with {self._traced} of {self._steps} steps traced"
-        return [
-            f"--profile {self._steps}: {found}; the first steps, which compile, are left out: give the run more steps, or trace fewer"
-        ]
+        remedy = "the first steps, which compile, are left out: give the run more steps, or trace fewer"
+        return [f"--profile {self._steps}: {found}; {remedy}"]
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return what summary.json has of it, or None if no step was traced."""
+        """Return the profile as summary.json has it; None if no step was traced."""
         if self.operations is None or not self._traced:
             return None
         return {
@@ -90,21 +92,22 @@ class Profiling:
             "operations": [asdict(operation) for operation in self.operations],
         }
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         tf.profiler.experimental.stop()
         self.is_tracing = False
-        self.operations = costliest(traces_in(self.folder) - self._before, max(self._traced, 1))
+        self.operations = most_expensive_operations(list_traces(self.folder) - self._before, max(self._traced, 1))
 
 
-def traces_in(folder: Path) -> frozenset[Path]:
+def list_traces(folder: Path) -> frozenset[Path]:
     """Return the files of all traces under a folder."""
     return frozenset(folder.rglob("*.xplane.pb"))
 
 
-def costliest(traces: Collection[Path], steps: int) -> tuple[Operation, ...]:
-    """Return the ten operations of the traces that cost most, the costliest first.
+def most_expensive_operations(traces: Collection[Path], steps: int) -> tuple[OperationCost, ...]:
+    """Return the ten most expensive operations of the traces, the most expensive first.
 
-    Of a GPU's own planes if there is one, else of the host's. XLA's operations if it made any, else TensorFlow's.
+    They come from the GPU's planes if there are any, else from the host's; XLA's operations if there are any, else
+    TensorFlow's.
     """
     space = xplane_pb2.XSpace()
     for file in sorted(traces):
@@ -116,11 +119,12 @@ def costliest(traces: Collection[Path], steps: int) -> tuple[Operation, ...]:
     for name, milliseconds in events:
         costs[name].append(milliseconds)
     total = sum(map(sum, costs.values())) or 1.0
-    found = [Operation(name, len(each), sum(each) / steps, sum(each) / total) for name, each in costs.items()]
-    return tuple(sorted(found, key=lambda operation: -operation.ms_per_step)[:MOST_OPERATIONS])
+    found = [OperationCost(name, len(each), sum(each) / steps, sum(each) / total) for name, each in costs.items()]
+    return tuple(sorted(found, key=lambda operation: -operation.ms_per_step)[:MAX_OPERATIONS])
 
 
 def _xla_events(planes: Sequence[Any]) -> Iterator[tuple[str, float]]:
+    """Yield (name, ms) of each call of an XLA operation."""
     for plane in planes:
         wanted = {number for number, stat in plane.stat_metadata.items() if stat.name == _XLA_OPERATION}
         for line in plane.lines:
@@ -132,11 +136,10 @@ def _xla_events(planes: Sequence[Any]) -> Iterator[tuple[str, float]]:
 
 
 def _tensorflow_events(planes: Sequence[Any]) -> Iterator[tuple[str, float]]:
-    for plane in planes:
-        for line in plane.lines:
-            if not line.name.startswith(_THREADS):
-                continue
-            for event in line.events:
-                name, colon, kind = plane.event_metadata[event.metadata_id].name.rpartition(":")
-                if colon and name and kind.isidentifier() and not name.endswith(":"):
-                    yield f"{name} ({kind})", event.duration_ps / 1e9
+    """Yield (name and type, ms) of each call of a TensorFlow operation."""
+    lines = [(plane, line) for plane in planes for line in plane.lines if line.name.startswith(_THREADS)]
+    for plane, line in lines:
+        for event in line.events:
+            name, colon, kind = plane.event_metadata[event.metadata_id].name.rpartition(":")
+            if colon and name and kind.isidentifier() and not name.endswith(":"):
+                yield f"{name} ({kind})", event.duration_ps / 1e9

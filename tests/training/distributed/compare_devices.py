@@ -1,9 +1,9 @@
-"""A program: the step on one device and on several parts of the CPU, from the same weights and on the same batches.
+"""A program that trains on one device and on several logical devices of the CPU, from the same weights and batches.
 
-Prints JSON: `one` and `many`, the METRICS of each step; `variables`, the largest difference of any variable afterwards; `traces` by
-function. With `synchronised` steps, that many more are taken of which each begins with the weights of one device: `one_apart` and
-`many_apart` are their METRICS. With `is_shaken` one device trains again from weights that are one last place off: `shaken`.
-Parts of a CPU are made before TensorFlow computes anything, so a test runs it in a process of its own.
+Prints JSON. `one` and `many`: the METRICS of each step. `variables`: the largest difference of any variable at the end.
+`traces`: by function. `one_apart` and `many_apart`: the METRICS of `synchronised` more steps, each of which starts with
+the weights of one device. `perturbed`, if asked for: one device trains again from weights that differ in the last bit.
+Logical devices must be configured before TensorFlow computes anything, so tests run this in its own process.
 """
 
 import json
@@ -23,9 +23,9 @@ from xtts_pipeline.training.distributed.strategy import choose_distribution
 from xtts_pipeline.training.step import TrainStep
 
 ROWS = 8
-# What is asked is how devices share a batch: one layer of a kind is traced sooner than several.
+# One layer of each kind is traced faster, and the test is about sharing a batch.
 LAYERS = {"encoder_layers": 1, "decoder_layers": 1, "postnet_layers": 1}
-# One of float32, as far as it goes: the least that rounding can do.
+# The relative rounding error of float32.
 LAST_PLACE = 2.0**-24
 
 
@@ -36,9 +36,9 @@ def compare(
     is_compiled: bool,
     accumulation_steps: int,
     synchronised: int = 0,
-    is_shaken: bool = False,
+    is_perturbed: bool = False,
 ) -> dict[str, object]:
-    """Return what the program prints, of a network with a voice encoder that hears its own frames."""
+    """Return the program's output for a network with a voice encoder and scheduled sampling."""
     distribution = choose_distribution(devices=devices)
     settings = TrainingConfig(
         batch_size=ROWS,
@@ -73,21 +73,21 @@ def compare(
         begin_alike()
         found["many_apart"] += metrics(many, [batch])
         found["one_apart"] += metrics(one, [batch])
-    if is_shaken:
+    if is_perturbed:
         random = np.random.default_rng(0)
         for name, variable in expected.items():
-            shaken = begun[name] * (1.0 + LAST_PLACE * random.choice([-1.0, 1.0], begun[name].shape))
-            variable.assign(shaken.astype(begun[name].dtype) if variable.trainable else begun[name])
-        found["shaken"] = metrics(one, batches[:steps])
+            perturbed = begun[name] * (1.0 + LAST_PLACE * random.choice([-1.0, 1.0], begun[name].shape))
+            variable.assign(perturbed.astype(begun[name].dtype) if variable.trainable else begun[name])
+        found["perturbed"] = metrics(one, batches[:steps])
     functions = {"gradient_step": many.compiled.functions, "update_step": [many.update]}
     traces = {
-        name: [function.experimental_get_tracing_count() for function in those] for name, those in functions.items()
+        name: [function.experimental_get_tracing_count() for function in each] for name, each in functions.items()
     }
     return {**found, "variables": apart, "traces": traces}
 
 
 def batch_of(number: int) -> Batch:
-    """Return one of the batches, of clips of random lengths."""
+    """Return the batch of this number, with clips of random lengths."""
     random = np.random.default_rng(number)
     return random_batch(SPEC, random.integers(2, 10, ROWS).tolist(), random.integers(3, 21, ROWS).tolist(), seed=number)
 

@@ -1,0 +1,130 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.data.online_source import NativeSource
+from xtts_pipeline.training.checkpoints.state import LossSpikeState
+from xtts_pipeline.training.monitoring.warnings import (
+    WARMUP_REPORTS,
+    AlignmentMonitor,
+    DataWaitMonitor,
+    LossSpikeMonitor,
+    is_aligned,
+)
+
+ALIGNED = {"attention_focus": 0.7, "attention_diagonal": 0.9}
+FLAT = {"attention_focus": 0.1, "attention_diagonal": 0.28}
+SPREAD = {"attention_focus": 0.2, "attention_diagonal": 0.8}
+STUCK = {"attention_focus": 0.95, "attention_diagonal": 0.3}
+
+
+@pytest.mark.parametrize(("numbers", "expected"), [(ALIGNED, True), (FLAT, False), (SPREAD, False), (STUCK, False)])
+def test_aligned_attention_is_sharp_and_near_the_diagonal(numbers: dict[str, float], expected: bool) -> None:
+    assert is_aligned(numbers) is expected
+
+
+def test_late_alignment_warns_once_with_remedies() -> None:
+    monitor = AlignmentMonitor(TrainingConfig(aligned_by_step=100))
+    assert monitor.check(99, SPREAD) == []
+    (warning,) = monitor.check(101, SPREAD)
+    assert "focus 0.20, expected at least 0.5" in warning
+    assert "training.aligned_by_step=100" in warning
+    for remedy in (
+        "more steps",
+        "training.guided_attention_weight",
+        "model.frames_per_step",
+        "phonemes",
+        "shorter clips",
+        "audio.trim_db",
+    ):
+        assert remedy in warning
+    assert monitor.check(200, SPREAD) == []
+    assert monitor.aligned_at_step is None
+
+
+def test_aligned_attention_gives_no_warning() -> None:
+    monitor = AlignmentMonitor(TrainingConfig(aligned_by_step=100))
+    assert [monitor.check(step, ALIGNED) for step in (50, 100, 150)] == [[], [], []]
+    assert monitor.aligned_at_step == 50
+
+
+def test_scheduled_sampling_before_alignment_warns_once() -> None:
+    monitor = AlignmentMonitor(TrainingConfig(aligned_by_step=100, scheduled_sampling_start=40))
+    assert monitor.check(39, FLAT) == []
+    (warning,) = monitor.check(40, FLAT)
+    assert "training.scheduled_sampling_start=40" in warning
+    assert "start it later" in warning
+    assert monitor.check(41, FLAT) == []
+    assert len(monitor.check(100, FLAT)) == 1
+
+
+def test_scheduled_sampling_after_alignment_gives_no_warning() -> None:
+    monitor = AlignmentMonitor(TrainingConfig(scheduled_sampling_start=40))
+    assert monitor.check(40, ALIGNED) == []
+
+
+def check_all(shares: dict[int, float]) -> list[tuple[int, str]]:
+    monitor = DataWaitMonitor("xtts diagnose input --cache cache says why")
+    return [(step, line) for step, share in shares.items() for line in monitor.check(step, share)]
+
+
+def test_a_hundred_waiting_steps_warn_once_and_name_the_command() -> None:
+    ((step, warning),) = check_all(dict.fromkeys(range(10, 400, 10), 0.2))
+    assert step == 110
+    found = "20% of the time is spent waiting for data, and over 5% for 100 steps"
+    assert warning == f"{found}; xtts diagnose input --cache cache says why"
+
+
+def test_without_a_cache_the_warning_names_preprocess() -> None:
+    # The advice needs only the folder, so no corpus is surveyed.
+    source = NativeSource(Path("corpus"), manifest=None, datasets=None)  # type: ignore[arg-type]
+    monitor = DataWaitMonitor(source.wait_advice)
+    lines = [line for step in range(10, 200, 10) for line in monitor.check(step, 0.2)]
+    assert len(lines) == 1
+    assert lines[0].endswith("; a cache is made once and read many times as fast: xtts preprocess --data corpus")
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        dict.fromkeys(range(10, 400, 10), 0.05),
+        {step: 0.5 if step % 100 else 0.01 for step in range(10, 400, 10)},  # every hundredth step does not wait
+        dict.fromkeys(range(10, 400, 10), float("nan")),
+        {5_000: 0.9},  # the first report of a resumed run
+    ],
+)
+def test_shorter_or_smaller_waits_give_no_warning(shares: dict[int, float]) -> None:
+    assert check_all(shares) == []
+
+
+def test_each_spike_is_warned_of_once() -> None:
+    random = np.random.default_rng(0)
+    monitor = LossSpikeMonitor(LossSpikeState())
+    calm = [float(2.0 + 0.05 * random.normal()) for _ in range(40)]
+    assert [line for loss in calm for line in monitor.check(loss)] == []
+    (warning,) = monitor.check(5.0)
+    assert warning.startswith("the loss leapt to 5.000 from about 2.0")
+    assert monitor.check(5.5) == []
+    assert monitor.check(2.0) == []
+    assert len(monitor.check(6.0)) == 1
+
+
+def test_the_first_reports_and_values_that_are_not_finite_are_no_spikes() -> None:
+    monitor = LossSpikeMonitor(LossSpikeState())
+    for loss in [*np.linspace(9.0, 2.0, WARMUP_REPORTS), *[2.0] * 10, math.nan, 1.9]:
+        assert monitor.check(float(loss)) == []
+
+
+def test_a_monitor_continues_from_its_state() -> None:
+    losses = [2.0 + 0.01 * (index % 7) for index in range(20)] + [4.0]
+    whole = LossSpikeMonitor(LossSpikeState())
+    warnings = [line for loss in losses for line in whole.check(loss)]
+    first = LossSpikeMonitor(LossSpikeState())
+    for loss in losses[:13]:
+        first.check(loss)
+    second = LossSpikeMonitor(first.state)
+    assert [line for loss in losses[13:] for line in second.check(loss)] == warnings
+    assert second.state == whole.state

@@ -1,0 +1,117 @@
+"""Detect attention that does not align, waiting for data, and jumps of the loss; each monitor warns once per problem.
+
+Every `check` takes the figures of one report and returns the warnings that are due.
+"""
+
+import math
+from collections.abc import Mapping
+
+from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.training.checkpoints.state import LossSpikeState
+
+# Aligned attention is sharp and near the diagonal. Guided attention that is spread out is near the diagonal too, and
+# attention stuck on one token is sharp too. Uniform attention has a focus near 0 and a diagonal share of 0.28.
+ALIGNED_FOCUS, ALIGNED_DIAGONAL = 0.5, 0.6
+ALIGNMENT_REMEDIES = (
+    "train for more steps, raise training.guided_attention_weight, lower model.frames_per_step, "
+    "use phonemes (text.tokens), shorter clips, or trim silence (audio.trim_db)"
+)
+MAX_WAIT_SHARE, WAITING_STEPS = 0.05, 100
+# No spike is detected in the first reports, in which the loss falls quickly.
+WARMUP_REPORTS = 10
+# A spike exceeds the running mean by this many deviations and by this factor.
+MIN_DEVIATIONS, MIN_FACTOR = 6.0, 1.25
+_DECAY = 0.9
+
+
+def is_aligned(numbers: Mapping[str, float]) -> bool:
+    """Return whether the attention metrics of a report show that attention follows the text."""
+    return numbers["attention_focus"] >= ALIGNED_FOCUS and numbers["attention_diagonal"] >= ALIGNED_DIAGONAL
+
+
+class AlignmentMonitor:
+    """Warns if attention is not aligned by `aligned_by_step`, or when scheduled sampling starts.
+
+    aligned_at_step: the first report with aligned attention, or None.
+    """
+
+    def __init__(self, config: TrainingConfig, aligned_at_step: int | None = None, reported_step: int = 0) -> None:
+        """Continue after the report of `reported_step`; warnings due until then are not repeated."""
+        self._sampling_start, self._deadline = config.scheduled_sampling_start, config.aligned_by_step
+        start = config.scheduled_sampling_start
+        self._is_sampling_due = start is not None and (reported_step == 0 or reported_step < start)
+        self._is_deadline_due = reported_step < self._deadline
+        self.aligned_at_step = aligned_at_step
+
+    def check(self, step: int, numbers: Mapping[str, float]) -> list[str]:
+        """Return the warnings that are due after the report of `step`."""
+        is_fine = is_aligned(numbers)
+        if is_fine and self.aligned_at_step is None:
+            self.aligned_at_step = step
+        found = (
+            f"attention has not aligned (focus {numbers['attention_focus']:.2f}, expected at least {ALIGNED_FOCUS}; "
+            f"on the diagonal {numbers['attention_diagonal']:.2f}, expected at least {ALIGNED_DIAGONAL})"
+        )
+        warnings = []
+        if self._is_deadline_due and step >= self._deadline:
+            self._is_deadline_due = False
+            if not is_fine:
+                warnings.append(f"{found} by training.aligned_by_step={self._deadline}; {ALIGNMENT_REMEDIES}")
+        if self._sampling_start is not None and self._is_sampling_due and step >= self._sampling_start:
+            self._is_sampling_due = False
+            if not is_fine:
+                warnings.append(
+                    f"scheduled sampling starts at training.scheduled_sampling_start={self._sampling_start} "
+                    f"and {found}; the model learns little from its own bad frames: start it later"
+                )
+        return warnings
+
+
+class DataWaitMonitor:
+    """Warns once after 100 consecutive steps whose reports each spent over 5% of their time waiting for data."""
+
+    def __init__(self, advice: str) -> None:
+        """Take the end of the warning: how to find the cause, or what would be faster."""
+        self._advice = advice
+        self._last_step: int | None = None
+        self._steps = 0
+        self._has_warned = False
+
+    def check(self, step: int, wait_share: float) -> list[str]:
+        """Add the share of time spent waiting since the last report; return the warning if it is due."""
+        # The first report may continue a run: how many of its steps are new is unknown.
+        # After a roll-back the step is an earlier one.
+        steps = 0 if self._last_step is None else max(step - self._last_step, 0)
+        self._last_step = step
+        self._steps = self._steps + steps if wait_share > MAX_WAIT_SHARE else 0
+        if self._has_warned or self._steps < WAITING_STEPS:
+            return []
+        self._has_warned = True
+        shares = f"{wait_share:.0%} of the time is spent waiting for data, and over {MAX_WAIT_SHARE:.0%}"
+        return [f"{shares} for {self._steps} steps; {self._advice}"]
+
+
+class LossSpikeMonitor:
+    """Compares each reported loss with the running mean and deviation of earlier ones; warns once per spike."""
+
+    def __init__(self, state: LossSpikeState) -> None:
+        self.state = state
+
+    def check(self, loss: float) -> list[str]:
+        """Add a reported loss; return a warning if a spike begins. A loss that is not finite is ignored."""
+        state = self.state
+        if not math.isfinite(loss):
+            return []
+        deviation = math.sqrt(state.variance)
+        bound = max(state.mean + MIN_DEVIATIONS * deviation, state.mean * MIN_FACTOR)
+        is_warm = state.reports >= WARMUP_REPORTS
+        is_spike = is_warm and loss > bound
+        share = max(1.0 - _DECAY, 1.0 / (state.reports + 1))
+        # A spike counts as its bound. With its full height the next spike would look normal.
+        distance = (min(loss, bound) if is_warm else loss) - state.mean
+        variance = (1.0 - share) * (state.variance + share * distance * distance)
+        self.state = LossSpikeState(state.reports + 1, state.mean + share * distance, variance, is_spike)
+        if not is_spike or state.is_spike:
+            return []
+        remedy = "if it does not come back, lower training.learning_rate or training.clip_norm"
+        return [f"the loss leapt to {loss:.3f} from about {state.mean:.3f}; {remedy}"]
