@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
-from xtts_pipeline.config.schema import DataConfig
+from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.system.runtime import NativeLog
 
 
@@ -54,10 +54,10 @@ def epoch_orders(
     manifest: Manifest, bucket: int, batch_size: int, shuffle_records: int, epochs: int
 ) -> list[np.ndarray]:
     """Return the record numbers of each epoch, in training order."""
-    from xtts_pipeline.data.cached import EpochPlace, record_numbers
+    from xtts_pipeline.data.cached import CachedSource
 
-    place = EpochPlace(seed=0, batch_size=batch_size, epochs=epochs)
-    numbers = record_numbers(Path(), manifest, bucket, place, DataConfig(shuffle_records=shuffle_records))
+    config = Config(data=DataConfig(shuffle_records=shuffle_records), training=TrainingConfig(seed=0))
+    numbers = CachedSource(Path(), manifest).record_numbers(config, bucket, batch_size, epochs=epochs)
     found = np.fromiter(numbers.as_numpy_iterator(), np.int64)
     return list(found.reshape(epochs, -1))
 

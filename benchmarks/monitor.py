@@ -52,12 +52,12 @@ def cost(look_seconds: np.ndarray, step_seconds: np.ndarray) -> dict[str, float]
 def measure(cache: Path, config: Config, steps: int, calls: int) -> dict[str, float]:
     """Return the cost on a cache, with the figures of `cost`."""
     with NativeLog() as log:
-        from xtts_pipeline.data.source import Source
+        from xtts_pipeline.data.cached import CachedSource
         from xtts_pipeline.perf.trial import Trial
         from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 
         monitor = CompilationMonitor(log, is_strict=True, is_compiled=config.training.jit_compile)
-        trial = Trial(Source(cache, load_manifest(cache)), config, monitor)
+        trial = Trial(CachedSource(cache, load_manifest(cache)), config, monitor)
         batch = next(trial.batches)
         trial.run(batch)
 

@@ -28,8 +28,9 @@ from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.corpus.read import read_corpus
-from xtts_pipeline.data.cached import EpochPlace, training_dataset, validation_dataset
-from xtts_pipeline.data.online import Fields, NativeDatasets
+from xtts_pipeline.data.cached import CachedSource
+from xtts_pipeline.data.online import OnlineSource
+from xtts_pipeline.data.source import Fields
 from xtts_pipeline.data.survey import Survey, survey_corpus
 from xtts_pipeline.perf.benchmark.baselines import RivalClips, librosa_pipeline
 from xtts_pipeline.perf.benchmark.clips import Clip, write_corpus
@@ -65,7 +66,7 @@ def hold_against(data: Path, cache: Path, config: Config, options: argparse.Name
     started = time.perf_counter()
     survey = survey_corpus(index_corpora([read_corpus(data)], config), config, lambda _rows: None)
     survey_seconds = time.perf_counter() - started
-    native = NativeDatasets(survey, config, data)
+    native = OnlineSource(data, survey, config)
     found: dict[str, object] = {
         "clips": len(survey.clips),
         "survey_clips_per_second": round(len(survey.clips) / survey_seconds, 1),
@@ -74,7 +75,7 @@ def hold_against(data: Path, cache: Path, config: Config, options: argparse.Name
     return {**found, "speed": measure(cache, native, survey, config, options)} if options.rounds else found
 
 
-def compare(cache: Path, native: NativeDatasets, config: Config) -> dict[str, object]:
+def compare(cache: Path, native: OnlineSource, config: Config) -> dict[str, object]:
     """Return how far the mels of both splits are from the cache's; every other field must be equal."""
     errors: list[np.ndarray] = []
     for expected, found in both_ways(cache, native, config):
@@ -92,21 +93,20 @@ def compare(cache: Path, native: NativeDatasets, config: Config) -> dict[str, ob
     }
 
 
-def both_ways(cache: Path, native: NativeDatasets, config: Config) -> Iterator[tuple[Fields, Fields]]:
+def both_ways(cache: Path, native: OnlineSource, config: Config) -> Iterator[tuple[Fields, Fields]]:
     """Yield every clip as a batch of one, from the cache and from its wave."""
     manifest = load_manifest(cache)
+    cached = CachedSource(cache, manifest)
     for bucket in range(manifest.bucket_count):
         if manifest.split_records("train", bucket):
-            cached = training_dataset(cache, manifest, batch_size=1, seed=0, data=config.data, bucket=bucket, epochs=1)
-            yield from zip(cached, native.training(bucket, EpochPlace(0, 1, epochs=1)), strict=True)
+            both = (source.training_dataset(config, bucket, 1, epochs=1) for source in (cached, native))
+            yield from zip(*both, strict=True)
         if manifest.split_records("val", bucket):
-            yield from zip(
-                validation_dataset(cache, manifest, "val", 1, bucket), native.validation(bucket, 1), strict=True
-            )
+            yield from zip(*(source.validation_dataset(bucket, 1) for source in (cached, native)), strict=True)
 
 
 def measure(
-    cache: Path, native: NativeDatasets, survey: Survey, config: Config, options: argparse.Namespace
+    cache: Path, native: OnlineSource, survey: Survey, config: Config, options: argparse.Namespace
 ) -> dict[str, dict[str, float]]:
     """Return the median speed of each path."""
     manifest = load_manifest(cache)
@@ -114,9 +114,9 @@ def measure(
     clips = [Clip(Example(clip.row.id, clip.tokens, nothing), clip.row.text, clip.path) for clip in survey.clips]
     baseline = RivalClips(clips, record_spec(manifest), config.audio, BATCH)
     paths: dict[str, Callable[[], Iterable[object]]] = {
-        "native": lambda: native.training(0, EpochPlace(0, BATCH)),
+        "native": lambda: native.training_dataset(config, 0, BATCH),
         "numpy_function": lambda: librosa_pipeline(baseline),
-        "cache": lambda: training_dataset(cache, manifest, batch_size=BATCH, seed=0, data=config.data),
+        "cache": lambda: CachedSource(cache, manifest).training_dataset(config, 0, BATCH),
     }
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in paths}
     for _ in range(options.rounds):

@@ -106,6 +106,7 @@ def timed(method: Callable[..., Any], spans: list[tuple[float, float]]) -> Calla
 def train(cache: Path, config: Config, run: Path, log: NativeLog, progress: RunProgress) -> Times:
     """Train as `xtts train` does and record the times of the events."""
     # Imported here: TensorFlow's log must be redirected before.
+    from xtts_pipeline.data.cached import CachedSource
     from xtts_pipeline.data.source import Source
     from xtts_pipeline.training import loop
     from xtts_pipeline.training.checkpoints import saver as saving
@@ -141,7 +142,7 @@ def train(cache: Path, config: Config, run: Path, log: NativeLog, progress: RunP
     with ExitStack() as patched:
         for patch in patches():
             patched.enter_context(patch)
-        with open_context(run, config, Source(cache, load_manifest(cache)), monitor, progress) as context:
+        with open_context(run, config, CachedSource(cache, load_manifest(cache)), monitor, progress) as context:
             loop.run(context)
     return times
 

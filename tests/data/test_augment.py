@@ -34,7 +34,7 @@ def fields(waves: list[np.ndarray]) -> dict[str, tf.Tensor]:
     }
 
 
-def test_seeds_belong_to_what_they_are_made_of() -> None:
+def test_a_seed_depends_on_each_of_its_parts() -> None:
     seeds = {
         int(seed_of([name, tf.constant(epoch)], seed)) for name in ("a", "b") for epoch in (0, 1) for seed in (0, 1)
     }
@@ -60,7 +60,7 @@ def test_gain_is_drawn_between_its_bounds_and_never_clips() -> None:
     assert all(np.abs(change_wave(tf.constant(loud), settings, number(n), ROOM)).max() <= 1.0 + 1e-6 for n in range(10))
 
 
-def test_noise_has_the_power_that_the_ratio_says() -> None:
+def test_noise_has_the_power_of_its_signal_to_noise_ratio() -> None:
     settings = AugmentationConfig(noise_min_snr_db=20.0, noise_max_snr_db=20.0)
     noise = change_wave(tf.constant(WAVE), settings, number(), ROOM).numpy() - WAVE
     assert 10 * np.log10(np.mean(WAVE**2) / np.mean(noise**2)) == pytest.approx(20.0, abs=0.3)

@@ -10,11 +10,12 @@ import pytest
 import tensorflow as tf
 
 import xtts_pipeline
+from tests.data.reading import training_dataset, validation_dataset
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, record_spec
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import DataConfig
-from xtts_pipeline.data.cached import parse_batch, training_dataset, validation_dataset
+from xtts_pipeline.data.cached import parse_batch
 from xtts_pipeline.errors import CacheError
 
 BATCH = 4

@@ -1,16 +1,17 @@
 """Training records that are kept in memory: the same batches as from the files, which are read once."""
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.data.reading import training_dataset
 from xtts_pipeline.cache.format import manifest as manifests
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
 from xtts_pipeline.config.schema import DataConfig
-from xtts_pipeline.data.cached import training_dataset
 from xtts_pipeline.errors import CacheError
 
 Batches = list[dict[str, np.ndarray]]
@@ -30,7 +31,7 @@ def read(folder: Path, *, is_kept: bool, **place: int) -> Batches:
 
 
 @pytest.mark.parametrize("place", [{"bucket": 0}, {"bucket": 1}, {"bucket": 1, "start_epoch": 5, "skip_batches": 3}])
-def test_the_batches_are_those_from_the_files_bit_for_bit(folder: Path, place: dict[str, int]) -> None:
+def test_batches_equal_those_from_files_bit_for_bit(folder: Path, place: dict[str, int]) -> None:
     kept, files = read(folder, is_kept=True, **place), read(folder, is_kept=False, **place)
     assert len(kept) == len(files) > 2
     for ours, theirs in zip(kept, files, strict=True):
@@ -56,8 +57,7 @@ def test_the_files_are_not_read_again(folder: Path, tmp_path: Path, write_cache:
     for _ in range(9):
         next(kept)
     with pytest.raises(tf.errors.NotFoundError):
-        for _ in range(9):
-            next(files)
+        list(islice(files, 9))
 
 
 def test_auto_keeps_what_is_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

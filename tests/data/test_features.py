@@ -12,20 +12,20 @@ from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.mel import wave_to_mel as numpy_mel
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
-from xtts_pipeline.data.features import padded_mel, padded_tokens, read_wave, wave_to_mel
+from xtts_pipeline.data.features import normalize_level, padded_mel, padded_tokens, read_wave, wave_to_mel
 from xtts_pipeline.data.resample import Resampler, change_speed, quick_lengths
 
 SPEC = RecordSpec(max_text_length=6, max_mel_frames=9, mel_bins=4, pad_value=-11.5)
 
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 22_051, 44_100, 47_999, 48_000])
-def test_resampling_is_that_of_the_cache(rate: int) -> None:
+def test_resampling_equals_soxr(rate: int) -> None:
     noise = np.random.default_rng(rate).normal(0.0, 0.2, rate // 2 + 7).astype(np.float32)
     resample = tf.function(Resampler([rate, 22_050], 22_050), autograph=False)
     expected = soxr.resample(noise, rate, 22_050, quality="HQ")
     found = resample(noise, tf.constant(rate)).numpy()
     assert len(found) == len(expected) == resampled_length(len(noise), rate, 22_050)
-    # soxr's first samples are not settled yet; from there on the two agree to their rounding, to the very end of the band.
+    # soxr's first samples differ; after them both agree up to rounding, over the whole band.
     error = np.abs(found - expected)
     assert error[:16].max() < 0.05
     assert error[16:].max() < 2e-6
@@ -33,7 +33,7 @@ def test_resampling_is_that_of_the_cache(rate: int) -> None:
 
 
 @pytest.mark.parametrize("samples", [1, 2, 3, 1_000, 12_345])
-def test_any_length_is_resampled_to_the_length_that_the_survey_reckons_with(samples: int) -> None:
+def test_any_length_is_resampled_to_the_surveyed_length(samples: int) -> None:
     for rate in (8_000, 48_000):
         found = tf.function(Resampler([rate], 22_050), autograph=False)(tf.ones([samples]), tf.constant(rate))
         assert (
@@ -43,14 +43,14 @@ def test_any_length_is_resampled_to_the_length_that_the_survey_reckons_with(samp
         )
 
 
-def test_a_rate_that_was_not_surveyed_is_an_error() -> None:
+def test_an_unknown_rate_is_an_error() -> None:
     resample = tf.function(Resampler([8_000, 16_000], 8_000), autograph=False)
     with pytest.raises(tf.errors.InvalidArgumentError, match="another sample rate"):
         resample(tf.zeros([100]), tf.constant(11_025))
 
 
 @pytest.mark.parametrize("speed", [0.8, 0.97, 1.0, 1.3])
-def test_speed_changes_length_and_pitch_alike(speed: float) -> None:
+def test_speed_changes_length_and_pitch_together(speed: float) -> None:
     wave = tone(1.0, 8_000, hz=500.0).astype(np.float32)
     found = change_speed(tf.constant(wave), tf.constant(speed, tf.float32)).numpy()
     assert 0.98 * len(wave) / speed <= len(found) <= len(wave) / speed
@@ -59,7 +59,7 @@ def test_speed_changes_length_and_pitch_alike(speed: float) -> None:
     assert np.sqrt(np.mean(found**2)) == pytest.approx(np.sqrt(np.mean(wave**2)), rel=0.02)
 
 
-def test_quick_lengths_are_dense_and_have_small_primes() -> None:
+def test_fast_lengths_are_dense_and_even() -> None:
     lengths = quick_lengths().astype(np.int64)
     long = lengths[lengths >= 10_000]
     assert (long[1:] / long[:-1] < 1.016).all()
@@ -77,7 +77,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("audio", SETTINGS)
 @pytest.mark.parametrize(("rate", "channels"), [(22_050, 1), (22_050, 3), (48_000, 2)])
-def test_mels_are_those_of_the_cache(tmp_path: Path, audio: AudioConfig, rate: int, channels: int) -> None:
+def test_mels_equal_those_of_preprocessing(tmp_path: Path, audio: AudioConfig, rate: int, channels: int) -> None:
     path = tmp_path / "clip.wav"
     soundfile.write(path, np.stack([tone(0.7, rate, seed=seed) for seed in range(channels)], axis=1), rate, "PCM_16")
     expected = numpy_mel(load_wave(path, audio, LimitsConfig()), audio)
@@ -91,9 +91,7 @@ def test_mels_are_those_of_the_cache(tmp_path: Path, audio: AudioConfig, rate: i
     assert np.mean(error < (1e-3 if rate == 22_050 else 0.01)) >= 0.999
 
 
-def test_silence_is_normalised_to_silence() -> None:
-    from xtts_pipeline.data.features import normalize_level
-
+def test_normalised_silence_stays_silent() -> None:
     for manner in ("none", "peak", "rms"):
         np.testing.assert_array_equal(
             normalize_level(tf.zeros([50]), AudioConfig(normalize=manner)), np.zeros(50, np.float32)

@@ -1,15 +1,16 @@
-"""Several workers read one cache: each the rows of its own, and together what one reads."""
+"""Several workers read one cache: each its own rows, together the same clips as one worker."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.data.reading import training_dataset
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.cache.format.tfrecord import read_records, record_starts
-from xtts_pipeline.config.schema import DataConfig
-from xtts_pipeline.data.cached import EpochPlace, cached_left_out, training_dataset
+from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
+from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.errors import CacheError
 
 BATCH, EPOCHS, SEED = 12, 3, 3
@@ -44,12 +45,12 @@ class Reader:
         return [self.names[bucket][mel.tobytes()] for batch in batches for mel in batch["mel"].numpy()]
 
     def left_out(self, bucket: int, epoch: int) -> list[str]:
-        records = cached_left_out(self.folder, self.manifest, bucket, EpochPlace(SEED, BATCH, epoch), self.data)
-        return [str(decode_example(record.numpy(), bucket_specs(self.manifest)[bucket])["id"]) for record in records]
+        config = Config(training=TrainingConfig(seed=SEED), data=self.data)
+        return CachedSource(self.folder, self.manifest).bucket_left_out(config, bucket, BATCH, epoch)
 
 
 @pytest.mark.parametrize(("workers", "shards", "cache_records"), [(2, 3, False), (4, 5, False), (4, 3, True)])
-def test_workers_read_what_one_reads_and_nothing_twice(
+def test_workers_together_read_what_one_worker_reads(
     tmp_path: Path, write_cache: Callable[..., Manifest], workers: int, shards: int, *, cache_records: bool
 ) -> None:
     # Shards of unequal length, in two buckets of unequal size.
@@ -76,7 +77,7 @@ def test_workers_read_what_one_reads_and_nothing_twice(
 
 
 @pytest.mark.parametrize("cache_records", [False, True])
-def test_a_worker_goes_on_where_it_was(
+def test_a_worker_resumes_at_its_position(
     tmp_path: Path, write_cache: Callable[..., Manifest], *, cache_records: bool
 ) -> None:
     reader, rows = Reader(tmp_path, write_cache(tmp_path), cache_records=cache_records), range(3, 6)

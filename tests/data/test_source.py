@@ -6,20 +6,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.data.reading import training_dataset, validation_dataset
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.data.buckets import batch_sizes, bucket_order
-from xtts_pipeline.data.cached import training_dataset, validation_dataset
+from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.position import StreamPosition
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.model.network import Batch
 
 BUCKETS = ((9, 12), (12, 20), (16, 24))
-# What these hold of the made-up clips, how many rows a batch of each has, and how many batches that fills: no bucket comes out even.
+# Training clips, batch size and whole batches of each bucket; every bucket leaves a remainder.
 TRAIN_RECORDS, ROWS, BATCHES = [12, 22, 26], [8, 4, 4], [1, 5, 6]
 CONFIG = Config(training=TrainingConfig(seed=5, batch_size=4))
 WriteCache = Callable[..., Manifest]
@@ -28,7 +29,7 @@ WriteCache = Callable[..., Manifest]
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory, write_cache: WriteCache) -> Source:
     folder = tmp_path_factory.mktemp("buckets")
-    source = Source(folder, write_cache(folder, train=60, val=9, buckets=BUCKETS))
+    source = CachedSource(folder, write_cache(folder, train=60, val=9, buckets=BUCKETS))
     assert [source.manifest.split_records("train", bucket) for bucket in range(3)] == TRAIN_RECORDS
     assert [signature.tokens.shape[0] for signature in signatures_of(source)] == ROWS
     return source
@@ -49,7 +50,7 @@ def training_batches(source: Source, steps_done: int = 0) -> Iterator[Batch]:
 
 
 def clips(batches: Iterable[Batch]) -> list[bytes]:
-    """Return what tells one clip from another, in the order of the batches, without the rows of length 0 that fill the last one."""
+    """Return the bytes of each clip in order, without the rows of length 0 that fill the last batch."""
     rows = [
         (mel, length)
         for batch in batches
@@ -77,7 +78,7 @@ def training_clips(source: Source, bucket: int) -> set[bytes]:
     )
 
 
-def test_an_epoch_is_the_split_without_what_fills_no_batch(source: Source) -> None:
+def test_an_epoch_is_the_split_without_incomplete_batches(source: Source) -> None:
     records = [training_clips(source, bucket) for bucket in range(len(BUCKETS))]
     assert [len(ids) for ids in records] == TRAIN_RECORDS
     stream = training_batches(source)
@@ -90,7 +91,7 @@ def test_an_epoch_is_the_split_without_what_fills_no_batch(source: Source) -> No
             assert set(read) <= ids
 
 
-def test_a_run_that_stopped_anywhere_goes_on_as_if_it_had_not(source: Source) -> None:
+def test_a_run_resumed_at_any_step_reads_the_same_batches(source: Source) -> None:
     whole = list(islice(training_batches(source), 2 * sum(BATCHES) + 3))
     for steps_done in (1, sum(BATCHES), sum(BATCHES) + 4):
         rest = list(islice(training_batches(source, steps_done), len(whole) - steps_done))
@@ -99,7 +100,7 @@ def test_a_run_that_stopped_anywhere_goes_on_as_if_it_had_not(source: Source) ->
 
 
 def test_a_cache_of_one_bucket_is_read_as_its_dataset_gives_it(tmp_path: Path, write_cache: WriteCache) -> None:
-    source = Source(tmp_path, write_cache(tmp_path))
+    source = CachedSource(tmp_path, write_cache(tmp_path))
     settings = CONFIG.training
     dataset = training_dataset(
         tmp_path, source.manifest, batch_size=settings.batch_size, seed=settings.seed, data=CONFIG.data, epochs=2
@@ -115,10 +116,10 @@ def test_a_cache_of_one_bucket_is_read_as_its_dataset_gives_it(tmp_path: Path, w
 def test_a_bucket_that_fills_no_batch_is_refused_and_one_without_clips_left_out(
     tmp_path: Path, write_cache: WriteCache
 ) -> None:
-    source = Source(tmp_path / "few", write_cache(tmp_path / "few", train=24, buckets=((4, 4), (16, 24))))
+    source = CachedSource(tmp_path / "few", write_cache(tmp_path / "few", train=24, buckets=((4, 4), (16, 24))))
     with pytest.raises(CacheError, match=r"bucket 0 \[4, 4\] holds 1 training clips, fewer than one batch of 24"):
         training_batches(source)
-    source = Source(tmp_path / "none", write_cache(tmp_path / "none", train=24, buckets=((3, 2), (16, 24))))
+    source = CachedSource(tmp_path / "none", write_cache(tmp_path / "none", train=24, buckets=((3, 2), (16, 24))))
     assert len(set(clips(islice(training_batches(source), 24 // 4)))) == 24
 
 
@@ -128,7 +129,7 @@ def test_validation_reads_every_bucket_whole(source: Source) -> None:
     assert [len(set(clips([batch]))) for batch in batches] == [3, 4, 2]
 
 
-def test_spoken_sentences_are_the_first_of_each_bucket_in_turn_padded_as_records_are(source: Source) -> None:
+def test_validation_sentences_are_the_first_of_each_bucket_in_turn(source: Source) -> None:
     short, middle, long = (clips([batch]) for batch in source.validation_batches(signatures_of(source)))
     signature = batch_signature(source.specs[-1], 5, with_speaker=True, with_language=False)
     sentences = source.validation_sentences(signature)

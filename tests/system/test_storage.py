@@ -18,6 +18,7 @@ import tensorflow as tf
 from click.testing import CliRunner
 
 from tests.cache.corpora import build, cache_bytes, write_corpus, write_metadata
+from tests.data.reading import training_dataset
 from tests.model.conftest import MODEL
 from xtts_pipeline.cache import copy as copies
 from xtts_pipeline.cache.build.folder import locked_folder
@@ -27,7 +28,6 @@ from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.cli.options import CacheFolder, cache_option, stored_cache_option
 from xtts_pipeline.config.schema import DataConfig
-from xtts_pipeline.data.cached import training_dataset
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system import storage
 from xtts_pipeline.system.sealed_json import read_regular_file

@@ -11,7 +11,7 @@ HALF_HOP = AUDIO.hop_samples // 2
 
 
 def hifi_gan_mel(wave: np.ndarray) -> np.ndarray:
-    """Return log mel magnitudes as HiFi-GAN defines them (Kong, Kim and Bae, 2020), [frames, 80]: not centred, reflected at the ends."""
+    """Return HiFi-GAN's log-mel magnitudes (Kong et al., 2020), [frames, 80]: not centred, reflected ends."""
     padded = np.pad(wave, (1_024 - 256) // 2, mode="reflect")
     spectrum = librosa.stft(padded, n_fft=1_024, hop_length=256, win_length=1_024, window="hann", center=False)
     magnitudes = np.sqrt(spectrum.real**2 + spectrum.imag**2 + 1e-9)

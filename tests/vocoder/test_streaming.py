@@ -1,4 +1,4 @@
-"""A wave that comes in pieces is whole: no sample is lost or doubled, nothing clicks, and it sounds as the frames say."""
+"""A streamed wave loses and repeats no sample, has no clicks, and matches its frames."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from xtts_pipeline.audio.mel import log_mel
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError
 from xtts_pipeline.vocoder.griffin_lim import STREAM_BLOCK_FRAMES, GriffinLim
-from xtts_pipeline.vocoder.streaming import HeldBackStream, WaveStream, open_stream
+from xtts_pipeline.vocoder.streaming import BufferedStream, WaveStream, open_stream
 
 AUDIO = AudioConfig()
 LAYOUTS = [
@@ -66,7 +66,7 @@ def test_the_first_sound_comes_with_the_first_block():
     assert first.size > 0.2 * AUDIO.sample_rate
 
 
-def test_what_was_handed_out_does_not_depend_on_what_comes_later():
+def test_returned_samples_do_not_depend_on_later_frames():
     mel = log_mel(voice(2.0), AUDIO)
     vocoder = GriffinLim(AUDIO, 4, 0.99)
     first = vocoder.stream().push(mel[:64])
@@ -74,7 +74,7 @@ def test_what_was_handed_out_does_not_depend_on_what_comes_later():
     np.testing.assert_array_equal(np.concatenate(push_all(vocoder.stream(), other, [8]))[: first.size], first)
 
 
-def test_the_streamed_mel_is_as_near_as_that_of_the_whole():
+def test_the_streamed_mel_is_as_near_as_the_whole_one():
     mel = log_mel(voice(3.0), AUDIO)
     vocoder = GriffinLim(AUDIO, 30, 0.99)
     whole = np.abs(log_mel(vocoder(mel), AUDIO) - mel).mean()
@@ -82,7 +82,7 @@ def test_the_streamed_mel_is_as_near_as_that_of_the_whole():
     assert streamed < 1.1 * whole
 
 
-def test_a_short_wave_is_that_of_the_whole():
+def test_a_short_stream_equals_the_whole_wave():
     # All frames are searched at once, from the same phases.
     mel = log_mel(voice(1.0), AUDIO)[: STREAM_BLOCK_FRAMES - 1]
     vocoder = GriffinLim(AUDIO, 5, 0.99)
@@ -127,18 +127,18 @@ def test_frames_that_are_no_log_mel_are_an_error(bad):
         GriffinLim(AUDIO, 2, 0.99).stream().push(mel)
 
 
-def test_a_vocoder_that_streams_is_let():
+def test_a_streaming_vocoder_streams():
     mel = log_mel(voice(1.0), AUDIO)
     assert open_stream(GriffinLim(AUDIO, 2, 0.99)).push(mel).size > 0
 
 
-def test_a_vocoder_without_streaming_is_held_back_to_the_end():
+def test_a_vocoder_without_streaming_is_buffered_to_the_end():
     def hum(log_mel: np.ndarray) -> np.ndarray:
         return np.repeat(log_mel[1:, 0], 256).astype(np.float32)
 
     mel = np.random.default_rng(0).normal(size=(50, 80)).astype(np.float32)
     stream = open_stream(hum)
-    assert isinstance(stream, HeldBackStream)
+    assert isinstance(stream, BufferedStream)
     pieces = push_all(stream, mel, [7])
     assert all(piece.size == 0 for piece in pieces[:-1])
     np.testing.assert_array_equal(pieces[-1], hum(mel))

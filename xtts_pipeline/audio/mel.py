@@ -52,7 +52,7 @@ def _analyze(wave: np.ndarray, audio: AudioConfig) -> tuple[np.ndarray, np.ndarr
     """Return log-mel frames and windowed energies, float32 [frames]; the energies are zero unless trimming is on."""
     if wave.size == 0:
         raise AudioError(Reason.AUDIO_EMPTY, "the wave has no samples")
-    window, filters, (low, high) = _analysis_plan(audio)
+    window, filters, (low, high) = analysis_plan(audio)
     padded = np.zeros(len(wave) + audio.fft_size, np.float32)
     padded[audio.fft_size // 2 : audio.fft_size // 2 + len(wave)] = wave
     frames = sliding_window_view(padded, audio.fft_size)[:: audio.hop_samples]
@@ -78,7 +78,7 @@ def _analyze(wave: np.ndarray, audio: AudioConfig) -> tuple[np.ndarray, np.ndarr
 
 
 @lru_cache(maxsize=8)
-def _analysis_plan(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
+def analysis_plan(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
     """Return the window [fft_size], the filters [used bins, mel_bins], both float32, and the range of the used bins."""
     filters = mel_filterbank(audio)
     used = np.flatnonzero(filters.any(axis=0))

@@ -1,6 +1,6 @@
-"""Change clips anew in every epoch: waves where there are waves, and what can be done to mels where there is a cache.
+"""Augment clips anew in each epoch: waves on the online path, mels on the cached path.
 
-Every change is drawn from a seed alone, so a run is the same again, and one that goes on is the same as one that never stopped.
+All changes are drawn from a seed alone, so a resumed run equals an uninterrupted one.
 """
 
 import math
@@ -15,10 +15,10 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig, AugmentationConfig
 from xtts_pipeline.data.resample import change_speed
 
-# The streams of random numbers, one a purpose: a change that is switched on leaves the others as they were.
+# Random streams, one for each change, so that switching one change on does not alter the others.
 _SHARE, _GAIN, _SNR, _SPEED, _NOISE, _TIME_MASKS, _FREQUENCY_MASKS = range(7)
-_MAX_MASKED_SHARE = 0.25  # of a clip's frames or bins, that one mask may take
-_LOG_GAIN = math.log(10) / 20  # natural log a decibel
+_MAX_MASKED_SHARE = 0.25  # largest share of a clip's frames or bins that one mask covers
+_LOG_GAIN = math.log(10) / 20  # natural log of a decibel
 _TINY = 1e-12
 _MEL_NOISE_DEVIATION = (
     0.52  # of one bin's magnitude over its mean, where a spectrum is Gaussian: that of Rayleigh's distribution
@@ -26,7 +26,7 @@ _MEL_NOISE_DEVIATION = (
 
 
 def seed_of(parts: Sequence[object], seed: int) -> tf.Tensor:
-    """Return the number that belongs to the seed and the parts, strings or integer tensors: int64 []."""
+    """Return a hash of the seed and the parts, strings or integer tensors: int64 []."""
     texts = [
         tf.strings.as_string(part) if isinstance(part, tf.Tensor) and part.dtype != tf.string else part
         for part in parts
@@ -35,11 +35,8 @@ def seed_of(parts: Sequence[object], seed: int) -> tf.Tensor:
 
 
 @dataclass(frozen=True)
-class Changes:
-    """What was drawn for each row of a batch, float32 [B] each; `noise_seed` is for the noise itself.
-
-    A row that keeps its clip as it is has speed 1, gain 0 and no noise, which is_noisy says.
-    """
+class DrawnChanges:
+    """The changes drawn for each row, [B] each. An unchanged row has speed 1, gain 0 and `is_noisy` False."""
 
     is_changed: tf.Tensor
     gain_db: tf.Tensor
@@ -48,8 +45,8 @@ class Changes:
     speed: tf.Tensor
 
 
-def draw_changes(settings: AugmentationConfig, number: tf.Tensor, rows: int) -> Changes:
-    """Return the changes that belong to a number, such as `seed_of` returns, for so many rows."""
+def draw_changes(settings: AugmentationConfig, number: tf.Tensor, rows: int) -> DrawnChanges:
+    """Return the changes of `rows` rows for a seed number from `seed_of`."""
 
     def draw(stream: int, low: float, high: float) -> tf.Tensor:
         return tf.random.stateless_uniform([rows], tf.stack([number, stream]), low, high)
@@ -61,7 +58,7 @@ def draw_changes(settings: AugmentationConfig, number: tf.Tensor, rows: int) -> 
     speed = (
         draw(_SPEED, 1 - settings.speed_change, 1 + settings.speed_change) if settings.speed_change else tf.ones([rows])
     )
-    return Changes(
+    return DrawnChanges(
         is_changed,
         tf.where(is_changed, gain_db, 0.0),
         snr_db,
@@ -73,7 +70,7 @@ def draw_changes(settings: AugmentationConfig, number: tf.Tensor, rows: int) -> 
 def change_wave(wave: tf.Tensor, settings: AugmentationConfig, number: tf.Tensor, max_samples: int) -> tf.Tensor:
     """Return the wave faster or slower, then louder or softer, then noisy: float32 [samples].
 
-    It is never slowed beyond `max_samples`, since nothing is cut to fit, and never lifted over full scale.
+    The speed keeps it within `max_samples`, since nothing is cut to fit; the gain keeps it below full scale.
     """
     changes = draw_changes(settings, number, 1)
     if settings.speed_change:
@@ -89,15 +86,15 @@ def change_wave(wave: tf.Tensor, settings: AugmentationConfig, number: tf.Tensor
 
 
 def _noisy_wave(wave: tf.Tensor, snr_db: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-    """Add white Gaussian noise whose power is so many decibels below the clip's mean power."""
+    """Add white Gaussian noise `snr_db` decibels below the clip's mean power."""
     level = tf.sqrt(tf.reduce_mean(tf.square(wave))) * tf.exp(-_LOG_GAIN * snr_db)
     return wave + level * tf.random.stateless_normal(tf.shape(wave), tf.stack([number, _NOISE]))
 
 
 def mask_mels(mel_BTM: tf.Tensor, length_B: tf.Tensor, settings: AugmentationConfig, number: tf.Tensor) -> tf.Tensor:
-    """Return the log-mel frames with bands of time and of frequency flattened to each bin's mean over the clip (SpecAugment).
+    """Return log-mel frames with bands of time and frequency set to each bin's mean over the clip (SpecAugment).
 
-    After Park et al. (2019), who mask with the mean. A mask takes at most a quarter of the clip or of the bins.
+    After Park et al. (2019). A mask covers at most a quarter of the clip or of the bins.
     """
     if not settings.time_masks and not settings.frequency_masks:
         return mel_BTM
@@ -117,7 +114,7 @@ def mask_mels(mel_BTM: tf.Tensor, length_B: tf.Tensor, settings: AugmentationCon
 
 
 def _bands(length_B: tf.Tensor, size: tf.Tensor | int, count: int, widest: int, seed: tf.Tensor) -> tf.Tensor:
-    """Return where any of `count` bands lies: bool [B, size]; each up to `widest` wide and inside the row's length."""
+    """Return bool [B, size], True inside any of `count` bands, each up to `widest` wide and within the row's length."""
     drawn_2BN = tf.random.stateless_uniform([2, length_B.shape[0], count], seed)
     limit_B = tf.minimum(float(widest) + 1.0, tf.floor(_MAX_MASKED_SHARE * length_B) + 1.0)
     width_BN = tf.floor(drawn_2BN[0] * limit_B[:, None])
@@ -127,10 +124,10 @@ def _bands(length_B: tf.Tensor, size: tf.Tensor | int, count: int, widest: int, 
 
 
 class MelAugmentation:
-    """The same changes on the mels of a cache, as far as mels allow.
+    """The changes of `change_wave`, approximated on the mels of a cache.
 
-    Speed stretches the frames in time, and the pitch stays. Gain shifts the logarithm. Noise adds the mel that white noise has, its level
-    so many decibels below the clip's within the filters' range. Masks are the same.
+    Speed stretches the frames in time, and the pitch stays. Gain shifts the logarithm. Noise adds the mel that white
+    noise has, its level so many decibels below the clip's within the filters' range. Masks are the same.
     """
 
     def __init__(self, settings: AugmentationConfig, audio: AudioConfig, spec: RecordSpec) -> None:
@@ -138,7 +135,7 @@ class MelAugmentation:
         filters = mel_filterbank(audio).astype(np.float64)
         area, square = filters.sum(axis=1), np.square(filters).sum(axis=1)
         heard = area > 0
-        self._area = area.astype(np.float32)  # what a flat spectrum of 1 has in each bin
+        self._area = area.astype(np.float32)  # mel of a flat spectrum of 1
         self._inverse_area = np.where(heard, 1 / np.where(heard, area, 1.0), 0.0).astype(np.float32)
         bins_each = np.where(
             heard, area**2 / np.where(heard, square, 1.0), 0.0
@@ -147,7 +144,7 @@ class MelAugmentation:
         self._jitter = (_MEL_NOISE_DEVIATION / np.sqrt(np.maximum(bins_each, 1.0))).astype(np.float32)
 
     def __call__(self, fields: dict[str, tf.Tensor], number: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return a batch's fields with `mel` and `mel_length` changed by what belongs to the number."""
+        """Return a batch's fields with `mel` and `mel_length` changed, for a seed number from `seed_of`."""
         settings, spec = self._settings, self._spec
         mel_BTM, length_B = tf.cast(fields["mel"], tf.float32), fields["mel_length"]
         changes = draw_changes(settings, number, mel_BTM.shape[0])
@@ -175,11 +172,11 @@ class MelAugmentation:
 
 
 def _stretch(mel_BTM: tf.Tensor, length_B: tf.Tensor, speed_B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the frames played `speed` times as fast, and their lengths: never more frames than there is room for."""
+    """Return the frames at `speed` times the tempo, and their lengths, which never exceed the padded size."""
     frames = mel_BTM.shape[1]
     old_B = tf.cast(length_B, tf.float32)
     new_B = tf.clip_by_value(tf.round(old_B / speed_B), tf.minimum(old_B, 1.0), float(frames))
-    # Where nothing changes each frame is exactly the frame that it was.
+    # At speed 1 each frame stays exactly the same.
     step_B = tf.where(new_B > 1.0, (old_B - 1.0) / tf.maximum(new_B - 1.0, 1.0), 0.0)
     at_BT = tf.clip_by_value(
         tf.range(float(frames))[None] * step_B[:, None], 0.0, tf.maximum(old_B - 1.0, 0.0)[:, None]

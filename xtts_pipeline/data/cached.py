@@ -1,36 +1,197 @@
-"""Stream a cache's shards into static-shape batches with TensorFlow operations alone.
+"""The cached path: the shards of a cache as batches of static shape, by TensorFlow operations alone.
 
-The only module of the cache that imports TensorFlow. It trusts the manifest; verify.py proves it.
+It trusts the manifest; `xtts verify-cache` proves it.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.example import encode_example
-from xtts_pipeline.cache.format.manifest import Manifest, record_spec
+from xtts_pipeline.cache.format.example import decode_example, encode_example
 from xtts_pipeline.cache.format.schema import Example, RecordSpec
 from xtts_pipeline.cache.format.tfrecord import record_starts
-from xtts_pipeline.config.schema import DataConfig
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.config.schema import Config, DataConfig
+from xtts_pipeline.data.augment import MelAugmentation, seed_of
+from xtts_pipeline.data.order import ShardReader, auto_or, prefetched
+from xtts_pipeline.data.position import START, StreamPosition
+from xtts_pipeline.data.source import Fields, Source
+from xtts_pipeline.errors import CacheError, XttsError
 from xtts_pipeline.system.storage import is_stored
 
-# A fixed number: with AUTOTUNE the order of records would depend on the machine's cores.
-_SHARDS_AT_ONCE = 8
-# None: a record is large, so it is read straight to its place, and a copy through TensorFlow's buffer is saved. The kernel reads ahead.
+# 0 reads a record straight to its place, without a copy through TensorFlow's buffer; records are large and the kernel
+# reads ahead.
 _READ_BUFFER_BYTES = 0
-# From a store each request is a round trip.
+# Each request to an object store is a round trip.
 _STORED_READ_BUFFER_BYTES = 8 << 20
-# Any number but 0; it takes the place of the program-wide seed.
-_GRAPH_SEED = 1
 
 
-def parse_batch(serialized: tf.Tensor, spec: RecordSpec, batch_size: int) -> dict[str, tf.Tensor]:
+class CachedSource(Source):
+    """A cache, verified before it is read."""
+
+    def training_dataset(
+        self,
+        config: Config,
+        bucket: int,
+        batch_size: int,
+        position: StreamPosition = START,
+        rows: range | None = None,
+        epochs: int | None = None,
+    ) -> tf.data.Dataset:
+        """Return shuffled, augmented batches of one bucket, as `Source.training_dataset` documents.
+
+        The batches are the same whether `data.cache_records` keeps the records in memory or not.
+        """
+        data, spec, order = config.data, self.specs[bucket], self.order(config, bucket, batch_size)
+        rows_read, workers = (batch_size if rows is None else len(rows)), auto_or(data.num_workers)
+
+        def batches_of(stored: tf.Tensor) -> tf.data.Dataset:
+            numbers = self.record_numbers(config, bucket, batch_size, position, rows, epochs)
+            return numbers.batch(rows_read, drop_remainder=True).map(
+                lambda chosen: parse_batch(tf.gather(stored, chosen), spec, rows_read),
+                num_parallel_calls=workers,
+                deterministic=True,
+            )
+
+        if self.manifest.is_kept_in_memory(data):
+            # Checked here: an error inside the pipeline's function would lose its message.
+            order.check_fills_a_batch()
+            # Read the whole bucket into one tensor when the first batch is asked for, then shuffle record numbers.
+            serialized = shard_records(tf.constant([str(path) for path in self._paths(bucket)]), self._buffer_bytes)
+            serialized = serialized.apply(tf.data.experimental.assert_cardinality(order.records))
+            batches = serialized.batch(order.records, drop_remainder=True).flat_map(batches_of)
+        else:
+            serialized = self.records(config, bucket, batch_size, position, rows, epochs)
+            batches = serialized.batch(rows_read, drop_remainder=True).map(
+                lambda records: parse_batch(records, spec, rows_read), num_parallel_calls=workers, deterministic=True
+            )
+        batches = prefetched(batches, data)
+        if not config.augmentation.is_on:
+            return batches
+
+        augment = MelAugmentation(config.augmentation, config.audio, spec)
+        # The seed of a batch's changes depends on its place in the endless stream alone, so a resumed run draws the
+        # same.
+        first = position.epoch * order.batches_per_epoch + position.batch
+        stream = f"bucket {bucket}" if rows is None else f"bucket {bucket} from row {rows.start}"
+        changed = batches.enumerate(first).map(
+            lambda place, fields: augment(dict(fields), seed_of([stream, place], order.seed)),
+            num_parallel_calls=workers,
+            deterministic=True,
+        )
+        return changed.prefetch(auto_or(data.prefetch_buffer_size))
+
+    def validation_dataset(self, bucket: int, batch_size: int, split: str = "val") -> tf.data.Dataset:
+        """Return each record of one bucket of a split once, in the order of the shards.
+
+        The last batch is filled with rows of length 0, of pad tokens and silence. Raises CacheError if there is no
+        record.
+        """
+        records, spec, buffer_bytes = self.manifest.split_records(split, bucket), self.specs[bucket], self._buffer_bytes
+        if not records:
+            where = f"bucket {bucket} of " if self.manifest.bucket_count > 1 else ""
+            raise CacheError(
+                f"{self.folder}: there are 0 clips in {where}the {split} split; "
+                "raise the split's share and preprocess again"
+            )
+        shards = tf.data.Dataset.from_tensor_slices([str(path) for path in self._paths(bucket, split)])
+        serialized = shards.flat_map(lambda path: shard_records(path, buffer_bytes)).apply(
+            tf.data.experimental.assert_cardinality(records)
+        )
+        empty = Example("", np.empty(0, np.int32), np.empty((0, spec.mel_bins), np.float16))
+        filling = tf.data.Dataset.from_tensors(encode_example(empty, spec)).repeat(-records % batch_size)
+        data = DataConfig()
+        batches = serialized.concatenate(filling).batch(batch_size, drop_remainder=True)
+        parsed = batches.map(
+            lambda records: parse_batch(records, spec, batch_size),
+            num_parallel_calls=auto_or(data.num_workers),
+            deterministic=True,
+        )
+        return prefetched(parsed, data)
+
+    def records(
+        self,
+        config: Config,
+        bucket: int,
+        batch_size: int,
+        position: StreamPosition = START,
+        rows: range | None = None,
+        epochs: int | None = None,
+    ) -> tf.data.Dataset:
+        """Return the serialized records of `training_dataset`, in its order.
+
+        With `rows` they are read one by one, since the order of record numbers is known without reading.
+        """
+        if rows is not None:
+            numbers = self.record_numbers(config, bucket, batch_size, position, rows, epochs)
+            read = _RecordReader(self._paths(bucket)).read
+            return numbers.map(read, num_parallel_calls=auto_or(config.data.num_workers), deterministic=True)
+        names, buffer_bytes = [str(path) for path in self._paths(bucket)], self._buffer_bytes
+
+        def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
+            return shard_records(tf.gather(names, shard), buffer_bytes)
+
+        return self.order(config, bucket, batch_size).elements(read_shard, position, None, epochs)
+
+    def record_numbers(
+        self,
+        config: Config,
+        bucket: int,
+        batch_size: int,
+        position: StreamPosition = START,
+        rows: range | None = None,
+        epochs: int | None = None,
+    ) -> tf.data.Dataset:
+        """Return the record numbers of `training_dataset` in its order, int64; they count through the shards."""
+        order = self.order(config, bucket, batch_size)
+        return order.elements(self._number_reader(bucket), position, rows, epochs)
+
+    def bucket_clips(
+        self, config: Config, bucket: int, batch_size: int, position: StreamPosition, batches: int
+    ) -> list[tuple[str, bool]]:
+        """Return id and finiteness of each clip of `batches` batches from a position on.
+
+        Records are read by number, so earlier ones of the epoch cost nothing; from a store, in one sequential read.
+        """
+        rows = None if is_stored(self.folder) else range(batch_size)
+        records = self.records(config, bucket, batch_size, position, rows).take(batches * batch_size)
+        clips = (decode_example(record.numpy(), self.specs[bucket]) for record in records)
+        return [(str(clip["id"]), bool(np.isfinite(clip["mel"]).all())) for clip in clips]
+
+    def bucket_left_out(self, config: Config, bucket: int, batch_size: int, epoch: int) -> list[str]:
+        """Return the ids of the clips of a bucket that no training batch of an epoch holds."""
+        read = _RecordReader(self._paths(bucket)).read
+        records = self.order(config, bucket, batch_size).left_out(self._number_reader(bucket), epoch).map(read)
+        return [str(decode_example(record.numpy(), self.specs[bucket])["id"]) for record in records]
+
+    @property
+    def wait_advice(self) -> str:
+        """The remedy if training waits for this source."""
+        return f"xtts diagnose input --cache {self.folder} says why"
+
+    def unreadable(self, found: str) -> XttsError:
+        """Return the error for a record that TensorFlow could not read."""
+        return CacheError(
+            f"{self.folder}: a record cannot be read ({found}); run xtts verify-cache --cache {self.folder}"
+        )
+
+    @property
+    def _buffer_bytes(self) -> int:
+        return _STORED_READ_BUFFER_BYTES if is_stored(self.folder) else _READ_BUFFER_BYTES
+
+    def _paths(self, bucket: int, split: str = "train") -> list[Path]:
+        return [self.folder / name for name in self.manifest.shard_names(split, bucket)]
+
+    def _number_reader(self, bucket: int) -> ShardReader:
+        """Return a reader of the record numbers of a bucket's training shards."""
+        sizes = [shard.records for shard in self.manifest.shards_of("train", bucket)]
+        ends = np.cumsum(sizes)
+        return lambda shard, _epoch: tf.data.Dataset.range(tf.gather(ends - sizes, shard), tf.gather(ends, shard))
+
+
+def parse_batch(serialized: tf.Tensor, spec: RecordSpec, batch_size: int) -> Fields:
     """Return the batch fields of `batch_size` serialized records: each `[batch_size, *shape]`, all dimensions static.
 
     Raises tf.errors.InvalidArgumentError if a record is not of the spec's size.
@@ -44,145 +205,19 @@ def parse_batch(serialized: tf.Tensor, spec: RecordSpec, batch_size: int) -> dic
     for field in spec.batch_fields:
         value = values[field.name]
         if field.storage == "raw":
-            # Not `fixed_length=`: that pads and cuts what has another size without a word, and knows no float16.
+            # Not `fixed_length=`: it pads and cuts other sizes silently, and does not support float16.
             value = tf.io.decode_raw(value, field.dtype)
         batch[field.name] = tf.cast(tf.reshape(value, [batch_size, *field.shape]), field.dtype)
     return batch
 
 
-def training_dataset(
-    folder: Path,
-    manifest: Manifest,
-    *,
-    batch_size: int,
-    seed: int,
-    data: DataConfig,
-    bucket: int = 0,
-    start_epoch: int = 0,
-    skip_batches: int = 0,
-    epochs: int | None = None,
-    rows: range | None = None,
-) -> tf.data.Dataset:
-    """Return shuffled batches of one bucket of the train split, from `start_epoch` on, endless unless `epochs` says how many.
-
-    An epoch has `records // batch_size` batches. Its order depends on (seed, bucket, epoch) alone, so each epoch leaves out another
-    remainder, and a run that stopped after `skip_batches` batches of `start_epoch` continues exactly there. The batches are the same
-    whether `data.cache_records` keeps the records or not. With `rows` each batch holds those rows of it alone; from
-    files the others are not read, but what is kept in memory is the whole bucket, whose rows are other ones in each epoch.
-    Raises CacheError if the bucket has fewer records than one batch.
-    """
-    place = EpochPlace(seed, batch_size, start_epoch, skip_batches, epochs, rows)
-    if manifest.is_kept_in_memory(data):
-        return _batches_from_memory(folder, manifest, bucket, place, data)
-    return _batches(
-        cached_records(folder, manifest, bucket, place, data), record_spec(manifest, bucket), place.rows_read, data
-    )
+def shard_records(path: tf.Tensor, buffer_bytes: int = _READ_BUFFER_BYTES) -> tf.data.Dataset:
+    """Return the serialized records of a shard: the one place where training reads whole files."""
+    return tf.data.TFRecordDataset(path, buffer_size=buffer_bytes)
 
 
-@dataclass(frozen=True)
-class EpochPlace:
-    """Where in the endless stream of training records a dataset begins, and after how many epochs it ends (None for never).
-
-    rows are those of each batch that this process trains on; None for all of them.
-    """
-
-    seed: int
-    batch_size: int
-    start_epoch: int = 0
-    skip_batches: int = 0
-    epochs: int | None = None
-    rows: range | None = None
-
-    @property
-    def rows_read(self) -> int:
-        """How many rows of each batch are read here."""
-        return self.batch_size if self.rows is None else len(self.rows)
-
-
-def cached_records(
-    folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig
-) -> tf.data.Dataset:
-    """Return the serialized training records of a bucket, as `training_records` orders them.
-
-    Those of some rows alone are read one by one: their order is that of their numbers, which costs no reading.
-    """
-    paths = [folder / name for name in manifest.shard_names("train", bucket)]
-    if place.rows is not None:
-        files, numbers = _NumberedRecords(paths), record_numbers(folder, manifest, bucket, place, data)
-        return numbers.map(files.read, num_parallel_calls=auto_or(data.num_workers), deterministic=True)
-    names, buffer_bytes = [str(path) for path in paths], read_buffer_bytes(folder)
-
-    def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
-        return shard_records(tf.gather(names, shard), buffer_bytes)
-
-    return training_records(folder, manifest, bucket, read_shard, place, data)
-
-
-def looked_up_records(
-    folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig, batches: int
-) -> tf.data.Dataset:
-    """Return the serialized records of so many batches from a place on, for a look at them while training goes on elsewhere.
-
-    By their numbers, so that what comes before them in the epoch is not read; from a store, where each record would be a round trip, in one
-    stroke.
-    """
-    if not is_stored(folder):
-        place = replace(place, rows=range(place.batch_size))
-    return cached_records(folder, manifest, bucket, place, data).take(batches * place.batch_size)
-
-
-def record_numbers(
-    folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig
-) -> tf.data.Dataset:
-    """Return the numbers of a bucket's training records, int64, counted through its shards, in the order of `training_records`."""
-    return training_records(folder, manifest, bucket, _number_reader(manifest, bucket), place, data)
-
-
-def _number_reader(manifest: Manifest, bucket: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
-    """Return a function that has the numbers of a training shard's records."""
-    sizes = [shard.records for shard in manifest.shards_of("train", bucket)]
-    ends = np.cumsum(sizes)
-
-    def number_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
-        return tf.data.Dataset.range(tf.gather(ends - sizes, shard), tf.gather(ends, shard))
-
-    return number_shard
-
-
-def _batches_from_memory(
-    folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig
-) -> tf.data.Dataset:
-    """Return the batches of `training_dataset`; the files are read when the first batch is asked for, and what is shuffled is numbers."""
-    records, spec = manifest.split_records("train", bucket), record_spec(manifest, bucket)
-
-    def batches_of(stored: tf.Tensor) -> tf.data.Dataset:
-        numbers = record_numbers(folder, manifest, bucket, place, data)
-        return numbers.batch(place.rows_read, drop_remainder=True).map(
-            lambda chosen: parse_batch(tf.gather(stored, chosen), spec, place.rows_read),
-            num_parallel_calls=auto_or(data.num_workers),
-            deterministic=True,
-        )
-
-    # Here, and not in the pipeline's own function, which would change the error's words.
-    _check_a_batch_is_filled(folder, manifest, bucket, place.batch_size)
-    files = [str(folder / name) for name in manifest.shard_names("train", bucket)]
-    read = shard_records(tf.constant(files), read_buffer_bytes(folder)).apply(
-        tf.data.experimental.assert_cardinality(records)
-    )
-    whole = read.batch(records, drop_remainder=True)
-    return whole.flat_map(batches_of).prefetch(auto_or(data.prefetch_buffer_size)).with_options(pipeline_options())
-
-
-def cached_left_out(
-    folder: Path, manifest: Manifest, bucket: int, place: EpochPlace, data: DataConfig
-) -> tf.data.Dataset:
-    """Return the serialized training records of a bucket that no batch of the epoch of a place holds: fewer than one batch."""
-    files = _NumberedRecords([folder / name for name in manifest.shard_names("train", bucket)])
-    return left_out(manifest, bucket, _number_reader(manifest, bucket), place, data).map(files.read)
-
-
-class _NumberedRecords:
-    """The records of some files numbered from 0, the first of each file after the last of the one before; each can be read by itself."""
+class _RecordReader:
+    """Read single records of some files by number; numbers count from 0 through the files in turn."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         starts = [record_starts(path) for path in paths]
@@ -191,178 +226,14 @@ class _NumberedRecords:
         self._first = tf.constant([0, *accumulate(map(len, starts))], tf.int64)
 
     def read(self, number: tf.Tensor) -> tf.Tensor:
-        """Return the serialized record of a number, string []."""
+        """Return the serialized record, string []."""
         path = self._paths[tf.searchsorted(self._first, number[None], side="right")[0] - 1]
-        # TFRecordDataset without its Python class, which does not know where to begin.
-        from_there = tf.raw_ops.TFRecordDatasetV2(
+        # The raw operation, because the class TFRecordDataset takes no offsets.
+        dataset = tf.raw_ops.TFRecordDatasetV2(
             filenames=path[None],
             compression_type="",
             buffer_size=_READ_BUFFER_BYTES,
             byte_offsets=self._starts[number][None],
         )
-        records = tf.data.experimental.from_variant(from_there, tf.TensorSpec([], tf.string))
+        records = tf.data.experimental.from_variant(dataset, tf.TensorSpec([], tf.string))
         return records.take(1).get_single_element()
-
-
-def training_records(
-    folder: Path,
-    manifest: Manifest,
-    bucket: int,
-    read_shard: Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset],
-    place: EpochPlace,
-    data: DataConfig,
-) -> tf.data.Dataset:
-    """Return the training records of a bucket, epoch after epoch, in the order that `training_dataset` documents.
-
-    `read_shard(shard, epoch)` returns the elements, one a record, of the shard at that place in `manifest.shard_names`; whatever they
-    are, their order is the same. Raises CacheError if the bucket has fewer records than one batch.
-    """
-    records, batch_size = manifest.split_records("train", bucket), place.batch_size
-    _check_a_batch_is_filled(folder, manifest, bucket, batch_size)
-    batches = records // batch_size
-
-    def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
-        shuffled = _in_order_of_epoch(manifest, bucket, read_shard, place.seed, epoch, data)
-        # Skipped before anything is made of them: what is not parsed costs a tenth of a step at most.
-        skipped = tf.where(epoch == place.start_epoch, place.skip_batches * batch_size, 0)
-        return shuffled.take(batches * batch_size).skip(tf.cast(skipped, tf.int64))
-
-    last_epoch = tf.int64.max if place.epochs is None else place.start_epoch + place.epochs
-    chosen = tf.data.Dataset.range(place.start_epoch, last_epoch).flat_map(epoch_records)
-    return chosen if place.rows is None else _rows_of_batches(chosen, batch_size, place.rows)
-
-
-def left_out(
-    manifest: Manifest,
-    bucket: int,
-    read_shard: Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset],
-    place: EpochPlace,
-    data: DataConfig,
-) -> tf.data.Dataset:
-    """Return what of `training_records` no batch of the epoch of a place holds."""
-    batches = manifest.split_records("train", bucket) // place.batch_size
-
-    def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
-        return _in_order_of_epoch(manifest, bucket, read_shard, place.seed, epoch, data).skip(
-            batches * place.batch_size
-        )
-
-    return tf.data.Dataset.range(place.start_epoch, place.start_epoch + 1).flat_map(epoch_records)
-
-
-def _in_order_of_epoch(
-    manifest: Manifest,
-    bucket: int,
-    read_shard: Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset],
-    seed: int,
-    epoch: tf.Tensor,
-    data: DataConfig,
-) -> tf.data.Dataset:
-    """Return all training records of a bucket in the order of one epoch, which is a tensor of a graph."""
-    # A seed that is set inside a graph stays there: the order must not depend on the program's tf.random.set_seed.
-    tf.random.set_seed(_GRAPH_SEED)
-    records, order_name = manifest.split_records("train", bucket), f"order-{bucket}" if bucket else "order"
-    shards = tf.data.Dataset.from_tensor_slices(tf.argsort(_hash(manifest.shard_names("train", bucket), seed, epoch)))
-
-    def shard_of_epoch(shard: tf.Tensor) -> tf.data.Dataset:
-        return read_shard(shard, epoch)
-
-    read = shards.interleave(
-        shard_of_epoch,
-        cycle_length=_SHARDS_AT_ONCE,
-        num_parallel_calls=auto_or(data.num_workers),
-        deterministic=True,
-    )
-    return read.apply(tf.data.experimental.assert_cardinality(records)).shuffle(
-        min(data.shuffle_records, records), seed=_hash(order_name, seed, epoch), reshuffle_each_iteration=False
-    )
-
-
-def _rows_of_batches(elements: tf.data.Dataset, batch_size: int, rows: range) -> tf.data.Dataset:
-    """Return of every `batch_size` elements those at `rows`, one by one as before."""
-
-    def cut(*parts: Any) -> Any:
-        return tf.nest.map_structure(
-            lambda tensor: tensor[rows.start : rows.stop], parts[0] if len(parts) == 1 else parts
-        )
-
-    return elements.batch(batch_size, drop_remainder=True).map(cut).unbatch()
-
-
-def _check_a_batch_is_filled(folder: Path, manifest: Manifest, bucket: int, batch_size: int) -> None:
-    records = manifest.split_records("train", bucket)
-    if records < batch_size:
-        raise CacheError(f"{folder}: {_too_few(records, batch_size, bucket, manifest)}")
-
-
-def _too_few(records: int, batch_size: int, bucket: int, manifest: Manifest) -> str:
-    """Return what is wrong and what to do where not even one batch can be filled."""
-    if manifest.bucket_count > 1:
-        found = f"bucket {bucket} {list(manifest.buckets[bucket])} holds {records} training clips, fewer than one batch of {batch_size}"
-        return f"{found}, so they would never be trained; preprocess with other data.buckets, or set a smaller training.batch_size"
-    if records:
-        return f"{records} training clips are fewer than one batch of {batch_size}; set training.batch_size to {records} or less"
-    return f"there are 0 training clips for batches of {batch_size}; preprocess a larger corpus"
-
-
-def validation_dataset(
-    folder: Path, manifest: Manifest, split: str, batch_size: int, bucket: int = 0
-) -> tf.data.Dataset:
-    """Return every record of one bucket of the split once, in the order of the shards.
-
-    The last batch is filled with rows of length 0: pad tokens and silence that weigh nothing. Raises CacheError if there is no record.
-    """
-    records = manifest.split_records(split, bucket)
-    if not records:
-        where = f"bucket {bucket} of " if manifest.bucket_count > 1 else ""
-        raise CacheError(
-            f"{folder}: there are 0 clips in {where}the {split} split; raise the split's share and preprocess again"
-        )
-    spec = record_spec(manifest, bucket)
-    shards = tf.data.Dataset.from_tensor_slices([str(folder / name) for name in manifest.shard_names(split, bucket)])
-    buffer_bytes = read_buffer_bytes(folder)
-    serialized = shards.flat_map(lambda path: shard_records(path, buffer_bytes)).apply(
-        tf.data.experimental.assert_cardinality(records)
-    )
-    nothing = Example("", np.empty(0, np.int32), np.empty((0, spec.mel_bins), np.float16))
-    filling = tf.data.Dataset.from_tensors(encode_example(nothing, spec)).repeat(-records % batch_size)
-    return _batches(serialized.concatenate(filling), spec, batch_size, DataConfig())
-
-
-def _batches(serialized: tf.data.Dataset, spec: RecordSpec, batch_size: int, data: DataConfig) -> tf.data.Dataset:
-    batches = serialized.batch(batch_size, drop_remainder=True)
-    workers = auto_or(data.num_workers)
-    parsed = batches.map(
-        lambda batch: parse_batch(batch, spec, batch_size), num_parallel_calls=workers, deterministic=True
-    )
-    return parsed.prefetch(auto_or(data.prefetch_buffer_size)).with_options(pipeline_options())
-
-
-def read_buffer_bytes(folder: Path) -> int:
-    """Return how much of a shard is read at a time."""
-    return _STORED_READ_BUFFER_BYTES if is_stored(folder) else _READ_BUFFER_BYTES
-
-
-def shard_records(path: tf.Tensor, buffer_bytes: int = _READ_BUFFER_BYTES) -> tf.data.Dataset:
-    """Return the serialized records of a shard: the one place where training reads files."""
-    return tf.data.TFRecordDataset(path, buffer_size=buffer_bytes)
-
-
-def _hash(name: Any, seed: int, epoch: tf.Tensor) -> tf.Tensor:
-    """Return an int64 for each name: stateless, and the same in every version of TensorFlow."""
-    key = tf.strings.join([name, str(seed), tf.strings.as_string(epoch)], separator=":")
-    return tf.strings.to_hash_bucket_fast(key, 2**62)
-
-
-def auto_or(value: int | str) -> int:
-    """Return a number of `data`, or what tf.data takes for `auto`."""
-    return tf.data.AUTOTUNE if value == "auto" else int(value)
-
-
-def pipeline_options() -> tf.data.Options:
-    """Return the options of every pipeline: the order is that of the arguments, and operations do not part their work."""
-    options = tf.data.Options()
-    options.deterministic = True
-    # Each operation here is a copy of one batch: threads within one only take cores from the other batches and from the step.
-    options.threading.max_intra_op_parallelism = 1
-    return options

@@ -1,6 +1,6 @@
-"""Clips as features in TensorFlow operations: what audio/load.py and audio/mel.py do in NumPy, from the same constants.
+"""Read clips and compute their features by TensorFlow operations, equal to audio/load.py and audio/mel.py in NumPy.
 
-Trusts the survey: what it accepted is read here. A file of another rate or length since then is an error.
+It trusts the survey; a file whose rate or length has changed since then is an error.
 """
 
 from collections.abc import Iterable
@@ -8,19 +8,18 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.audio.filterbank import mel_filterbank
-from xtts_pipeline.audio.mel import hann_window
+from xtts_pipeline.audio.mel import analysis_plan
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.data.resample import Resampler
-from xtts_pipeline.data.survey import NativeClip
+from xtts_pipeline.data.survey import SurveyedClip
 from xtts_pipeline.errors import CorpusError
 
-_TRIAL_SAMPLE_BYTES = 256  # a multiple of two bytes times any number of channels that TensorFlow or the survey knows
+_TRIAL_SAMPLE_BYTES = 256  # a multiple of two bytes times each supported number of channels
 
 
-def check_headers(clips: Iterable[NativeClip]) -> None:
-    """Raise CorpusError if TensorFlow's decoder does not read a clip's header, which knows fewer kinds than ours."""
+def check_headers(clips: Iterable[SurveyedClip]) -> None:
+    """Raise CorpusError if TensorFlow's decoder, which supports fewer kinds of header than ours, rejects a clip's."""
     seen: set[bytes] = set()
     for clip in clips:
         if clip.header in seen:
@@ -40,9 +39,9 @@ def check_headers(clips: Iterable[NativeClip]) -> None:
 
 
 def read_wave(path: tf.Tensor, audio: AudioConfig, resampler: Resampler) -> tf.Tensor:
-    """Return a 16-bit WAV file as a wave, mono, at `audio.sample_rate`, normalised as `audio` says: float32 [samples]."""
+    """Return the mono, normalised wave of a 16-bit WAV file at `audio.sample_rate`: float32 [samples]."""
     samples, rate = tf.audio.decode_wav(tf.io.read_file(path))
-    # The mean of one channel is a copy, which most clips need not pay for.
+    # Skip the mean of one channel, which would only copy it.
     wave = tf.cond(
         tf.shape(samples)[1] == 1, lambda: tf.reshape(samples, [-1]), lambda: tf.reduce_mean(samples, axis=1)
     )
@@ -50,7 +49,7 @@ def read_wave(path: tf.Tensor, audio: AudioConfig, resampler: Resampler) -> tf.T
 
 
 def normalize_level(wave: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
-    """Return the wave scaled as `audio.loudness.normalize_loudness` does it, for `none`, `peak` and `rms`."""
+    """Return the wave scaled as by `audio.loudness.normalize_loudness`, for `none`, `peak` and `rms`."""
     if audio.normalize == "none":
         return wave
     peak = tf.cast(tf.reduce_max(tf.abs(wave)), tf.float64)
@@ -61,21 +60,18 @@ def normalize_level(wave: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
 
 
 def wave_to_mel(wave: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
-    """Return a clip's natural-log mel frames, float32 [frames, mel_bins]: `audio.mel.wave_to_mel`, trimming included."""
-    # The window is that of the whole transform, zero beyond window_samples, so that frames are centred as they are there.
-    window = hann_window(audio)
+    """Return natural-log mel frames, float32 [frames, mel_bins], as `audio.mel.wave_to_mel` does, with trimming."""
+    # The window spans the whole transform, zero beyond window_samples, so that frames are centred as in audio/mel.py.
+    window, filters, (low, high) = analysis_plan(audio)
     half = audio.fft_size // 2
     padded = tf.pad(wave, [[half, audio.fft_size - half]])
     spectrum = tf.signal.stft(
         padded, audio.fft_size, audio.hop_samples, audio.fft_size, window_fn=lambda _, dtype: tf.cast(window, dtype)
     )
-    filters = mel_filterbank(audio)
-    in_use = np.flatnonzero(filters.any(axis=0))
-    low, high = (int(in_use[0]), int(in_use[-1]) + 1) if in_use.size else (0, 1)
-    # tf.abs guards against overflow, which samples up to 1 cannot cause, at twice the cost.
+    # Not tf.abs: its guard against overflow doubles the cost, and samples up to 1 cannot overflow.
     used = spectrum[:, low:high]
     magnitudes = tf.sqrt(tf.square(tf.math.real(used)) + tf.square(tf.math.imag(used)))
-    mel = tf.matmul(magnitudes, np.ascontiguousarray(filters[:, low:high].T))
+    mel = tf.matmul(magnitudes, filters)
     log_mel = tf.math.log(tf.maximum(mel, np.float32(audio.floor)))
     if audio.trim_db is None:
         return log_mel
@@ -91,7 +87,7 @@ def _trim(log_mel: tf.Tensor, energy: tf.Tensor, trim_db: float, audio: AudioCon
 
 
 def padded_mel(log_mel: tf.Tensor, spec: RecordSpec) -> dict[str, tf.Tensor]:
-    """Return a record's `mel` and `mel_length`; fails with InvalidArgumentError if there are more frames than the spec has."""
+    """Return a record's `mel` and `mel_length`; raises InvalidArgumentError for more frames than the spec has."""
     frames = tf.shape(log_mel)[0]
     mel = tf.pad(
         tf.cast(log_mel, tf.float16),

@@ -1,111 +1,123 @@
-"""A surveyed corpus as static-shape batches, in the order in which its cache would be read, with TensorFlow operations alone."""
+"""The online path: a surveyed corpus as the batches of its cache, computed by TensorFlow operations alone."""
 
-from collections.abc import Callable, Mapping
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.audio.lengths import max_samples_of
-from xtts_pipeline.cache.format.manifest import bucket_specs
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.augment import MelAugmentation, change_wave, mask_mels, seed_of
-from xtts_pipeline.data.cached import EpochPlace, auto_or, left_out, pipeline_options, training_records
+from xtts_pipeline.data.augment import change_wave, mask_mels, seed_of
 from xtts_pipeline.data.features import check_headers, padded_mel, padded_tokens, read_wave, wave_to_mel
+from xtts_pipeline.data.order import ShardReader, auto_or, prefetched
+from xtts_pipeline.data.position import START, StreamPosition
 from xtts_pipeline.data.resample import Resampler
+from xtts_pipeline.data.source import Fields, Source
 from xtts_pipeline.data.survey import Survey
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, CorpusError, XttsError
 from xtts_pipeline.text.special_ids import PAD_ID
 
-Fields = dict[str, tf.Tensor]
 
+class OnlineSource(Source):
+    """A corpus in the place of its cache: `folder` is the corpus, `manifest` the survey's.
 
-class NativeDatasets:
-    """The training and validation splits of a survey, each bucket apart, in the fields that a cache's records have.
-
-    Making one raises CorpusError if TensorFlow cannot read a clip that the survey accepted.
+    The constructor raises CorpusError if TensorFlow cannot read the header of a surveyed clip.
     """
 
-    def __init__(self, survey: Survey, config: Config, root: Path) -> None:
-        """Take the settings of the run, whose audio, text and limits are those of the survey."""
+    def __init__(self, folder: Path, survey: Survey, config: Config) -> None:
+        """Take the run's settings; their audio, text and limits must be the survey's."""
+        super().__init__(folder, survey.manifest)
         check_headers(survey.clips)
-        self.manifest, self._config, self._root = survey.manifest, config, root
-        self._specs = bucket_specs(survey.manifest)
-        clips, rows = survey.clips, [clip.row for clip in survey.clips]
+        self._config, clips = config, survey.clips
         self._resampler = Resampler([clip.sample_rate for clip in clips], config.audio.sample_rate)
         self._paths = tf.constant([str(clip.path) for clip in clips], tf.string)
         self._samples = tf.constant([round(clip.seconds * config.audio.sample_rate) for clip in clips], tf.int32)
         self._tokens = tf.constant([clip.tokens.astype("<i4").tobytes() for clip in clips], tf.string)
-        self._ids = tf.constant([row.id for row in rows], tf.string)
-        self._speakers = tf.constant([row.speaker_id for row in rows], tf.int32)
-        self._languages = tf.constant([row.language_id for row in rows], tf.int32)
-        # Clips lie in the order of the manifest's shards, so each shard is a range of them.
-        ends = list(accumulate(shard.records for shard in survey.manifest.shards))
-        self._ranges = {
-            shard.name: (end - shard.records, end) for shard, end in zip(survey.manifest.shards, ends, strict=True)
-        }
-        self._kept: dict[
-            tuple[str, int], list[tf.data.Dataset]
-        ] = {}  # what cache_features keeps, for as long as this lives
+        self._ids = tf.constant([clip.row.id for clip in clips], tf.string)
+        self._speakers = tf.constant([clip.row.speaker_id for clip in clips], tf.int32)
+        self._languages = tf.constant([clip.row.language_id for clip in clips], tf.int32)
+        # Clips are in the order of the manifest's shards, so each shard is a range of them.
+        shards = survey.manifest.shards
+        ends = accumulate(shard.records for shard in shards)
+        self._ranges = {shard.name: (end - shard.records, end) for shard, end in zip(shards, ends, strict=True)}
+        # The computed features of `data.cache_features`, by split and bucket, kept as long as this source.
+        self._features: dict[tuple[str, int], list[tf.data.Dataset]] = {}
 
-    def training(self, bucket: int, place: EpochPlace) -> tf.data.Dataset:
-        """Return shuffled batches as `cache.dataset.training_dataset` does for the cache of this corpus, augmented if that is on.
+    def training_dataset(
+        self,
+        config: Config,
+        bucket: int,
+        batch_size: int,
+        position: StreamPosition = START,
+        rows: range | None = None,
+        epochs: int | None = None,
+    ) -> tf.data.Dataset:
+        """Return the batches of `CachedSource.training_dataset`, computed from sound; waves are augmented, not mels."""
+        order, spec = self.order(config, bucket, batch_size), self.specs[bucket]
 
-        Raises CacheError if the bucket has fewer records than one batch.
-        """
-        config, spec = self._config, self._specs[bucket]
+        def make(epoch: tf.Tensor, clip: tf.Tensor) -> Fields:
+            settings, audio = config.augmentation, config.audio
+            if not settings.is_on:
+                return self._fields(clip, wave_to_mel(self._wave(clip), audio), spec)
+            # The seed depends on clip and epoch alone, so a resumed run draws the same.
+            seed = seed_of([tf.gather(self._ids, clip), epoch], order.seed)
+            max_samples = spec.max_mel_frames * audio.hop_samples - 1
+            mel = wave_to_mel(change_wave(self._wave(clip), settings, seed, max_samples), audio)
+            return self._fields(clip, mask_mels(mel[None], tf.shape(mel)[:1], settings, seed)[0], spec)
+
         if config.data.cache_features:
-            shards = self._kept_shards("train", bucket)
-            made = training_records(
-                self._root, self.manifest, bucket, lambda shard, _: _choose(shards, shard, spec), place, config.data
-            )
-            return self._batches(made, place.rows_read)
-        made = self._places(bucket, place).map(
-            lambda epoch, clip: self._training_fields(clip, epoch, place.seed, spec),
-            num_parallel_calls=auto_or(config.data.num_workers),
-            deterministic=True,
-        )
-        return self._batches(made, place.rows_read)
-
-    def training_ids(self, bucket: int, place: EpochPlace, batches: int) -> list[str]:
-        """Return the ids of the clips in so many batches of `training` from a place on."""
-        clips = self._places(bucket, place).take(batches * place.batch_size)
-        return [self._ids[int(clip)].numpy().decode() for _, clip in clips]
-
-    def validation(self, bucket: int, batch_size: int) -> tf.data.Dataset:
-        """Return the validation records of a bucket once, the last batch filled, as `cache.dataset.validation_dataset` does.
-
-        Raises CacheError if there is none.
-        """
-        records = self.manifest.split_records("val", bucket)
-        if not records:
-            raise CacheError(f"{self._root}: there are 0 clips in the val split; raise cache.validation_share")
-        spec = self._specs[bucket]
-        if self._config.data.cache_features:
-            shards = self._kept_shards("val", bucket)
+            shards = self._shard_features("train", bucket)
+            examples = order.elements(lambda shard, _epoch: _choose(shards, shard, spec), position, rows, epochs)
         else:
-            shards = [self._made(name, spec) for name in self.manifest.shard_names("val", bucket)]
-        made = shards[0]
-        for shard in shards[1:]:
-            made = made.concatenate(shard)
-        return self._batches(made.concatenate(_filling(spec).repeat(-records % batch_size)), batch_size)
+            examples = order.elements(self._clip_reader(bucket), position, rows, epochs).map(
+                make, num_parallel_calls=auto_or(config.data.num_workers), deterministic=True
+            )
+        rows_read = batch_size if rows is None else len(rows)
+        return prefetched(examples.batch(rows_read, drop_remainder=True), config.data)
 
-    def _places(self, bucket: int, place: EpochPlace) -> tf.data.Dataset:
-        """Return the epoch and the number of each training clip, in the order of the epochs."""
-        return training_records(self._root, self.manifest, bucket, self._shard_reader(bucket), place, self._config.data)
+    def validation_dataset(self, bucket: int, batch_size: int) -> tf.data.Dataset:
+        """Return the batches of `CachedSource.validation_dataset`, computed from sound; raise as it does."""
+        records, spec = self.manifest.split_records("val", bucket), self.specs[bucket]
+        if not records:
+            raise CacheError(f"{self.folder}: there are 0 clips in the val split; raise cache.validation_share")
+        first, *rest = self._shard_features("val", bucket)
+        examples = first
+        for shard in rest:
+            examples = examples.concatenate(shard)
+        filled = examples.concatenate(_empty_row(spec).repeat(-records % batch_size))
+        return prefetched(filled.batch(batch_size, drop_remainder=True), self._config.data)
 
-    def left_out_ids(self, bucket: int, place: EpochPlace) -> list[str]:
-        """Return the ids of the clips that no batch of the epoch of a place holds."""
-        clips = left_out(self.manifest, bucket, self._shard_reader(bucket), place, self._config.data)
-        return [self._ids[int(clip)].numpy().decode() for _, clip in clips]
+    def bucket_clips(
+        self, config: Config, bucket: int, batch_size: int, position: StreamPosition, batches: int
+    ) -> list[tuple[str, bool]]:
+        """Return id and finiteness of each clip of `batches` batches; a survey accepts finite sound only."""
+        clips = self.order(config, bucket, batch_size).elements(self._clip_reader(bucket), position)
+        return [(self._id(clip), True) for _, clip in clips.take(batches * batch_size)]
 
-    def _shard_reader(self, bucket: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
-        """Return a function that has the epoch and the number of each clip of a training shard."""
-        ranges = tf.constant(
-            [self._ranges[name] for name in self.manifest.shard_names("train", bucket)] or [(0, 0)], tf.int64
+    def bucket_left_out(self, config: Config, bucket: int, batch_size: int, epoch: int) -> list[str]:
+        """Return the ids of the clips of a bucket that no training batch of an epoch holds."""
+        clips = self.order(config, bucket, batch_size).left_out(self._clip_reader(bucket), epoch)
+        return [self._id(clip) for _, clip in clips]
+
+    @property
+    def wait_advice(self) -> str:
+        """The remedy if making clips takes longer than the step."""
+        return f"a cache is made once and read many times as fast: xtts preprocess --data {self.folder}"
+
+    def unreadable(self, found: str) -> XttsError:
+        """Return the error for a clip that has changed since the survey."""
+        return CorpusError(
+            f"{self.folder}: a clip cannot be read any more ({found}); has the corpus changed? run again"
         )
+
+    def _id(self, clip: tf.Tensor) -> str:
+        return str(self._ids[int(clip)].numpy().decode())
+
+    def _clip_reader(self, bucket: int) -> ShardReader:
+        """Return a reader of the epoch and the number of each clip of a bucket's training shards."""
+        names = self.manifest.shard_names("train", bucket)
+        ranges = tf.constant([self._ranges[name] for name in names] or [(0, 0)], tf.int64)
 
         def read_shard(shard: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
             start, stop = tf.unstack(tf.gather(ranges, shard))
@@ -113,88 +125,47 @@ class NativeDatasets:
 
         return read_shard
 
-    def _kept_shards(self, split: str, bucket: int) -> list[tf.data.Dataset]:
-        """Return a dataset a shard, each of which computes its clips in the first epoch and has them from then on."""
-        key = (split, bucket)
-        if key not in self._kept:
-            self._kept[key] = [
-                self._made(name, self._specs[bucket]).cache() for name in self.manifest.shard_names(split, bucket)
-            ]
-        return self._kept[key]
+    def _shard_features(self, split: str, bucket: int) -> list[tf.data.Dataset]:
+        """Return the fields of each shard's clips; `data.cache_features` keeps them after the first epoch."""
+        if (split, bucket) in self._features:
+            return self._features[split, bucket]
+        data, audio, spec = self._config.data, self._config.audio, self.specs[bucket]
 
-    def _made(self, shard: str, spec: RecordSpec) -> tf.data.Dataset:
-        """Return the fields of a shard's clips, as they are, in its order."""
-        workers = auto_or(self._config.data.num_workers)
-        clips = tf.data.Dataset.range(*self._ranges[shard])
-        return clips.map(
-            lambda clip: self._fields(clip, self._mel(clip), spec), num_parallel_calls=workers, deterministic=True
-        )
+        def make(clip: tf.Tensor) -> Fields:
+            return self._fields(clip, wave_to_mel(self._wave(clip), audio), spec)
 
-    def _training_fields(self, clip: tf.Tensor, epoch: tf.Tensor, seed: int, spec: RecordSpec) -> Fields:
-        settings = self._config.augmentation
-        if not settings.is_on:
-            return self._fields(clip, self._mel(clip), spec)
-        number = seed_of([tf.gather(self._ids, clip), epoch], seed)
-        max_samples = max_samples_of(spec.max_mel_frames, self._config.audio)
-        wave = change_wave(self._wave(clip), settings, number, max_samples)
-        mel = wave_to_mel(wave, self._config.audio)
-        return self._fields(clip, mask_mels(mel[None], tf.shape(mel)[:1], settings, number)[0], spec)
+        shards = [
+            tf.data.Dataset.range(*self._ranges[name]).map(
+                make, num_parallel_calls=auto_or(data.num_workers), deterministic=True
+            )
+            for name in self.manifest.shard_names(split, bucket)
+        ]
+        if data.cache_features:
+            shards = self._features[split, bucket] = [shard.cache() for shard in shards]
+        return shards
 
     def _wave(self, clip: tf.Tensor) -> tf.Tensor:
         wave = read_wave(tf.gather(self._paths, clip), self._config.audio, self._resampler)
-        judged = tf.gather(self._samples, clip)
         is_same = tf.debugging.assert_equal(
-            tf.size(wave), judged, "the clip has another length than when it was judged"
+            tf.size(wave), tf.gather(self._samples, clip), "the clip has another length than when it was judged"
         )
         with tf.control_dependencies([is_same]):
             return tf.identity(wave)
-
-    def _mel(self, clip: tf.Tensor) -> tf.Tensor:
-        return wave_to_mel(self._wave(clip), self._config.audio)
 
     def _fields(self, clip: tf.Tensor, mel: tf.Tensor, spec: RecordSpec) -> Fields:
         ids = {"speaker": tf.gather(self._speakers, clip), "language": tf.gather(self._languages, clip)}
         return {**padded_tokens(tf.gather(self._tokens, clip), spec), **padded_mel(mel, spec), **ids}
 
-    def _batches(self, made: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
-        batches = made.batch(batch_size, drop_remainder=True)
-        return batches.prefetch(auto_or(self._config.data.prefetch_buffer_size)).with_options(pipeline_options())
-
-
-def augmented_batches(
-    batches: tf.data.Dataset, config: Config, spec: RecordSpec, bucket: int, first: int, rows: range | None = None
-) -> tf.data.Dataset:
-    """Return a cache's training batches of a bucket, changed by `config.augmentation`; as they are where that is off.
-
-    `first` is the first batch's place in the bucket's endless stream: what is drawn for a batch depends on the seed and its place alone,
-    and on the first of its `rows` where these are not all.
-    """
-    if not config.augmentation.is_on:
-        return batches
-    augmentation, seed = MelAugmentation(config.augmentation, config.audio, spec), config.training.seed
-    stream = f"bucket {bucket}" if rows is None else f"bucket {bucket} from row {rows.start}"
-
-    def change(place: tf.Tensor, fields: Mapping[str, tf.Tensor]) -> Fields:
-        return augmentation(dict(fields), seed_of([stream, place], seed))
-
-    changed = batches.enumerate(first).map(
-        change, num_parallel_calls=auto_or(config.data.num_workers), deterministic=True
-    )
-    return changed.prefetch(auto_or(config.data.prefetch_buffer_size))
-
 
 def _choose(shards: list[tf.data.Dataset], number: tf.Tensor, spec: RecordSpec) -> tf.data.Dataset:
-    """Return the shard at a place that is known only when it runs."""
+    """Return the shard with a number that is known at run time only."""
     variants = tf.stack([tf.data.experimental.to_variant(shard) for shard in shards])
-    return tf.data.experimental.from_variant(tf.gather(variants, number), _element_spec(spec))
+    fields = {field.name: tf.TensorSpec(field.shape, field.dtype) for field in spec.batch_fields}
+    return tf.data.experimental.from_variant(tf.gather(variants, number), fields)
 
 
-def _element_spec(spec: RecordSpec) -> dict[str, tf.TensorSpec]:
-    return {field.name: tf.TensorSpec(field.shape, field.dtype) for field in spec.batch_fields}
-
-
-def _filling(spec: RecordSpec) -> tf.data.Dataset:
-    """Return a row of length 0, which weighs nothing: pad tokens and silence."""
+def _empty_row(spec: RecordSpec) -> tf.data.Dataset:
+    """Return one row of length 0: pad tokens and silence."""
     values = {"tokens": PAD_ID, "mel": spec.pad_value}
     return tf.data.Dataset.from_tensors(
         {

@@ -1,6 +1,6 @@
-"""Resample waves with TensorFlow's Fourier transform, by the response of the resampler that makes a cache.
+"""Resample waves with TensorFlow's Fourier transform and soxr's frequency response, as preprocessing uses soxr.
 
-A clip is transformed whole, so any ratio of two rates is exact, and one table a rate is all there is to keep.
+A clip is transformed whole, so each ratio of rates is exact and needs only one table.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,20 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.load import RESAMPLING_QUALITY
 
-_GRID = 1 << 15  # points of a response, of which half lie below the Nyquist frequency
+_GRID = 1 << 15  # points of a response; half of them lie below the Nyquist frequency
 _HALF_SAMPLES = (
     8_192  # of either rate on each side of the impulse by which a response is measured: far beyond where it ends
 )
-_SILENT = 1e-7  # of an impulse response's peak: what soxr's 20 bits do not hold
-# The Fourier transform is quick at lengths of small primes, and these are dense enough: at most 2% apart from 10,000 on, 0.8% from 100,000.
+_SILENT = 1e-7  # relative to an impulse response's peak: below the resolution of soxr's 20 bits
+# The Fourier transform is quick at lengths of small primes, and these are dense enough: at most 2% apart from 10,000
+# on, 0.8% from 100,000.
 _PRIMES = (2, 3, 5, 7, 11)
 _MAX_LENGTH = 1 << 30
-_TAPER_FROM = 0.95  # of the lower Nyquist frequency: where `change_speed` begins to fade out
+_TAPER_FROM = 0.95  # share of the lower Nyquist frequency at which `change_speed` begins to fade out
 
 
 def quick_lengths() -> np.ndarray:
-    """Return the even lengths whose Fourier transform is quick, ascending: int32."""
+    """Return the even lengths with small prime factors, whose Fourier transform is fast, ascending: int32."""
     lengths = np.array([2], np.int64)
     for prime in _PRIMES:
         longest = lengths
@@ -34,10 +35,10 @@ def quick_lengths() -> np.ndarray:
 
 
 class Resampler:
-    """Brings waves of any of a few known rates to one rate, as soxr does for a cache to its rounding."""
+    """Resample waves from a few known rates to one rate, equal to soxr up to rounding."""
 
     def __init__(self, rates: Sequence[int], to_rate: int) -> None:
-        """Measure soxr's response at each rate; `rates` are those of the clips."""
+        """Measure soxr's response for each of the clips' rates."""
         self._to_rate = to_rate
         self._rates = np.array(sorted(set(rates)), np.int32)
         self._only_as_is = self._rates.tolist() == [to_rate]
@@ -49,9 +50,9 @@ class Resampler:
         self._margins = np.array([margin for _, margin in measured], np.int64)
 
     def __call__(self, wave: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
-        """Return the wave, float32 [samples] at `rate` (int32 []), at the one rate: [round(samples * to_rate / rate)].
+        """Return the wave, float32 [samples] at `rate` (int32 []), at `to_rate`: [round(samples * to_rate / rate)].
 
-        Fails with InvalidArgumentError at a rate that was not named.
+        Raises InvalidArgumentError for an unknown rate.
         """
         place = tf.minimum(tf.searchsorted(self._rates, [rate])[0], len(self._rates) - 1)
         known = tf.debugging.assert_equal(
@@ -80,9 +81,9 @@ class Resampler:
 
 
 def change_speed(wave: tf.Tensor, speed: tf.Tensor) -> tf.Tensor:
-    """Return the wave played `speed` times as fast, pitch and all: float32 [at most samples / speed].
+    """Return the wave played `speed` times as fast, with its pitch: float32 [at most samples / speed].
 
-    It is up to 2% faster, as far as it is to a quick length.
+    It is up to 2% faster than asked, to reach a length with a fast transform.
     """
     samples = tf.size(wave, tf.int64)
     length = tf.cast(_next_quick_length(samples), tf.int64)
@@ -98,7 +99,7 @@ def change_speed(wave: tf.Tensor, speed: tf.Tensor) -> tf.Tensor:
 
 
 def _spectrum(wave: tf.Tensor, length: tf.Tensor, new_length: tf.Tensor) -> tf.Tensor:
-    """Return the spectrum of the wave in `length` samples, cut or filled to the bins of `new_length`: complex64."""
+    """Return the spectrum of the wave padded to `length`, cut or padded to the bins of `new_length`: complex64."""
     spectrum = tf.signal.rfft(wave, [tf.cast(length, tf.int32)])
     bins = new_length // 2 + 1
     return tf.pad(spectrum[:bins], [[0, tf.maximum(bins - length // 2 - 1, 0)]])
@@ -121,9 +122,9 @@ _LENGTHS = quick_lengths()
 
 
 def _measure(up: int, down: int) -> tuple[np.ndarray, int]:
-    """Return soxr's gain from 0 to the Nyquist frequency of the new rate, float32 [_GRID // 2 + 1], and how far it reaches in samples.
+    """Return soxr's gain from 0 Hz to the new Nyquist frequency, float32 [_GRID // 2 + 1], and its reach in samples.
 
-    Its response to an impulse is even about it, so the gain is real: no delay is left.
+    Its impulse response is symmetric, so the gain is real and there is no delay.
     """
     if up == down:
         return np.ones(_GRID // 2 + 1, np.float32), 0

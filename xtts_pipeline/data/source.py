@@ -1,39 +1,33 @@
-"""What training reads: a cache that has been proved, as batches for the compiled step."""
+"""The stream of batches that training reads: all buckets mixed, from a cache (cached.py) or a corpus (online.py)."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, count, islice, zip_longest
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest, bucket_specs, manifest_bytes, record_spec
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import to_batch
 from xtts_pipeline.data.buckets import bucket_order
-from xtts_pipeline.data.cached import (
-    EpochPlace,
-    cached_left_out,
-    looked_up_records,
-    training_dataset,
-    validation_dataset,
-)
-from xtts_pipeline.data.online import augmented_batches
+from xtts_pipeline.data.order import TrainingOrder
 from xtts_pipeline.data.position import START, StreamPosition
-from xtts_pipeline.errors import CacheError, XttsError
+from xtts_pipeline.errors import XttsError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.text.special_ids import PAD_ID
+
+Fields = dict[str, tf.Tensor]
 
 _UNREADABLE = (
     tf.errors.DataLossError,
     tf.errors.FailedPreconditionError,
     tf.errors.InvalidArgumentError,
     tf.errors.NotFoundError,
-    # What a store says when it is not reached, or not allowed to be.
+    # Raised for an object store that is unreachable or refuses access.
     tf.errors.AbortedError,
     tf.errors.DeadlineExceededError,
     tf.errors.PermissionDeniedError,
@@ -42,15 +36,53 @@ _UNREADABLE = (
 )
 
 
-@dataclass(frozen=True)
-class Source:
-    """A cache that training may read: its folder and its proved manifest."""
+class Source(ABC):
+    """A folder and its manifest, read as batches. Subclasses read single buckets; this class mixes the buckets."""
 
-    folder: Path
-    manifest: Manifest
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder, self.manifest = folder, manifest
+
+    @abstractmethod
+    def training_dataset(
+        self,
+        config: Config,
+        bucket: int,
+        batch_size: int,
+        position: StreamPosition = START,
+        rows: range | None = None,
+        epochs: int | None = None,
+    ) -> tf.data.Dataset:
+        """Return shuffled, augmented batches of one bucket in `TrainingOrder`, from `position` on.
+
+        `position.batch` counts batches of this bucket. With `rows` each batch holds only these rows of it. The dataset
+        is endless unless `epochs` limits it. Raises CacheError if the bucket has fewer records than one batch.
+        """
+
+    @abstractmethod
+    def validation_dataset(self, bucket: int, batch_size: int) -> tf.data.Dataset:
+        """Return the validation records of a bucket once; rows of length 0 fill the last batch."""
+
+    @abstractmethod
+    def bucket_clips(
+        self, config: Config, bucket: int, batch_size: int, position: StreamPosition, batches: int
+    ) -> list[tuple[str, bool]]:
+        """Return id and finiteness of each clip of `batches` training batches of a bucket from a position on."""
+
+    @abstractmethod
+    def bucket_left_out(self, config: Config, bucket: int, batch_size: int, epoch: int) -> list[str]:
+        """Return the ids of the clips of a bucket that no training batch of an epoch holds."""
+
+    @property
+    @abstractmethod
+    def wait_advice(self) -> str:
+        """The remedy if training waits for this source."""
+
+    @abstractmethod
+    def unreadable(self, found: str) -> XttsError:
+        """Return the error for a clip that TensorFlow could not read."""
 
     def identity(self) -> CacheIdentity:
-        """Return what a checkpoint keeps of it."""
+        """Return what a checkpoint keeps of the cache."""
         manifest = self.manifest
         return CacheIdentity(
             manifest.fingerprint, record_spec(manifest), manifest.symbols, manifest.speakers, manifest.languages
@@ -63,20 +95,24 @@ class Source:
 
     @property
     def validation_clips(self) -> int:
-        """How many clips the validation split has; 0 for none."""
+        """The number of clips of the validation split."""
         return self.manifest.split_records("val")
 
     @property
     def filled_buckets(self) -> int:
-        """How many buckets have training records: so many shapes come in an epoch."""
+        """The number of buckets with training records, which is the number of shapes in an epoch."""
         return sum(self.manifest.split_records("train", bucket) > 0 for bucket in range(len(self.specs)))
 
     def records_digest(self) -> str:
-        """Return a digest of which records there are and in which files: two caches with the same one are read alike."""
+        """Return a digest of the records and their files; caches with equal digests are read alike."""
         return hashlib.sha256(manifest_bytes(self.manifest)).hexdigest()
 
+    def order(self, config: Config, bucket: int, batch_size: int) -> TrainingOrder:
+        """Return the order of a bucket's training records."""
+        return TrainingOrder(self.folder, self.manifest, bucket, batch_size, config.training.seed, config.data)
+
     def batches_per_epoch(self, signatures: Sequence[Batch]) -> int:
-        """Return how many training batches an epoch has, of all buckets together."""
+        """Return the number of training batches in an epoch, of all buckets together."""
         return sum(self._bucket_batches(signatures))
 
     def training_batches(
@@ -86,39 +122,33 @@ class Source:
         position: StreamPosition = START,
         rows: Sequence[range] | None = None,
     ) -> Iterator[Batch]:
-        """Yield shuffled batches without end, each of one bucket and its signature, from a position on.
+        """Yield shuffled batches without end from `position` on, each of one bucket and its signature.
 
-        `rows` are the rows of each bucket's batches that this process trains on; None for all.
-
-
-        In an epoch each bucket has as many batches as its records fill, in the order of `bucket_order`; a bucket without records has none.
-        Raises CacheError if a bucket has records, but fewer than one batch, or if a shard is not what the manifest says.
+        In an epoch each bucket has as many batches as its records fill, in the order of `bucket_order`. `rows` are the
+        rows of each bucket's batches that this process trains on; None for all. Raises CacheError if a bucket has
+        records, but fewer than one batch, or if a shard does not match the manifest.
         """
-        seed = config.training.seed
-        sizes = [signature.tokens.shape[0] for signature in signatures]
-        records = [self.manifest.split_records("train", bucket) for bucket in range(len(sizes))]
-        batches = self._bucket_batches(signatures)
-        epoch, skipped = position.epoch, position.batch
-        skipped_of = np.bincount(bucket_order(batches, seed, epoch)[:skipped], minlength=len(batches)).tolist()
+        batches, seed, epoch = self._bucket_batches(signatures), config.training.seed, position.epoch
+        records = [self.manifest.split_records("train", bucket) for bucket in range(len(signatures))]
+        skipped = np.bincount(bucket_order(batches, seed, epoch)[: position.batch], minlength=len(batches)).tolist()
 
         def stream(bucket: int) -> Iterator[Batch]:
-            dataset = self.training_dataset(
-                config,
-                bucket,
-                EpochPlace(seed, sizes[bucket], epoch, skipped_of[bucket], rows=None if rows is None else rows[bucket]),
-            )
+            batch_size, own_rows = signatures[bucket].tokens.shape[0], None if rows is None else rows[bucket]
+            begin = StreamPosition(epoch, skipped[bucket])
+            dataset = self.training_dataset(config, bucket, batch_size, begin, own_rows)
             return self._read(iter(dataset.with_options(_read_ahead())), signatures[bucket])
 
+        # A bucket without records has no stream; without any record the first stream raises the error.
         streams = [stream(bucket) if found or not any(records) else iter(()) for bucket, found in enumerate(records)]
         order = chain.from_iterable(bucket_order(batches, seed, later) for later in count(epoch))
-        return (next(streams[bucket]) for bucket in islice(order, skipped, None))
+        return (next(streams[bucket]) for bucket in islice(order, position.batch, None))
 
     def batch_clips(
         self, config: Config, signatures: Sequence[Batch], positions: Sequence[StreamPosition]
     ) -> list[list[tuple[str, bool]]]:
-        """Return for each training batch the ids of its clips, each with whether its mel is finite: read again, for the rare ones that ask.
+        """Return, for each training batch asked for, the id of each clip and whether its mel is finite.
 
-        An epoch is walked through once, however many of its batches are asked for.
+        Reads the records again, each bucket of an epoch once, from the first to the last batch asked for.
         """
         batches, seed = self._bucket_batches(signatures), config.training.seed
         asked: list[tuple[int, int, int]] = []
@@ -130,43 +160,30 @@ class Source:
         for epoch, bucket in {place[:2] for place in asked}:
             numbers = [number for *where, number in asked if where == [epoch, bucket]]
             first, rows = min(numbers), signatures[bucket].tokens.shape[0]
-            clips = self.bucket_clips(config, bucket, EpochPlace(seed, rows, epoch, first), max(numbers) + 1 - first)
-            found |= {
-                (epoch, bucket, number): clips[rows * (number - first) : rows * (number - first + 1)]
-                for number in numbers
-            }
+            clips = self.bucket_clips(config, bucket, rows, StreamPosition(epoch, first), max(numbers) + 1 - first)
+            for number in numbers:
+                found[epoch, bucket, number] = clips[rows * (number - first) : rows * (number - first + 1)]
         return [found[place] for place in asked]
 
-    def bucket_clips(self, config: Config, bucket: int, place: EpochPlace, batches: int) -> list[tuple[str, bool]]:
-        """Return what `batch_clips` does of so many batches of one bucket from a place on, clip after clip."""
-        records = looked_up_records(self.folder, self.manifest, bucket, place, config.data, batches)
-        clips = (decode_example(record.numpy(), self.specs[bucket]) for record in records)
-        return [(str(clip["id"]), bool(np.isfinite(clip["mel"]).all())) for clip in clips]
-
     def left_out(self, config: Config, signatures: Sequence[Batch], epoch: int) -> list[str]:
-        """Return the ids of the clips that no training batch of an epoch holds, of all buckets."""
-        ids: list[str] = []
-        for bucket, signature in enumerate(signatures):
-            place = EpochPlace(config.training.seed, signature.tokens.shape[0], epoch)
-            if self.manifest.split_records("train", bucket):
-                ids += self.bucket_left_out(config, bucket, place)
-        return ids
-
-    def bucket_left_out(self, config: Config, bucket: int, place: EpochPlace) -> list[str]:
-        """Return what `left_out` does of one bucket."""
-        records = cached_left_out(self.folder, self.manifest, bucket, place, config.data)
-        return [str(decode_example(record.numpy(), self.specs[bucket])["id"]) for record in records]
+        """Return the ids of the clips of all buckets that no training batch of an epoch holds."""
+        return [
+            name
+            for bucket, signature in enumerate(signatures)
+            if self.manifest.split_records("train", bucket)
+            for name in self.bucket_left_out(config, bucket, signature.tokens.shape[0], epoch)
+        ]
 
     def validation_batches(self, signatures: Sequence[Batch]) -> Iterator[Batch]:
-        """Yield the validation split once, bucket after bucket, always in the same order. Raises CacheError as `training_batches` does."""
+        """Yield the validation split once, bucket after bucket, in a fixed order; raise as `training_batches` does."""
         for bucket in self._validation_buckets():
             rows = signatures[bucket].tokens.shape[0]
             yield from self._read(self.validation_dataset(bucket, rows), signatures[bucket])
 
     def validation_sentences(self, signature: Batch) -> Batch:
-        """Return clips of the validation split in one batch of this signature, whose shape is the largest bucket's.
+        """Return clips of the validation split in one batch of this signature, which has the largest bucket's shape.
 
-        They are the first of each bucket in turn, the smallest bucket first, so that both short and long ones are among them.
+        They are taken from each bucket in turn, the smallest first, so that short and long clips are among them.
         """
         rows, spec = signature.tokens.shape[0], self.specs[-1]
         firsts = [
@@ -179,47 +196,13 @@ class Source:
         )
 
     def _bucket_batches(self, signatures: Sequence[Batch]) -> list[int]:
-        """Return how many training batches an epoch has of each bucket."""
+        """Return the number of training batches of each bucket in an epoch."""
         return [
-            self.manifest.split_records("train", bucket) // spec.tokens.shape[0]
-            for bucket, spec in enumerate(signatures)
+            self.manifest.split_records("train", bucket) // signature.tokens.shape[0]
+            for bucket, signature in enumerate(signatures)
         ]
 
-    def training_dataset(self, config: Config, bucket: int, place: EpochPlace) -> tf.data.Dataset:
-        """Return the endless training batches of a bucket from a place on, changed by `config.augmentation`."""
-        dataset = training_dataset(
-            self.folder,
-            self.manifest,
-            batch_size=place.batch_size,
-            seed=place.seed,
-            data=config.data,
-            bucket=bucket,
-            start_epoch=place.start_epoch,
-            skip_batches=place.skip_batches,
-            rows=place.rows,
-        )
-        first = (
-            place.start_epoch * (self.manifest.split_records("train", bucket) // place.batch_size) + place.skip_batches
-        )
-        return augmented_batches(dataset, config, self.specs[bucket], bucket, first, place.rows)
-
-    def validation_dataset(self, bucket: int, batch_size: int) -> tf.data.Dataset:
-        """Return the validation records of a bucket once."""
-        return validation_dataset(self.folder, self.manifest, "val", batch_size, bucket)
-
-    @property
-    def wait_advice(self) -> str:
-        """What to do where training waits for this source."""
-        return f"xtts diagnose input --cache {self.folder} says why"
-
-    def unreadable(self, found: str) -> XttsError:
-        """Return the error for a record that TensorFlow could not read."""
-        return CacheError(
-            f"{self.folder}: a record cannot be read ({found}); run xtts verify-cache --cache {self.folder}"
-        )
-
     def _validation_buckets(self) -> list[int]:
-        """Return the buckets that have validation clips."""
         return [bucket for bucket in range(self.manifest.bucket_count) if self.manifest.split_records("val", bucket)]
 
     def _read(self, dataset: Iterable[Mapping[str, tf.Tensor]], signature: Batch) -> Iterator[Batch]:
@@ -231,7 +214,7 @@ class Source:
 
 
 def _pad_batch(batch: Batch, spec: RecordSpec) -> Batch:
-    """Return the batch in the spec's shape, which is at least as large, padded as its records are."""
+    """Return the batch padded to the spec's shape, as its records are."""
     symbols, frames = spec.max_text_length - batch.tokens.shape[1], spec.max_mel_frames - batch.mel.shape[1]
     return batch._replace(
         tokens=tf.pad(batch.tokens, [[0, 0], [0, symbols]], constant_values=PAD_ID),
@@ -240,7 +223,7 @@ def _pad_batch(batch: Batch, spec: RecordSpec) -> Batch:
 
 
 def _read_ahead() -> tf.data.Options:
-    """Return the option to read from the moment an iterator is made, so that a bucket's first batch is ready when its turn comes."""
+    """Return the option to read as soon as an iterator exists, so that each bucket's first batch is ready in time."""
     options = tf.data.Options()
     options.experimental_warm_start = True
     return options

@@ -1,7 +1,6 @@
-"""Judge every row of a corpus as preprocessing would, and lay the kept ones out as its cache would be, without writing a record.
+"""Check each row of a corpus as preprocessing does, and plan the cache's splits and shards without writing them.
 
-Every clip is read once, before training: what is rejected, and in which split and shard the rest lies, are then the cache's own.
-Knows NumPy only.
+Each clip is read once, before training. Rejections, splits and shards equal those of the cache. NumPy only.
 """
 
 from collections import Counter
@@ -45,13 +44,13 @@ from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import AudioError, ConfigError, CorpusError, Reason, RowError
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
-NO_CHECKSUM = "0" * 32  # of a file that is never written
+NO_CHECKSUM = "0" * 32  # placeholder for a file that is never written
 _READ_THREADS = 8
 
 
 @dataclass(frozen=True)
-class NativeClip:
-    """A kept clip. `header` is the file up to its samples, both sizes in it zeroed; `seconds` and `frames` are the cache's."""
+class SurveyedClip:
+    """An accepted clip. `header` is the file up to its samples, with both sizes zeroed; lengths equal the cache's."""
 
     row: PlannedRow
     path: Path
@@ -64,51 +63,53 @@ class NativeClip:
 
 @dataclass(frozen=True)
 class Survey:
-    """What training without a cache reads.
+    """The result of a survey: the input of online training.
 
-    `manifest` is the cache's, but that nothing has been written: its files have no checksum, and bytes by reckoning. `clips` are in the
-    order of its shards. `rejections` are in the order in which rows were read.
+    `manifest` equals the cache's, except that its files have no checksums and predicted sizes. `clips` are in the order
+    of its shards, `rejections` in the order of the rows.
     """
 
     manifest: Manifest
-    clips: tuple[NativeClip, ...]
+    clips: tuple[SurveyedClip, ...]
     rejections: tuple[Rejection, ...]
 
 
 def check_settings(config: Config) -> None:
-    """Raise ConfigError if a setting asks for what TensorFlow operations do not do."""
+    """Raise ConfigError for a setting that the online path does not support."""
     if config.audio.normalize == "lufs":
         raise ConfigError(
-            "audio.normalize: found lufs, expected none, peak or rms with --data; preprocess, and train with --cache instead"
+            "audio.normalize: found lufs, expected none, peak or rms with --data; "
+            "preprocess, and train with --cache instead"
         )
     if config.data.cache_features and config.augmentation.is_on:
         raise ConfigError(
-            "data.cache_features: found true with augmentation, which makes every clip anew each epoch; set data.cache_features=false"
+            "data.cache_features: found true with augmentation, which changes every clip in each epoch; "
+            "set data.cache_features=false"
         )
 
 
 def survey_corpus(index: CorpusIndex, config: Config, progress: Callable[[int], object]) -> Survey:
-    """Read every clip, judge it, and lay the kept ones out; `progress` is told of each row.
+    """Read and check each clip, then plan the shards of the accepted ones; calls `progress(1)` for each row.
 
-    Raises CorpusError for a clip that is sound but no 16-bit PCM WAV, ConfigError as `check_settings` does.
+    Raises CorpusError for sound that is not 16-bit PCM WAV, ConfigError as `check_settings` does.
     """
     check_settings(config)
     config = resolve_buckets(config, index.roots[0], index, reshard=True)
     tokenizer = Tokenizer(index.symbols, config.text.blank)
 
-    def judge(row: PlannedRow) -> NativeClip | RowError:
+    def judge(row: PlannedRow) -> SurveyedClip | RowError:
         try:
             return _clip_of(row, index.roots[row.corpus] / row.audio, tokenizer, config)
         except RowError as error:
             return error
 
-    clips: dict[str, NativeClip] = {}
+    clips: dict[str, SurveyedClip] = {}
     rejections = list(index.rejections)
     with ThreadPoolExecutor(_READ_THREADS) as threads:
         try:
             for row, verdict in zip(index.rows, threads.map(judge, index.rows), strict=True):
                 progress(1)
-                if isinstance(verdict, NativeClip):
+                if isinstance(verdict, SurveyedClip):
                     clips[row.id] = verdict
                 else:
                     rejections.append((row.corpus, Rejection(row.id, row.where, verdict.reason, verdict.detail)))
@@ -118,8 +119,8 @@ def survey_corpus(index: CorpusIndex, config: Config, progress: Callable[[int], 
     return _lay_out(index, config, clips, tuple(rejection for _, rejection in rejections))
 
 
-def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) -> NativeClip:
-    """Return the row's clip, judged in the order in which a worker of the cache judges it. Raises RowError if it is rejected."""
+def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) -> SurveyedClip:
+    """Return the row's clip, after the checks of a preprocessing worker in their order. Raises RowError if rejected."""
     audio, limits, name = config.audio, config.limits, row.audio
     tokens = tokenizer.encode(row.text)
     check_text_length(len(tokens), limits, config.text)
@@ -132,7 +133,7 @@ def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) 
     samples = resampled_length(len(decoded.wave), decoded.sample_rate, audio.sample_rate)
     if samples == 0:
         raise AudioError(Reason.AUDIO_TOO_SHORT, f"{name}: under one sample at audio.sample_rate={audio.sample_rate}")
-    # What trimming leaves is seen in the frames only.
+    # The length after trimming is known from the frames alone.
     is_trimmed = audio.trim_db is not None
     frames = (
         len(wave_to_mel(decode_wave(data, audio, limits, name), audio))
@@ -142,7 +143,7 @@ def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) 
     check_mel_length(frames, limits, name)
     start = bytearray(data[: header.data_offset])
     start[4:8] = start[-4:] = bytes(4)
-    return NativeClip(
+    return SurveyedClip(
         row, path, tokens, bytes(start), header.sample_rate, round(samples / audio.sample_rate, 6), frames
     )
 
@@ -152,7 +153,7 @@ def _has_unknown_size(data: bytes, header: WavHeader) -> bool:
 
 
 def _describe(data: bytes, header: WavHeader | None) -> str:
-    """Return what a sound file is, as far as its first bytes say."""
+    """Return the kind of a sound file, from its first bytes."""
     if header is None:
         kinds = {b"fLaC": "FLAC", b"OggS": "Ogg", b"RIFF": "a RIFF file", b"ID3": "MP3", b"FORM": "AIFF"}
         return next((kind for magic, kind in kinds.items() if data.startswith(magic)), "a sound file of another kind")
@@ -161,18 +162,20 @@ def _describe(data: bytes, header: WavHeader | None) -> str:
     return f"a WAV of {header.bits} bits in format {header.format_tag:#x}"
 
 
-def _lay_out(index: CorpusIndex, config: Config, clips: dict[str, NativeClip], rejections: tuple[Rejection, ...]) -> Survey:
+def _lay_out(
+    index: CorpusIndex, config: Config, clips: dict[str, SurveyedClip], rejections: tuple[Rejection, ...]
+) -> Survey:
     rejected = {row.id for row in index.rows} - set(clips)
     plan = plan_shards(index, config.cache, {}, None, reshard=False)
     layout = lay_out(index, plan, choose_validation_row(index, config.cache, rejected))
     specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
     shards: list[ShardEntry] = []
-    ordered: list[NativeClip] = []
+    ordered: list[SurveyedClip] = []
     for name, rows in layout.items():
         kept = [clips[row.id] for row in rows if row.id in clips]
         for bucket, file in enumerate(name.files(len(specs))):
             members = [clip for clip in kept if bucket_of(specs, len(clip.tokens), clip.frames) == bucket]
-            size = _reckoned_bytes(members, specs[bucket])
+            size = _predicted_bytes(members, specs[bucket])
             shards.append(
                 ShardEntry(file, name.split, len(members), size, NO_CHECKSUM, bucket if len(specs) > 1 else None)
             )
@@ -187,7 +190,7 @@ def _lay_out(index: CorpusIndex, config: Config, clips: dict[str, NativeClip], r
     return Survey(manifest_of(index, config, shards, lengths, reasons, files), tuple(ordered), rejections)
 
 
-def _reckoned_bytes(clips: Sequence[NativeClip], spec: RecordSpec) -> int:
+def _predicted_bytes(clips: Sequence[SurveyedClip], spec: RecordSpec) -> int:
     nothing = Example("", np.zeros(0, np.int32), np.zeros((0, spec.mel_bins), np.float32))
     record_bytes = FRAME_BYTES + len(encode_example(nothing, spec)) if clips else 0
     return sum(record_bytes + len(clip.row.id.encode()) for clip in clips)

@@ -18,7 +18,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.system.runtime import NativeLog
 
 if TYPE_CHECKING:
-    from xtts_pipeline.data.source import Source
+    from xtts_pipeline.data.cached import CachedSource
     from xtts_pipeline.perf.trial import StepTime
 
 # Fewer steps would say little about one that another program disturbs.
@@ -48,7 +48,7 @@ class Request:
         )
 
 
-def measure_step(source: "Source", config: Config, log: NativeLog, seconds: float) -> dict[str, Any]:
+def measure_step(source: "CachedSource", config: Config, log: NativeLog, seconds: float) -> dict[str, Any]:
     """Run the compiled step for so many seconds; return clips a second, ms, the first step's seconds and the most memory taken."""
     import tensorflow as tf
 
@@ -80,7 +80,9 @@ def measure_step(source: "Source", config: Config, log: NativeLog, seconds: floa
     }
 
 
-def measure_inputs(source: "Source", config: Config, inputs: Sequence[dict[str, Any]], seconds: float) -> list[float]:
+def measure_inputs(
+    source: "CachedSource", config: Config, inputs: Sequence[dict[str, Any]], seconds: float
+) -> list[float]:
     """Run the pipeline with each of these settings for so many seconds, alone; return the records a second of each.
 
     Of a cache with buckets the one with the most clips is read.
@@ -107,9 +109,9 @@ def main() -> None:
     """Answer the request on stdin."""
     request = Request.from_json(sys.stdin.read())
     with NativeLog() as log:
-        from xtts_pipeline.data.source import Source
+        from xtts_pipeline.data.cached import CachedSource
 
-        source = Source(request.cache, load_manifest(request.cache))
+        source = CachedSource(request.cache, load_manifest(request.cache))
         if request.inputs:
             answer: Any = measure_inputs(source, request.config, request.inputs, request.seconds)
         else:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import bucket_signatures
-from xtts_pipeline.data.source import Source
+from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.checkpoints.files import build_network
@@ -57,7 +57,7 @@ class StepTime(NamedTuple):
 class Trial:
     """A network, its optimizer and a stream of batches, as `xtts train` would make them."""
 
-    def __init__(self, source: Source, config: Config, monitor: CompilationMonitor) -> None:
+    def __init__(self, source: CachedSource, config: Config, monitor: CompilationMonitor) -> None:
         precision, identity = tf.dtypes.as_dtype(config.training.precision), source.identity()
         network, average = (build_network(identity, config, precision) for _ in range(2))
         self.signatures = bucket_signatures(identity, source.specs, config.training)
@@ -73,7 +73,7 @@ class Trial:
         """Return the trial of a training on a cache, as strict and as compiled as `config` says."""
         training = config.training
         monitor = CompilationMonitor(log, is_strict=training.strict_shapes, is_compiled=training.jit_compile)
-        return cls(Source(cache, manifest), config, monitor)
+        return cls(CachedSource(cache, manifest), config, monitor)
 
     def take_step(self) -> StepTime:
         """Fetch a batch, run the step on it to its end, and return where the time went."""

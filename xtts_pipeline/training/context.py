@@ -12,8 +12,8 @@ from typing import Protocol
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.online import NativeDatasets
-from xtts_pipeline.data.online_source import NativeSource
+from xtts_pipeline.data.cached import CachedSource
+from xtts_pipeline.data.online import OnlineSource
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.atomic_files import atomic_write
@@ -182,8 +182,8 @@ def open_context(
 def _open_source(plan: RunPlan) -> Source:
     """Return the source of batches. Raises CorpusError if TensorFlow's decoder cannot read a clip of a corpus."""
     if plan.survey is None:
-        return Source(plan.data, plan.manifest)
-    return NativeSource(plan.data, plan.manifest, NativeDatasets(plan.survey, plan.config, plan.data))
+        return CachedSource(plan.data, plan.manifest)
+    return OnlineSource(plan.data, plan.survey, plan.config)
 
 
 def _write_plan(plan: RunPlan, base: Checkpoint | None) -> None:

@@ -1,7 +1,4 @@
-"""Turn log-mel frames into sound, without a trained network.
-
-Pure NumPy and scipy.fft; the same frames give the same wave on every run.
-"""
+"""Invert log-mel frames to sound without a trained network. NumPy and scipy.fft only; the result is deterministic."""
 
 from functools import lru_cache
 from typing import Protocol
@@ -15,36 +12,36 @@ from xtts_pipeline.audio.mel import hann_window
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError, Reason
 
-# After 20 updates the magnitudes give the mel back to 0.1% of a natural logarithm.
+# After 20 updates the mel of the magnitudes is within 0.001 in natural log.
 MAGNITUDE_UPDATES = 20
-# 32 frames, their spectra and what is kept of the last iteration fit in a core's second-level cache.
+# 32 frames, their spectra and the last iteration's spectra fit in a core's L2 cache.
 BLOCK_FRAMES = 32
-# The first sound is there after so many frames: 0.37 s at 22,050 Hz and hops of 256. Fewer cost more, since the look-ahead is done twice.
+# Latency in frames: 0.37 s at 22,050 Hz and hops of 256. Fewer cost more, since the look-ahead is computed twice.
 STREAM_BLOCK_FRAMES = 32
 TINY = np.float32(1e-12)
 
 
 class Vocoder(Protocol):
-    """Anything that turns frames into sound."""
+    """Turns mel frames into sound."""
 
     def __call__(self, log_mel: np.ndarray) -> np.ndarray:
-        """Return the wave, float32 [(frames - 1) * hop_samples], of natural-log mel magnitudes, float [frames, mel_bins]."""
+        """Return the wave, float32 [(frames - 1) * hop_samples], of natural-log mels, float [frames, mel_bins]."""
 
 
 class GriffinLim:
-    """Find the phases under which a spectrogram is that of a wave: fast Griffin-Lim (Perraudin, Balazs and Sondergaard, 2013).
+    """Estimate phases by fast Griffin-Lim (Perraudin, Balazs and Sondergaard, 2013).
 
-    The first phases put each frame's energy under the middle of its window, so nothing is random.
+    The initial phases centre each frame's energy in its window, so nothing is random.
     """
 
     def __init__(self, audio: AudioConfig, iterations: int, momentum: float) -> None:
-        """Search for `iterations` rounds, at least 1, with a momentum from 0 (plain Griffin-Lim) to below 1."""
+        """Take the number of iterations, at least 1, and a momentum from 0 (plain Griffin-Lim) to below 1."""
         self.audio = audio
         self.iterations = iterations
         self.momentum = momentum
 
     def __call__(self, log_mel: np.ndarray) -> np.ndarray:
-        """Return the wave, float32 [(frames - 1) * hop_samples], in the scale of the clips whose mels these are.
+        """Return the wave, float32 [(frames - 1) * hop_samples], at the level of the analysed clip.
 
         Raises AudioError if the frames are not finite, or too loud for float32.
         """
@@ -63,12 +60,12 @@ class GriffinLim:
 
 
 class GriffinLimStream:
-    """Griffin-Lim on frames that come one after the other, as in real-time iterative spectrogram inversion with look-ahead.
+    """Streaming Griffin-Lim with look-ahead, after Zhu, Beauregard and Wyse (2007), but in blocks.
 
-    After Zhu, Beauregard and Wyse (2007), but a block at a time: `STREAM_BLOCK_FRAMES` new frames are searched together with those
-    looked ahead at before, over the tails of what is settled, which stays as it is. Then all but the last two windows' worth of frames
-    are settled, and the sound that no later frame reaches is handed out. It is one overlap-add from end to end, so it has no seams,
-    and since the blocks are the same however the frames are pushed, so is the wave.
+    Each `STREAM_BLOCK_FRAMES` new frames are estimated together with the look-ahead frames before them, over the tails
+    of the settled frames, which stay fixed. Then all but the last two windows' worth of frames are settled, and the
+    samples that no later frame reaches are returned. It is one overlap-add from end to end, so there are no seams.
+    Blocks do not depend on the sizes of pushes, so neither does the wave.
     """
 
     def __init__(self, vocoder: GriffinLim) -> None:
@@ -79,7 +76,7 @@ class GriffinLimStream:
         self._samples_to_skip = vocoder.audio.fft_size // 2
 
     def push(self, log_mel: np.ndarray) -> np.ndarray:
-        """Take the next frames, float [frames, mel_bins], and return the samples that are final now: float32, perhaps none.
+        """Take the next frames, float [frames, mel_bins]; return the samples that are now final, float32 [n].
 
         Raises AudioError if the frames are not finite, or too loud for float32.
         """
@@ -93,7 +90,7 @@ class GriffinLimStream:
         return np.concatenate(waves)
 
     def finish(self) -> np.ndarray:
-        """Return the rest, after which the stream is over; all waves together have (frames - 1) * hop_samples samples."""
+        """End the stream and return its rest; all pieces together have (frames - 1) * hop_samples samples."""
         self._append(len(self._waiting))
         if self._span.first + self._span.frames < 2:
             return np.zeros(0, np.float32)
@@ -107,22 +104,22 @@ class GriffinLimStream:
             del self._waiting[:frames]
 
     def _without_start(self, wave: np.ndarray) -> np.ndarray:
-        """Drop the half window that lies before the first frame's middle."""
+        """Drop the half window before the centre of frame 0."""
         skipped = min(self._samples_to_skip, len(wave))
         self._samples_to_skip -= skipped
         return wave[skipped:]
 
 
 class _Span:
-    """Neighbouring frames whose phases are sought, over the tails of those settled before them.
+    """Consecutive frames under estimation, overlapped with the tails of the settled frames before them.
 
-    A frame begins one hop after the last, so hop h of the span holds the windowed frames h - overlap + 1 to h.
+    Frames are one hop apart, so hop h of the span holds the windowed frames h - overlap + 1 to h.
     """
 
     def __init__(self, audio: AudioConfig) -> None:
         self.audio = audio
         self.overlap = -(-audio.fft_size // audio.hop_samples)
-        self.first = 0  # how many frames are settled
+        self.first = 0  # number of settled frames
         bins = _inversion_plan(audio)[0].shape[1]
         self._magnitudes = np.zeros((0, bins), np.float32)
         self._last = np.zeros((0, bins), np.complex64)
@@ -132,11 +129,11 @@ class _Span:
 
     @property
     def frames(self) -> int:
-        """How many frames are still sought."""
+        """The number of frames that are not settled."""
         return len(self._magnitudes)
 
     def append(self, magnitudes: np.ndarray) -> None:
-        """Add frames, float32 [frames, bins], with first phases."""
+        """Add frames, float32 [frames, bins], with initial phases."""
         bins = magnitudes.shape[1]
         middle = np.where(np.arange(bins) % 2, np.float32(-1), np.float32(1))
         old, frames = self.frames, len(magnitudes)
@@ -149,9 +146,9 @@ class _Span:
             _add_frames(spectrum, self._sums[block.start :], self.overlap, self.audio)
 
     def search(self, iterations: int, momentum: float, settled: int, *, is_last: bool) -> np.ndarray:
-        """Iterate, then settle the first `settled` frames; return the wave of all, float32 [(frames + overlap - 1) * hop_samples].
+        """Iterate, settle the first `settled` frames; return the wave, float32 [(frames + overlap - 1) * hop_samples].
 
-        Each iteration goes through blocks of frames once: spectrum of the last wave, new phases, frames of the next wave, all in cache.
+        Each iteration visits each block once: spectrum of the last wave, new phases, frames of the next wave.
         """
         gain = _overlap_gain(self.first, self.frames, self.audio, is_last)
         bins = self._magnitudes.shape[1]
@@ -182,11 +179,11 @@ def _blocks(start: int, stop: int) -> list[slice]:
 
 
 def mel_to_magnitudes(log_mel: np.ndarray, audio: AudioConfig) -> np.ndarray:
-    """Return non-negative magnitudes whose mel is the given one: float32 [frames, bins up to max_hz].
+    """Return non-negative magnitudes with the given mel: float32 [frames, bins up to max_hz].
 
-    They minimise the Kullback-Leibler divergence of the mel by multiplicative updates (Lee and Seung, 2001), begun from the filters'
-    own interpolation, so they stay smooth where the filters say nothing. That comes nearer to the true spectrum than least squares.
-    Raises AudioError if the frames are not finite, or too loud for float32.
+    Multiplicative updates minimise the Kullback-Leibler divergence of the mel (Lee and Seung, 2001). They start from
+    the filters' interpolation, so the result is smooth and nearer to the true spectrum than least squares. Raises
+    AudioError if the frames are not finite, or too loud for float32.
     """
     with np.errstate(over="ignore"):
         mel = np.exp(log_mel.astype(np.float32))
@@ -204,7 +201,7 @@ def mel_to_magnitudes(log_mel: np.ndarray, audio: AudioConfig) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _inversion_plan(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray]:
-    """Return the filters up to the last bin in use, [mel_bins, bins], and the same with each bin's weights summing to 1."""
+    """Return the filters up to the last used bin, [mel_bins, bins], and a copy whose columns sum to 1."""
     filters = mel_filterbank(audio)
     in_use = np.flatnonzero(filters.any(axis=0))
     filters = filters[:, : int(in_use[-1]) + 1 if in_use.size else 1]
@@ -212,9 +209,9 @@ def _inversion_plan(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _overlap_gain(first: int, frames: int, audio: AudioConfig, is_last: bool) -> np.ndarray:
-    """Return one over the summed squares of the windows at each sample of the frames from `first` on, float32 [hops, hop_samples].
+    """Return the inverse of the summed squared windows of the frames from `first` on, float32 [hops, hop_samples].
 
-    Zero outside the wave: before the middle of frame 0 and, where the last frame is among these, after its middle.
+    It is zero before the centre of frame 0 and, if `is_last`, after the centre of the last frame.
     """
     overlap = -(-audio.fft_size // audio.hop_samples)
     squares = np.zeros((overlap, audio.hop_samples), np.float32)
@@ -241,10 +238,10 @@ def _update_phases(
     audio: AudioConfig,
     out: np.ndarray,
 ) -> None:
-    """Write the block's magnitudes with the phases of `wave`, moved on by the momentum, to `out`; keep its spectrum in `last`."""
+    """Write the block's magnitudes with the accelerated phases of `wave` to `out`, and its spectrum to `last`."""
     frames = sliding_window_view(wave, audio.fft_size)[:: audio.hop_samples][block]
     spectrum = scipy.fft.rfft(frames * hann_window(audio))[:, : out.shape[1]]
-    # In this form, after librosa's, the momentum acts on the wanted phases alone.
+    # In this form, as in librosa, the momentum acts on the target phases alone.
     direction = last[block]
     direction *= np.float32(-momentum / (1 + momentum))
     direction += spectrum
@@ -255,7 +252,7 @@ def _update_phases(
 
 
 def _add_frames(spectrum: np.ndarray, wave_hops: np.ndarray, overlap: int, audio: AudioConfig) -> None:
-    """Add the block's windowed frames onto the wave, [frames + overlap - 1, hop_samples], each one hop after the last."""
+    """Overlap-add the block's windowed frames to the wave, [frames + overlap - 1, hop_samples]."""
     frames = scipy.fft.irfft(spectrum, audio.fft_size)
     frames *= hann_window(audio)
     rest = overlap * audio.hop_samples - audio.fft_size

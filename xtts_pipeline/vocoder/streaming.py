@@ -1,7 +1,4 @@
-"""Sound piece by piece, from any vocoder.
-
-Pure NumPy; what a stream needs beyond the plain `Vocoder` is said here.
-"""
+"""Stream sound from any vocoder: the protocols, and a fallback for vocoders that cannot stream. Pure NumPy."""
 
 from typing import Protocol, runtime_checkable
 
@@ -11,25 +8,25 @@ from xtts_pipeline.vocoder.griffin_lim import Vocoder
 
 
 class WaveStream(Protocol):
-    """One wave that is made while its frames still come."""
+    """One wave, computed while its frames arrive."""
 
     def push(self, log_mel: np.ndarray) -> np.ndarray:
-        """Take the next frames, float [frames, mel_bins], and return the samples that are final now: float32, perhaps none."""
+        """Take the next frames, float [frames, mel_bins]; return the samples that are now final, float32 [n]."""
 
     def finish(self) -> np.ndarray:
-        """Return the rest, after which the stream is over; all waves together have (frames - 1) * hop_samples samples."""
+        """End the stream and return its rest; all pieces together have (frames - 1) * hop_samples samples."""
 
 
 @runtime_checkable
 class StreamingVocoder(Vocoder, Protocol):
-    """A vocoder that can begin before it has seen the end."""
+    """A vocoder that can start before it has all frames."""
 
     def stream(self) -> WaveStream:
         """Return a new stream, for one wave."""
 
 
-class HeldBackStream:
-    """What a vocoder without streaming gets: every frame is held back until the last is there."""
+class BufferedStream:
+    """The stream of a vocoder that cannot stream: it buffers all frames until the end."""
 
     def __init__(self, vocoder: Vocoder) -> None:
         self._vocoder = vocoder
@@ -46,5 +43,5 @@ class HeldBackStream:
 
 
 def open_stream(vocoder: Vocoder) -> WaveStream:
-    """Return the vocoder's own stream, or one that holds everything back where it has none."""
-    return vocoder.stream() if isinstance(vocoder, StreamingVocoder) else HeldBackStream(vocoder)
+    """Return the vocoder's own stream, or a buffering one if it has none."""
+    return vocoder.stream() if isinstance(vocoder, StreamingVocoder) else BufferedStream(vocoder)

@@ -18,7 +18,7 @@ from xtts_pipeline.cli.commands.train import summary_text
 from xtts_pipeline.cli.progress import RunProgress
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config, TrainingConfig
-from xtts_pipeline.data.source import Source
+from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training import init_from, loop
@@ -179,7 +179,7 @@ def stopped(tmp_path: Path, write_cache: WriteCache) -> tuple[Path, Path]:
     config = training_config(manifest, (), ("training.batch_size=2",), 2)
     run.mkdir()
     write_config(run, dump_config(config))
-    source = Source(cache, manifest)
+    source = CachedSource(cache, manifest)
     state = RunState(source.records_digest())
     save_checkpoint(run, 1, config, source.identity(), {"weight": np.ones(1, np.float32)}, keep=3, state=state)
     return cache, run

@@ -15,7 +15,7 @@ from tests.perf.commands import Ended, run_command
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config, DataConfig
-from xtts_pipeline.data.source import Source
+from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.perf.diagnose import pipeline
 from xtts_pipeline.perf.diagnose.input import Figures, InputReport, judge, paced_rate
 from xtts_pipeline.perf.diagnose.oscillation import Oscillation, find_oscillation
@@ -232,7 +232,7 @@ def test_a_step_that_waits_for_late_batches_gets_fewer_records_than_it_takes(
             yield None
 
     monkeypatch.setattr(pipeline, "time", SimpleNamespace(sleep=sleep, perf_counter=lambda: clock[0]))
-    four_rows = Pipeline(Source(cache, load_manifest(cache)), Config(), 0, 4)
+    four_rows = Pipeline(CachedSource(cache, load_manifest(cache)), Config(), 0, 4)
     # None; each fourth; one stall, which is no rhythm.
     for late, records_per_second in (
         (lambda _: False, 400),

@@ -12,8 +12,7 @@ from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import bucket_signatures
-from xtts_pipeline.data.cached import EpochPlace
-from xtts_pipeline.data.source import Source
+from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.perf.diagnose import retracing
 
@@ -101,13 +100,13 @@ def test_the_demonstration_shows_what_varying_shapes_cost() -> None:
     assert varying["seconds"] > 2 * fixed["seconds"]
 
 
-class Unfixed(Source):
+class Unfixed(CachedSource):
     """A cache whose pipeline leaves open what its batches look like."""
 
-    def training_dataset(self, config: Config, bucket: int, place: EpochPlace) -> tf.data.Dataset:
-        whole = super().training_dataset(config, bucket, place)
+    def training_dataset(self, config: Config, bucket: int, batch_size: int) -> tf.data.Dataset:
+        whole = super().training_dataset(config, bucket, batch_size)
         if config.training.seed == 1:
-            return whole.unbatch().batch(place.batch_size)
+            return whole.unbatch().batch(batch_size)
         return whole.map(
             lambda fields: {
                 **fields,
@@ -123,7 +122,7 @@ def test_a_pipeline_that_fixes_no_shape_is_found_before_a_batch_is_read(
     cache: Path, seed: int, bad: str, found: str
 ) -> None:
     config = load_config(overrides=["training.batch_size=4", f"training.seed={seed}"])
-    source = Source(cache, load_manifest(cache))
+    source = CachedSource(cache, load_manifest(cache))
     signatures = bucket_signatures(source.identity(), source.specs, config.training)
     checks = retracing.check_pipeline(Unfixed(cache, source.manifest), config, signatures)
     assert [check.name for check in checks if not check.is_good] == [bad]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from xtts_pipeline.config.schema import TrainingConfig
-from xtts_pipeline.data.online_source import NativeSource
+from xtts_pipeline.data.online import OnlineSource
 from xtts_pipeline.training.checkpoints.state import LossSpikeState
 from xtts_pipeline.training.monitoring.warnings import (
     WARMUP_REPORTS,
@@ -80,7 +80,8 @@ def test_a_hundred_waiting_steps_warn_once_and_name_the_command() -> None:
 
 def test_without_a_cache_the_warning_names_preprocess() -> None:
     # The advice needs only the folder, so no corpus is surveyed.
-    source = NativeSource(Path("corpus"), manifest=None, datasets=None)  # type: ignore[arg-type]
+    source = object.__new__(OnlineSource)
+    source.folder = Path("corpus")
     monitor = DataWaitMonitor(source.wait_advice)
     lines = [line for step in range(10, 200, 10) for line in monitor.check(step, 0.2)]
     assert len(lines) == 1

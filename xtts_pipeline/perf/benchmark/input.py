@@ -13,7 +13,7 @@ from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_s
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import bucket_signatures
 from xtts_pipeline.data.buckets import batch_sizes, bucket_order
-from xtts_pipeline.data.source import Source
+from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.perf.benchmark.baselines import RivalClips, librosa_pipeline, native_pipeline, npy_pipeline
 from xtts_pipeline.perf.benchmark.clips import Clip
 from xtts_pipeline.perf.benchmark.results import Benchmark, Column, tenths, whole
@@ -85,7 +85,7 @@ def measure_input(
 
 def our_batches(cache: Path, manifest: Manifest, config: Config) -> Batches:
     """Yield the batches that training would get, endlessly, with their rows; read from the files, as a cache too large for memory is."""
-    source = Source(cache, manifest)
+    source = CachedSource(cache, manifest)
     config = config.model_copy(update={"data": config.data.model_copy(update={"cache_records": False})})
     signatures = bucket_signatures(source.identity(), source.specs, config.training)
     return ((batch.mel.shape[0], batch) for batch in source.training_batches(config, signatures))

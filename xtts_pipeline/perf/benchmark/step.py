@@ -14,6 +14,7 @@ from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_s
 from xtts_pipeline.cache.format.schema import Example, RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import bucket_signatures
+from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.perf.benchmark.device import MatrixPeak, device_name, matrix_operations
@@ -165,7 +166,7 @@ def measure_step(
     tf.get_logger().setLevel("ERROR")
     largest, batch_size = record_spec(manifest), config.training.clips_per_batch
     buckets = list(bucket_specs(manifest)) if manifest.buckets else choose_buckets(examples, largest, batch_size)
-    variants = _variants(Source(cache, manifest), buckets, examples, config, work, log, say)
+    variants = _variants(CachedSource(cache, manifest), buckets, examples, config, work, log, say)
     say("the peak of the matrix product")
     peak = MatrixPeak(tf.dtypes.as_dtype(config.training.precision))
     found = in_turns({**{name: variant.run for name, variant in variants.items()}, "peak": peak.measure}, rounds, say)

@@ -12,8 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import AugmentationConfig, Config, DataConfig
-from xtts_pipeline.data.cached import EpochPlace, cached_records, record_numbers
-from xtts_pipeline.data.source import Source
+from xtts_pipeline.data.cached import CachedSource
 
 _PYTHON_OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 # The states of the shuffle and of the shards are of no interest: the graph is read, never run.
@@ -37,7 +36,7 @@ class Stage:
 class Pipeline:
     """One bucket's training pipeline as `xtts train` makes it, augmentation included."""
 
-    source: Source
+    source: CachedSource
     config: Config
     bucket: int
     batch_size: int
@@ -64,21 +63,21 @@ class Pipeline:
 
     def whole(self) -> tf.data.Dataset:
         """Return the pipeline, with its batches parsed, changed and prefetched."""
-        return self.source.training_dataset(self.config, self.bucket, self._place)
+        return self.source.training_dataset(self.config, self.bucket, self.batch_size)
 
     def prefixes(self) -> dict[str, tf.data.Dataset]:
         """Return the pipeline up to each of its stages: reading, shuffling, copying into batches, parsing, augmenting if it does.
 
         Of records in memory none is read, what is shuffled is numbers, and copying is part of parsing.
         """
-        folder, manifest, data = self.source.folder, self.source.manifest, self.config.data
+        source, config, bucket, rows = self.source, self.config, self.bucket, self.batch_size
         if self.is_in_memory:
-            stages = {"shuffle": record_numbers(folder, manifest, self.bucket, self._place, data)}
+            stages = {"shuffle": source.record_numbers(config, bucket, rows)}
         else:
-            unshuffled = data.model_copy(update={"shuffle_records": 1})
-            shuffled = cached_records(folder, manifest, self.bucket, self._place, data)
+            unshuffled = self.with_data(shuffle_records=1).config
+            shuffled = source.records(config, bucket, rows)
             stages = {
-                "read": cached_records(folder, manifest, self.bucket, self._place, unshuffled),
+                "read": source.records(unshuffled, bucket, rows),
                 "shuffle": shuffled,
                 "copy": shuffled.batch(self.batch_size, drop_remainder=True),
             }
@@ -86,10 +85,6 @@ class Pipeline:
             plain = self.config.model_copy(update={"augmentation": AugmentationConfig()})
             return {**stages, "parse": replace(self, config=plain).whole(), "augment": self.whole()}
         return {**stages, "parse": self.whole()}
-
-    @property
-    def _place(self) -> EpochPlace:
-        return EpochPlace(self.config.training.seed, self.batch_size)
 
     def stages(self, batches: int, most_seconds: float) -> dict[str, Stage]:
         """Time the pipeline up to each of its stages, over so many batches or seconds each."""

@@ -15,7 +15,6 @@ import numpy as np
 from xtts_pipeline import model
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.cached import EpochPlace
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.model.network import Batch
@@ -151,7 +150,7 @@ def check_pipeline(source: Source, config: Config, signatures: Sequence[Batch]) 
         records, size = source.manifest.split_records("train", bucket), signature.tokens.shape[0]
         if not records:
             continue
-        fields = source.training_dataset(config, bucket, EpochPlace(config.training.seed, size)).element_spec
+        fields = source.training_dataset(config, bucket, size).element_spec
         lengths.append(f"{signature.tokens.shape[1]} tokens x {signature.mel.shape[1]} frames")
         left_out = f", {records % size} left out, others in each epoch" if records % size else ""
         rows.append(f"{records} clips are {records // size} batches of {size}{left_out}")

@@ -1,0 +1,151 @@
+"""The order of training records, and the options that all pipelines share.
+
+The order is a function of seed, bucket and epoch, the same for a cache and for its corpus. What an element holds is up
+to the reader.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.config.schema import DataConfig
+from xtts_pipeline.data.position import START, StreamPosition
+from xtts_pipeline.errors import CacheError
+
+# Return the elements, one a record, of the shard with this index in `manifest.shard_names`; the second argument is the
+# epoch.
+ShardReader = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
+
+# A fixed number: with AUTOTUNE the order of records would depend on the number of cores.
+_SHARDS_AT_ONCE = 8
+# Any number but 0; it replaces the program's global seed.
+_GRAPH_SEED = 1
+
+
+@dataclass(frozen=True)
+class TrainingOrder:
+    """The order of one bucket's training records.
+
+    An epoch has `records // batch_size` batches. Its order depends on (seed, bucket, epoch) alone, so each epoch leaves
+    out another remainder, and a run that stopped at a position continues exactly there.
+    """
+
+    folder: Path
+    manifest: Manifest
+    bucket: int
+    batch_size: int
+    seed: int
+    data: DataConfig
+
+    @property
+    def records(self) -> int:
+        """The number of training records in the bucket."""
+        return self.manifest.split_records("train", self.bucket)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """The number of whole batches in an epoch."""
+        return self.records // self.batch_size
+
+    def elements(
+        self,
+        read_shard: ShardReader,
+        position: StreamPosition = START,
+        rows: range | None = None,
+        epochs: int | None = None,
+    ) -> tf.data.Dataset:
+        """Return the elements of the batches from `position` on, endless unless `epochs` limits them.
+
+        With `rows`, only the elements at these rows of each batch. Raises CacheError if the bucket has fewer records
+        than one batch.
+        """
+        self.check_fills_a_batch()
+
+        def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
+            # Skip before anything is parsed: a skipped record costs a tenth of a step at most.
+            skipped = tf.where(epoch == position.epoch, position.batch * self.batch_size, 0)
+            whole_batches = self._shuffled(read_shard, epoch).take(self.batches_per_epoch * self.batch_size)
+            return whole_batches.skip(tf.cast(skipped, tf.int64))
+
+        last_epoch = tf.int64.max if epochs is None else position.epoch + epochs
+        chosen = tf.data.Dataset.range(position.epoch, last_epoch).flat_map(read_epoch)
+        return chosen if rows is None else _rows_of_batches(chosen, self.batch_size, rows)
+
+    def left_out(self, read_shard: ShardReader, epoch: int) -> tf.data.Dataset:
+        """Return the elements that no batch of the epoch holds."""
+        return tf.data.Dataset.range(epoch, epoch + 1).flat_map(
+            lambda number: self._shuffled(read_shard, number).skip(self.batches_per_epoch * self.batch_size)
+        )
+
+    def check_fills_a_batch(self) -> None:
+        """Raise CacheError if the bucket has fewer records than one batch."""
+        found, rows, buckets = self.records, self.batch_size, self.manifest.buckets
+        if found >= rows:
+            return
+        if buckets:
+            problem = (
+                f"bucket {self.bucket} {list(buckets[self.bucket])} holds {found} training clips, "
+                f"fewer than one batch of {rows}, so they would never be trained; "
+                "preprocess with other data.buckets, or set a smaller training.batch_size"
+            )
+        elif found:
+            problem = (
+                f"{found} training clips are fewer than one batch of {rows}; set training.batch_size to {found} or less"
+            )
+        else:
+            problem = f"there are 0 training clips for batches of {rows}; preprocess a larger corpus"
+        raise CacheError(f"{self.folder}: {problem}")
+
+    def _shuffled(self, read_shard: ShardReader, epoch: tf.Tensor) -> tf.data.Dataset:
+        """Return the elements of all training records in the order of an epoch, a tensor of a graph."""
+        # A seed that is set inside a graph stays there: the order must not depend on the program's tf.random.set_seed.
+        tf.random.set_seed(_GRAPH_SEED)
+        names = self.manifest.shard_names("train", self.bucket)
+        shards = tf.data.Dataset.from_tensor_slices(tf.argsort(_hash(names, self.seed, epoch)))
+        elements = shards.interleave(
+            lambda shard: read_shard(shard, epoch),
+            cycle_length=_SHARDS_AT_ONCE,
+            num_parallel_calls=auto_or(self.data.num_workers),
+            deterministic=True,
+        )
+        order_name = f"order-{self.bucket}" if self.bucket else "order"
+        return elements.apply(tf.data.experimental.assert_cardinality(self.records)).shuffle(
+            min(self.data.shuffle_records, self.records),
+            seed=_hash(order_name, self.seed, epoch),
+            reshuffle_each_iteration=False,
+        )
+
+
+def _rows_of_batches(elements: tf.data.Dataset, batch_size: int, rows: range) -> tf.data.Dataset:
+    """Return the elements at `rows` of each `batch_size` elements, one by one."""
+
+    def cut(*parts: Any) -> Any:
+        return tf.nest.map_structure(
+            lambda tensor: tensor[rows.start : rows.stop], parts[0] if len(parts) == 1 else parts
+        )
+
+    return elements.batch(batch_size, drop_remainder=True).map(cut).unbatch()
+
+
+def _hash(name: Any, seed: int, epoch: tf.Tensor) -> tf.Tensor:
+    """Return an int64 for each name: stateless, and the same in every version of TensorFlow."""
+    key = tf.strings.join([name, str(seed), tf.strings.as_string(epoch)], separator=":")
+    return tf.strings.to_hash_bucket_fast(key, 2**62)
+
+
+def auto_or(value: int | str) -> int:
+    """Return a number of `data.*`, or tf.data's constant for `auto`."""
+    return tf.data.AUTOTUNE if value == "auto" else int(value)
+
+
+def prefetched(batches: tf.data.Dataset, data: DataConfig) -> tf.data.Dataset:
+    """Return the end of each pipeline: batches in order, made ahead, each operation on one thread."""
+    options = tf.data.Options()
+    options.deterministic = True
+    # Each operation here copies one batch: threads inside one would only take cores from other batches and the step.
+    options.threading.max_intra_op_parallelism = 1
+    return batches.prefetch(auto_or(data.prefetch_buffer_size)).with_options(options)
