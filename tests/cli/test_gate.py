@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,16 +14,16 @@ from xtts_pipeline.cli.gate import with_tensorflow
 ROOT = Path(__file__).parents[2]
 TARGETS = sorted(
     {
-        node.args[0].value
+        node.value
         for module in (ROOT / "xtts_pipeline" / "cli").rglob("*.py")
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("tensorflow", "with_tensorflow")
-        and isinstance(node.args[0], ast.Constant)
-        and isinstance(node.args[0].value, str)
+        if isinstance(node, ast.Constant) and re.fullmatch(r"xtts_pipeline(\.\w+)+(:\w+)?", str(node.value))
     }
 )
+
+
+def test_the_targets_of_the_commands_are_found():
+    assert {target.partition(":")[2] for target in TARGETS} >= {"diagnose_input", "diagnose_gpu", "demonstrate"}
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -24,8 +24,8 @@ from xtts_pipeline.system.runtime import NativeLog
 def tensorflow(module: str, *, log_path: Path | None = None, echo: bool = False) -> Iterator[tuple[NativeLog, Any]]:
     """Yield TensorFlow's native log and the named module, imported while descriptor 2 goes to the log.
 
-    The log goes to a temporary file unless `log_path` is given; `echo` repeats it on stderr. Descriptor 2 is restored at
-    the end of the block, so all work with TensorFlow belongs inside it.
+    The log goes to a temporary file unless `log_path` is given; `echo` repeats it on stderr. Descriptor 2 is restored
+    at the end of the block, so all work with TensorFlow belongs inside it.
     Raises OutputError if `log_path` cannot be written.
     """
     with NativeLog(log_path, echo=echo) as log:

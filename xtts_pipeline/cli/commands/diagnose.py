@@ -46,7 +46,7 @@ def diagnose_retracing(context: click.Context, /, demonstrate: bool, as_json: bo
     Exit code 0 if each step runs the one program that was compiled for it, 1 if not.
     """
     if not demonstrate:
-        report = _diagnose("retracing", echo=context.obj, **options)
+        report = _diagnose("xtts_pipeline.perf.diagnose.retracing:diagnose_retracing", echo=context.obj, **options)
         print_report(report, as_json, is_true=report.verdict.is_healthy)
         return
     if any(context.get_parameter_source(name) is not ParameterSource.DEFAULT for name in options):
@@ -71,7 +71,7 @@ def diagnose_input(debug: bool, /, plot: Path | None, as_json: bool, **options: 
 
     Exit code 0 if they do, 1 if not.
     """
-    report = _diagnose("input", echo=debug, plot=plot, **options)
+    report = _diagnose("xtts_pipeline.perf.diagnose.input:diagnose_input", echo=debug, plot=plot, **options)
     print_report(report, as_json, is_true=report.verdict.is_healthy)
 
 
@@ -95,14 +95,14 @@ def diagnose_gpu(debug: bool, /, as_json: bool, **options: Any) -> None:
 
     Exit code 0 if it is busy or there is none, 1 if not.
     """
-    report = _diagnose("gpu", echo=debug, **options)
+    report = _diagnose("xtts_pipeline.perf.diagnose.gpu:diagnose_gpu", echo=debug, **options)
     print_report(report, as_json, is_true=not report.is_bad)
 
 
 def _diagnose(
-    name: str, cache: Path, configs: Sequence[str], overrides: Sequence[str], *, echo: bool, **options: Any
+    target: str, cache: Path, configs: Sequence[str], overrides: Sequence[str], *, echo: bool, **options: Any
 ) -> Any:
-    """Check cache and settings as `xtts train` does, and return the report of `perf.diagnose.NAME`."""
+    """Check cache and settings as `xtts train` does, and return the report of the target."""
     manifest = load_manifest(cache)
     require_whole(cache)
     config = training_config(manifest, configs, overrides, steps=None)
@@ -111,5 +111,4 @@ def _diagnose(
             "training.debug_eager: found true, expected the compiled step, which is diagnosed; leave it out"
         )
     check_enough_records(cache, manifest, config)
-    target = f"xtts_pipeline.perf.diagnose.{name}:diagnose_{name}"
     return with_tensorflow(target, cache, manifest, config, echo=echo, **options)
