@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from tests.training.tiny_run import TinyStep, TinyValidation
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.network import Batch, Network
@@ -52,9 +53,6 @@ def train_step(compiled_step: tuple[TrainStep, dict[str, np.ndarray]]) -> TrainS
 @pytest.fixture(scope="module")
 def tiny_training() -> Iterator[None]:
     """Have runs of this module use the tiny step and validation of tiny_run.py."""
-    # Imported here: pytest rewrites the asserts of test_loop.py, which it uses, only before the first import.
-    from tests.training.tiny_run import TinyStep, TinyValidation
-
     with pytest.MonkeyPatch.context() as patch:
         # A made-up cache has no manifest to compare.
         patch.setattr(resume_module, "check_same_cache", lambda *_: None)

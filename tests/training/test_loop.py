@@ -70,6 +70,9 @@ class MadeUpSource:
             yield random_batch(SPEC, (9, 4), (20, 7), seed=10 * position.epoch + position.batch)
             position = position.after(3)
 
+    def batch_clips(self, _config: object, _signatures: object, positions: Sequence[StreamPosition]) -> list[Any]:
+        return [[] for _ in positions]
+
     def validation_batches(self, *_: object) -> Iterator[Batch]:
         yield random_batch(SPEC, (5, 8), (12, 20), seed=1)
         yield random_batch(SPEC, (7, 0), (15, 0), seed=2)

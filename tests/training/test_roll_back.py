@@ -40,8 +40,8 @@ def test_a_step_that_is_not_finite_is_skipped_counted_and_named(tmp_path: Path) 
         "ids": ["sound-1", "bad-1"],
     }
     assert (summary["skipped_updates"], summary["rolled_back_at_step"]) == (1, None)
-    found = "step 5: the update was not finite and is left out (not finite in the cache: bad-1); skipped.jsonl has each such step"
-    assert summary["warnings"][0] == found
+    found = "step 5: the update was not finite and is left out (not finite in the cache: bad-1)"
+    assert summary["warnings"][0] == f"{found}; skipped.jsonl has each such step"
     reports = {line["step"]: line for line in read_metrics(tmp_path) if line["split"] == "train"}
     assert {step: report["skipped_updates"] for step, report in reports.items()} == {
         1: 0,

@@ -94,7 +94,7 @@ def test_every_variable_is_trained(train_step: TrainStep, batch: Batch) -> None:
         for name, variable in named_variables(train_step.network).items()
         if np.array_equal(variable.numpy(), before[name])
     ]
-    # A key's bias adds the same to every score of a query, so softmax takes it out: its gradient is zero but for rounding.
+    # Softmax cancels a key's bias, which adds the same to every score of a query: its gradient is rounding only.
     assert [name for name in still if not name.endswith("key.bias")] == []
 
 

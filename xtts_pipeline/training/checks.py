@@ -129,7 +129,8 @@ def choose_batch_size(
         return config
     if available is None:
         raise ConfigError(
-            "training.batch_size=auto: how much memory the GPU has cannot be asked; install nvidia-ml-py, or give a number"
+            "training.batch_size=auto: how much memory the GPU has cannot be asked; "
+            "install nvidia-ml-py, or give a number"
         )
     estimate, parts = training_memory(manifest, config), config.training.accumulation_steps * devices
     usable = round(AUTO_SHARE * available.bytes)
@@ -145,7 +146,8 @@ def choose_batch_size(
     size = _largest_trainable_batch(manifest, rows * parts, parts) if manifest.split_records("train") else parts
     if size is None:
         raise CacheError(
-            "training.batch_size=auto: a bucket has fewer clips than the smallest batch; preprocess with other data.buckets"
+            "training.batch_size=auto: a bucket has fewer clips than the smallest batch; "
+            "preprocess with other data.buckets"
         )
     rounded = size // (ROUND_BATCH * parts) * ROUND_BATCH * parts
     if rounded and is_filled(manifest, rounded, parts):
@@ -154,7 +156,7 @@ def choose_batch_size(
 
 
 def _largest_filled_batch(manifest: Manifest, most: int, parts: int) -> int | None:
-    """Return the largest `training.batch_size` up to `most` at which every bucket with records fills a batch, or None."""
+    """Return the largest batch size up to `most` at which each bucket with records fills a batch, or None."""
     return next((size for size in range(most, 0, -parts) if is_filled(manifest, size, parts)), None)
 
 

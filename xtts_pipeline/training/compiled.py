@@ -59,7 +59,8 @@ class RetraceError(TrainingError):
 
     def __init__(self, function: str, mismatch: SignatureMismatch) -> None:
         super().__init__(
-            f"{function} was called with what it was not compiled for: {mismatch} (training.strict_shapes=false goes on)"
+            f"{function} was called with what it was not compiled for: {mismatch} "
+            "(training.strict_shapes=false goes on)"
         )
         self.mismatch = mismatch
 
@@ -80,7 +81,7 @@ class CompiledByShape:
         config: TrainingConfig,
         extra_specs: Callable[[Batch], Sequence[tf.TensorSpec]] = lambda _: (),
     ) -> None:
-        """Compile `function` of a batch's tensors, followed by the arguments that `extra_specs(signature)` describes."""
+        """Compile `function` of a batch's tensors and of the arguments that `extra_specs(signature)` describes."""
 
         def compile_for(signature: Batch | None) -> Any:
             specs = None
@@ -108,7 +109,7 @@ class CompiledByShape:
         return len(self._seen) - len(self.mismatches)
 
     def __call__(self, batch: Batch) -> Any:
-        """Call the function of the batch's shape. Raise RetraceError before any tracing if strict and no signature fits."""
+        """Call the function of the batch's shape. Raise RetraceError before tracing if strict and none fits."""
         return self.function_of(batch)(*(tensor for tensor in batch if tensor is not None))
 
     def function_of(self, batch: Batch) -> Any:
@@ -120,7 +121,7 @@ class CompiledByShape:
         return self._by_shape[key]
 
     def trace(self, batch: Batch) -> None:
-        """Trace the function of the batch's shape without running it. Do nothing in eager mode or if no signature fits."""
+        """Trace the function of the batch's shape without running it; nothing in eager mode or if no signature fits."""
         function = self._by_shape.get(shape_key(batch))
         if self.functions and function is not None:
             function.get_concrete_function(*(tensor for tensor in batch if tensor is not None))

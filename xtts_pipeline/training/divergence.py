@@ -1,13 +1,19 @@
 """Count skipped updates, and describe each in skipped.jsonl."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.training.checkpoints.run_folder import SKIPPED_NAME
+from xtts_pipeline.training.monitoring.metrics import JsonLinesFile
+from xtts_pipeline.training.monitoring.metrics_buffer import MetricsBuffer
+
+# Ids of a batch's clips, each with whether its mel is finite.
+Clips = Sequence[tuple[str, bool]]
 
 
 @dataclass
@@ -24,10 +30,38 @@ class SkipCount:
             self.in_a_row = self.in_a_row + 1 if is_skipped else 0
 
 
+class SkipLog:
+    """Writes skipped.jsonl, one line for each skipped step with the clips of its batch."""
+
+    def __init__(self, file: JsonLinesFile, clips_of: Callable[[Sequence[StreamPosition]], Sequence[Clips]]) -> None:
+        self._file, self._clips_of = file, clips_of
+
+    def write(
+        self, last_step: int, window: MetricsBuffer, is_skipped: np.ndarray, positions: Sequence[StreamPosition]
+    ) -> list[str]:
+        """Write the skipped steps of a window that ends with `last_step`; return the warning for the first of them."""
+        skipped = np.flatnonzero(is_skipped).tolist()
+        if not skipped:
+            return []
+        losses, norms = window.column("loss"), window.column("gradient_norm")
+        all_clips = self._clips_of([positions[index] for index in skipped])
+        lines = [
+            skipped_line(last_step - len(positions) + index + 1, positions[index], losses[index], norms[index], clips)
+            for index, clips in zip(skipped, all_clips, strict=True)
+        ]
+        for line in lines:
+            self._file.write(line)
+        first = lines[0]
+        names = ", ".join(first["not_finite"] or first["ids"])
+        who = f"not finite in the cache: {names}" if first["not_finite"] else f"of {names}"
+        found = f"step {first['step']}: the update was not finite and is left out ({who})"
+        return [f"{found}; {SKIPPED_NAME} has each such step"]
+
+
 def skipped_line(
-    step: int, position: StreamPosition, loss: float, gradient_norm: float, clips: Sequence[tuple[str, bool]]
+    step: int, position: StreamPosition, loss: float, gradient_norm: float, clips: Clips
 ) -> dict[str, Any]:
-    """Return the line of skipped.jsonl for one step; `clips` are the batch's ids, each with whether its mel is finite."""
+    """Return the line of skipped.jsonl for one step."""
     return {
         "step": step,
         "epoch": position.epoch,

@@ -52,7 +52,8 @@ def load_base(path: Path, resumption: Resumption | None, log: Callable[[str], No
     if origin is None:
         run = resumption.checkpoint.folder
         raise CheckpointError(
-            f"{run}: its run was not begun with another one's weights; leave --init-from out, or choose another --output"
+            f"{run}: its run was not begun with another one's weights; "
+            "leave --init-from out, or choose another --output"
         )
     log(f"--init-from {path} is not read again: the run began with {origin.checkpoint}, and goes on")
     return None

@@ -1,4 +1,4 @@
-"""Handle SIGTERM and Ctrl-C during training: the first asks for a stop after the current step, the second exits at once.
+"""Handle SIGTERM and Ctrl-C during training: the first requests a stop after the step, the second exits at once.
 
 A thread receives the signals. Python's own handlers would wait for native code, which may compile for a minute.
 """

@@ -1,12 +1,13 @@
 """The training loop, from the first step of a run to its summary.
 
-Metrics stay on the device until a report is due. Reports and checkpoints are on disk before the next step depends on them.
+Metrics stay on the device until a report is due.
 """
 
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,16 +33,12 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     write_summary,
 )
 from xtts_pipeline.training.checkpoints.saver import SaveSchedule, Snapshot
-from xtts_pipeline.training.checkpoints.state import (
-    BestEvaluation,
-    RunState,
-    origin_to_json,
-)
+from xtts_pipeline.training.checkpoints.state import BestEvaluation, RunState, origin_to_json
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import RetraceError
 from xtts_pipeline.training.context import OpenProgress, RunContext, prepare_run
 from xtts_pipeline.training.distributed.step import DistributedTrainStep, describe_distribution
-from xtts_pipeline.training.divergence import SkipCount, skipped_line
+from xtts_pipeline.training.divergence import SkipCount, SkipLog
 from xtts_pipeline.training.init_from import copy_weights, describe_origin
 from xtts_pipeline.training.monitoring.compilations import total_counts
 from xtts_pipeline.training.monitoring.metrics_buffer import MetricsBuffer
@@ -58,10 +55,7 @@ ROLL_BACK_RATE = 0.5
 
 
 def train(log: NativeLog, plan: RunPlan, open_progress: OpenProgress, startup: StartupTimer) -> dict[str, Any]:
-    """Carry out a plan and return the run's summary. `xtts train` calls this through the gate to TensorFlow.
-
-    Raises the errors of `prepare_run` and `run`; OSError if the disk refuses.
-    """
+    """Carry out a plan and return the run's summary. `xtts train` calls this through the gate to TensorFlow."""
     startup.end_part("import")
     with open_progress(plan.config.training.steps) as progress:
         if plan.is_chief:
@@ -92,7 +86,6 @@ class _Training:
     def __init__(self, context: RunContext) -> None:
         self.context, self.config, self.settings = context, context.config, context.config.training
         self.source, distribution = context.source, context.distribution
-        # The step that the run continues from, or 0.
         self.steps_done, self.first_step_seconds = context.saver.saved_step, 0.0
         identity, precision = self.source.identity(), tf.dtypes.as_dtype(self.settings.precision)
         with distribution.scope():
@@ -103,40 +96,39 @@ class _Training:
         self.variables = named_variables(self.train_step)
         state = context.state.with_batches(tuple(signature.tokens.shape[0] for signature in signatures))
         if state.position != context.state.position:
-            self._log(
-                f"batches have other rows than before: going on with epoch {state.position.epoch}, from its beginning"
-            )
+            epoch = state.position.epoch
+            self._log(f"batches have other rows than before: going on with epoch {epoch}, from its beginning")
         self.position, self.batches_per_epoch = state.position, self.source.batches_per_epoch(signatures)
         self.batches = self.source.training_batches(
             self.config, signatures, self.position, distribution.batch_rows(signatures)
         )
         validation = (self.source, self.config, average, signatures, context.monitor, distribution)
         self.validation = Validation(*validation) if self.source.validation_clips else None
-        self.data_wait = DataWaitMonitor(self.source.wait_advice)
+        self.data_wait, self.clock = DataWaitMonitor(self.source.wait_advice), SaveSchedule(self.settings)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
-        self.warnings = list(state.warnings)
+        self.warnings, self.rolled_back_at_step = list(state.warnings), state.rolled_back_at_step
         self.skips = SkipCount(state.skipped_steps, state.skipped_in_a_row)
-        self.rolled_back_at_step = state.rolled_back_at_step
+        self.skip_log = SkipLog(context.metrics.skipped, partial(self.source.batch_clips, self.config, signatures))
         self._load_state(state)
-        self.clock = SaveSchedule(self.settings)
         if context.resumption is not None:
             self._restore(context.resumption.checkpoint)
         elif context.base is not None:
-            self._start_from(context.base, average)
+            origin = copy_weights(self.network, average, context.base, identity, self.config)
+            self.state = replace(state, origin=origin)
+            for line in describe_origin(origin):
+                self._log(line)
 
     def _build_step(self, average: Network) -> TrainStep:
         """Return the step for one device or for all of them, with its traces counted by the monitor."""
-        context, settings, signatures = self.context, self.settings, self.signatures
-        if context.distribution.strategy is not None:
-            self._log(describe_distribution(context.distribution, signatures, settings))
-            distributed = DistributedTrainStep(
-                self.network, average, settings, signatures, context.distribution, context.interruption
-            )
-            distributed.watch_with(context.monitor)
-            return distributed
-        step = TrainStep(self.network, average, settings, signatures)
-        context.monitor.watch(*step.compiled.functions, calls=step.compiled)
-        return step
+        context, arguments = self.context, (self.network, average, self.settings, self.signatures)
+        if context.distribution.strategy is None:
+            step = TrainStep(*arguments)
+            context.monitor.watch(*step.compiled.functions, calls=step.compiled)
+            return step
+        self._log(describe_distribution(context.distribution, self.signatures, self.settings))
+        distributed = DistributedTrainStep(*arguments, context.distribution, context.interruption)
+        distributed.watch_with(context.monitor)
+        return distributed
 
     def _load_state(self, state: RunState) -> None:
         """Restore counters, best loss and watches from `state`."""
@@ -154,18 +146,9 @@ class _Training:
         """Load the weights of the checkpoint that the run continues from."""
         restore_variables(self.variables, checkpoint)
         self.context.saver.restore_best()
-        missing = self.context.metrics.lines.missing_bytes
-        if missing:
-            self.warn(
-                f"{METRICS_NAME}: {missing} bytes fewer than at step {checkpoint.step}; reports before it are lost"
-            )
-
-    def _start_from(self, base: Checkpoint, average: Network) -> None:
-        """Copy the weights of another run; moments, schedule and step count start at zero."""
-        origin = copy_weights(self.network, average, base, self.source.identity(), self.config)
-        self.state = replace(self.state, origin=origin)
-        for line in describe_origin(origin):
-            self._log(line)
+        if missing := self.context.metrics.lines.missing_bytes:
+            found = f"{METRICS_NAME}: {missing} bytes fewer than at step {checkpoint.step}"
+            self.warn(f"{found}; reports before it are lost")
 
     def run(self) -> None:
         """Train until the run is over."""
@@ -200,7 +183,7 @@ class _Training:
             self.first_step_seconds = time.perf_counter() - started
 
     def _take_first_step(self, batch: Batch) -> tf.Tensor:
-        """Take the first step of this process, which traces and compiles, and log the time of each part until its end."""
+        """Take the first step of this process, which traces and compiles, and log the time of each part."""
         startup, compiled = self.context.startup, self.train_step.compiled
         startup.end_part("input")
         if not isinstance(self.train_step, DistributedTrainStep):
@@ -222,12 +205,8 @@ class _Training:
             return
         if profiling.is_tracing:
             self.timer.exclude_last_step()
-        is_warm = (
-            len(self.timer.examples) >= WARMUP_STEPS
-            and self.train_step.compiled.shapes_seen >= self.source.filled_buckets
-        )
-        line = profiling.after_step(result, is_warm=is_warm)
-        if line is not None:
+        has_all_shapes = self.train_step.compiled.shapes_seen >= self.source.filled_buckets
+        if line := profiling.after_step(result, is_warm=has_all_shapes and len(self.timer.examples) >= WARMUP_STEPS):
             self._log(line)
 
     def _record_left_out_clips(self) -> None:
@@ -238,10 +217,10 @@ class _Training:
             self.context.metrics.left_out.write({"epoch": epoch, "ids": ids})
 
     def _stop_if_asked(self, unsettled: Snapshot | None) -> None:
-        """Save and raise InterruptedRunError if a stop is requested. `unsettled` is the run before an evaluation began."""
-        saver = self.context.saver
+        """Save and raise InterruptedRunError if a stop is requested. `unsettled` is the run before an evaluation."""
         if not self._is_stop_agreed():
             return
+        saver = self.context.saver
         if saver.saved_step != self.steps_done:
             self._save(unsettled or self._snapshot())
         saver.finish()
@@ -264,9 +243,8 @@ class _Training:
 
     def _after_step(self, step: int) -> None:
         """Report, validate, synthesize samples and save, each if it is due after this step."""
-        settings = self.settings
-        is_last = step == settings.steps
-        validation = self.validation if step % settings.evaluate_every == 0 or is_last else None
+        is_last = step == self.settings.steps
+        validation = self.validation if step % self.settings.evaluate_every == 0 or is_last else None
         best = None
         # The report comes first: its window must hold the time of steps only.
         if validation is not None:
@@ -278,7 +256,7 @@ class _Training:
                 self._record(step, "speech", numbers)
                 self.context.media.add(step, sentences)
             release_free_memory()
-        elif step == 1 or step % settings.log_every == 0 or is_last:
+        elif step == 1 or step % self.settings.log_every == 0 or is_last:
             self._report(step)
         self.is_settled = True
         self._save_if_due(step, best)
@@ -304,26 +282,18 @@ class _Training:
         """Count the window's skipped updates and write which clips they had; `step` is the window's last."""
         is_first = not self.skips.total
         self.skips.add(is_skipped)
-        losses, norms = self.window.column("loss"), self.window.column("gradient_norm")
         # In float16, infinite gradients of a finite loss only mean that the loss scale is still adapting.
-        is_bad = is_skipped & (~np.isfinite(losses) if self.train_step.loss_scale is not None else True)
-        bad = np.flatnonzero(is_bad).tolist()
-        positions = [self.position.before(len(is_skipped) - index, self.batches_per_epoch) for index in bad]
-        clips_of = self.source.batch_clips(self.config, self.signatures, positions) if bad else []
-        for index, position, clips in zip(bad, positions, clips_of, strict=True):
-            line = skipped_line(step - len(is_skipped) + index + 1, position, losses[index], norms[index], clips)
-            self.context.metrics.skipped.write(line)
-            if is_first and index == bad[0]:
-                names = ", ".join(line["not_finite"] or line["ids"])
-                who = f"not finite in the cache: {names}" if line["not_finite"] else f"of {names}"
-                found = f"step {line['step']}: the update was not finite and is left out ({who})"
-                self.warn(f"{found}; {SKIPPED_NAME} has each such step")
+        is_bad = is_skipped & (~np.isfinite(self.window.column("loss")) if self.train_step.loss_scale else True)
+        positions = [self.position.before(back, self.batches_per_epoch) for back in range(len(is_skipped), 0, -1)]
+        for warning in self.skip_log.write(step, self.window, is_bad, positions):
+            if is_first:
+                self.warn(warning)
 
     def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> BestEvaluation | None:
         """Validate; return the evaluation if its loss is below that of every evaluation on disk, else None."""
         numbers = validation.evaluate(lambda: self._stop_if_asked(unsettled))
         self._record(step, "val", numbers)
-        # Patience counts what was measured, not what could be written: workers without a disk must stop at the same step.
+        # Patience counts measured losses, written or not: workers without a disk must stop at the same step.
         self.best.update(step, numbers["loss"])
         if self.best.is_patience_over and step < self.settings.steps:
             self._log(
@@ -412,14 +382,13 @@ class _Training:
         context.metrics.rewind(checkpoint.step, checkpoint.state.file_bytes[METRICS_NAME])
         context.media.rewind()
         self.steps_done = context.saver.saved_step = checkpoint.step
-        # Skipped steps of the window were counted and recorded before; the data has moved on, so their clips are unknown.
+        # Skipped steps of the window are recorded already, and their clips cannot be looked up any more.
         kept = tuple(row for row in checkpoint.state.window if not row[TrainStep.METRICS.index("is_skipped")])
         self._load_state(replace(checkpoint.state, window=kept, resumed_at_steps=self.state.resumed_at_steps))
         context.saver.restore_best()
         self.rolled_back_at_step, self.skips.in_a_row = step, 0
-        self.warn(
-            f"{found}; rolled back to step {checkpoint.step}, and going on with {ROLL_BACK_RATE:g} of the learning rate"
-        )
+        rate = f"{ROLL_BACK_RATE:g} of the learning rate"
+        self.warn(f"{found}; rolled back to step {checkpoint.step}, and going on with {rate}")
         if not self.is_settled:
             self._after_step(self.steps_done)
 

@@ -62,8 +62,8 @@ class AdamW(tf.Module):
 class LossScale(tf.Module):
     """The factor of the loss in float16, which keeps small gradients from underflow (Micikevicius et al. 2018).
 
-    It doubles after `GROWTH_STEPS` steps in a row with finite gradients. A gradient that is not finite halves it, and the
-    step is skipped.
+    It doubles after `GROWTH_STEPS` steps in a row with finite gradients. A gradient that is not finite halves it, and
+    the step is skipped.
     """
 
     FIRST, LEAST, GREATEST, GROWTH_STEPS = 2.0**15, 1.0, 2.0**24, 1_000

@@ -64,7 +64,8 @@ def training_config(
         return config.model_copy(update={"training": training})
     if config.training.batch_size == "auto" and cluster is not None:
         raise ConfigError(
-            "training.batch_size=auto: each worker would choose by its own memory, expected one size for all; give a number"
+            "training.batch_size=auto: each worker would choose by its own memory, expected one size for all; "
+            "give a number"
         )
     return choose_batch_size(manifest, config, available_memory(), devices)
 

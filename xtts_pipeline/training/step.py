@@ -177,7 +177,7 @@ class TrainStep(tf.Module):
 
 
 class EvaluateStep:
-    """The losses of one batch under teacher forcing, without dropout but the prenet's; each clip is its own reference."""
+    """The losses of one batch under teacher forcing, with the prenet's dropout only; each clip is its own reference."""
 
     METRICS = (*LOSS_METRICS, "weight")
 

@@ -1,7 +1,7 @@
 """Validate the EMA network: its losses on the whole split under teacher forcing, and a few synthesized samples.
 
-Teacher forcing measures prediction from ground-truth frames. Only free-running synthesis shows whether the network stops
-and reads the whole text.
+Teacher forcing measures prediction from ground-truth frames. Only free-running synthesis shows whether the network
+stops and reads the whole text.
 """
 
 import math
