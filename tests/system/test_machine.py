@@ -14,14 +14,14 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_a_limit_it_is_what_the_machine_has_left(group: Path) -> None:
+def test_without_a_limit_free_memory_counts(group: Path) -> None:
     free = machine.memory_limit_bytes()
     assert free > 1 << 20
     (group / "memory.max").write_text("max\n")
     assert machine.memory_limit_bytes() == pytest.approx(free, rel=0.2)
 
 
-def test_pages_of_files_that_nobody_needs_count_as_free(group: Path) -> None:
+def test_page_cache_counts_as_free(group: Path) -> None:
     (group / "memory.max").write_text("5000\n")
     (group / "memory.current").write_text("3000\n")
     assert machine.memory_limit_bytes() == 2_000
@@ -33,7 +33,7 @@ def test_pages_of_files_that_nobody_needs_count_as_free(group: Path) -> None:
     assert machine.memory_limit_bytes() == 0
 
 
-def test_the_first_version_of_control_groups_is_asked_too(group: Path) -> None:
+def test_control_groups_of_version_1_are_read(group: Path) -> None:
     folder = group / "memory"
     folder.mkdir()
     for name, text in (
@@ -45,7 +45,7 @@ def test_the_first_version_of_control_groups_is_asked_too(group: Path) -> None:
     assert machine.memory_limit_bytes() == 1_500
 
 
-def test_the_least_of_the_groups_around_a_process_counts(group: Path) -> None:
+def test_the_smallest_limit_of_nested_groups_counts(group: Path) -> None:
     job = group / "slurm" / "job_1"
     job.mkdir(parents=True)
     (group / "own").write_text("0::/slurm/job_1\n")
@@ -58,7 +58,7 @@ def test_the_least_of_the_groups_around_a_process_counts(group: Path) -> None:
     assert machine.usable_cores().quota == 1.5
 
 
-def test_quotas_of_the_first_version_are_seen(group: Path) -> None:
+def test_cpu_quotas_of_version_1_are_read(group: Path) -> None:
     (group / "cpu").mkdir()
     (group / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
     assert machine.usable_cores().quota is None

@@ -65,7 +65,7 @@ def test_the_device_is_sampled_while_something_else_runs(monkeypatch: pytest.Mon
     assert first.pcie_mb_per_second == 3.0
 
 
-def test_a_slow_answer_does_not_stretch_the_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_answer_does_not_lengthen_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
 
     class SixPauses(threading.Event):
@@ -88,7 +88,7 @@ def test_a_slow_answer_does_not_stretch_the_pauses(monkeypatch: pytest.MonkeyPat
     assert seconds[5] - seconds[0] == pytest.approx(0.5)
 
 
-def test_a_counter_that_the_device_lacks_is_not_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_counter_is_none_and_sampling_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = library(nvmlDeviceGetPcieThroughput=refuse, nvmlDeviceGetCurrentClocksThrottleReasons=refuse)
     monkeypatch.setitem(sys.modules, "pynvml", lacking)
     sampler = sample_until(2)
@@ -100,7 +100,7 @@ def test_a_counter_that_the_device_lacks_is_not_told_and_ends_nothing(monkeypatc
     )
 
 
-def test_a_device_that_answers_nothing_is_not_sampled_and_the_reason_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_device_ends_sampling_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     counters = (
         "UtilizationRates",
         "MemoryInfo",
@@ -117,9 +117,7 @@ def test_a_device_that_answers_nothing_is_not_sampled_and_the_reason_kept(monkey
 @pytest.mark.parametrize(
     ("visible", "device"), [("2,0", "Device 2"), ("GPU-8932f937,1", "Device GPU-8932f937"), ("", None), ("-1", None)]
 )
-def test_the_device_is_the_one_that_cuda_counts_first(
-    visible: str, device: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_visible_device_is_sampled(visible: str, device: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", library())
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with Sampler() as sampler:
@@ -128,7 +126,7 @@ def test_the_device_is_the_one_that_cuda_counts_first(
     assert (sampler.reason == "CUDA_VISIBLE_DEVICES hides every GPU") == (device is None)
 
 
-def test_a_device_that_nvml_does_not_know_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", library(nvmlDeviceGetHandleByUUID=refuse))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-89")
     with Sampler() as sampler:
@@ -136,7 +134,7 @@ def test_a_device_that_nvml_does_not_know_is_named(monkeypatch: pytest.MonkeyPat
     assert sampler.reason == "NVML finds no GPU (Not Supported; CUDA_VISIBLE_DEVICES is GPU-89)"
 
 
-def test_a_driver_that_is_missing_is_a_reason_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_is_a_reason_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise RuntimeError("Driver Not Loaded")
 
@@ -147,7 +145,7 @@ def test_a_driver_that_is_missing_is_a_reason_not_an_error(monkeypatch: pytest.M
     assert "Driver Not Loaded" in (sampler.reason or "")
 
 
-def test_the_free_memory_is_that_of_the_device_and_nobody_s_where_there_is_none(
+def test_free_memory_is_the_devices_or_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail() -> None:

@@ -59,7 +59,7 @@ def test_compilations_are_counted_by_name_and_no_line_is_lost(tmp_path: Path) ->
     assert (tmp_path / "native.log").read_text().count("Compiled __inference_") == 2
 
 
-def test_a_log_that_somebody_emptied_is_read_on(tmp_path: Path) -> None:
+def test_a_truncated_log_is_read_on(tmp_path: Path) -> None:
     done = run(
         f"""
         import os
@@ -71,7 +71,8 @@ def test_a_log_that_somebody_emptied_is_read_on(tmp_path: Path) -> None:
             log.read()
             os.truncate(path, 0)
             log.read()
-            os.write(2, b"\\nI0000 device_compilation_profiler.cc:113] Compiled __inference_step_1 1 times, compile time: 1 us\\n")
+            compiled = b"Compiled __inference_step_1 1 times, compile time: 1 us"
+            os.write(2, b"\\nI0000 device_compilation_profiler.cc:113] " + compiled + b"\\n")
             print(log.compilations())
     """
     )
@@ -83,7 +84,7 @@ def test_a_process_without_stderr_still_works() -> None:
         [
             sys.executable,
             "-c",
-            "from xtts_pipeline.system.runtime import NativeLog\nwith NativeLog() as log:\n    print(log.compilations())",
+            "from xtts_pipeline.system import runtime\nwith runtime.NativeLog() as log:\n    print(log.compilations())",
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -115,13 +116,15 @@ def test_compile_times_and_the_memory_of_programs_are_read_from_the_log() -> Non
     done = run("""
         import os
         from xtts_pipeline.system.runtime import NativeLog
-        compiled = "I0000 device_compilation_profiler.cc:113] Compiled __inference_%s 1 times, compile time: %d us, cumulative: 9 us\\n"
+        profiler = "I0000 device_compilation_profiler.cc:113] "
+        compiled = profiler + "Compiled __inference_%s 1 times, compile time: %d us, cumulative: 9 us\\n"
         assigned = "I0000 buffer_assignment.cc:2364] Assigning buffers to module %s.770\\n"
         total = "I0000 buffer_assignment.cc:2463]                  total allocation:  %s\\n"
         step = "a_inference__train_step_%d__XlaMustCompile_true_config_proto_1"
         with NativeLog() as log:
             for number, size in ((11, "1.50GiB"), (12, "512.0KiB")):
-                os.write(2, (assigned % (step % number) + total % size + compiled % ("_train_step_11", 2_500_000)).encode())
+                program = assigned % (step % number) + total % size
+                os.write(2, (program + compiled % ("_train_step_11", 2_500_000)).encode())
             os.write(2, (assigned % "autotuned_fusion" + total % "9.00GiB").encode())
             print(log.compile_seconds("_train_step"), log.program_bytes("_train_step"))
             print(log.compile_seconds("_other"), log.program_bytes("_other"))
@@ -145,7 +148,7 @@ def plug_in_gpu(folder: Path) -> None:
     (folder / "dev" / "nvidia0").touch()
 
 
-def test_without_a_gpu_nothing_compiled_is_kept(environment: dict[str, str]) -> None:
+def test_without_a_gpu_there_is_no_compile_cache(environment: dict[str, str]) -> None:
     found = prepare_environment()
     assert found == Environment("CPU", "--xla_cpu_use_onednn=true", None)
     assert "TF_XLA_FLAGS" not in environment
@@ -153,7 +156,7 @@ def test_without_a_gpu_nothing_compiled_is_kept(environment: dict[str, str]) -> 
     assert prepare_environment() == found, "asked twice, it is set once"
 
 
-def test_on_a_gpu_what_is_compiled_is_kept_in_the_user_s_cache(environment: dict[str, str], tmp_path: Path) -> None:
+def test_on_a_gpu_programs_are_kept_in_the_users_cache(environment: dict[str, str], tmp_path: Path) -> None:
     plug_in_gpu(tmp_path)
     environment["TF_XLA_FLAGS"] = "--tf_xla_clustering_debug"
     found = prepare_environment()
@@ -167,9 +170,7 @@ def test_on_a_gpu_what_is_compiled_is_kept_in_the_user_s_cache(environment: dict
     )
 
 
-def test_the_compile_cache_follows_xdg_and_is_another_one_for_other_flags_and_drivers(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_compile_cache_depends_on_xdg_flags_and_driver(environment: dict[str, str], tmp_path: Path) -> None:
     plug_in_gpu(tmp_path)
     found = set()
     for flags, driver in (("", "1"), ("--xla_gpu_x", "1"), ("", "2")):
@@ -186,7 +187,7 @@ def test_the_compile_cache_follows_xdg_and_is_another_one_for_other_flags_and_dr
     ("theirs", "kept"),
     [("--tf_xla_persistent_cache_directory=/elsewhere", "/elsewhere"), ("--tf_xla_persistent_cache_directory=", None)],
 )
-def test_a_user_s_own_place_for_it_wins(
+def test_the_users_own_compile_cache_wins(
     environment: dict[str, str], tmp_path: Path, theirs: str, kept: str | None
 ) -> None:
     plug_in_gpu(tmp_path)
@@ -195,14 +196,14 @@ def test_a_user_s_own_place_for_it_wins(
     assert environment["TF_XLA_FLAGS"] == theirs
 
 
-def test_a_home_that_cannot_be_written_costs_the_cache_alone(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_read_only_home_only_disables_the_compile_cache(environment: dict[str, str], tmp_path: Path) -> None:
     plug_in_gpu(tmp_path)
     (tmp_path / ".cache").touch()
     assert prepare_environment().compile_cache is None
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
-def test_a_gpu_that_is_hidden_is_none(environment: dict[str, str], tmp_path: Path, hidden: str) -> None:
+def test_a_hidden_gpu_does_not_count(environment: dict[str, str], tmp_path: Path, hidden: str) -> None:
     plug_in_gpu(tmp_path)
     environment["CUDA_VISIBLE_DEVICES"] = hidden
     assert prepare_environment().device == "CPU"
@@ -212,7 +213,7 @@ def test_a_gpu_that_is_hidden_is_none(environment: dict[str, str], tmp_path: Pat
     ("visible", "count"),
     [("2,0", 2), (" 1 ", 1), ("0,-1,1", 1), ("GPU-89,MIG-4", 2), ("-1,0", 0), ("NoDevFiles", 0), ("", 0)],
 )
-def test_the_gpus_that_are_seen_end_at_the_first_entry_that_names_none(
+def test_visible_gpus_end_at_the_first_invalid_entry(
     environment: dict[str, str], tmp_path: Path, visible: str, count: int
 ) -> None:
     plug_in_gpu(tmp_path)
@@ -220,18 +221,18 @@ def test_the_gpus_that_are_seen_end_at_the_first_entry_that_names_none(
     assert gpu_count() == count
 
 
-def test_without_a_choice_every_device_file_is_a_gpu(environment: dict[str, str], tmp_path: Path) -> None:
+def test_by_default_every_device_file_is_a_gpu(environment: dict[str, str], tmp_path: Path) -> None:
     assert gpu_count() == 0
     plug_in_gpu(tmp_path)
     assert gpu_count() == 1
 
 
-def test_a_user_s_xla_flags_come_last_and_win(environment: dict[str, str]) -> None:
+def test_the_users_xla_flags_come_last_and_win(environment: dict[str, str]) -> None:
     environment["XLA_FLAGS"] = "--xla_cpu_use_onednn=false"
     assert prepare_environment().xla_flags == "--xla_cpu_use_onednn=true --xla_cpu_use_onednn=false"
 
 
-def test_the_longest_unused_go_first_until_the_rest_fits(tmp_path: Path) -> None:
+def test_least_recently_used_files_are_removed_first(tmp_path: Path) -> None:
     for age, name in enumerate(("new", "middle", "deep/old")):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)

@@ -74,7 +74,7 @@ def test_a_uri_of_a_local_file_is_its_path(uri: str) -> None:
 
 
 @pytest.mark.parametrize("uri", ["hdfs:///a/b", "hdfs://", "hdfs:///", "hdfs:////a"])
-def test_a_store_without_a_name_is_an_error_of_usage(uri: str) -> None:
+def test_a_store_without_a_name_is_a_usage_error(uri: str) -> None:
     with pytest.raises(ValueError, match=f"{uri} names no store; expected hdfs://NAME/FOLDER"):
         folder_path(uri)
     refused = CliRunner().invoke(cli, ["verify-cache", "--cache", uri])
@@ -83,9 +83,7 @@ def test_a_store_without_a_name_is_an_error_of_usage(uri: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["--stage", "--output", "--data"])
-def test_what_is_used_on_this_machine_alone_is_never_taken_for_a_folder_with_the_store_s_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
-) -> None:
+def test_local_only_options_refuse_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
     monkeypatch.chdir(tmp_path)
     refused = CliRunner().invoke(cli, ["train", option, "gs://bucket/x"])
     assert refused.exit_code == 2
@@ -138,7 +136,7 @@ def test_a_stored_file_that_cannot_be_opened_is_closed_without_another_error(sto
     assert file.closed
 
 
-def test_a_store_that_nothing_opens_is_said() -> None:
+def test_an_unknown_store_is_a_clear_error() -> None:
     with pytest.raises(CacheError, match="nowhere://a: this TensorFlow opens no such store, it knows file, gs, ram"):
         verify_cache(folder_path("nowhere://a"))
 
@@ -192,7 +190,7 @@ def test_a_second_push_copies_nothing_and_reads_no_shard(
     assert "nothing to copy" in report.to_text()
 
 
-def test_a_changed_cache_costs_its_changed_files_and_removes_what_is_over(
+def test_a_push_copies_changed_files_and_removes_surplus_ones(
     tmp_path: Path, store: StoredPath, write_cache: WriteCache
 ) -> None:
     before = write_cache(tmp_path / "before", shards=3)
@@ -259,7 +257,7 @@ def test_a_cache_that_is_not_whole_is_not_pushed(cache: Path, store: StoredPath)
     assert not store.is_dir()
 
 
-def test_a_place_that_holds_something_else_is_refused(cache: Path, store: StoredPath, tmp_path: Path) -> None:
+def test_a_foreign_target_is_refused(cache: Path, store: StoredPath, tmp_path: Path) -> None:
     with (store / "thesis.txt").write() as file:
         file.write(b"years")
     with pytest.raises(CacheError, match=r"holds thesis\.txt, which is no part of a cache"):
@@ -270,9 +268,7 @@ def test_a_place_that_holds_something_else_is_refused(cache: Path, store: Stored
         copy(cache, tmp_path / "other")
 
 
-def test_staging_makes_a_local_cache_once_and_finishes_what_was_begun(
-    cache: Path, store: StoredPath, tmp_path: Path
-) -> None:
+def test_staging_copies_once_and_finishes_an_interrupted_copy(cache: Path, store: StoredPath, tmp_path: Path) -> None:
     copy(cache, store)
     copied: list[int] = []
     staged = stage_cache(store, tmp_path / "staging", 2, copied.append, nobody_waits)
@@ -302,7 +298,7 @@ def test_another_cache_is_staged_beside_the_first(tmp_path: Path, write_cache: W
     assert all(verify_cache(place).valid for place in places)
 
 
-def test_a_full_disk_is_known_before_anything_changes(
+def test_a_full_disk_is_found_before_any_change(
     tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = write_cache(tmp_path / "before", shards=3)
@@ -315,7 +311,7 @@ def test_a_full_disk_is_known_before_anything_changes(
     assert verify_cache(tmp_path / "before").valid
 
 
-def test_errors_advise_what_the_command_takes(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_name_options_of_the_command(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CacheError, match="is a file or lies under one, expected a folder; choose another DST"):
         copy(cache, tmp_path / "file")
@@ -329,7 +325,7 @@ def test_errors_advise_what_the_command_takes(cache: Path, tmp_path: Path, monke
         stage_cache(cache, tmp_path / "staging", 2, lambda _: None, nobody_waits)
 
 
-def test_a_copy_says_that_it_waits_for_another_process(cache: Path, tmp_path: Path) -> None:
+def test_a_copy_reports_that_it_waits(cache: Path, tmp_path: Path) -> None:
     is_held, is_waited_for, lines = threading.Event(), threading.Event(), []
 
     def hold() -> None:
@@ -351,7 +347,7 @@ def test_a_copy_says_that_it_waits_for_another_process(cache: Path, tmp_path: Pa
     assert report.copied_files == report.files
 
 
-def test_a_copy_over_a_cache_that_was_made_there_leaves_no_receipts(tmp_path: Path) -> None:
+def test_a_copy_over_a_local_cache_removes_its_receipts(tmp_path: Path) -> None:
     data, made = write_corpus(tmp_path / "data", count=12), tmp_path / "made"
     for folder, texts in ((tmp_path / "cache", {3: "other words"}), (made, {})):
         write_metadata(data, 12, changed=texts)

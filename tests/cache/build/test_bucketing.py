@@ -151,9 +151,7 @@ def test_changed_buckets_remake_the_records_and_leave_no_file_behind(data: Path,
     assert verify_cache(cache).problems == ()
 
 
-def test_a_bucket_file_that_is_not_what_its_receipt_says_is_made_again_with_its_shard(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_bucket_file_that_contradicts_its_receipt_remakes_its_shard(data: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     build(data, cache, BUCKETS)
     whole = cache_bytes(cache)
@@ -168,7 +166,7 @@ def test_a_bucket_file_that_is_not_what_its_receipt_says_is_made_again_with_its_
     assert cache_bytes(cache) == whole
 
 
-def test_a_run_that_ended_in_the_middle_is_continued(data: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_continued(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "whole", BUCKETS)
     with (
         disk_full_after(24),
@@ -180,7 +178,7 @@ def test_a_run_that_ended_in_the_middle_is_continued(data: Path, tmp_path: Path)
     assert cache_bytes(tmp_path / "cache") == cache_bytes(tmp_path / "whole")
 
 
-def test_resharding_divides_each_bucket_anew(data: Path, tmp_path: Path) -> None:
+def test_resharding_splits_every_bucket_again(data: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     count = len(build(data, cache, BUCKETS).manifest.shard_names("train", 0))
     result = build(data, cache, BUCKETS, train_shards=count + 2)
@@ -232,7 +230,7 @@ def test_auto_chooses_buckets_and_keeps_them_until_it_may_choose_again(
     assert third.settings_changed[0].startswith("data.buckets: the cache has ")
 
 
-def test_auto_keeps_the_buckets_of_a_cache_that_is_half_made(
+def test_auto_keeps_the_buckets_of_an_unfinished_cache(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", 4)
@@ -243,7 +241,7 @@ def test_auto_keeps_the_buckets_of_a_cache_that_is_half_made(
     assert (result.manifest.buckets, result.shards_written) == (PAIRS, 0)
 
 
-def test_auto_chooses_anew_where_the_limits_are_others(
+def test_auto_chooses_again_after_the_limits_change(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", 4)
@@ -252,7 +250,7 @@ def test_auto_chooses_anew_where_the_limits_are_others(
     assert result.manifest.buckets[-1] == (40, 72)
 
 
-def test_auto_leaves_too_few_clips_in_one_shape(data: Path, tmp_path: Path) -> None:
+def test_auto_uses_one_shape_for_few_clips(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "none")
     build(data, tmp_path / "auto", AUTO)
     assert cache_bytes(tmp_path / "none") == cache_bytes(tmp_path / "auto")

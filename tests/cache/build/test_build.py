@@ -38,7 +38,7 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_records_hold_what_the_corpus_holds(data: Path, tmp_path: Path) -> None:
+def test_records_match_the_corpus(data: Path, tmp_path: Path) -> None:
     cache, config = tmp_path / "cache", make_config()
     manifest = build(data, cache).manifest
     assert manifest == load_manifest(cache)
@@ -59,7 +59,7 @@ def test_records_hold_what_the_corpus_holds(data: Path, tmp_path: Path) -> None:
     assert position == len(utterances) == 40
 
 
-def test_the_same_corpus_gives_the_same_bytes_wherever_it_lies(data: Path, tmp_path: Path) -> None:
+def test_the_same_corpus_gives_the_same_bytes_in_any_folder(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "one")
     shutil.copytree(data, tmp_path / "elsewhere")
     build(tmp_path / "elsewhere", tmp_path / "two")
@@ -102,7 +102,7 @@ def test_one_changed_clip_rewrites_its_shard_only(data: Path, tmp_path: Path, ch
     assert cache_bytes(cache) == cache_bytes(tmp_path / "fresh")
 
 
-def test_removing_a_row_where_there_is_a_shard_for_each_leaves_the_others_alone(data: Path, tmp_path: Path) -> None:
+def test_removing_a_row_changes_only_its_shard(data: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     train = build(data, cache).manifest.split_records("train")
     build(data, cache, train_shards=train)
@@ -119,7 +119,7 @@ def test_a_row_that_only_moved_changes_no_shard(data: Path, tmp_path: Path) -> N
     assert build(data, tmp_path / "cache").shards_written == 0
 
 
-def test_a_changed_setting_rewrites_all_and_is_named(data: Path, tmp_path: Path) -> None:
+def test_a_changed_setting_rewrites_all_shards_and_is_named(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "cache")
     result = build(data, tmp_path / "cache", make_config("audio.floor=1e-4"))
     assert result.shards_reused == 0
@@ -134,7 +134,7 @@ def test_a_new_symbol_counts_as_a_changed_setting(data: Path, tmp_path: Path) ->
     assert "symbols: 2 new (a, j)" in result.settings_changed[0]
 
 
-def test_a_touched_clip_is_the_same_by_content_and_another_by_stat(data: Path, tmp_path: Path) -> None:
+def test_a_touched_clip_is_unchanged_by_content_but_changed_by_stat(data: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     build(data, cache)
     os.utime(data / "wavs" / "clip-003.wav", ns=(1, 1))
@@ -158,7 +158,7 @@ def test_content_is_compared_where_size_and_time_are_the_same(data: Path, tmp_pa
     assert build(data, tmp_path / "cache", check="content").shards_written == 1
 
 
-def test_a_shard_that_is_not_what_its_receipt_says_is_made_again(data: Path, tmp_path: Path) -> None:
+def test_a_shard_that_contradicts_its_receipt_is_made_again(data: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     build(data, cache)
     whole = cache_bytes(cache)
@@ -176,7 +176,7 @@ def test_a_copied_cache_is_reused(data: Path, tmp_path: Path) -> None:
     assert build(data, tmp_path / "copy").shards_written == 0
 
 
-def test_the_shard_count_stays_until_it_is_changed_on_purpose(data: Path, tmp_path: Path) -> None:
+def test_the_shard_count_stays_until_reshard(data: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     count = len(build(data, cache).manifest.shard_names("train"))
     settings = make_config("cache.records_per_shard=2")
@@ -230,7 +230,7 @@ def test_every_row_is_kept_or_rejected_with_its_reason(data: Path, tmp_path: Pat
     assert build(data, tmp_path / "cache").shards_written == 0
 
 
-def test_a_corpus_of_which_nothing_is_kept_is_still_accounted_for(tmp_path: Path) -> None:
+def test_a_corpus_without_usable_clips_is_counted(tmp_path: Path) -> None:
     data = write_corpus(tmp_path / "data", 3)
     for path in (data / "wavs").iterdir():
         path.write_bytes(b"broken")
@@ -240,9 +240,7 @@ def test_a_corpus_of_which_nothing_is_kept_is_still_accounted_for(tmp_path: Path
     assert build(data, tmp_path / "cache").shards_written == 0
 
 
-def test_a_clip_that_could_not_be_read_is_tried_again(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_clip_is_retried(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What forbade it may go without a trace: neither size nor time of the file changes."""
     read_bytes = Path.read_bytes
 

@@ -81,7 +81,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_bytes_of_a_local_run(
     assert result.manifest.counts.kept == 40
 
 
-def test_no_scheduler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_scheduler_is_a_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xtts_pipeline.cache.build.pool.SCHEDULER_SECONDS", 1)
     with pytest.raises(CacheError, match=r"--scheduler tcp://127\.0\.0\.1:1: no scheduler answers"):
         build(write_corpus(tmp_path / "data", 4), tmp_path / "cache", pool=dask_pool("tcp://127.0.0.1:1"))

@@ -11,7 +11,7 @@ from xtts_pipeline.cache.build.folder import existing_counts, format_bytes, lock
 from xtts_pipeline.errors import CacheError
 
 
-def test_a_second_writer_is_refused_at_once_and_a_third_after_the_first_has_gone(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with locked_folder(cache) as work_folder:
         (work_folder.parent / "manifest.json").touch()
@@ -35,7 +35,7 @@ def test_a_lock_and_work_left_by_a_dead_process_are_taken_over(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "train-1-of-2.tfrecord", ".git"])
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -> None:
+def test_a_foreign_folder_is_not_changed(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     with (
         pytest.raises(CacheError, match=f"holds {name}, which is no part of a cache; remove it, or choose"),
@@ -52,14 +52,14 @@ def test_a_gitignore_is_tolerated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["file", "file/cache"])
-def test_a_file_in_the_way_is_named(tmp_path: Path, place: str) -> None:
+def test_a_file_in_the_folders_place_is_named(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CacheError, match="is a file or lies under one"), locked_folder(tmp_path / place):
         pass
 
 
 @pytest.mark.parametrize("folder", ["/proc/cache", "/sys/cache"])
-def test_a_folder_that_cannot_be_made_is_one_line(folder: str) -> None:
+def test_a_folder_that_cannot_be_made_is_a_one_line_error(folder: str) -> None:
     with pytest.raises(CacheError, match="cannot be written"), locked_folder(Path(folder)):
         pass
 
@@ -93,7 +93,7 @@ def test_sizes_are_readable(count: int, text: str) -> None:
     assert format_bytes(count) == text
 
 
-def test_what_lies_behind_a_link_is_left_alone(tmp_path: Path) -> None:
+def test_a_links_target_is_not_changed(tmp_path: Path) -> None:
     victim, cache = tmp_path / "victim", tmp_path / "cache"
     victim.mkdir()
     cache.mkdir()
@@ -104,7 +104,7 @@ def test_what_lies_behind_a_link_is_left_alone(tmp_path: Path) -> None:
     assert (victim / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_folder_of_receipts_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_receipts_folder_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "receipts").mkdir()
     (tmp_path / "receipts" / "taxes.pdf").write_text("paid")
     with (
@@ -116,7 +116,7 @@ def test_a_folder_of_receipts_of_another_kind_is_left_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "train-00000-of-00001.tfrecord", ".lock"])
-def test_a_pipe_in_a_file_s_place_is_refused_and_not_opened(tmp_path: Path, name: str) -> None:
+def test_a_pipe_in_a_files_place_is_refused_unopened(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises(CacheError, match="expected a file"), locked_folder(tmp_path):
         pass

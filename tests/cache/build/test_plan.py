@@ -61,7 +61,7 @@ def test_a_corpus_that_chose_its_splits_keeps_them() -> None:
     assert choose_validation_row(index, CacheConfig(), ()) is None
 
 
-def test_the_smallest_digest_that_is_kept_serves_as_validation() -> None:
+def test_the_kept_row_with_the_smallest_digest_becomes_validation() -> None:
     index = index_of(["a", "b", "c"], load_config(overrides=["cache.validation_share=1e-9"]))
     by_digest = [row.id for row in sorted(index.rows, key=lambda row: row.digest)]
     assert choose_validation_row(index, CacheConfig(), ()) == by_digest[0]
@@ -70,7 +70,7 @@ def test_the_smallest_digest_that_is_kept_serves_as_validation() -> None:
     assert choose_validation_row(index, NO_VALIDATION, ()) is None
 
 
-def test_numbers_of_speakers_follow_their_sorted_names() -> None:
+def test_speaker_ids_follow_sorted_names() -> None:
     corpora = [make_corpus(["a"], speaker="zoe"), make_corpus(["b"], speaker="anna", root="other")]
     index = index_corpora(corpora, Config())
     assert index.speakers == ("anna", "zoe")
@@ -88,7 +88,7 @@ def test_rows_are_never_lost() -> None:
     assert [rejection.reason for _, rejection in index.rejections] == [Reason.AUDIO_MISSING, Reason.DUPLICATE_ID]
 
 
-def test_places_are_ordered_as_they_are_read() -> None:
+def test_locations_sort_in_reading_order() -> None:
     places = [(0, "metadata.csv:10"), (1, "metadata.csv:1"), (0, "metadata.csv:9"), (0, "a.tsv:100")]
     ordered = sorted(places, key=lambda place: reading_order(*place))
     assert ordered == [(0, "a.tsv:100"), (0, "metadata.csv:9"), (0, "metadata.csv:10"), (1, "metadata.csv:1")]
@@ -104,7 +104,7 @@ def test_no_split_gets_more_shards_than_rows() -> None:
     )
 
 
-def test_a_shard_with_more_rows_than_its_receipt_may_hold_is_refused_before_anything_is_made(
+def test_too_many_rows_for_a_shards_receipt_are_refused_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(plan, "MAX_ROWS_PER_SHARD", 2)
@@ -117,7 +117,7 @@ def test_a_shard_with_more_rows_than_its_receipt_may_hold_is_refused_before_anyt
     assert plan_shards(index, CacheConfig(), {}, 2, reshard=False).counts == {"train": 2}
 
 
-def test_a_split_keeps_its_shards_when_it_has_fewer_rows_left() -> None:
+def test_a_shrunken_split_keeps_its_shards() -> None:
     index = index_of(["a", "b", "c"], split="train")
     assert plan_shards(index, CacheConfig(), {"train": (4, 4), "val": (1, 1)}, None, reshard=False).counts == {
         "train": 4

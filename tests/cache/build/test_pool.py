@@ -12,7 +12,7 @@ from xtts_pipeline.cache.build.pool import local_pool
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.errors import CacheError
 
-# Python runs a sitecustomize that it finds when a process starts: the only way into a fresh worker without a hook in the package.
+# Python runs a sitecustomize at process start: the only way into a fresh worker without a hook in the package.
 SABOTAGE = """
 import os, signal, time
 from pathlib import Path
@@ -54,7 +54,7 @@ def data(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "data", 24)
 
 
-def test_processes_write_what_one_thread_writes(data: Path, tmp_path: Path) -> None:
+def test_processes_and_one_thread_write_the_same_bytes(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "thread")
     for jobs in (1, 2):
         result = build(data, tmp_path / f"jobs-{jobs}", pool=local_pool(jobs))
@@ -63,20 +63,22 @@ def test_processes_write_what_one_thread_writes(data: Path, tmp_path: Path) -> N
         assert result.stage_seconds["mel"] > 0
 
 
-def test_ctrl_c_reaches_no_worker_even_while_it_starts_and_still_reaches_the_parent() -> None:
+def test_ctrl_c_reaches_the_parent_but_never_a_starting_worker() -> None:
     # In a fresh process, as a command is one: joblib starts its own helper there before the first worker.
     program = (
         "import signal\n"
         "from xtts_pipeline.cache.build.pool import local_pool\n"
         "with local_pool(2).open() as executor:\n"
         "    tasks = [executor.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()) for _ in range(8)]\n"
-        "    print(all(signal.SIGINT in task.result() for task in tasks), signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
+        "    masks = [task.result() for task in tasks]\n"
+        "own_mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())\n"
+        "print(all(signal.SIGINT in mask for mask in masks), signal.SIGINT in own_mask)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["True", "False"]
 
 
-def test_a_clip_that_kills_or_hangs_its_worker_costs_itself_only(
+def test_a_clip_that_kills_or_hangs_its_worker_is_rejected_alone(
     data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch
 ) -> None:
     sabotage.setenv("CRASHING_CLIPS", "clip-003")
@@ -97,7 +99,7 @@ def test_a_clip_that_kills_or_hangs_its_worker_costs_itself_only(
     assert again.shards_reused > 0
 
 
-def test_a_clip_that_takes_all_memory_costs_itself_only(
+def test_a_clip_that_takes_all_memory_is_rejected_alone(
     data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch
 ) -> None:
     sabotage.setenv("HUNGRY_CLIPS", "clip-007")
@@ -105,9 +107,7 @@ def test_a_clip_that_takes_all_memory_costs_itself_only(
     assert manifest.rejected_by_reason == {"decoder_crashed": 1}
 
 
-def test_a_worker_that_somebody_else_kills_costs_nothing(
-    data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_killed_from_outside_loses_no_clip(data: Path, tmp_path: Path, sabotage: pytest.MonkeyPatch) -> None:
     build(data, tmp_path / "whole")
     sabotage.setenv("KILLED_ONCE", str(tmp_path / "was-killed"))
     build(data, tmp_path / "cache", pool=local_pool(2))

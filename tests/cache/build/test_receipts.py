@@ -20,7 +20,7 @@ def test_a_receipt_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert [clip.is_kept for clip in receipt.rows] == [True] * len(receipt.rows)
 
 
-def test_a_receipt_with_any_flipped_bit_or_of_another_shard_counts_for_nothing(tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_receipt_is_ignored(tmp_path: Path) -> None:
     build(write_corpus(tmp_path / "data", 1), tmp_path / "cache")
     name = ShardName("train", 0, 1)
     path = receipt_path(tmp_path / "cache", name)
@@ -35,14 +35,14 @@ def test_a_receipt_with_any_flipped_bit_or_of_another_shard_counts_for_nothing(t
     assert load_receipt(tmp_path / "cache", other) is None
 
 
-def test_a_seal_opens_to_the_content_alone() -> None:
+def test_a_stripped_seal_leaves_the_content() -> None:
     content = {"bytes": 1, "rows": [{"checksum": "f" * 32}]}
     assert strip_seal(seal_json(content)).decode() == canonical_json(content)
     with pytest.raises(ValueError, match="no checksum"):
         strip_seal(b'{"bytes":1}\n')
 
 
-def test_what_is_no_regular_file_has_no_identity(tmp_path: Path) -> None:
+def test_an_irregular_file_has_no_identity(tmp_path: Path) -> None:
     assert source_stat(tmp_path) is None
     assert source_stat(tmp_path / "absent") is None
     assert source_stat(Path("/dev/zero")) is None

@@ -86,7 +86,7 @@ def test_no_shape_holds_only_a_few_clips(pairs: list[tuple[int, int]], count: in
     assert min([last or len(tokens), *inner]) >= min(min_clips, len(tokens))
 
 
-def test_auto_parts_many_clips_and_leaves_few_in_one_shape() -> None:
+def test_auto_divides_many_clips_and_keeps_few_in_one_shape() -> None:
     chance = np.random.default_rng(0)
     tokens = chance.integers(10, 100, 2_000)
     frames = 4 * tokens

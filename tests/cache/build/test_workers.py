@@ -9,7 +9,6 @@ import pytest
 
 from tests.cache.build.test_plan import make_corpus
 from tests.cache.corpora import make_config, write_clip
-from xtts_pipeline.cache.build.build import shard_task
 from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
 from xtts_pipeline.cache.format.shards import ShardName
@@ -27,7 +26,7 @@ def task(tmp_path: Path) -> ShardTask:
 def make_task(root: Path, config: Config) -> ShardTask:
     corpus = make_corpus(["clip"])
     index = index_corpora([Corpus(corpus.layout, root, corpus.utterances, ())], config)
-    return shard_task(root, root, ShardName("train", 0, 1), index.rows, index, config)
+    return ShardTask(root, root, ShardName("train", 0, 1), index.rows, index.roots, config, index.symbols)
 
 
 def make(task: ShardTask) -> tuple[str | None, bytes | None]:
@@ -48,7 +47,7 @@ def test_a_file_too_large_for_any_clip_is_not_read(task: ShardTask) -> None:
 
 
 @pytest.mark.parametrize("place", ["missing", "folder", "fifo"])
-def test_what_is_no_file_is_not_opened(task: ShardTask, place: str) -> None:
+def test_an_irregular_file_is_not_opened(task: ShardTask, place: str) -> None:
     path = task.roots[0] / "wavs" / "clip.wav"
     path.unlink()
     if place == "folder":
@@ -58,7 +57,7 @@ def test_what_is_no_file_is_not_opened(task: ShardTask, place: str) -> None:
     assert make(task) == ("audio_missing" if place == "missing" else "audio_unreadable", None)
 
 
-def test_a_lack_of_the_machine_is_no_fault_of_the_clip(task: ShardTask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_error_is_not_a_rejection(task: ShardTask, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(number: int) -> None:
         def read_bytes(_path: Path) -> bytes:
             raise OSError(number, os.strerror(number))
@@ -73,5 +72,5 @@ def test_a_lack_of_the_machine_is_no_fault_of_the_clip(task: ShardTask, monkeypa
             make(task)
 
 
-def test_a_text_is_judged_before_its_sound(tmp_path: Path) -> None:
+def test_a_text_is_checked_before_its_sound(tmp_path: Path) -> None:
     assert make(make_task(tmp_path, make_config("limits.max_text_length=5"))) == ("text_too_long", None)

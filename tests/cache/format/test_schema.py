@@ -24,7 +24,7 @@ def test_nothing_is_cut_to_fit() -> None:
         padded_values(Example("a", np.ones(3, np.int32), np.zeros((6, 3), np.float32)), SPEC)
 
 
-def test_what_fills_the_limit_is_left_as_it_is() -> None:
+def test_an_array_at_the_limit_is_unchanged() -> None:
     np.testing.assert_array_equal(pad_to(np.arange(4), 4, 9), np.arange(4))
 
 

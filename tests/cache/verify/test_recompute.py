@@ -60,7 +60,7 @@ def test_the_summary_says_how_many_clips_were_recomputed(root: Path) -> None:
     assert summary(None).startswith(f"valid (deep: 20 of {CLIPS} clips recomputed): ")
 
 
-def test_nothing_is_recomputed_where_the_full_level_finds_problems(root: Path) -> None:
+def test_nothing_is_recomputed_after_problems_of_the_full_level(root: Path) -> None:
     (root / "cache" / "rejected.jsonl").write_text("x")
 
     report = verify(root / "cache", level="deep", data=root / "data", sample=2, repair=False, jobs=1)
@@ -69,7 +69,7 @@ def test_nothing_is_recomputed_where_the_full_level_finds_problems(root: Path) -
     assert "NOT VALID (deep: no clip recomputed, the full level found problems), " in report.to_text()
 
 
-def test_repair_says_what_it_wrote(root: Path) -> None:
+def test_repair_lists_the_files_it_wrote(root: Path) -> None:
     cache = root / "cache"
     shard = load_manifest(cache).shard_names("train")[0]
     (cache / shard).unlink()
@@ -131,7 +131,7 @@ def test_a_record_with_another_mel_is_found_though_every_checksum_fits(
     assert shard.name in report.repaired
 
 
-def test_validation_clips_of_a_second_corpus_are_neither_missed_nor_dropped(tmp_path: Path) -> None:
+def test_validation_clips_of_a_second_corpus_are_no_problem(tmp_path: Path) -> None:
     """Both are of one layout, and the copy has no receipts to tell them apart."""
     first, second = write_corpus(tmp_path / "data", 20), write_corpus(tmp_path / "other", 6)
     metadata = second / "metadata.csv"
@@ -161,7 +161,7 @@ def test_a_lost_validation_clip_is_named(root: Path) -> None:
     assert len(deep(root)) == len(val)
 
 
-def test_a_smaller_sample_looks_at_fewer_clips(root: Path) -> None:
+def test_a_smaller_sample_recomputes_fewer_clips(root: Path) -> None:
     write_metadata(root / "data", CLIPS, changed={number: f"that is clip {number}" for number in range(CLIPS)})
 
     assert len(deep(root, 5)) == 5
@@ -224,7 +224,7 @@ def test_a_failed_repair_loses_nothing(root: Path) -> None:
     assert cache_bytes(root / "cache") == {**before, "rejected.jsonl": b"x"}
 
 
-def test_without_a_manifest_there_is_nothing_to_repair_by(root: Path) -> None:
+def test_repair_needs_the_manifest(root: Path) -> None:
     (root / "cache" / "manifest.json").write_text("{}")
 
     with pytest.raises(CacheError, match=r"manifest\.json"):

@@ -79,7 +79,7 @@ def test_a_cache_without_validation_and_with_an_empty_shard_is_valid(
     assert verify_cache(tmp_path).valid
 
 
-def test_receipts_the_lock_and_gitignore_may_be_absent_or_there(cache: Path) -> None:
+def test_receipts_lock_and_gitignore_are_optional(cache: Path) -> None:
     (cache / ".gitignore").write_text("*\n")
     (cache / ".lock").unlink()
     for receipt in (cache / "receipts").iterdir():
@@ -117,7 +117,7 @@ def test_a_thousand_flipped_bits_are_found(cache: Path) -> None:
 
 @pytest.mark.parametrize("level", ["quick", "full"])
 @pytest.mark.parametrize("name", [SHARD, "utterances.jsonl", "rejected.jsonl"])
-def test_a_cut_or_missing_file_is_found_even_by_the_quick_level(cache: Path, name: str, level: str) -> None:
+def test_the_quick_level_finds_truncated_and_missing_files(cache: Path, name: str, level: str) -> None:
     (cache / name).write_bytes((cache / name).read_bytes()[:-1])
     assert ("size", name) in problems_of(cache, level)
 
@@ -143,13 +143,13 @@ def test_extra_and_renamed_shards_are_found(cache: Path, level: str) -> None:
         (".work-0123abcd", "not in the manifest; remove it, or run xtts preprocess to finish the cache"),
     ],
 )
-def test_the_advice_for_an_extra_file_is_one_that_helps(cache: Path, name: str, detail: str) -> None:
+def test_an_extra_files_remedy_fits_its_kind(cache: Path, name: str, detail: str) -> None:
     (cache / name).touch()
 
     assert [(problem.where, problem.detail) for problem in verify_cache(cache, "quick").problems] == [(name, detail)]
 
 
-def test_shards_that_changed_names_are_found(cache: Path) -> None:
+def test_swapped_shard_names_are_found(cache: Path) -> None:
     (cache / SHARD).rename(cache / "aside")
     (cache / OTHER_SHARD).rename(cache / SHARD)
     (cache / "aside").rename(cache / OTHER_SHARD)
@@ -157,7 +157,7 @@ def test_shards_that_changed_names_are_found(cache: Path) -> None:
     assert {("checksum", SHARD), ("checksum", OTHER_SHARD)} <= set(problems_of(cache))
 
 
-def test_all_problems_are_listed_not_the_first(cache: Path) -> None:
+def test_every_problem_is_listed(cache: Path) -> None:
     flip_bit(cache / SHARD, 4_000)
     flip_bit(cache / RECEIPT, 400)
     (cache / OTHER_SHARD).unlink()
@@ -215,7 +215,7 @@ def test_a_changed_manifest_is_found(cache: Path, key: str, value: object) -> No
     assert problems_of(cache) == [("manifest", "manifest.json")]
 
 
-def test_a_manifest_sealed_over_wrong_numbers_is_found(cache: Path) -> None:
+def test_a_manifest_resealed_with_wrong_numbers_is_found(cache: Path) -> None:
     manifest = load_manifest(cache)
     statistics = {
         **manifest.statistics,
@@ -299,7 +299,7 @@ def test_records_in_another_order_are_found_though_every_checksum_fits(
         ),
     ],
 )
-def test_a_record_that_is_not_its_utterance_is_found(
+def test_a_record_that_contradicts_its_utterance_is_found(
     cache: Path, reseal: Callable[[Path], None], change: Callable[[Example], Example], expected: str
 ) -> None:
     change_record(cache, change)
@@ -331,7 +331,7 @@ def test_sound_in_the_padding_is_found(cache: Path, reseal: Callable[[Path], Non
     ]
 
 
-def test_a_receipt_that_tells_of_other_rows_is_found(cache: Path) -> None:
+def test_a_receipt_with_other_rows_is_found(cache: Path) -> None:
     path = cache / RECEIPT
     content = unseal_json(path.read_bytes())
     content["rows"][0]["frames"] += 1
@@ -359,7 +359,7 @@ def test_links_and_pipes_are_named_and_not_opened(cache: Path, tmp_path: Path, n
     assert ("not_a_file", name) in problems_of(cache)
 
 
-def test_a_manifest_that_names_a_file_elsewhere_is_refused(cache: Path, tmp_path: Path) -> None:
+def test_a_manifest_with_a_path_outside_the_cache_is_refused(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     content = unseal_json((cache / "manifest.json").read_bytes())
     content["shards"][0]["name"] = "../secret"
@@ -380,7 +380,7 @@ def test_a_folder_without_a_sound_manifest_is_not_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["absent", "empty", "ignored"])
-def test_no_cache_at_all_is_an_input_error(tmp_path: Path, name: str) -> None:
+def test_a_missing_cache_is_an_input_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "ignored").mkdir()
     (tmp_path / "ignored" / ".gitignore").touch()

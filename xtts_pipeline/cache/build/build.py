@@ -6,8 +6,7 @@ The cache's bytes depend on the corpus, the config and the shard counts only, ne
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -33,15 +32,14 @@ from xtts_pipeline.cache.build.receipts import (
     receipt_path,
     reusable_receipt,
 )
-from xtts_pipeline.cache.build.workers import CLIP_SECONDS, ShardResult, ShardTask, write_error
+from xtts_pipeline.cache.build.workers import CLIP_SECONDS, ShardResult, ShardTask, explained_write
 from xtts_pipeline.cache.format.example import encode_example
 from xtts_pipeline.cache.format.manifest import (
     CACHE_SECTIONS,
     Manifest,
-    bucket_specs_of,
-    buckets_of,
     config_differences,
-    fingerprint,
+    config_fingerprint,
+    config_specs,
     load_manifest,
 )
 from xtts_pipeline.cache.format.schema import Example, RecordSpec
@@ -100,7 +98,7 @@ def build_cache(
     changed = tuple(changed_settings(folder, config, index))
     plan = plan_shards(index, config.cache, existing_counts(folder), options.train_shards, reshard=options.reshard)
     builder = _Builder(folder, work_folder, index, config, options, progress)
-    with _explained_write(folder):
+    with explained_write(folder):
         rejected = _rejected_ids(folder, index, final=False)
         for _ in range(_MAX_VALIDATION_ROUNDS):
             validation_id = choose_validation_row(index, config.cache, rejected)
@@ -161,80 +159,66 @@ def current_receipts(
         return {name: receipt for name, receipt in found if receipt is not None}
 
 
-def shard_task(
-    folder: Path, work_folder: Path, name: ShardName, rows: Sequence[PlannedRow], index: CorpusIndex, config: Config
-) -> ShardTask:
-    """Return the task of writing this shard."""
-    return ShardTask(
-        folder=folder,
-        work_folder=work_folder,
-        name=name,
-        rows=tuple(rows),
-        roots=index.roots,
-        audio=config.audio,
-        text=config.text,
-        limits=config.limits,
-        buckets=buckets_of(config),
-        symbols=index.symbols,
-        fingerprint=fingerprint(config.audio, config.text, config.limits, index.symbols, buckets_of(config)),
-    )
-
-
+@dataclass
 class _Builder:
     """State of one build: shards written so far, and time spent."""
 
-    def __init__(
-        self,
-        folder: Path,
-        work_folder: Path,
-        index: CorpusIndex,
-        config: Config,
-        options: BuildOptions,
-        progress: Callable[[int], object],
-    ) -> None:
-        self._folder, self._work_folder = folder, work_folder
-        self._index, self._config, self._options, self._progress = index, config, options, progress
-        self._specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
-        self._fingerprint = fingerprint(config.audio, config.text, config.limits, index.symbols, buckets_of(config))
-        self.written: set[ShardName] = set()
-        self.stage_seconds: Counter[str] = Counter()
+    folder: Path
+    work_folder: Path
+    index: CorpusIndex
+    config: Config
+    options: BuildOptions
+    progress: Callable[[int], object]
+    written: set[ShardName] = field(default_factory=set)
+    stage_seconds: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._specs = config_specs(self.config)
 
     def bring_up_to_date(self, layout: Layout) -> None:
         """Write every missing or stale shard of the layout and remove all others."""
-        current = current_receipts(self._folder, layout, self._index, self._fingerprint, self._options)
+        current = current_receipts(
+            self.folder, layout, self.index, config_fingerprint(self.config, self.index.symbols), self.options
+        )
         for name, (receipt, is_refreshed) in current.items():
             if is_refreshed:
-                with atomic_write(receipt_path(self._folder, name), self._work_folder) as file:
+                with atomic_write(receipt_path(self.folder, name), self.work_folder) as file:
                     file.write(receipt_bytes(receipt))
         stale = [name for name in layout if name not in current]
-        self._progress(sum(len(layout[name]) for name in current))
+        self.progress(sum(len(layout[name]) for name in current))
         wanted = {file for name in layout for file in name.files(len(self._specs))}
-        if stale or not set(existing_shard_files(self._folder)) <= wanted:
+        if stale or not set(existing_shard_files(self.folder)) <= wanted:
             self._check_free_space(layout, stale)
-            invalidate(self._folder)
-        remove_shards_but(self._folder, layout, len(self._specs))
+            invalidate(self.folder)
+        remove_shards_but(self.folder, layout, len(self._specs))
         tasks = [
-            shard_task(self._folder, self._work_folder, name, layout[name], self._index, self._config) for name in stale
+            ShardTask(
+                folder=self.folder,
+                work_folder=self.work_folder,
+                name=name,
+                rows=tuple(layout[name]),
+                roots=self.index.roots,
+                config=self.config,
+                symbols=self.index.symbols,
+                clip_seconds=self.options.clip_seconds,
+            )
+            for name in stale
         ]
-        run_tasks(
-            [replace(task, clip_seconds=self._options.clip_seconds) for task in tasks], self._options.pool, self._done
-        )
+        run_tasks(tasks, self.options.pool, self._done)
 
     def _check_free_space(self, layout: Layout, stale: list[ShardName]) -> None:
         sizes = planned_bytes(layout, self._specs, {})
-        new_bytes = sum(sizes[name] for name in stale) + _OTHER_BYTES_PER_ROW * len(self._index.rows)
+        new_bytes = sum(sizes[name] for name in stale) + _OTHER_BYTES_PER_ROW * len(self.index.rows)
         reused = {file for name in layout if name not in stale for file in name.files(len(self._specs))}
-        old_bytes = sum(
-            (self._folder / file).stat().st_size for file in set(existing_shard_files(self._folder)) - reused
-        )
+        old_bytes = sum((self.folder / file).stat().st_size for file in set(existing_shard_files(self.folder)) - reused)
         # A shard's old file is replaced only when the new one is complete.
-        unfinished_bytes = self._options.jobs * max((sizes[name] for name in stale), default=0)
-        check_free_space(self._folder, min(new_bytes, new_bytes - old_bytes + unfinished_bytes))
+        unfinished_bytes = self.options.jobs * max((sizes[name] for name in stale), default=0)
+        check_free_space(self.folder, min(new_bytes, new_bytes - old_bytes + unfinished_bytes))
 
     def _done(self, result: ShardResult) -> None:
         self.written.add(result.name)
         self.stage_seconds.update(result.stage_seconds)
-        self._progress(result.rows)
+        self.progress(result.rows)
 
 
 def _rejected_ids(folder: Path, index: CorpusIndex, *, final: bool) -> set[str]:
@@ -263,11 +247,3 @@ def _rejected_in(folder: Path, names: list[ShardName], *, final: bool) -> set[st
 
 def _shown(names: list[str]) -> str:
     return f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})" if names else ""
-
-
-@contextmanager
-def _explained_write(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise write_error(Path(error.filename or folder), error) from None

@@ -13,12 +13,16 @@ import soundfile
 
 from xtts_pipeline.audio.lengths import mel_frame_count
 from xtts_pipeline.cache.build.bucketing import RowLengths, resolve_buckets
-from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes, shard_task
+from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes
 from xtts_pipeline.cache.build.folder import existing_counts
 from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.build.receipts import source_stat
-from xtts_pipeline.cache.build.workers import ExampleMaker, StageClock
-from xtts_pipeline.cache.format.manifest import bucket_specs_of, buckets_of, fingerprint
+from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
+from xtts_pipeline.cache.format.manifest import (
+    buckets_of,
+    config_fingerprint,
+    config_specs,
+)
 from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.config.schema import Bucket, Config
 from xtts_pipeline.errors import Reason, TextError
@@ -56,11 +60,11 @@ class BuildEstimate:
 def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: BuildOptions) -> BuildEstimate:
     """Judge every row by its text and sound header, and time a short sample."""
     config = resolve_buckets(config, folder, index, reshard=options.reshard)
-    specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
+    specs = config_specs(config)
     existing = existing_counts(folder) if folder.is_dir() else {}
     plan = plan_shards(index, config.cache, existing, options.train_shards, reshard=options.reshard)
     layout = lay_out(index, plan, choose_validation_row(index, config.cache, ()))
-    wanted = fingerprint(config.audio, config.text, config.limits, index.symbols, buckets_of(config))
+    wanted = config_fingerprint(config, index.symbols)
     current = current_receipts(folder, layout, index, wanted, options)
     stale = [name for name in layout if name not in current]
     with ThreadPoolExecutor(options.jobs) as threads:
@@ -126,7 +130,7 @@ def _seconds_per_clip(
     """Return the mean worker time for a clip, measured on clips spread over the rows."""
     if not rows:
         return 0.0
-    task = shard_task(folder, folder, next(iter(layout)), rows, index, config)
+    task = ShardTask(folder, folder, next(iter(layout)), tuple(rows), index.roots, config, index.symbols)
     maker = ExampleMaker(task, StageClock())
     maker.make(rows[0])  # warm-up: builds filters and tables
     sample = rows[:: max(1, len(rows) // SAMPLE_CLIPS)]

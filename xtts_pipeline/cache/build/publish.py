@@ -27,10 +27,10 @@ from xtts_pipeline.cache.format.manifest import (
     FileEntry,
     Manifest,
     ShardEntry,
-    bucket_specs_of,
     buckets_of,
+    config_fingerprint,
+    config_specs,
     file_checksum,
-    fingerprint,
     manifest_bytes,
     record_spec_of,
 )
@@ -104,7 +104,7 @@ def _utterance_lines(
     folder: Path, layout: dict[ShardName, list[PlannedRow]], config: Config, totals: BuildTotals
 ) -> Iterator[dict[str, object]]:
     """Yield the lines of utterances.jsonl and add up the totals."""
-    specs = bucket_specs_of(config.audio, config.limits, buckets_of(config))
+    specs = config_specs(config)
     for name, rows in layout.items():
         receipt = load_receipt(folder, name)
         if receipt is None:
@@ -158,7 +158,7 @@ def manifest_of(
     kept, rejected = len(lengths[MEASURES[0]]), sum(reasons.values())
     return Manifest(
         format_version=1,
-        fingerprint=fingerprint(config.audio, config.text, config.limits, index.symbols, buckets_of(config)),
+        fingerprint=config_fingerprint(config, index.symbols),
         fields=tuple(FieldEntry(entry.name, entry.dtype, entry.shape, entry.storage) for entry in spec.fields),
         audio=config.audio,
         text=config.text,

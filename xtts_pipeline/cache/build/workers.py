@@ -31,11 +31,11 @@ from xtts_pipeline.cache.build.receipts import (
     source_stat,
 )
 from xtts_pipeline.cache.format.example import encode_example
-from xtts_pipeline.cache.format.manifest import bucket_specs_of
+from xtts_pipeline.cache.format.manifest import buckets_of, config_fingerprint, config_specs
 from xtts_pipeline.cache.format.schema import Example, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, keep_freed_memory
-from xtts_pipeline.config.schema import AudioConfig, Bucket, LimitsConfig, TextConfig
+from xtts_pipeline.config.schema import Config, LimitsConfig
 from xtts_pipeline.errors import MACHINE_ERRORS, AudioError, CacheError, Reason, RowError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
@@ -61,12 +61,8 @@ class ShardTask:
     name: ShardName
     rows: tuple[PlannedRow, ...]
     roots: tuple[Path, ...]
-    audio: AudioConfig
-    text: TextConfig
-    limits: LimitsConfig
-    buckets: tuple[Bucket, ...]
+    config: Config
     symbols: tuple[str, ...]
-    fingerprint: str
     clip_seconds: float = CLIP_SECONDS
     condemned: Mapping[str, Reason] = field(default_factory=dict)
 
@@ -84,10 +80,16 @@ class ClipOutOfMemoryError(Exception):
     """A clip, named by its id, needs more memory than there is; it must be retried alone."""
 
 
-def write_error(path: Path, error: OSError) -> CacheError:
-    """Return the error for a file of the cache that cannot be written."""
-    remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "mend that"
-    return CacheError(f"{path}: cannot be written ({error.strerror}); {remedy} and run again, finished shards are kept")
+@contextmanager
+def explained_write(folder: Path, name: str | None = None) -> Iterator[None]:
+    """Turn a system error into a CacheError about the cache's file `name`, by default the file that the error names."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "mend that"
+        path = folder / name if name else error.filename or folder
+        message = f"cannot be written ({error.strerror}); {remedy} and run again, finished shards are kept"
+        raise CacheError(f"{path}: {message}") from None
 
 
 def write_shard(task: ShardTask) -> ShardResult:
@@ -97,7 +99,9 @@ def write_shard(task: ShardTask) -> ShardResult:
     alone. A clip that hangs for `clip_seconds` ends the process.
     """
     clock = StageClock()
-    with _one_shard_at_a_time, _explained_write(task):
+    # With several files the system does not say which one failed.
+    name = str(task.name) if buckets_of(task.config) else task.name.file()
+    with _one_shard_at_a_time, explained_write(task.folder, name):
         maker = ExampleMaker(task, clock)
         paths = [task.folder / name for name in task.name.files(len(maker.specs))]
         with Heartbeat(task.work_folder) as heartbeat, ExitStack() as stack:
@@ -120,7 +124,9 @@ def write_shard(task: ShardTask) -> ShardResult:
             FileReceipt(path.name, writer.records, writer.bytes, path.stat().st_mtime_ns, writer.checksum)
             for path, writer in zip(paths, writers, strict=True)
         ]
-        receipt = make_receipt(task.fingerprint, written, tuple(clips), task.buckets)
+        receipt = make_receipt(
+            config_fingerprint(task.config, task.symbols), written, tuple(clips), buckets_of(task.config)
+        )
         with atomic_write(receipt_path(task.folder, task.name), task.work_folder) as file:
             file.write(receipt_bytes(receipt))
     return ShardResult(task.name, len(clips), clock.seconds)
@@ -202,8 +208,8 @@ class ExampleMaker:
     def __init__(self, task: ShardTask, clock: StageClock) -> None:
         self._task = task
         self._clock = clock
-        self.specs = bucket_specs_of(task.audio, task.limits, task.buckets)
-        self._tokenizer = Tokenizer(task.symbols, task.text.blank)
+        self.specs = config_specs(task.config)
+        self._tokenizer = Tokenizer(task.symbols, task.config.text.blank)
 
     def bucket_of(self, clip: ClipReceipt) -> int:
         """Return the bucket of a kept clip's record."""
@@ -216,26 +222,26 @@ class ExampleMaker:
 
     def make(self, row: PlannedRow) -> tuple[ClipReceipt, bytes | None]:
         """Return the row's receipt and its record, or None instead of a record if the row is rejected."""
-        task, clock = self._task, self._clock
+        task, config, clock = self._task, self._task.config, self._clock
         path = task.roots[row.corpus] / row.audio
         source: SourceStat | None = None
         checksum: str | None = None
         try:
             tokens = self._tokenizer.encode(row.text)
-            check_text_length(len(tokens), task.limits, task.text)
+            check_text_length(len(tokens), config.limits, config.text)
             with clock.stage("read"):
                 # Identity first: a file that changes while it is read then differs in the next run.
                 source = source_stat(path)
                 self._refuse_condemned(row)
-                data = read_source(path, source, task.limits, row.audio)
+                data = read_source(path, source, config.limits, row.audio)
                 checksum = xxhash.xxh3_128_hexdigest(data)
             with clock.stage("decode"):
-                wave = decode_wave(data, task.audio, task.limits, row.audio)
+                wave = decode_wave(data, config.audio, config.limits, row.audio)
             with clock.stage("mel"):
-                mel = wave_to_mel(wave, task.audio)
-            check_mel_length(len(mel), task.limits, row.audio)
+                mel = wave_to_mel(wave, config.audio)
+            check_mel_length(len(mel), config.limits, row.audio)
             with clock.stage("encode"):
-                seconds = round(len(wave) / task.audio.sample_rate, 6)
+                seconds = round(len(wave) / config.audio.sample_rate, 6)
                 clip = _receipt(row, source, checksum, seconds, len(mel), len(tokens))
                 example = Example(row.id, tokens, mel, row.speaker_id, row.language_id)
                 return clip, encode_example(example, self.specs[self.bucket_of(clip)])
@@ -313,12 +319,3 @@ def _receipt(
         reason=None if error is None else error.reason,
         detail="" if error is None else error.detail,
     )
-
-
-@contextmanager
-def _explained_write(task: ShardTask) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        # With several files the system does not say which one failed.
-        raise write_error(task.folder / (str(task.name) if task.buckets else task.name.file()), error) from None

@@ -273,6 +273,16 @@ def fingerprint(
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
+def config_specs(config: Config) -> tuple[RecordSpec, ...]:
+    """Return the static shape of each bucket's records under these settings, the smallest first."""
+    return bucket_specs_of(config.audio, config.limits, buckets_of(config))
+
+
+def config_fingerprint(config: Config, symbols: tuple[str, ...]) -> str:
+    """Return the fingerprint of a cache of these settings and symbols."""
+    return fingerprint(config.audio, config.text, config.limits, symbols, buckets_of(config))
+
+
 def config_differences(manifest: Manifest, config: Config, sections: Sequence[str] = RECORD_SECTIONS) -> list[str]:
     """Return one line for each setting of the sections that differs from the cache's.
 

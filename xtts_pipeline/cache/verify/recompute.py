@@ -51,7 +51,10 @@ def check_sources(folder: Path, data: Path, sample: int) -> SourceReport:
     corpus = read_corpus(data, _first_layout(manifest), manifest.text.language)
     entries = _sample(_entries_of(folder, manifest, corpus), manifest, sample)
     rows, refusals = _planned(corpus, entries, manifest)
-    maker = ExampleMaker(_task(folder, manifest, corpus), StageClock())
+    task = ShardTask(
+        folder, folder, ShardName("train", 0, 1), (), (corpus.root,), _settings_of(manifest), manifest.symbols
+    )
+    maker = ExampleMaker(task, StageClock())
     problems = []
     for shard, members in _by_shard(entries).items():
         payloads = dict(enumerate(read_records(folder / shard)))
@@ -164,22 +167,6 @@ def _planned(
         for row in index.rows
     }
     return rows, {rejection.id: f"{rejection.reason} ({rejection.detail})" for _, rejection in index.rejections}
-
-
-def _task(folder: Path, manifest: Manifest, corpus: Corpus) -> ShardTask:
-    return ShardTask(
-        folder=folder,
-        work_folder=folder,
-        name=ShardName("train", 0, 1),
-        rows=(),
-        roots=(corpus.root,),
-        audio=manifest.audio,
-        text=manifest.text,
-        limits=manifest.limits,
-        buckets=manifest.buckets,
-        symbols=manifest.symbols,
-        fingerprint=manifest.fingerprint,
-    )
 
 
 def _difference(
