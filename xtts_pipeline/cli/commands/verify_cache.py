@@ -5,19 +5,19 @@ import os
 # OpenBLAS starts its threads at import, and only a process of one thread can be forked.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import click
-import joblib
 
-from xtts_pipeline.cache.verify.recompute import check_sources, repair_cache
 from xtts_pipeline.cache.verify.verify import Level, VerifyReport
 from xtts_pipeline.cache.verify.verify import verify_cache as verify_bytes
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.options import COUNT, FOLDER, json_option, print_report, stored_cache_option
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.system.machine import usable_cores
 from xtts_pipeline.system.storage import check_local
 
 DEFAULT_SAMPLE = 20
@@ -38,7 +38,8 @@ DEFAULT_SAMPLE = 20
 @click.option(
     "--jobs",
     type=COUNT,
-    default=joblib.cpu_count,
+    # joblib.cpu_count rounds alike, but importing joblib takes as long as verifying a small cache.
+    default=lambda: math.ceil(usable_cores().usable),
     show_default="all usable cores",
     help="Number of processes that read shards.",
 )
@@ -74,6 +75,8 @@ def _verify(
     report = verify_bytes(cache, proof, jobs)
     if data is None:
         return report
+    # Late: it imports SciPy, which takes as long as verifying a small cache.
+    from xtts_pipeline.cache.verify.recompute import check_sources, repair_cache
 
     def repaired(found: VerifyReport) -> VerifyReport:
         files = repair_cache(cache, found.problems, data, jobs)
