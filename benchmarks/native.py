@@ -32,7 +32,7 @@ from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.online import OnlineSource
 from xtts_pipeline.data.source import Fields
 from xtts_pipeline.data.survey import Survey, survey_corpus
-from xtts_pipeline.perf.benchmark.baselines import RivalClips, librosa_pipeline
+from xtts_pipeline.perf.benchmark.baselines import BaselineClips, librosa_pipeline
 from xtts_pipeline.perf.benchmark.clips import Clip, write_corpus
 
 BATCH = 8
@@ -112,7 +112,7 @@ def measure(
     manifest = load_manifest(cache)
     nothing = np.zeros((0, config.audio.mel_bins), np.float32)
     clips = [Clip(Example(clip.row.id, clip.tokens, nothing), clip.row.text, clip.path) for clip in survey.clips]
-    baseline = RivalClips(clips, record_spec(manifest), config.audio, BATCH)
+    baseline = BaselineClips(clips, record_spec(manifest), config.audio, BATCH)
     paths: dict[str, Callable[[], Iterable[object]]] = {
         "native": lambda: native.training_dataset(config, 0, BATCH),
         "numpy_function": lambda: librosa_pipeline(baseline),

@@ -1,6 +1,6 @@
-"""Pictures of mels, attention and lengths, as PNG files.
+"""Draw mels, attention, histograms and bars as PNG files.
 
-Draws what it is handed: no figure shown here is computed here. Loads matplotlib only when something is drawn.
+Computes none of the values. Loads matplotlib when the first figure is made.
 """
 
 import io
@@ -26,7 +26,7 @@ INCHES_PER_SYMBOL = 0.18
 MOST_SYMBOLS_NAMED = 80
 TITLE_CHARACTERS_PER_INCH = 9
 MOST_BINS = 60
-# A space would be a tick without a name.
+# The tick of a space would have an invisible label.
 SPACE_MARK = "␣"
 CUT_MARK = "(cut, no stop)"
 
@@ -40,19 +40,16 @@ def save_speech_picture(
     symbols: Sequence[str] = (),
     has_stopped: bool = True,
 ) -> None:
-    """Write a picture of a mel [T, mel_bins] and, where given, its attention [F, S] to the symbols below it.
+    """Write a picture of a mel [T, mel_bins] and, below it, of its attention [F, S] to the symbols if it is given.
 
-    The attention's colours end at its own maximum, which the colour bar names. Without `has_stopped` the title says that the speech was
-    cut. Raises OutputError if the file cannot be written.
+    The attention's colours end at its own maximum, named by the colour bar. Without `has_stopped` the title says that
+    the speech was cut. Raises OutputError if the file cannot be written.
     """
-    # Here: matplotlib costs half a second, and most commands draw nothing.
-    from matplotlib.figure import Figure
-
-    width = min(max(WIDTH_INCHES[0], seconds * INCHES_PER_SECOND), WIDTH_INCHES[1])
+    width = _width_inches(seconds)
     heights = [PANEL_INCHES]
     if attention is not None:
         heights.append(_attention_inches(symbols))
-    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    figure = new_figure(width, sum(heights))
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     title = title if has_stopped else f"{title} {CUT_MARK}"
     _draw_mel(figure, panels[0], mel, seconds, textwrap.fill(title, int(width * TITLE_CHARACTERS_PER_INCH)))
@@ -69,13 +66,10 @@ def encode_comparison(
     frame_seconds: float,
     has_stopped: bool,
 ) -> bytes:
-    """Return a PNG of the true mel [T, mel_bins], the spoken one in the same colours, and its attention [F, S] to the symbols."""
-    from matplotlib.figure import Figure
-
+    """Return a PNG of the true mel [T, mel_bins], the spoken mel in the same colours, and its attention [F, S]."""
     seconds = frame_seconds * max(len(true_mel), len(mel))
-    width = min(max(WIDTH_INCHES[0], seconds * INCHES_PER_SECOND), WIDTH_INCHES[1])
     heights = [COMPARED_PANEL_INCHES, COMPARED_PANEL_INCHES, _attention_inches(symbols)]
-    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    figure = new_figure(_width_inches(seconds), sum(heights))
     true_axes, axes, attention_axes = figure.subplots(3, 1, height_ratios=heights)
     limits = (float(true_mel.min()), float(true_mel.max()))
     _draw_mel(figure, true_axes, true_mel, frame_seconds * len(true_mel), "true", limits)
@@ -93,33 +87,37 @@ def save_histograms(path: Path, measures: Mapping[str, np.ndarray], marks: Mappi
 
     Raises OutputError if the file cannot be written.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    figure = Figure(figsize=(8.0, 2.8 * len(measures)), layout="constrained")
+    figure = new_figure(8.0, 2.8 * len(measures))
     panels = figure.subplots(len(measures), 1, squeeze=False)[:, 0]
     for axes, (name, values) in zip(panels, measures.items(), strict=True):
-        axes.hist(values, bins=_bins(len(values)), color="tab:blue", edgecolor="white", linewidth=0.5)
+        axes.hist(
+            values,
+            bins=min(MOST_BINS, 2 * math.ceil(math.sqrt(len(values)))),
+            color="tab:blue",
+            edgecolor="white",
+            linewidth=0.5,
+        )
         for (mark, at), style in zip(marks[name].items(), ("-", "--", ":"), strict=False):
             axes.axvline(at, color="tab:red", linestyle=style, label=f"{mark} = {at:.2f}")
         axes.set(xlabel=name.replace("_", " "), ylabel="clips")
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+        axes.locator_params(axis="y", nbins=5, integer=True)
         if np.issubdtype(values.dtype, np.integer):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        # Above the frame, where no bar and no line can be.
+            axes.locator_params(axis="x", integer=True)
+        # Above the frame, so that it covers no bar and no line.
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(marks[name]), frameon=False)
     save_figure(figure, path)
 
 
 def save_bars(path: Path, title: str, label: str, values: Mapping[str, float]) -> None:
-    """Write one horizontal bar a name, its value at its end; `label` says of what. Raises OutputError if the file cannot be written."""
-    from matplotlib.figure import Figure
+    """Write one horizontal bar a name with its value, on an axis called `label`.
 
-    figure = Figure(figsize=(8.0, 1.2 + 0.45 * len(values)), layout="constrained")
+    Raises OutputError if the file cannot be written.
+    """
+    figure = new_figure(8.0, 1.2 + 0.45 * len(values))
     axes = figure.subplots()
     bars = axes.barh(list(values), list(values.values()), color="tab:blue")
     axes.bar_label(bars, [f"{value:,.0f}" for value in values.values()], padding=4)
-    # The first of the table stands on top, and the longest bar leaves room for its number.
+    # The first name on top, and room for the number of the longest bar.
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set(title=title, xlabel=label)
@@ -146,9 +144,13 @@ def _draw_mel(
         vmax=limits[1],
     )
     axes.set(xlabel="seconds", ylabel=f"mel bin, 0 to {bins - 1}")
-    # A text is not a formula: two dollar signs in it must stay what they are.
+    # Dollar signs in a text are no formula.
     axes.set_title(title, parse_math=False)
     figure.colorbar(image, ax=axes, label="natural log magnitude")
+
+
+def _width_inches(seconds: float) -> float:
+    return min(max(WIDTH_INCHES[0], seconds * INCHES_PER_SECOND), WIDTH_INCHES[1])
 
 
 def _attention_inches(symbols: Sequence[str]) -> float:
@@ -175,12 +177,16 @@ def _draw_attention(
     figure.colorbar(image, ax=axes, label=f"weight, up to this map's maximum {largest:.2g}")
 
 
-def _bins(count: int) -> int:
-    return min(MOST_BINS, 2 * math.ceil(math.sqrt(count)))
+def new_figure(width_inches: float, height_inches: float) -> "Figure":
+    """Return an empty figure."""
+    # Here alone: the import takes half a second, and most runs of the modules that can draw draw nothing.
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width_inches, height_inches), layout="constrained")
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure as PNG, its folder too. Raises OutputError if it cannot be written."""
+    """Write a figure as PNG and make its folder. Raises OutputError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=DOTS_PER_INCH, format="png")

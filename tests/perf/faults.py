@@ -1,6 +1,6 @@
-"""Runs an `xtts` command with a fault planted in it: `python -m tests.perf.faults FAULT COMMAND...`.
+"""Run an `xtts` command with a planted fault: `python -m tests.perf.faults FAULT COMMAND...`.
 
-The command knows nothing of it: what it is made of is replaced before it starts.
+The fault replaces parts of the package before the command starts.
 """
 
 import os
@@ -16,7 +16,7 @@ FIRST_BAD_BATCH = 2
 
 
 def plant_in_batches(change: Callable[[int, Any], Any]) -> None:
-    """Have every batch that training is given go through `change(number, batch)`."""
+    """Pass every training batch from the third on through `change(number, batch)`."""
     from xtts_pipeline.data.source import Source
 
     whole = Source.training_batches
@@ -86,11 +86,11 @@ def slow_disk() -> None:
     import tensorflow as tf
 
     from xtts_pipeline.data import cached as dataset
-    from xtts_pipeline.perf.diagnose.pipeline import Pipeline
+    from xtts_pipeline.perf.pipeline import Pipeline
 
     read = dataset.shard_records
     pretend_steps(1e-3)
-    # The disk that is late is Python, which is no fault of the pipeline's. With TensorFlow's own sleeping dataset the process once hung.
+    # Python plays the slow disk, which must not count as Python in the path. TensorFlow's sleeping dataset once hung.
     Pipeline.python_operations = lambda _: []  # type: ignore[method-assign]
     bytes_per_second = 20e6
     seconds = int(os.environ["FAULT_RECORD_BYTES"]) / bytes_per_second

@@ -15,7 +15,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.perf import autotune as tuning
 from xtts_pipeline.perf.autotune import Tuning, tune
-from xtts_pipeline.perf.measurement import Request
+from xtts_pipeline.perf.measurement import Request, measure_in_process
 from xtts_pipeline.training.settings import tuned_overrides
 
 LENGTHS = (np.full(400, 16), np.full(400, 24))  # no padding at all
@@ -29,7 +29,7 @@ def manifest(tmp_path: Path, write_cache: Callable[..., Manifest]) -> Manifest:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Request]]:
-    """Return a function that puts a made-up machine in the place of the measuring processes, and returns what they were asked."""
+    """Return a function that replaces the measuring processes by a made-up machine, and returns their requests."""
 
     def pretend(
         rate: Callable[[int], float], most_rows: int = 1_000, inputs: Callable[[dict[str, Any]], float] = lambda _: 1e6
@@ -46,7 +46,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Request]]:
             took = {"step_ms": STEP_MS, "peak_bytes": 1e6 * training.batch_size, "on_gpu": False}
             return {"fits": True, "examples_per_second": rate(training.batch_size), **took}
 
-        monkeypatch.setattr(tuning, "run_apart", measure)
+        monkeypatch.setattr(tuning, "measure_in_process", measure)
         monkeypatch.setattr(tuning, "memory_limit_bytes", lambda: 10**9)
         return asked
 
@@ -157,11 +157,11 @@ def test_the_real_pipeline_is_measured_in_a_process_of_its_own(cache: Path) -> N
     config = load_config(
         overrides=["training.batch_size=4", "audio.mel_bins=4", "limits.max_text_length=16", "limits.max_mel_frames=24"]
     )
-    rates = tuning.run_apart(Request(cache, config, 0.1, ({}, {"num_workers": 1})))
+    rates = measure_in_process(Request(cache, config, 0.1, ({}, {"num_workers": 1})))
     assert len(rates) == 2
     assert min(rates) > 0.0
     with pytest.raises(TrainingError, match=r"measuring failed \(.*; set training.autotune=false"):
-        tuning.run_apart(Request(cache / "none", config, 0.1))
+        measure_in_process(Request(cache / "none", config, 0.1))
 
 
 @pytest.mark.slow

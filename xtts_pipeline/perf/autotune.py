@@ -1,11 +1,8 @@
-"""Choose batch size, accumulation, workers and prefetch by short runs of the real step and the real pipeline, each in its own process.
+"""Choose batch size, accumulation, workers and prefetch by short runs of the real step and pipeline in other processes.
 
-Knows no TensorFlow: the processes do, and give their memory back.
+No TensorFlow here: only the measuring processes import it.
 """
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,16 +16,16 @@ from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.buckets import is_filled
 from xtts_pipeline.errors import TrainingError
-from xtts_pipeline.perf.measurement import Request
+from xtts_pipeline.perf.measurement import Request, measure_in_process
 from xtts_pipeline.system.machine import memory_limit_bytes, usable_cores
 
-# Another batch size is another training: it must be worth it. Another way to read is the same training.
+# Another batch size changes the training, so it must gain more. Another way to read does not.
 LEAST_BATCH_GAIN, LEAST_INPUT_GAIN = 1.10, 1.05
-# A pipeline that brings so many times what the step takes is left as it is, whatever is faster still.
+# A pipeline that is this many times faster than the step keeps its settings.
 ENOUGH_HEADROOM = 4.0
-# Of the memory there is when tuning begins; the rest is for the page cache and the run's own buffers.
+# Share of the memory at the start of tuning; the rest is for the page cache and the run's buffers.
 MOST_MEMORY_SHARE = 0.8
-# Of the time: most goes to the step, which compiles for each candidate.
+# Shares of the time: the step gets most, because it compiles for each candidate.
 _STEP_SHARE, _ONE_STEP_SHARE, _ONE_INPUT_SHARE = 0.75, 0.1, 0.03
 _LEAST_SECONDS = 0.2
 _MOST_HALVINGS = 3
@@ -36,14 +33,14 @@ _MOST_HALVINGS = 3
 
 @dataclass
 class Tuning:
-    """What was measured and chosen: `config` has the choice, `report` every figure, `lines` what to tell the user."""
+    """The chosen settings in `config`, every measurement in `report`, and lines for the user."""
 
     config: Config
     report: dict[str, Any] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
     def choose(self, section: str, key: str, value: Any, why: str) -> None:
-        """Take a setting over if it is another one, and note why."""
+        """Set `section.key` to the value if it differs, and record the reason."""
         before = getattr(getattr(self.config, section), key)
         if before == value:
             return
@@ -60,9 +57,9 @@ def tune(
     lengths: tuple[np.ndarray, np.ndarray],
     say: Callable[[str], object],
 ) -> Tuning:
-    """Measure for about `training.autotune_seconds`, more where the first compilation takes longer, and choose.
+    """Measure for about `training.autotune_seconds`, or longer if the first compilation takes longer, and choose.
 
-    `lengths` are the tokens and frames of every clip, int [clips]. Raises TrainingError if the step cannot be run at all.
+    `lengths` are the tokens and frames of every clip, int [clips]. Raises TrainingError if no step fits into memory.
     """
     tuning, seconds, started = Tuning(config), config.training.autotune_seconds, time.monotonic()
     tuning.report = {
@@ -73,13 +70,13 @@ def tune(
     }
     step_rate = _tune_batch(cache, manifest, tuning, seconds, say)
     _tune_input(cache, tuning, seconds, step_rate, say)
-    _reckon_buckets(manifest, tuning, lengths)
+    _estimate_buckets(manifest, tuning, lengths)
     tuning.report["seconds"] = round(time.monotonic() - started, 1)
     return tuning
 
 
 def _tune_batch(cache: Path, manifest: Manifest, tuning: Tuning, seconds: float, say: Callable[[str], object]) -> float:
-    """Choose batch size and accumulation; return how many clips a second the step then takes."""
+    """Choose batch size and accumulation; return the clips per second of the chosen step."""
     deadline = time.monotonic() + _STEP_SHARE * seconds
     one = max(_ONE_STEP_SHARE * seconds, _LEAST_SECONDS)
     tuning.report["steps"] = measured = []
@@ -87,7 +84,7 @@ def _tune_batch(cache: Path, manifest: Manifest, tuning: Tuning, seconds: float,
     def measure(batch_size: int, parts: int) -> dict[str, Any]:
         training = tuning.config.training.model_copy(update={"batch_size": batch_size, "accumulation_steps": parts})
         began = time.monotonic()
-        answer = run_apart(Request(cache, tuning.config.model_copy(update={"training": training}), one))
+        answer = measure_in_process(Request(cache, tuning.config.model_copy(update={"training": training}), one))
         found = {
             "batch_size": batch_size,
             "accumulation_steps": parts,
@@ -106,9 +103,8 @@ def _tune_batch(cache: Path, manifest: Manifest, tuning: Tuning, seconds: float,
         parts *= 2
         best = measure(size, parts)
     if not best["fits"]:
-        raise TrainingError(
-            f"training.autotune: a step of training.batch_size={size} in {parts} parts does not fit into memory; set a smaller one"
-        )
+        problem = f"a step of training.batch_size={size} in {parts} parts does not fit into memory"
+        raise TrainingError(f"training.autotune: {problem}; set a smaller one")
     tuning.choose(
         "training",
         "accumulation_steps",
@@ -134,8 +130,8 @@ def _tune_batch(cache: Path, manifest: Manifest, tuning: Tuning, seconds: float,
     gain = best["examples_per_second"] / next(found["examples_per_second"] for found in measured if found["fits"])
     chosen = best["batch_size"]
     why = (
-        f"{gain:.2f} times the clips a second. Each update is now the mean over {chosen} clips, not {size}, at the same learning rate, so "
-        f"results differ from a run of {size}; training.autotune=false keeps {size}"
+        f"{gain:.2f} times the clips a second. Each update is now the mean over {chosen} clips, not {size}, at the "
+        f"same learning rate, so results differ from a run of {size}; training.autotune=false keeps {size}"
     )
     tuning.choose("training", "batch_size", chosen, why)
     return float(best["examples_per_second"])
@@ -151,7 +147,7 @@ def _tune_input(cache: Path, tuning: Tuning, seconds: float, step_rate: float, s
         *({**given, key: value} for key, values in others.items() for value in values if value != given[key]),
     ]
     one = max(_ONE_INPUT_SHARE * seconds, _LEAST_SECONDS)
-    rates = run_apart(Request(cache, tuning.config, one, tuple(inputs)))
+    rates = measure_in_process(Request(cache, tuning.config, one, tuple(inputs)))
     tuning.report["inputs"] = [{**tried, "records_per_second": rate} for tried, rate in zip(inputs, rates, strict=True)]
     headroom = rates[0] / step_rate
     tuning.report["headroom"] = headroom
@@ -165,8 +161,8 @@ def _tune_input(cache: Path, tuning: Tuning, seconds: float, step_rate: float, s
             tuning.choose("data", key, value, f"{rate / rates[0]:.2f} times the records a second")
 
 
-def _reckon_buckets(manifest: Manifest, tuning: Tuning, lengths: tuple[np.ndarray, np.ndarray]) -> None:
-    """Reckon what other buckets would save; they are part of the cache, so they are named and not changed."""
+def _estimate_buckets(manifest: Manifest, tuning: Tuning, lengths: tuple[np.ndarray, np.ndarray]) -> None:
+    """Estimate the gain of other buckets. They are part of the cache, so they are suggested and not changed."""
     now = plan_shapes([Shape(spec.max_text_length, spec.max_mel_frames) for spec in bucket_specs(manifest)], *lengths)
     auto = plan_shapes(auto_shapes(now.shapes[-1], *lengths), *lengths)
     gain = (1.0 - auto.waste) / (1.0 - now.waste)
@@ -174,30 +170,13 @@ def _reckon_buckets(manifest: Manifest, tuning: Tuning, lengths: tuple[np.ndarra
     if gain >= LEAST_BATCH_GAIN:
         listed = [[shape.max_text_length, shape.max_mel_frames] for shape in auto.shapes]
         tuning.lines.append(
-            f"data.buckets stay as the cache has them, with {now.waste:.0%} padding; xtts preprocess --set data.buckets={listed} "
-            f"would leave {auto.waste:.0%}, reckoned at {gain:.2f} times the clips a second"
+            f"data.buckets stay as the cache has them, with {now.waste:.0%} padding; xtts preprocess --set "
+            f"data.buckets={listed} would leave {auto.waste:.0%}, estimated at {gain:.2f} times the clips a second"
         )
-
-
-def run_apart(request: Request) -> Any:
-    """Return what a process of its own measures; `{"fits": False}` where the system killed it, as it does for want of memory.
-
-    Raises TrainingError if it fails otherwise.
-    """
-    command = [sys.executable, "-m", "xtts_pipeline.perf.measurement"]
-    done = subprocess.run(command, input=request.to_json(), capture_output=True, text=True, check=False)
-    if done.returncode < 0 and not request.inputs:
-        return {"fits": False}
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise TrainingError(
-            f"training.autotune: measuring failed ({last}); set training.autotune=false to train without it"
-        )
-    return json.loads(done.stdout)
 
 
 def _may_fit(found: dict[str, Any], batch_size: int, memory_bytes: int) -> bool:
-    """Return whether another batch may fit, by what this one took; a GPU is simply asked."""
+    """Return whether another batch size may fit, by the memory of this one; on a GPU it is simply tried."""
     predicted = found["peak_bytes"] * batch_size / found["batch_size"]
     return bool(found["on_gpu"]) or predicted <= MOST_MEMORY_SHARE * memory_bytes
 
@@ -207,4 +186,5 @@ def _step_text(found: dict[str, Any]) -> str:
     name = f"training.batch_size={found['batch_size']}{parts}"
     if not found["fits"]:
         return f"{name} does not fit into memory"
-    return f"{name}: {found['examples_per_second']:.1f} clips/s, {found['step_ms']:.0f} ms a step, {found['peak_bytes'] / 1e9:.1f} GB"
+    rate, memory = f"{found['examples_per_second']:.1f} clips/s", f"{found['peak_bytes'] / 1e9:.1f} GB"
+    return f"{name}: {rate}, {found['step_ms']:.0f} ms a step, {memory}"

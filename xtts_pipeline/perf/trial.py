@@ -1,7 +1,7 @@
-"""The real training step on the real batches, without a run: nothing is validated, saved or written."""
+"""Run and time the real training step on the real batches, without validation, checkpoints or metrics."""
 
+import resource
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,28 +17,14 @@ from xtts_pipeline.training.checkpoints.files import build_network
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.step import TrainStep
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a diagnosis found, in one word and one line, and what to do about it."""
-
-    name: str
-    is_healthy: bool
-    finding: str
-    remedy: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the beginning of what `--json` prints of a diagnosis."""
-        return {"verdict": self.name, "healthy": self.is_healthy, "finding": self.finding, "remedy": self.remedy}
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.finding}" + (f"; {self.remedy}" if self.remedy else "")
+# The fewest timed steps of `measure_step`: another program may disturb one of them.
+_LEAST_STEPS = 3
 
 
 class StepTime(NamedTuple):
-    """Where the seconds of one step went: waiting for its batch, in the host's call, and waiting for the device to end.
+    """The seconds of one step: waiting for its batch, in the host's call, and waiting for the device.
 
-    On a CPU the call is the computation, so that host is 0.
+    On a CPU the call is the computation, so host is 0.
     """
 
     started: float
@@ -49,9 +35,33 @@ class StepTime(NamedTuple):
     is_compiling: bool
 
     @property
+    def busy(self) -> float:
+        """Seconds of the step itself, without its wait for the batch."""
+        return self.host + self.compute
+
+    @property
     def seconds(self) -> float:
-        """All of the step."""
-        return self.wait + self.host + self.compute
+        """All seconds."""
+        return self.wait + self.busy
+
+
+def has_device() -> bool:
+    """Return whether TensorFlow computes on a GPU, where a call returns before the computation ends."""
+    return bool(tf.config.list_physical_devices("GPU"))
+
+
+def time_step(step: TrainStep, batch: Batch, started: float | None = None) -> StepTime:
+    """Run the step on a batch and wait for its end; `started` is the time at which the batch was requested."""
+    fetched = time.perf_counter()
+    result = step(batch)
+    called = time.perf_counter()
+    # Training reads results back rarely. Here each step's time must be its own on a GPU too.
+    result.numpy()
+    ended = time.perf_counter()
+    began = fetched if started is None else started
+    host = called - fetched if has_device() else 0.0
+    rows, is_compiling = batch.mel.shape[0], step.compiled.is_new_shape
+    return StepTime(began, fetched - began, host, ended - fetched - host, rows, is_compiling)
 
 
 class Trial:
@@ -64,7 +74,6 @@ class Trial:
         self.step = TrainStep(network, average, config.training, self.signatures)
         monitor.watch(*self.step.compiled.functions, calls=self.step.compiled)
         self.batches = source.training_batches(config, self.signatures)
-        self.is_asynchronous = bool(tf.config.list_physical_devices("GPU"))
         self.source, self.monitor = source, monitor
         self._steps = 0
 
@@ -76,26 +85,46 @@ class Trial:
         return cls(CachedSource(cache, manifest), config, monitor)
 
     def take_step(self) -> StepTime:
-        """Fetch a batch, run the step on it to its end, and return where the time went."""
+        """Fetch a batch and run the step on it."""
         started = time.perf_counter()
         return self.run(next(self.batches), started)
 
     def run(self, batch: Batch, started: float | None = None) -> StepTime:
-        """Run the step on a batch that was asked for at `started`. Raises TrainingError if strict and something is traced again."""
-        fetched = time.perf_counter()
-        began = fetched if started is None else started
-        result = self.step(batch)
-        called = time.perf_counter()
-        result.numpy()
-        ended = time.perf_counter()
+        """Run the step on a batch, as `time_step`. Raises TrainingError if strict and anything is traced again."""
+        taken = time_step(self.step, batch, started)
         self._steps += 1
         self.monitor.check(self._steps)
-        host = called - fetched if self.is_asynchronous else 0.0
-        return StepTime(
-            began,
-            fetched - began,
-            host,
-            ended - fetched - host,
-            batch.mel.shape[0],
-            self.step.compiled.is_new_shape,
-        )
+        return taken
+
+    def take_steps(self, seconds: float, least: int = 1) -> list[StepTime]:
+        """Run steps for `seconds`, and at least `least` of them; return those that compiled nothing."""
+        warm: list[StepTime] = []
+        end = time.perf_counter() + seconds
+        while len(warm) < least or time.perf_counter() < end:
+            step = self.take_step()
+            if not step.is_compiling:
+                warm.append(step)
+        return warm
+
+
+def measure_step(log: NativeLog, source: Source, config: Config, seconds: float) -> dict[str, Any]:
+    """Run the step for `seconds` and return its rate, times and peak memory, or `{"fits": False}` without memory."""
+    try:
+        monitor = CompilationMonitor(log, is_strict=False, is_compiled=config.training.jit_compile)
+        trial = Trial(source, config, monitor)
+        first = trial.take_step()
+        warm = trial.take_steps(seconds, _LEAST_STEPS)
+    except tf.errors.ResourceExhaustedError:
+        return {"fits": False}
+    busy = [step.busy for step in warm]
+    on_gpu = has_device()
+    host_peak_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "fits": True,
+        "examples_per_second": sum(step.rows for step in warm) / sum(busy),
+        "step_ms": 1e3 * sorted(busy)[len(busy) // 2],
+        "first_step_seconds": first.seconds,
+        "steps": len(warm),
+        "peak_bytes": tf.config.experimental.get_memory_info("GPU:0")["peak"] if on_gpu else host_peak_bytes,
+        "on_gpu": on_gpu,
+    }

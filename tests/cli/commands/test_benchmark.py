@@ -71,7 +71,7 @@ def test_all_requires_the_cache_before_the_first_measurement(tmp_path: Path):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_naive_rival_writes_every_clip(tmp_path: Path):
+def test_the_naive_baseline_writes_every_clip(tmp_path: Path):
     corpus = write_corpus(tmp_path / "corpus", ["one", "two"])
     rows = (corpus / "metadata.csv").read_text(encoding="utf-8").splitlines()
     write_shard(rows, corpus, tmp_path / "0.tfrecord", Config())

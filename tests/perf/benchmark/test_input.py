@@ -1,4 +1,4 @@
-"""The input pipelines that are compared: all make batches of the same shape, and the same mels within what sound allows."""
+"""The compared input pipelines make batches of the same shape, and nearly the same mels."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from xtts_pipeline.cache.format.manifest import Manifest, record_spec_of
 from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config, TrainingConfig
-from xtts_pipeline.perf.benchmark.baselines import RivalClips, librosa_pipeline, native_pipeline, npy_pipeline
+from xtts_pipeline.perf.benchmark.baselines import BaselineClips, librosa_pipeline, native_pipeline, npy_pipeline
 from xtts_pipeline.perf.benchmark.clips import Clip, write_corpus
 from xtts_pipeline.perf.benchmark.input import measure_input, our_batches, reading_alone
 
@@ -22,7 +22,7 @@ AUDIO = Config().audio
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> RivalClips:
+def given(tmp_path_factory: pytest.TempPathFactory) -> BaselineClips:
     random = np.random.default_rng(0)
     waves = [0.1 * random.standard_normal(samples).astype(np.float32) for samples in (5_000, 8_000, 11_000)]
     paths = write_corpus(
@@ -33,11 +33,11 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> RivalClips:
         for number, (wave, path) in enumerate(zip(waves, paths, strict=True))
     ]
     limits = load_config([], ["limits.max_text_length=9", "limits.max_mel_frames=50"]).limits
-    return RivalClips(clips, record_spec_of(AUDIO, limits), AUDIO, batch_size=3)
+    return BaselineClips(clips, record_spec_of(AUDIO, limits), AUDIO, batch_size=3)
 
 
 @pytest.mark.parametrize("name", ["librosa", "npy", "native"])
-def test_rivals_make_the_mels_of_the_cache(given: RivalClips, tmp_path: Path, name: str):
+def test_baselines_make_the_mels_of_the_cache(given: BaselineClips, tmp_path: Path, name: str):
     pipelines = {
         "librosa": lambda: librosa_pipeline(given),
         "npy": lambda: npy_pipeline(given, tmp_path / "npy"),
@@ -61,11 +61,13 @@ def test_ours_and_reading_alone_have_the_rows_of_training(tmp_path: Path, write_
     manifest = write_cache(tmp_path / "cache", train=40, buckets=((9, 12), (16, 24)))
     config = Config(training=TrainingConfig(batch_size=2))
 
-    assert {rows for rows, _ in islice(our_batches(tmp_path / "cache", manifest, config), 20)} == {2, 4}
-    assert {rows for rows, _ in islice(reading_alone(tmp_path / "cache", manifest, config), 20)} == {2, 4}
+    assert {*islice(our_batches(tmp_path / "cache", manifest, config), 20)} == {2, 4}
+    assert {*islice(reading_alone(tmp_path / "cache", manifest, config), 20)} == {2, 4}
 
 
-def test_every_pipeline_is_measured_and_compared_with_ours(tmp_path: Path, write_cache: WriteCache, given: RivalClips):
+def test_every_pipeline_is_measured_and_compared_with_ours(
+    tmp_path: Path, write_cache: WriteCache, given: BaselineClips
+):
     manifest = write_cache(tmp_path / "cache", train=9)
     bins = manifest.audio.mel_bins
     clips = [replace(clip, example=replace(clip.example, mel=clip.example.mel[:, :bins])) for clip in given.clips]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from xtts_pipeline.perf.benchmark.results import Benchmark, BenchmarkReport, Column, save_benchmark, share, whole
-from xtts_pipeline.perf.rounds import in_turns, paired_ratios
+from xtts_pipeline.perf.timing import in_turns, paired_ratios
 
 COLUMNS = (Column("rate", "clips/s", whole), Column("wait", "data wait", share), Column("device", "device", share))
 
@@ -29,18 +29,18 @@ def test_every_other_round_goes_backwards():
 
 def test_a_ratio_is_the_median_of_the_ratios_within_a_round():
     # The machine was half as fast in the second round, which concerns no ratio, and something else ran in the third.
-    rates = {"ours": [100.0, 50.0, 90.0], "rival": [50.0, 25.0, 10.0], "other": [100.0, 50.0, 90.0]}
+    rates = {"ours": [100.0, 50.0, 90.0], "baseline": [50.0, 25.0, 10.0], "other": [100.0, 50.0, 90.0]}
 
-    assert paired_ratios(rates, ["ours"]) == {"ours/rival": 2.0, "ours/other": 1.0}
+    assert paired_ratios(rates, ["ours"]) == {"ours/baseline": 2.0, "ours/other": 1.0}
 
 
 def test_two_of_ours_are_compared_once():
-    rates = {"rival": [1.0], "fixed": [2.0], "buckets": [3.0]}
+    rates = {"baseline": [1.0], "fixed": [2.0], "buckets": [3.0]}
 
     assert paired_ratios(rates, ["buckets", "fixed"]) == {
-        "buckets/rival": 3.0,
+        "buckets/baseline": 3.0,
         "buckets/fixed": 1.5,
-        "fixed/rival": 2.0,
+        "fixed/baseline": 2.0,
     }
 
 

@@ -110,6 +110,7 @@ class TinyStep:
             tf.function(_train_step, input_signature=specs, jit_compile=signature is not None, autograph=False)
         ]
         self.compiled = self
+        self.is_new_shape = False
 
     def __call__(self, batch: Batch) -> tf.Tensor:
         return self.functions[0](batch.tokens, batch.mel)

@@ -7,7 +7,8 @@ import pytest
 from tests.perf.commands import run_command
 from xtts_pipeline.perf.diagnose.gpu import THRESHOLDS, GpuReport, judge, time_shares
 from xtts_pipeline.perf.diagnose.oscillation import Oscillation, find_oscillation
-from xtts_pipeline.perf.trial import StepTime, Verdict
+from xtts_pipeline.perf.diagnose.verdict import Verdict
+from xtts_pipeline.perf.trial import StepTime
 from xtts_pipeline.system.nvml import Sample
 
 

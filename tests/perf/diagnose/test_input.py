@@ -16,10 +16,10 @@ from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config, DataConfig
 from xtts_pipeline.data.cached import CachedSource
-from xtts_pipeline.perf.diagnose import pipeline
-from xtts_pipeline.perf.diagnose.input import Figures, InputReport, judge, paced_rate
+from xtts_pipeline.perf import pipeline
+from xtts_pipeline.perf.diagnose.input import InputMeasurements, InputReport, judge, paced_rate
 from xtts_pipeline.perf.diagnose.oscillation import Oscillation, find_oscillation
-from xtts_pipeline.perf.diagnose.pipeline import Pipeline, Stage
+from xtts_pipeline.perf.pipeline import Pipeline, Stage
 from xtts_pipeline.system.machine import Cores, DiskSpeed, measure_disk, usable_cores
 
 WITHOUT_XLA = ("training.jit_compile=false",)
@@ -105,9 +105,9 @@ def test_a_disk_of_20_mb_a_second_is_too_slow_for_a_fast_device(
     assert min(done.result["expected_gain"], done.result["tried"]["gain"]) > 2
 
 
-def figures(**changed: Any) -> Figures:
+def figures(**changed: Any) -> InputMeasurements:
     stage = Stage(records_per_second=5_000.0, ms_per_batch=1.0, busy_cores=1.0)
-    usual = Figures(
+    usual = InputMeasurements(
         batch_ms={"mean": 4.0, "std": 1.0, "p95": 5.0, "max": 6.0, "first": 90.0},
         batch_times_ms=[],
         records_per_second=4_000.0,

@@ -69,9 +69,8 @@ def test_a_strict_run_ends_with_the_argument_its_shapes_and_the_cause(cache: Pat
     )
     assert (done.exit_code, done.result) == (1, {})
     line = done.stderr.splitlines()[-1]
-    assert line.startswith(
-        "xtts: step 3: train_step was called with what it was not compiled for: mel (static float16 [4, 24, 4], dynamic "
-    )
+    assert line.startswith("xtts: step 3: train_step was called with what it was not compiled for: mel (")
+    assert "mel (static float16 [4, 24, 4], dynamic " in line
     assert (
         "float16 [4, 21, 4]); likely cause: mels are padded to the longest of their batch; remedy: pad all mels to"
         in line

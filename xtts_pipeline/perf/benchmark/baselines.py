@@ -1,8 +1,8 @@
-"""The input pipelines that others feed their training with, each tuned as well as it can be: the rivals of `cache.dataset`.
+"""Baselines of the input benchmark: other usual ways to feed a training, each tuned as well as possible.
 
-All yield batches of the cache's static shape: tokens, mel float16, both lengths. All read the same clips, shuffled, use AUTOTUNE, every
-core and a prefetched batch, and give up order for speed, which ours does not. The only module of the package that runs Python inside
-tf.data, to show what that costs.
+All yield shuffled batches of the cache's static shape from the same clips: tokens, mel float16, both lengths. All use
+AUTOTUNE, every core and prefetching, and give up order for speed, unlike the cache's pipeline. No other module of the
+package runs Python inside tf.data; this one measures its cost.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ Mel = Callable[[tf.Tensor], tf.Tensor]
 
 
 @dataclass(frozen=True)
-class RivalClips:
-    """The clips that all rivals read, and the batches they are to make of them."""
+class BaselineClips:
+    """The clips that all baselines read, and the shape of their batches."""
 
     clips: Sequence[Clip]
     spec: RecordSpec
@@ -32,8 +32,8 @@ class RivalClips:
     batch_size: int
 
 
-def librosa_pipeline(given: RivalClips) -> tf.data.Dataset:
-    """Return batches whose mels librosa makes of WAV files inside `tf.numpy_function`."""
+def librosa_pipeline(given: BaselineClips) -> tf.data.Dataset:
+    """Return batches with mels that librosa computes from WAV files inside `tf.numpy_function`."""
 
     def mel_of(path: bytes) -> np.ndarray:
         return librosa_log_mel(path.decode(), given.audio).astype(np.float16)
@@ -43,8 +43,8 @@ def librosa_pipeline(given: RivalClips) -> tf.data.Dataset:
     )
 
 
-def npy_pipeline(given: RivalClips, folder: Path) -> tf.data.Dataset:
-    """Return batches whose mels `tf.numpy_function` loads from .npy files, which are written to `folder` here."""
+def npy_pipeline(given: BaselineClips, folder: Path) -> tf.data.Dataset:
+    """Return batches with mels that `tf.numpy_function` loads from .npy files, written to `folder` first."""
     folder.mkdir()
     paths = []
     for number, clip in enumerate(given.clips):
@@ -58,8 +58,8 @@ def npy_pipeline(given: RivalClips, folder: Path) -> tf.data.Dataset:
     return _pipeline(given, paths, lambda path: tf.numpy_function(mel_of, [path], tf.float16))
 
 
-def native_pipeline(given: RivalClips) -> tf.data.Dataset:
-    """Return batches whose mels TensorFlow's own operations make of WAV files: decode_wav, stft, a product with librosa's filters."""
+def native_pipeline(given: BaselineClips) -> tf.data.Dataset:
+    """Return batches with mels by TensorFlow operations on WAV files: decode_wav, stft, librosa's filterbank."""
     audio = given.audio
     filters = tf.constant(mel_filterbank(audio).T)
     half = audio.fft_size // 2
@@ -72,13 +72,13 @@ def native_pipeline(given: RivalClips) -> tf.data.Dataset:
     return _pipeline(given, [str(clip.wave) for clip in given.clips], mel_of)
 
 
-def _pipeline(given: RivalClips, sources: Sequence[str], mel_of: Mel) -> tf.data.Dataset:
-    """Return endless shuffled batches in which the mel of each clip is made of its source."""
+def _pipeline(given: BaselineClips, sources: Sequence[str], mel_of: Mel) -> tf.data.Dataset:
+    """Return endless shuffled batches; `mel_of` makes the mel of a clip from its source."""
     spec = given.spec
     tokens = tf.ragged.constant([clip.example.tokens.tolist() for clip in given.clips], tf.int32)
 
     def example(source: tf.Tensor, tokens_S: tf.Tensor) -> dict[str, tf.Tensor]:
-        # A clip that the cache has trimmed may be longer here; the rival is not blamed for that.
+        # A clip that the cache trimmed may be longer here, which is no fault of the baseline.
         mel_TM = mel_of(source)[: spec.max_mel_frames]
         mel_TM.set_shape([None, spec.mel_bins])
         return {"tokens": tokens_S, "text_length": tf.size(tokens_S), "mel": mel_TM, "mel_length": tf.shape(mel_TM)[0]}

@@ -1,6 +1,6 @@
-"""Clips to measure with: records of a cache, and their sound as 16-bit WAV files, the corpus's own or rendered from the mels.
+"""Clips to measure with: records of a cache, and their sound as 16-bit WAV files, from the corpus or from the mels.
 
-Knows no TensorFlow.
+No TensorFlow.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,13 +23,13 @@ from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import AudioError, CacheError, CorpusError
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
-# It is measured how long sound takes to read, not how it sounds.
+# Few rounds: the benchmark measures reading the sound, not its quality.
 RENDERING_ROUNDS, RENDERING_MOMENTUM = 2, 0.99
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A clip that has been written: its features as the cache has them, its text, and its 16-bit mono WAV file at the cache's rate."""
+    """A written clip: its features in the cache, its text, and its 16-bit mono WAV file at the cache's rate."""
 
     example: Example
     text: str
@@ -37,7 +37,7 @@ class Clip:
 
 
 def read_examples(cache: Path, manifest: Manifest, count: int) -> list[Example]:
-    """Return up to `count` training records without their padding, from each shard as many as its share of all.
+    """Return up to `count` training records without padding, from each shard in proportion to its records.
 
     Raises CacheError if there is none or a record is damaged.
     """
@@ -65,14 +65,14 @@ def _without_padding(values: Mapping[str, object]) -> Example:
 
 
 def texts_of(cache: Path) -> dict[str, str]:
-    """Return the text of every utterance by its id, as the corpus had it. Raises CacheError if the list cannot be read."""
+    """Return each utterance's text in the corpus by its id. Raises CacheError if the list cannot be read."""
     return {entry.id: entry.raw_text for entry in read_utterances(cache)}
 
 
 def write_clips(
     folder: Path, cache: Path, manifest: Manifest, examples: Sequence[Example], data: Path | None
 ) -> list[Clip]:
-    """Write the clips as a corpus of LJSpeech's layout: with the sound of the corpus `data`, or rendered by Griffin-Lim without one.
+    """Write the clips as a corpus in LJSpeech's layout, with sound from the corpus `data`, or else from Griffin-Lim.
 
     Raises CorpusError if `data` lacks one of them, AudioError if it cannot be decoded.
     """
@@ -85,9 +85,8 @@ def write_clips(
         if data is None:
             return render(example.mel.astype(np.float32))
         if example.id not in sources:
-            raise CorpusError(
-                f"{data}: holds no clip {example.id}, which {cache} was made of; name the corpus of that cache with --data"
-            )
+            found = f"{data}: holds no clip {example.id}, which is in {cache}"
+            raise CorpusError(f"{found}; name the corpus of that cache with --data")
         return load_wave(sources[example.id], manifest.audio, manifest.limits)
 
     waves = ((texts.get(example.id, example.id), wave_of(example)) for example in examples)
@@ -98,7 +97,7 @@ def write_clips(
 
 
 def copy_corpus(folder: Path, data: Path, config: Config, count: int) -> int:
-    """Write the first `count` clips of a corpus that can be decoded as one of LJSpeech's layout, and return how many there are.
+    """Write the first `count` clips that can be decoded as a corpus in LJSpeech's layout, and return their number.
 
     All benchmarks then read the same plain files, whatever the corpus's format. Raises CorpusError if there is none.
     """
@@ -119,7 +118,7 @@ def copy_corpus(folder: Path, data: Path, config: Config, count: int) -> int:
 
 
 def write_corpus(folder: Path, clips: Iterable[tuple[str, np.ndarray]], sample_rate: int) -> list[Path]:
-    """Write texts and waves as a corpus of LJSpeech's layout and return the paths of the WAV files."""
+    """Write texts and waves as a corpus in LJSpeech's layout, and return the paths of the WAV files."""
     (folder / "wavs").mkdir(parents=True)
     paths, rows = [], []
     for number, (text, wave) in enumerate(clips):

@@ -1,4 +1,4 @@
-"""What the device can do and what it is asked to do: the peak of its matrix product, a step's arithmetic."""
+"""Measure the device's peak rate of matrix products and count the arithmetic of a step."""
 
 import math
 import time
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-# Large enough that memory is no limit: a product of this size does n / 6 operations a byte.
+# Large enough that memory bandwidth is no limit: a product of size n does n / 6 operations a byte.
 MATRIX_SIZE_CPU, MATRIX_SIZE_GPU = 4_096, 8_192
 _GEMM_TYPES = (
     "MatMul",
@@ -29,7 +29,7 @@ def device_name() -> str:
 
 
 class MatrixPeak:
-    """A product of two square matrices in a type, run beside the step: what this device reaches at best, and now."""
+    """A product of two square matrices, timed beside the step: the device's best rate under the present load."""
 
     def __init__(self, dtype: tf.DType, size: int | None = None) -> None:
         self.size = size or (MATRIX_SIZE_GPU if tf.config.list_physical_devices("GPU") else MATRIX_SIZE_CPU)
@@ -41,21 +41,21 @@ class MatrixPeak:
         self.measure()
 
     def measure(self) -> float:
-        """Return the operations a second of one product, or of ten on a GPU, where one is over too soon."""
+        """Return the operations per second of one product, or of ten on a GPU, where one is too short to time."""
         repeats = 10 if tf.config.list_physical_devices("GPU") else 1
         started = time.perf_counter()
         for _ in range(repeats):
             product = self._multiply(self._left, self._right)
-        # One element read back: the product is done, and copying it is not timed.
+        # Reading one element waits for the product without timing its copy.
         product[0, 0].numpy()
         return repeats * 2.0 * self.size**3 / (time.perf_counter() - started)
 
 
 def matrix_operations(graph: Any) -> int | None:
-    """Return two for each multiplication and addition of the matrix products and convolutions of a traced function.
+    """Return the operations of a traced function's matrix products and convolutions: two for each multiply and add.
 
-    Forward and backward are both in a train step's graph. What a condition holds is left out, since it is skipped while the network's own
-    frames are not sampled. None if a loop holds a product, as gradient accumulation does: how often it runs the graph does not say.
+    A train step's graph has forward and backward pass. Branches of a condition are left out: scheduled sampling, when
+    off, skips them. None if a loop has a product, as in gradient accumulation: the graph does not tell its iterations.
     """
     operations = graph.get_operations()
     bodies = [operation.get_attr("body").name for operation in operations if operation.type in _LOOP_TYPES]
@@ -68,7 +68,7 @@ def matrix_operations(graph: Any) -> int | None:
 
 
 def _holds_product(functions: Mapping[str, Any], name: str) -> bool:
-    """Return whether a function of the graph's library, or one that it calls, multiplies matrices."""
+    """Return whether a function of the graph's library, or a function that it calls, multiplies matrices."""
     nodes = functions[name].node_def
     called = [value.func.name for node in nodes for value in node.attr.values() if value.func.name in functions]
     return any(node.op in _GEMM_TYPES for node in nodes) or any(_holds_product(functions, each) for each in called)
@@ -95,7 +95,7 @@ def _operations_of(operation: Any) -> int:
         case "Conv2DBackpropInput":
             return 2 * _size(operation.inputs[2].shape) * _size(operation.inputs[1].shape[:3])
         case _:
-            # The filter's sizes are an input here, which the gradient takes from the filter itself.
+            # The input here is the sizes of the filter; the gradient takes them from the filter's tensor.
             given = operation.inputs[1]
             return 2 * _size(operation.inputs[2].shape) * _size(given.op.inputs[given.value_index].shape[:3])
 

@@ -1,6 +1,5 @@
-"""`xtts benchmark input`: how many records a second reach the step, through our pipeline and through its rivals."""
+"""`xtts benchmark input`: records per second of the cache's pipeline and of its baselines."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,10 +13,10 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import bucket_signatures
 from xtts_pipeline.data.buckets import batch_sizes, bucket_order
 from xtts_pipeline.data.cached import CachedSource
-from xtts_pipeline.perf.benchmark.baselines import RivalClips, librosa_pipeline, native_pipeline, npy_pipeline
+from xtts_pipeline.perf.benchmark.baselines import BaselineClips, librosa_pipeline, native_pipeline, npy_pipeline
 from xtts_pipeline.perf.benchmark.clips import Clip
 from xtts_pipeline.perf.benchmark.results import Benchmark, Column, tenths, whole
-from xtts_pipeline.perf.rounds import in_turns, machine, paired_ratios
+from xtts_pipeline.perf.timing import in_turns, machine, measure_throughput, paired_ratios
 
 COLUMNS = (
     Column("records_per_second", "records/s", whole),
@@ -27,10 +26,11 @@ COLUMNS = (
     Column("cpu_ms", "CPU ms a record", lambda value: f"{value:.2f}"),
 )
 OURS = "ours"
-# Enough for AUTOTUNE to find its numbers and for buffers to fill, so that only what flows is counted.
+# Enough for AUTOTUNE to settle and for buffers to fill.
 WARM_UP_SHARE = 0.5
 
-Batches = Iterator[tuple[int, Any]]
+# The number of records in each batch, endlessly.
+Batches = Iterator[int]
 
 
 def measure_input(
@@ -46,11 +46,11 @@ def measure_input(
 ) -> Benchmark:
     """Measure every pipeline `rounds` times in turns, each time for `seconds` after a warm-up, and return the medians.
 
-    Ours and reading alone read the cache; the rivals read the clips' sound files, or .npy files made of their mels. The page cache is
-    warm after the first round, for all alike.
+    Ours and reading alone read the cache. The baselines read the clips' sound files, or .npy files of their mels. The
+    page cache is warm after the first round for all of them.
     """
     batch_size = config.training.clips_per_batch
-    given = RivalClips(clips, record_spec(manifest), manifest.audio, batch_size)
+    given = BaselineClips(clips, record_spec(manifest), manifest.audio, batch_size)
     datasets = {
         "npy": npy_pipeline(given, work / "npy"),
         "native": native_pipeline(given),
@@ -61,7 +61,7 @@ def measure_input(
         OURS: lambda: our_batches(cache, manifest, config),
         **{name: partial(_batches_of, dataset, batch_size) for name, dataset in datasets.items()},
     }
-    measured = in_turns({name: partial(_flow, begin, seconds) for name, begin in pipelines.items()}, rounds, say)
+    measured = in_turns({name: partial(_measure, start, seconds) for name, start in pipelines.items()}, rounds, say)
     rates = {name: [figures["records_per_second"] for figures in found] for name, found in measured.items()}
     variants = {
         name: {
@@ -84,15 +84,15 @@ def measure_input(
 
 
 def our_batches(cache: Path, manifest: Manifest, config: Config) -> Batches:
-    """Yield the batches that training would get, endlessly, with their rows; read from the files, as a cache too large for memory is."""
+    """Yield the records of each batch of training, read from the files as with a cache too large for memory."""
     source = CachedSource(cache, manifest)
     config = config.model_copy(update={"data": config.data.model_copy(update={"cache_records": False})})
     signatures = bucket_signatures(source.identity(), source.specs, config.training)
-    return ((batch.mel.shape[0], batch) for batch in source.training_batches(config, signatures))
+    return (batch.mel.shape[0] for batch in source.training_batches(config, signatures))
 
 
 def reading_alone(cache: Path, manifest: Manifest, config: Config) -> Batches:
-    """Yield batches of the cache's serialized records, not parsed, not shuffled: what reading costs however it is done."""
+    """Yield the records of batches of serialized records, neither parsed nor shuffled: the cost of reading alone."""
     sizes = batch_sizes(bucket_specs(manifest), config.training.clips_per_batch, config.training.accumulation_steps)
     batches = [manifest.split_records("train", bucket) // rows for bucket, rows in enumerate(sizes)]
 
@@ -108,29 +108,20 @@ def reading_alone(cache: Path, manifest: Manifest, config: Config) -> Batches:
     order = bucket_order(batches, config.training.seed, 0)
     while True:
         for bucket in order:
-            yield sizes[bucket], next(streams[bucket])
+            next(streams[bucket])
+            yield sizes[bucket]
 
 
 def _batches_of(dataset: tf.data.Dataset, rows: int) -> Batches:
-    return ((rows, batch) for batch in dataset)
+    return (rows for _ in dataset)
 
 
-def _flow(begin: Callable[[], Batches], seconds: float) -> dict[str, float]:
-    """Return how many records a second flow from a pipeline that is begun anew, once it flows steadily."""
-    batches = begin()
-    warm_until = time.perf_counter() + seconds * WARM_UP_SHARE
-    next(batches)
-    while time.perf_counter() < warm_until:
-        next(batches)
-    records, count = 0, 0
-    started, cpu_started = time.perf_counter(), time.process_time()
-    while (elapsed := time.perf_counter() - started) < seconds or not count:
-        rows, _ = next(batches)
-        records, count = records + rows, count + 1
-    cpu_seconds = time.process_time() - cpu_started
+def _measure(start: Callable[[], Batches], seconds: float) -> dict[str, float]:
+    """Start a pipeline, warm it up, and return its figures."""
+    measured = measure_throughput(start(), seconds, warm_up_seconds=seconds * WARM_UP_SHARE)
     return {
-        "records_per_second": records / elapsed,
-        "batch_ms": 1e3 * elapsed / count,
-        "cpu_cores": cpu_seconds / elapsed,
-        "cpu_ms": 1e3 * cpu_seconds / records,
+        "records_per_second": measured.records_per_second,
+        "batch_ms": 1e3 * measured.seconds / measured.batches,
+        "cpu_cores": measured.busy_cores,
+        "cpu_ms": 1e3 * measured.cpu_seconds / measured.records,
     }

@@ -1,4 +1,4 @@
-"""The log-mel of a WAV file as others make it, with soundfile and librosa: what the rivals of this package's own share."""
+"""Compute the log-mel of a WAV file with soundfile and librosa, as the baselines do."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from xtts_pipeline.config.schema import AudioConfig
 
 
 def librosa_log_mel(path: Path | str, audio: AudioConfig) -> np.ndarray:
-    """Return float32 [1 + samples // hop, mel_bins], natural log; channels are mixed, and another sample rate is resampled by soxr."""
+    """Return the natural-log mel, float32 [1 + samples // hop, mel_bins], of the mixed and resampled wave."""
     wave, rate = soundfile.read(path, dtype="float32")
     if wave.ndim > 1:
         wave = wave.mean(axis=1)
@@ -20,7 +20,7 @@ def librosa_log_mel(path: Path | str, audio: AudioConfig) -> np.ndarray:
 
 
 def log_mel_of(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
-    """Return the same of a wave at the sample rate of `audio`, in the wave's precision."""
+    """Return the natural-log mel of a wave at the sample rate of `audio`, in the wave's precision."""
     mel = librosa.feature.melspectrogram(
         y=wave,
         sr=audio.sample_rate,

@@ -1,28 +1,30 @@
-"""The rival of `xtts preprocess`: one joblib task a shard, soundfile, librosa, tf.io.TFRecordWriter; nothing proved, nothing accounted for.
+"""The baseline of `xtts preprocess`: one unchecked joblib task a shard, soundfile, librosa, tf.io.TFRecordWriter.
 
-Run as a process of its own, `python -m xtts_pipeline.perf.benchmark.naive CORPUS OUTPUT JOBS CONFIG`, as `xtts preprocess` is.
+Runs in another process: `python -m xtts_pipeline.perf.benchmark.naive CORPUS OUTPUT JOBS CONFIG`.
 """
 
+import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import joblib
 import numpy as np
 
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.perf.benchmark.librosa_mel import librosa_log_mel
 
 SHARD_CLIPS = 256
 
 
 def write_shard(rows: Sequence[str], corpus: Path, path: Path, config: Config) -> None:
     """Write the rows of an LJSpeech corpus as one TFRecord file of padded float16 mels."""
-    import tensorflow as tf
+    # By name and in the worker alone: in the parent process its import would count against the baseline.
+    tf = importlib.import_module("tensorflow")
 
-    from xtts_pipeline.perf.benchmark.librosa_mel import librosa_log_mel
-
-    def raw(array: np.ndarray) -> tf.train.Feature:
+    def raw(array: np.ndarray) -> Any:
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[array.tobytes()]))
 
     audio, limits = config.audio, config.limits
@@ -42,7 +44,7 @@ def write_shard(rows: Sequence[str], corpus: Path, path: Path, config: Config) -
 
 
 def main() -> None:
-    """Do a whole corpus."""
+    """Preprocess a whole corpus."""
     corpus, output, jobs = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     config = load_config([sys.argv[4]], [])
     rows = (corpus / "metadata.csv").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""`xtts benchmark preprocess`: whole processes that turn a corpus into shards, ours and a naive one, in turns."""
+"""`xtts benchmark preprocess`: time whole processes that turn a corpus into shards, ours and a naive one, in turns."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import StepError
 from xtts_pipeline.perf.benchmark.results import Benchmark, Column, tenths
-from xtts_pipeline.perf.rounds import in_turns, machine, paired_ratios
+from xtts_pipeline.perf.timing import in_turns, machine, paired_ratios
 
 COLUMNS = (
     Column("seconds", "s", tenths),
@@ -28,35 +28,17 @@ OURS, OURS_AGAIN, NAIVE = "ours", "ours, nothing changed", "librosa"
 def measure_preprocess(
     corpus: Path, clips: int, config: Config, work: Path, *, rounds: int, jobs: int, say: Callable[[str], None]
 ) -> Benchmark:
-    """Preprocess an LJSpeech corpus of `clips` clips in processes of their own, start-up included, and return the medians.
+    """Preprocess an LJSpeech corpus of `clips` clips, each time in a new process, and return the medians.
 
-    Raises StepError if one of them fails.
+    Start-up is included. Raises StepError if a process fails.
     """
     config_path = work / "config.yaml"
     config_path.write_text(dump_config(config), encoding="utf-8")
     cache, naive = work / "cache", work / "naive"
-    ours = [
-        sys.executable,
-        "-m",
-        "xtts_pipeline",
-        "preprocess",
-        "--data",
-        str(corpus),
-        "--cache",
-        str(cache),
-        "--config",
-        str(config_path),
-    ]
-    ours += ["--jobs", str(jobs), "--max-rejected", "100%", "--json"]
-    rival = [
-        sys.executable,
-        "-m",
-        "xtts_pipeline.perf.benchmark.naive",
-        str(corpus),
-        str(naive),
-        str(jobs),
-        str(config_path),
-    ]
+    python = [sys.executable, "-m"]
+    ours = [*python, "xtts_pipeline", "preprocess", "--data", str(corpus), "--cache", str(cache)]
+    ours += ["--config", str(config_path), "--jobs", str(jobs), "--max-rejected", "100%", "--json"]
+    baseline = [*python, "xtts_pipeline.perf.benchmark.naive", str(corpus), str(naive), str(jobs), str(config_path)]
 
     def from_nothing() -> dict[str, float]:
         shutil.rmtree(cache, ignore_errors=True)
@@ -69,7 +51,7 @@ def measure_preprocess(
 
     def naively() -> dict[str, float]:
         shutil.rmtree(naive, ignore_errors=True)
-        return _run("the naive preprocessing", rival, clips)
+        return _run("the naive preprocessing", baseline, clips)
 
     measured = in_turns({OURS: from_nothing, OURS_AGAIN: again, NAIVE: naively}, rounds, say)
     rates = {name: [figures["clips_per_second"] for figures in measured[name]] for name in (OURS, NAIVE)}
@@ -88,11 +70,11 @@ def _run(name: str, command: Sequence[str], clips: int) -> dict[str, float]:
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     before, started = os.times(), time.perf_counter()
-    with tempfile.TemporaryFile() as words:
-        ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=words, env=environment, check=False)
+    with tempfile.TemporaryFile() as stderr:
+        ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=stderr, env=environment, check=False)
         if ended.returncode:
-            words.seek(0)
-            sys.stderr.write(words.read().decode(errors="replace"))
+            stderr.seek(0)
+            sys.stderr.write(stderr.read().decode(errors="replace"))
             raise StepError(name, ended.returncode)
     seconds, after = time.perf_counter() - started, os.times()
     cpu_seconds = after.children_user + after.children_system - before.children_user - before.children_system

@@ -1,6 +1,6 @@
-"""What a benchmark found: figures of each variant, ratios between them, as JSON and as a table.
+"""The results of a benchmark, figures of each variant and ratios between them, as JSON, as a table and as a picture.
 
-Knows neither TensorFlow nor how anything is measured.
+No TensorFlow.
 """
 
 import json
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtts_pipeline.errors import OutputError
+from xtts_pipeline.plots import save_bars
 from xtts_pipeline.system.atomic_files import atomic_write
 
 NO_GPU = "no GPU"
@@ -19,14 +20,14 @@ Figure = float | int | str | None
 
 @dataclass(frozen=True)
 class Column:
-    """One figure of the table: its key among a variant's figures, what stands above it, and how it is written."""
+    """A column of the table: its key among a variant's figures, its title and its format."""
 
     key: str
     title: str
     show: Callable[[float], str]
 
     def cell(self, figures: Mapping[str, Figure]) -> str:
-        """Return the figure as the table has it; what was not measured is a dash."""
+        """Return the figure's text, a dash if it was not measured."""
         value = figures.get(self.key)
         if value is None:
             return NOT_MEASURED
@@ -34,25 +35,25 @@ class Column:
 
 
 def share(value: float) -> str:
-    """Return a share as per cent, such as 12.5%."""
+    """Return a share in per cent, such as 12.5%."""
     return f"{value:.1%}"
 
 
 def whole(value: float) -> str:
-    """Return a number without decimals, its thousands apart."""
+    """Return a number such as 12,346."""
     return f"{value:,.0f}"
 
 
 def tenths(value: float) -> str:
-    """Return a number with one decimal, its thousands apart."""
+    """Return a number such as 12,345.7."""
     return f"{value:,.1f}"
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The figures of each variant by name, the ratios `ours/rival`, and under which settings they were found.
+    """The figures of each variant by name, the ratios `ours/baseline`, and the settings of the measurement.
 
-    main_key names the figure that the ratios are of; more of it is better.
+    `main_key` is the key of the figure in the ratios; more of it is better.
     """
 
     name: str
@@ -64,11 +65,11 @@ class Benchmark:
 
     @property
     def main_title(self) -> str:
-        """What the ratios are of, for people."""
+        """The title of the figure in the ratios."""
         return next(column.title for column in self.columns if column.key == self.main_key)
 
     def to_json(self) -> dict[str, object]:
-        """Return the result for programs, as the file and `--json` have it."""
+        """Return the result for programs."""
         return {"variants": self.variants, "ratios": self.ratios, "settings": self.settings}
 
     def to_text(self) -> str:
@@ -89,13 +90,13 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class BenchmarkReport:
-    """One benchmark, or several of them in one run, and the folder that their files are in."""
+    """The benchmarks of one run and the folder of their files."""
 
     benchmarks: Sequence[Benchmark]
     output: Path
 
     def to_json(self) -> dict[str, object]:
-        """Return variants and ratios by name; where there are several benchmarks their names stand before, as in `step: eager`."""
+        """Return variants and ratios by name; several benchmarks prefix theirs, as in `step: eager`."""
         if len(self.benchmarks) == 1:
             return {**self.benchmarks[0].to_json(), "output": str(self.output)}
         return {
@@ -106,7 +107,7 @@ class BenchmarkReport:
         }
 
     def to_text(self) -> str:
-        """Return every table and where the files are."""
+        """Return every table and the paths of the files."""
         files = ", ".join(f"{each.name}.json, {each.name}.png" for each in self.benchmarks)
         return "\n\n".join([*(each.to_text() for each in self.benchmarks), f"written to {self.output}: {files}"])
 
@@ -121,8 +122,6 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def save_benchmark(benchmark: Benchmark, output: Path) -> None:
     """Write the result as JSON and as a picture. Raises OutputError if one cannot be written."""
-    from xtts_pipeline.plots import save_bars
-
     path = output / f"{benchmark.name}.json"
     try:
         with atomic_write(path) as file:

@@ -1,4 +1,4 @@
-"""`xtts benchmark step`: the train step run eagerly, traced for each shape, compiled once, compiled once a bucket."""
+"""`xtts benchmark step`: the train step run eagerly, traced for each shape, compiled once, or once a bucket."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +20,8 @@ from xtts_pipeline.model.network import Batch
 from xtts_pipeline.perf.benchmark.device import MatrixPeak, device_name, matrix_operations
 from xtts_pipeline.perf.benchmark.results import NO_GPU, Benchmark, Column, Figure, share, tenths, whole
 from xtts_pipeline.perf.benchmark.streams import Stream, choose_buckets, shaped_stream, varying_stream
-from xtts_pipeline.perf.rounds import in_turns, machine, paired_ratios
+from xtts_pipeline.perf.timing import in_turns, machine, paired_ratios
+from xtts_pipeline.perf.trial import StepTime, time_step
 from xtts_pipeline.system.nvml import Sampler
 from xtts_pipeline.system.runtime import NativeLog, has_gpu
 from xtts_pipeline.training.checkpoints.files import build_network
@@ -39,18 +40,17 @@ COLUMNS = (
     Column("peak_share", "of peak", share),
 )
 OURS = ("XLA buckets", "XLA fixed")
-STEPS_A_ROUND = 5
+STEPS_PER_ROUND = 5
 _FUNCTION = "_train_step"
-# Of a batch's tokens and of its mel.
+# The shapes of a batch's tokens and mel.
 _Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass
 class _Measured:
-    """What a variant has shown so far: one entry a timed step, and one a round."""
+    """The measurements of a variant so far: `steps` and `shapes` have one entry a timed step."""
 
-    step_seconds: list[float] = field(default_factory=list)
-    wait_seconds: list[float] = field(default_factory=list)
+    steps: list[StepTime] = field(default_factory=list)
     shapes: list[_Shapes] = field(default_factory=list)
     mel_frames: int = 0
     padded_frames: int = 0
@@ -59,36 +59,32 @@ class _Measured:
 
 
 class Variant:
-    """A train step of its own, what it is fed with, and what it has shown so far."""
+    """A train step with its stream of batches and its measurements so far."""
 
     def __init__(self, train_step: TrainStep, stream: Stream, log: NativeLog, *, is_eager: bool = False) -> None:
         self.train_step, self.measured = train_step, _Measured()
         self._stream, self._log = stream, log
         self._mode: Callable[[], AbstractContextManager[None]] = _eager if is_eager else nullcontext
-        # Before anything is timed: the first step of a shape traces, and may compile.
+        # Not timed: the first step of a shape traces, and may compile.
         with self._mode(), self._counting_compilations():
             for batch in stream.firsts:
-                train_step(batch)[0].numpy()
+                time_step(train_step, batch)
 
     def run(self) -> float:
-        """Run a round's steps and return their real mel frames a second, waiting included."""
+        """Run a round's steps and return their real mel frames per second, waiting included."""
         measured, frames, seconds = self.measured, 0, 0.0
         with self._mode(), self._counting_compilations(), Sampler() as sampler:
-            for _ in range(STEPS_A_ROUND):
+            for _ in range(STEPS_PER_ROUND):
                 started = time.perf_counter()
                 batch = next(self._stream.batches)
-                waited = time.perf_counter()
-                # Read back, which training does only now and then: a step's time must be its own on a GPU too.
-                self.train_step(batch)[0].numpy()
-                ended = time.perf_counter()
-                measured.wait_seconds.append(waited - started)
-                measured.step_seconds.append(ended - waited)
-                seconds += ended - started
-                frames += self._note(batch)
+                step = time_step(self.train_step, batch, started)
+                measured.steps.append(step)
+                seconds += step.seconds
+                frames += self._count_frames(batch)
         measured.utilisation += [sample.utilisation for sample in sampler.samples if sample.utilisation is not None]
         return frames / seconds
 
-    def _note(self, batch: Batch) -> int:
+    def _count_frames(self, batch: Batch) -> int:
         frames = int(tf.reduce_sum(batch.mel_length).numpy())
         self.measured.mel_frames += frames
         self.measured.padded_frames += batch.mel.shape[0] * batch.mel.shape[1]
@@ -96,7 +92,7 @@ class Variant:
         return frames
 
     def operations(self) -> dict[_Shapes, int | None]:
-        """Return the arithmetic of a step by the shapes of its batch; nothing of a function that takes any shape or was never traced."""
+        """Return a step's operations by its batch's shapes; not of untraced functions or those of any shape."""
         traced = [
             function
             for function in self.train_step.compiled.functions
@@ -116,13 +112,14 @@ class Variant:
         self.measured.compilations += self._log.compilations().get(_FUNCTION, 0) - before
 
     def figures(self, peaks: Sequence[float], operations: Mapping[_Shapes, int | None]) -> dict[str, Figure]:
-        """Return the table's figures; `peaks` are the operations a second of the matrix product in each round."""
+        """Return the table's figures; `peaks` are the operations per second of the matrix product in each round."""
         measured = self.measured
-        step, wait = np.array(measured.step_seconds), np.array(measured.wait_seconds)
+        step, wait = (np.array([getattr(each, name) for each in measured.steps]) for name in ("busy", "wait"))
         functions = self.train_step.compiled.functions
         traces = sum(map(_traces, functions))
         done = [number for shapes in measured.shapes if (number := operations.get(shapes)) is not None]
         rates = np.array(done) / step if len(done) == len(step) else None
+        shares = None if rates is None else rates.reshape(-1, STEPS_PER_ROUND) / np.array(peaks)[:, None]
         return {
             "step_ms": 1e3 * float(np.median(step)),
             "mean_ms": 1e3 * float(step.mean()),
@@ -136,15 +133,13 @@ class Variant:
             "padding_share": 1.0 - measured.mel_frames / measured.padded_frames,
             "gflops_per_step": None if rates is None else float(np.mean(done)) / 1e9,
             "gflops_per_second": None if rates is None else float(np.median(rates)) / 1e9,
-            "peak_share": None
-            if rates is None
-            else float(np.median(rates.reshape(-1, STEPS_A_ROUND) / np.array(peaks)[:, None])),
+            "peak_share": None if shares is None else float(np.median(shares)),
             "steps": len(step),
         }
 
 
 def _mean_utilisation(samples: Sequence[float]) -> Figure:
-    """Return the mean; without samples that there is no GPU, or nothing where its steps were too short to be seen, or nothing may ask."""
+    """Return the mean; without samples "no GPU", or None for a GPU that could not be sampled."""
     if samples:
         return float(np.mean(samples))
     return None if has_gpu() else NO_GPU
@@ -161,8 +156,8 @@ def measure_step(
     rounds: int,
     say: Callable[[str], None],
 ) -> Benchmark:
-    """Run every variant five steps a round, in turns, on the same clips, and return the medians over all steps."""
-    # It warns of every retrace of the one variant that is here to retrace.
+    """Run each variant on the same clips, five steps a round, in turns; return the medians over all steps."""
+    # TensorFlow warns of each retrace of the variant with varying shapes.
     tf.get_logger().setLevel("ERROR")
     largest, batch_size = record_spec(manifest), config.training.clips_per_batch
     buckets = list(bucket_specs(manifest)) if manifest.buckets else choose_buckets(examples, largest, batch_size)
@@ -198,7 +193,7 @@ def _variants(
     log: NativeLog,
     say: Callable[[str], None],
 ) -> dict[str, Variant]:
-    """Return every variant, its first steps done; each has weights of its own, all begin alike."""
+    """Return every variant after its first steps; each has its own weights, and all start alike."""
     training, identity = config.training, source.identity()
     largest = record_spec(source.manifest)
 

@@ -1,6 +1,6 @@
-"""The same clips as batches of one shape, of a few, or of a new shape each time: what the variants of the step are fed with.
+"""Streams for the variants of the step: the same clips in batches of one shape, of a few, or of a new shape each time.
 
-The records are written and parsed as a cache's are, into files of the benchmark's own, so that one cache feeds every variant.
+Records are written and parsed as in a cache, in files of the benchmark, so that one cache serves every variant.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,20 +22,20 @@ from xtts_pipeline.model.network import Batch
 from xtts_pipeline.text.special_ids import PAD_ID
 
 BUCKETS = 3
-# A bucket that fills fewer batches would say little about itself.
+# A bucket with fewer batches would give no reliable figure.
 MIN_BUCKET_BATCHES = 4
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Endless batches, and the first of each shape that is known beforehand."""
+    """Endless batches, and the first batch of each shape that is known beforehand."""
 
     firsts: Sequence[Batch]
     batches: Iterator[Batch]
 
 
 def choose_buckets(examples: Sequence[Example], largest: RecordSpec, batch_size: int) -> list[RecordSpec]:
-    """Return up to three shapes that waste the least padding on these clips, the largest last."""
+    """Return up to three shapes with the least padding for these clips, the largest last."""
     tokens, frames = (
         np.array([len(part) for part in parts])
         for parts in zip(*((each.tokens, each.mel) for each in examples), strict=True)
@@ -56,7 +56,7 @@ def choose_buckets(examples: Sequence[Example], largest: RecordSpec, batch_size:
 def shaped_stream(
     folder: Path, examples: Sequence[Example], specs: Sequence[RecordSpec], signatures: Sequence[Batch], seed: int
 ) -> Stream:
-    """Return batches of the signatures' shapes, each clip in the smallest that holds it, in a mixed order; files go to `folder`."""
+    """Return batches of the signatures' shapes in mixed order, each clip in its smallest shape; writes to `folder`."""
     members: list[list[Example]] = [[] for _ in specs]
     for example in examples:
         bucket = bucket_of(specs, len(example.tokens), len(example.mel))
@@ -78,7 +78,7 @@ def shaped_stream(
 
 
 def varying_stream(folder: Path, examples: Sequence[Example], spec: RecordSpec, signature: Batch) -> Stream:
-    """Return batches that are padded to the longest text and the longest mel of their own: hardly one has the shape of another."""
+    """Return batches padded to their longest text and longest mel: few have equal shapes."""
     path = _write(folder / "varying.tfrecord", examples, spec)
 
     def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:

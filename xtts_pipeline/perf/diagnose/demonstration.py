@@ -1,4 +1,4 @@
-"""What varying shapes cost, shown on a small network: the same clips padded to one length, and to the longest of each batch."""
+"""Show the cost of varying shapes on a small network: clips padded to one length, and to the longest of each batch."""
 
 import time
 from dataclasses import dataclass
@@ -29,22 +29,14 @@ _MODEL = ModelConfig(
     postnet_layers=1,
     voice_latents=0,
 )
-_LONGEST = (
-    120,
-    96,
-    120,
-    72,
-    96,
-    120,
-    72,
-    120,
-)  # frames of the longest clip of each batch; more lengths would take over a minute
+# Frames of the longest clip of each batch. More lengths would take over a minute.
+_LONGEST = (120, 96, 120, 72, 96, 120, 72, 120)
 _ROWS = 4
 
 
 @dataclass(frozen=True)
-class Side:
-    """One of the two runs: its step times, traces and compilations."""
+class DemonstrationRun:
+    """The step times, traces and compilations of one run."""
 
     name: str
     step_ms: tuple[float, ...]
@@ -52,7 +44,7 @@ class Side:
     compilations: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the result for programs."""
         total = sum(self.step_ms) / 1e3
         return {
             "name": self.name,
@@ -67,15 +59,15 @@ class Side:
 class Demonstration:
     """Fixed and varying shapes side by side."""
 
-    fixed: Side
-    varying: Side
+    fixed: DemonstrationRun
+    varying: DemonstrationRun
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the result for programs."""
         return {"fixed": self.fixed.to_json(), "varying": self.varying.to_json()}
 
     def to_text(self) -> str:
-        """Return both runs, a line a step."""
+        """Return both runs for people, a line a step."""
         lines = [f"{'step':>4}  {'padded to one length':>24}  {'to the longest of each batch':>30}"]
         for number, (fixed, varying) in enumerate(zip(self.fixed.step_ms, self.varying.step_ms, strict=True), start=1):
             lines.append(f"{number:>4}  {fixed:>21.0f} ms  {varying:>27.0f} ms")
@@ -88,11 +80,11 @@ class Demonstration:
 
 
 def demonstrate(log: NativeLog) -> Demonstration:
-    """Run both sides, each with a network of its own."""
+    """Run with fixed and with varying shapes, each with a new network."""
     return Demonstration(_run("fixed", log, is_varying=False), _run("varying", log, is_varying=True))
 
 
-def _run(name: str, log: NativeLog, *, is_varying: bool) -> Side:
+def _run(name: str, log: NativeLog, *, is_varying: bool) -> DemonstrationRun:
     settings = TrainingConfig(batch_size=_ROWS, strict_shapes=not is_varying, scheduled_sampling_start=None)
     network, average = (Network(_MODEL, _SPEC, _SYMBOLS, seed=1) for _ in range(2))
     step = TrainStep(
@@ -108,7 +100,7 @@ def _run(name: str, log: NativeLog, *, is_varying: bool) -> Side:
         step(batch).numpy()
         times.append(1e3 * (time.perf_counter() - started))
     count = monitor.counts()["train_step"]
-    return Side(name, tuple(times), count["traces"], count["compilations"] - before)
+    return DemonstrationRun(name, tuple(times), count["traces"], count["compilations"] - before)
 
 
 def _batch(longest: int, padded: int) -> Batch:

@@ -1,4 +1,4 @@
-"""Find a period in a series: batches that come in bursts, a device that works and rests by turns."""
+"""Find a period in a series, such as batches in bursts, or a device that works and rests in turn."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,21 +13,21 @@ LEAST_SPREAD = 0.3
 
 @dataclass(frozen=True)
 class Oscillation:
-    """A series that repeats itself every `period` values; strength is its autocorrelation there, spread its std over its mean."""
+    """A series with a period of `period` values, its autocorrelation there, and its std over mean as `spread`."""
 
     period: int
     strength: float
     spread: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the result for programs."""
         return asdict(self)
 
 
 def find_oscillation(values: Sequence[float]) -> Oscillation | None:
-    """Return the period of the series, or None if it has none: too short, too even, or uneven without a rule.
+    """Return the oscillation of a series, or None if it is too short, too even, or uneven without a period.
 
-    A large std alone is no oscillation: one stall makes it, and it comes back in no rhythm.
+    A large std alone is no oscillation: a single stall causes it.
     """
     series = np.asarray(values, np.float64)
     if len(series) < LEAST_VALUES or series.mean() <= 0.0:
@@ -37,12 +37,12 @@ def find_oscillation(values: Sequence[float]) -> Oscillation | None:
         return None
     centred = series - series.mean()
     lags = range(2, len(series) // 3 + 1)
-    # Of equally long parts, so that a long lag is not weaker for being long.
+    # Correlate parts of equal length, so that a long lag is not at a disadvantage.
     strengths = [_correlation(centred[:-lag], centred[lag:]) for lag in lags]
     best = max(strengths)
     if best < LEAST_STRENGTH:
         return None
-    # The period itself, not one of its multiples, which repeat as well.
+    # The period itself, not a multiple, which correlates as well.
     first = next(index for index, strength in enumerate(strengths) if strength >= 0.9 * best)
     return Oscillation(lags[first], strengths[first], spread)
 

@@ -1,6 +1,6 @@
-"""Whether every step runs one program: settings, batches and source compared, and the real compiled step run.
+"""Diagnose retracing: compare settings, batches and source with the compiled step, and run it.
 
-A retrace costs seconds, and nothing says so but the step time.
+A retrace costs seconds, and only the step time shows it.
 """
 
 import ast
@@ -18,7 +18,8 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.perf.trial import StepTime, Trial, Verdict
+from xtts_pipeline.perf.diagnose.verdict import Verdict
+from xtts_pipeline.perf.trial import StepTime, Trial
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training import optimizer, schedule, step
 from xtts_pipeline.training.compiled import SignatureMismatch, describe_arguments, find_mismatch
@@ -37,7 +38,7 @@ _WARNING = "false: another shape is traced and compiled, and a run warns of it"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     is_good: bool
@@ -46,7 +47,7 @@ class Check:
 
 @dataclass(frozen=True)
 class RetracingReport:
-    """What was looked at, counted and timed, and the verdict."""
+    """The checks, the counts, the step times and the verdict."""
 
     verdict: Verdict
     is_strict: bool
@@ -57,7 +58,7 @@ class RetracingReport:
     step_ms: dict[str, float] | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the report for programs."""
         return {
             **self.verdict.to_json(),
             "change": self.change and self.change.to_json(),
@@ -69,21 +70,20 @@ class RetracingReport:
         }
 
     def to_text(self) -> str:
-        """Return it for people."""
+        """Return the report for people."""
         lines = [f"{check.name:<14} {'ok  ' if check.is_good else 'BAD '} {check.found}" for check in self.checks]
         lines.append(f"{'strict_shapes':<14} {'true: another shape ends a run' if self.is_strict else _WARNING}")
         lines += [f"{'traces':<14} {self.counts['traces']}", f"{'compilations':<14} {self.counts['compilations']}"]
         if self.step_ms is not None:
-            lines.append(
-                f"{'step time':<14} {self.step_ms['mean']:.1f} ms +/- {self.step_ms['std']:.1f}, the first of each shape left out"
-            )
+            times = f"{self.step_ms['mean']:.1f} ms +/- {self.step_ms['std']:.1f}"
+            lines.append(f"{'step time':<14} {times}, the first of each shape left out")
         return "\n".join([*lines, f"{'verdict':<14} {self.verdict}"])
 
 
 def diagnose_retracing(
     log: NativeLog, cache: Path, manifest: Manifest, config: Config, *, steps: int
 ) -> RetracingReport:
-    """Compare the batches of `steps` steps with what the step is compiled for, run it on them, and say what was found."""
+    """Compare `steps` batches with the signatures of the compiled step, and run it on those that fit."""
     trial = Trial.of_cache(log, cache, manifest, config)
     signatures = [describe_arguments(signature) for signature in trial.signatures]
     batches = [next(trial.batches) for _ in range(steps)]
@@ -111,16 +111,14 @@ def diagnose_retracing(
 
 def step_statistics(times: Sequence[StepTime]) -> dict[str, float] | None:
     """Return mean, std and p95 in ms of the steps that compiled nothing; None without any."""
-    warm = [1e3 * (time.host + time.compute) for time in times if not time.is_compiling]
-    return (
-        {"mean": float(np.mean(warm)), "std": float(np.std(warm)), "p95": float(np.percentile(warm, 95))}
-        if warm
-        else None
-    )
+    warm = [1e3 * time.busy for time in times if not time.is_compiling]
+    if not warm:
+        return None
+    return {"mean": float(np.mean(warm)), "std": float(np.std(warm)), "p95": float(np.percentile(warm, 95))}
 
 
 def dynamic_shape_reads() -> list[str]:
-    """Return file:line of each tf.shape in what the compiled step is made of."""
+    """Return file:line of each tf.shape in the sources of the compiled step."""
     folder = Path(model.__file__).parent
     files = [*sorted(folder.glob("*.py")), *(Path(module.__file__ or "") for module in (step, optimizer, schedule))]
     return [
@@ -141,9 +139,9 @@ def _run(trial: Trial, batches: Sequence[Batch]) -> tuple[list[StepTime], str | 
 
 
 def check_pipeline(source: Source, config: Config, signatures: Sequence[Batch]) -> list[Check]:
-    """Return whether the training pipeline, as it is built from cache and settings, fixes the lengths and the rows of every batch.
+    """Check that the training pipeline fixes the lengths and the rows of every batch.
 
-    Nothing is read: it is what tf.data knows of each bucket's batches beforehand.
+    Reads no record: tf.data knows the element spec of each bucket's batches beforehand.
     """
     lengths, rows, open_lengths, open_rows = [], [], [], []
     for bucket, signature in enumerate(signatures):
@@ -156,16 +154,9 @@ def check_pipeline(source: Source, config: Config, signatures: Sequence[Batch]) 
         rows.append(f"{records} clips are {records // size} batches of {size}{left_out}")
         open_lengths += [f"{name} {field.shape}" for name, field in fields.items() if None in field.shape[1:]]
         open_rows += [f"{name} {field.shape}" for name, field in fields.items() if field.shape[0] != size]
-    return [
-        Check(
-            "lengths",
-            not open_lengths,
-            f"not fixed: {', '.join(open_lengths)}" if open_lengths else f"fixed: {', '.join(lengths)}",
-        ),
-        Check(
-            "rows", not open_rows, f"not always a whole batch: {', '.join(open_rows)}" if open_rows else "; ".join(rows)
-        ),
-    ]
+    length_text = f"not fixed: {', '.join(open_lengths)}" if open_lengths else f"fixed: {', '.join(lengths)}"
+    row_text = f"not always a whole batch: {', '.join(open_rows)}" if open_rows else "; ".join(rows)
+    return [Check("lengths", not open_lengths, length_text), Check("rows", not open_rows, row_text)]
 
 
 def _shapes_text(batches: Sequence[Batch], changes: Sequence[SignatureMismatch | None]) -> str:
@@ -186,22 +177,18 @@ def _verdict(
 ) -> Verdict:
     if change is not None:
         pairs = ", ".join(f"{static.name} (static {static}, dynamic {dynamic})" for static, dynamic in change.arguments)
-        found = (
-            f"{changed} of {steps} batches are not what the step is compiled for: {pairs}; likely cause: {change.cause}"
+        count = f"{changed} of {steps} batches are not what the step is compiled for"
+        return Verdict.unhealthy(
+            _VERDICTS[change.kind], f"{count}: {pairs}; likely cause: {change.cause}", change.remedy
         )
-        return Verdict(_VERDICTS[change.kind], is_healthy=False, finding=found, remedy=change.remedy)
     if bad := [check for check in pipeline if not check.is_good]:
         name = "varying shape" if bad[0].name == "lengths" else "incomplete batch"
-        found = f"the pipeline may bring other batches than the step is compiled for; {bad[0].name} {bad[0].found}"
+        cause = "the pipeline may bring other batches than the step is compiled for"
         remedy = "pad to limits.max_text_length and limits.max_mel_frames, and batch with drop_remainder=True"
-        return Verdict(name, is_healthy=False, finding=found, remedy=remedy)
+        return Verdict.unhealthy(name, f"{cause}; {bad[0].name} {bad[0].found}", remedy)
     if problem is not None:
-        return Verdict(
-            "retraced", is_healthy=False, finding=problem, remedy="keep Python values and new variables out of the step"
-        )
+        return Verdict.unhealthy("retraced", problem, "keep Python values and new variables out of the step")
     if dynamic:
-        found = f"tf.shape is read at run time at {', '.join(dynamic)}"
-        return Verdict(
-            "dynamic source", is_healthy=False, finding=found, remedy="read tensor.shape, which the signature fixes"
-        )
-    return Verdict("healthy", is_healthy=True, finding=f"{steps} batches, each as the step is compiled for", remedy="")
+        finding = f"tf.shape is read at run time at {', '.join(dynamic)}"
+        return Verdict.unhealthy("dynamic source", finding, "read tensor.shape, which the signature fixes")
+    return Verdict.healthy("healthy", f"{steps} batches, each as the step is compiled for")

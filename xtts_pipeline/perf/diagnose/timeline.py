@@ -1,27 +1,24 @@
-"""A diagnosis as a picture: the steps and what the device did over time; how batches came, and what the stages of the pipeline cost."""
+"""Draw a diagnosis: the steps and the device over time; the batches over time and the cost of the pipeline's stages."""
 
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from xtts_pipeline.perf.diagnose.pipeline import Stage
+from xtts_pipeline.perf.pipeline import Stage
 from xtts_pipeline.perf.trial import StepTime
-from xtts_pipeline.plots import save_figure
+from xtts_pipeline.plots import new_figure, save_figure
 from xtts_pipeline.system.nvml import Sample
 
 _COLOURS = {"data": "tab:red", "host": "tab:orange", "compute": "tab:green"}
 
 
 def save_timeline(path: Path, steps: Sequence[StepTime], samples: Sequence[Sample], title: str) -> None:
-    """Write a PNG: each step's ms by what it was spent on, and below it the GPU's utilisation and power where there is a GPU.
+    """Write a PNG of each step's parts in ms and, below it, of the GPU's utilisation and power if there are samples.
 
     Raises OutputError if it cannot be written.
     """
-    # Here: matplotlib costs half a second, and most commands draw nothing.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12.0, 6.0 if samples else 3.5), layout="constrained")
+    figure = new_figure(12.0, 6.0 if samples else 3.5)
     panels = figure.subplots(2 if samples else 1, 1, squeeze=False, sharex=True)[:, 0]
     begun = steps[0].started
     seconds = [step.started - begun for step in steps]
@@ -33,7 +30,7 @@ def save_timeline(path: Path, steps: Sequence[StepTime], samples: Sequence[Sampl
     panels[0].legend(loc="upper right")
     if samples:
         times = [sample.seconds for sample in samples]
-        # What the device does not tell leaves a gap.
+        # A gap where the device reports nothing.
         utilisation = [math.nan if sample.utilisation is None else 100 * sample.utilisation for sample in samples]
         watts = [math.nan if sample.watts is None else sample.watts for sample in samples]
         panels[1].plot(times, utilisation, color="tab:blue", label="GPU utilisation, %")
@@ -47,21 +44,19 @@ def save_timeline(path: Path, steps: Sequence[StepTime], samples: Sequence[Sampl
 def save_batch_times(
     path: Path, batch_times_ms: Sequence[float], step_ms: float, stages: Mapping[str, Stage], title: str
 ) -> None:
-    """Write a PNG: how long each batch took to come, beside the step that takes it, and below it what each stage of the pipeline costs.
+    """Write a PNG of each batch's time beside the step's time and, below it, of the cost of each pipeline stage.
 
     Raises OutputError if it cannot be written.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12.0, 4.0 + 0.4 * len(stages)), layout="constrained")
+    figure = new_figure(12.0, 4.0 + 0.4 * len(stages))
     times, bars = figure.subplots(2, 1, height_ratios=(3.0, 0.4 * len(stages)))
     times.plot(range(1, len(batch_times_ms) + 1), batch_times_ms, color="tab:blue", marker=".", label="batch")
     times.axhline(step_ms, color="tab:green", linestyle="--", label="the step takes")
-    # The first batch fills the buffer and is far above all others.
+    # Logarithmic: the first batch fills the buffer and takes far longer than the others.
     times.set_yscale("log")
     times.set(xlabel="batch", ylabel="ms until it came")
     times.set_title("\n".join(textwrap.wrap(title, 140)), parse_math=False)
-    # Above the frame, where no line can be.
+    # Above the frame, so that it covers no line.
     times.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False)
     cost = bars.barh(list(stages), [stage.ms_per_batch for stage in stages.values()], color="tab:blue")
     bars.bar_label(cost, fmt="%.2f", padding=4)
