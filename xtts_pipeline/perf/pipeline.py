@@ -161,7 +161,7 @@ def measure_inputs(
 
 
 def _measure_dataset(dataset: tf.data.Dataset, rows: int, records: int, most_seconds: float) -> Throughput:
-    """Time a dataset of elements of `rows` records, in ten windows, so that Python does not run for each element."""
+    """Time a dataset of elements of `rows` records in ten windows: Python does not run for each element."""
     windows = dataset.window(max(records // rows // 10, 1)).map(lambda *parts: _count(parts))
     counts = (rows * int(count.numpy()) for count in windows)
     return measure_throughput(counts, most_seconds, max_records=records)

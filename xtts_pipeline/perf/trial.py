@@ -107,7 +107,7 @@ class Trial:
         return warm
 
 
-def measure_step(log: NativeLog, source: Source, config: Config, seconds: float) -> dict[str, Any]:
+def measure_step(log: NativeLog, source: CachedSource, config: Config, seconds: float) -> dict[str, Any]:
     """Run the step for `seconds` and return its rate, times and peak memory, or `{"fits": False}` without memory."""
     try:
         monitor = CompilationMonitor(log, is_strict=False, is_compiled=config.training.jit_compile)
