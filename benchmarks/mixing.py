@@ -57,7 +57,8 @@ def epoch_orders(
     from xtts_pipeline.data.cached import CachedSource
 
     config = Config(data=DataConfig(shuffle_records=shuffle_records), training=TrainingConfig(seed=0))
-    numbers = CachedSource(Path(), manifest).record_numbers(config, bucket, batch_size, epochs=epochs)
+    source = CachedSource(Path(), manifest)
+    numbers = source.record_numbers(source.order(config, bucket, batch_size, epochs=epochs))
     found = np.fromiter(numbers.as_numpy_iterator(), np.int64)
     return list(found.reshape(epochs, -1))
 

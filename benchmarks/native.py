@@ -99,7 +99,7 @@ def both_ways(cache: Path, native: OnlineSource, config: Config) -> Iterator[tup
     cached = CachedSource(cache, manifest)
     for bucket in range(manifest.bucket_count):
         if manifest.split_records("train", bucket):
-            both = (source.training_dataset(config, bucket, 1, epochs=1) for source in (cached, native))
+            both = (source.training_dataset(source.order(config, bucket, 1, epochs=1)) for source in (cached, native))
             yield from zip(*both, strict=True)
         if manifest.split_records("val", bucket):
             yield from zip(*(source.validation_dataset(bucket, 1) for source in (cached, native)), strict=True)
@@ -113,10 +113,11 @@ def measure(
     nothing = np.zeros((0, config.audio.mel_bins), np.float32)
     clips = [Clip(Example(clip.row.id, clip.tokens, nothing), clip.row.text, clip.path) for clip in survey.clips]
     baseline = BaselineClips(clips, record_spec(manifest), config.audio, BATCH)
+    cached = CachedSource(cache, manifest)
     paths: dict[str, Callable[[], Iterable[object]]] = {
-        "native": lambda: native.training_dataset(config, 0, BATCH),
+        "native": lambda: native.training_dataset(native.order(config, 0, BATCH)),
         "numpy_function": lambda: librosa_pipeline(baseline),
-        "cache": lambda: CachedSource(cache, manifest).training_dataset(config, 0, BATCH),
+        "cache": lambda: cached.training_dataset(cached.order(config, 0, BATCH)),
     }
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in paths}
     for _ in range(options.rounds):

@@ -25,7 +25,8 @@ def training_dataset(
 ) -> tf.data.Dataset:
     config = Config(training=TrainingConfig(seed=seed), data=data)
     position = StreamPosition(start_epoch, skip_batches)
-    return CachedSource(folder, manifest).training_dataset(config, bucket, batch_size, position, rows, epochs)
+    source = CachedSource(folder, manifest)
+    return source.training_dataset(source.order(config, bucket, batch_size, position, rows, epochs))
 
 
 def validation_dataset(

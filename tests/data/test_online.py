@@ -43,7 +43,8 @@ class Online:
     def training(
         self, bucket: int, batch_size: int, position: StreamPosition = START, epochs: int | None = None, seed: int = 0
     ) -> tf.data.Dataset:
-        return self.source.training_dataset(with_seed(self.config, seed), bucket, batch_size, position, None, epochs)
+        config = with_seed(self.config, seed)
+        return self.source.training_dataset(self.source.order(config, bucket, batch_size, position, None, epochs))
 
 
 def with_seed(config: Config, seed: int) -> Config:
@@ -153,7 +154,8 @@ def test_a_resumed_run_has_the_same_augmentation(data: Path, cache: tuple[Path, 
 
     def read(start: int, skip: int, epochs: int) -> Batches:
         position = StreamPosition(start, skip)
-        return list(CachedSource(folder, manifest).training_dataset(config, 1, 4, position, None, epochs))
+        source = CachedSource(folder, manifest)
+        return list(source.training_dataset(source.order(config, 1, 4, position, None, epochs)))
 
     whole = read(0, 0, 2)
     assert_same(read(1, 1, 1), whole[per_epoch + 1 :])
@@ -200,17 +202,19 @@ def test_too_few_clips_are_an_error(data: Path) -> None:
 def test_without_augmentation_a_cache_is_read_as_it_is(cache: tuple[Path, Manifest]) -> None:
     folder, manifest = cache
     source = CachedSource(folder, manifest)
-    stored = [
-        decode_example(record.numpy(), source.specs[1])["mel"] for record in source.records(Config(), 1, 4, epochs=1)
-    ]
-    read = [mel for batch in source.training_dataset(Config(), 1, 4, epochs=1) for mel in batch["mel"].numpy()]
+    order = source.order(Config(), 1, 4, epochs=1)
+    stored = [decode_example(record.numpy(), source.specs[1])["mel"] for record in source.records(order)]
+    read = [mel for batch in source.training_dataset(order) for mel in batch["mel"].numpy()]
     np.testing.assert_array_equal(read, stored)
 
 
 def test_the_clips_of_a_batch_are_named(data: Path) -> None:
     online = Online(data)
     position = StreamPosition(1, 2)
-    named = [name for name, _ in online.source.bucket_clips(with_seed(online.config, 3), 1, 4, position, 1)]
+    named = [
+        name
+        for name, _ in online.source.bucket_clips(online.source.order(with_seed(online.config, 3), 1, 4, position), 1)
+    ]
     texts = {clip.row.id: clip.tokens for clip in survey(data, make_config(BUCKETS)).clips}
     batch = next(iter(online.training(1, 4, position, seed=3)))
     for id, tokens, length in zip(named, batch["tokens"], batch["text_length"], strict=True):

@@ -11,6 +11,7 @@ from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.cache.format.tfrecord import read_records, record_starts
 from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.data.cached import CachedSource
+from xtts_pipeline.data.position import StreamPosition
 from xtts_pipeline.errors import CacheError
 
 BATCH, EPOCHS, SEED = 12, 3, 3
@@ -46,7 +47,8 @@ class Reader:
 
     def left_out(self, bucket: int, epoch: int) -> list[str]:
         config = Config(training=TrainingConfig(seed=SEED), data=self.data)
-        return CachedSource(self.folder, self.manifest).bucket_left_out(config, bucket, BATCH, epoch)
+        source = CachedSource(self.folder, self.manifest)
+        return source.bucket_left_out(source.order(config, bucket, BATCH, StreamPosition(epoch)))
 
 
 @pytest.mark.parametrize(("workers", "shards", "cache_records"), [(2, 3, False), (4, 5, False), (4, 3, True)])

@@ -4,6 +4,7 @@ It trusts the manifest; `xtts verify-cache` proves it.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate, chain
 from pathlib import Path
 
@@ -13,10 +14,9 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.example import decode_example, encode_example
 from xtts_pipeline.cache.format.schema import Example, RecordSpec
 from xtts_pipeline.cache.format.tfrecord import record_starts
-from xtts_pipeline.config.schema import Config, DataConfig
+from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.data.augment import MelAugmentation, seed_of
-from xtts_pipeline.data.order import ShardReader, auto_or, prefetched
-from xtts_pipeline.data.position import START, StreamPosition
+from xtts_pipeline.data.order import ShardReader, TrainingOrder, auto_or, prefetched
 from xtts_pipeline.data.source import Fields, Source
 from xtts_pipeline.errors import CacheError, XttsError
 from xtts_pipeline.system.storage import is_stored
@@ -31,41 +31,43 @@ _STORED_READ_BUFFER_BYTES = 8 << 20
 class CachedSource(Source):
     """A cache, verified before it is read."""
 
-    def training_dataset(
-        self,
-        config: Config,
-        bucket: int,
-        batch_size: int,
-        position: StreamPosition = START,
-        rows: range | None = None,
-        epochs: int | None = None,
-    ) -> tf.data.Dataset:
+    def training_dataset(self, order: TrainingOrder) -> tf.data.Dataset:
         """Return shuffled, augmented batches of one bucket, as `Source.training_dataset` documents.
 
         The batches are the same whether `data.cache_records` keeps the records in memory or not.
         """
-        data, spec, order = config.data, self.specs[bucket], self.order(config, bucket, batch_size)
-        rows_read, workers = (batch_size if rows is None else len(rows)), auto_or(data.num_workers)
+        config, data, spec = order.config, order.config.data, self.specs[order.bucket]
+        rows_read, workers = order.rows_read, auto_or(data.num_workers)
 
         def batches_of(stored: tf.Tensor) -> tf.data.Dataset:
-            numbers = self.record_numbers(config, bucket, batch_size, position, rows, epochs)
-            return numbers.batch(rows_read, drop_remainder=True).map(
-                lambda chosen: parse_batch(tf.gather(stored, chosen), spec, rows_read),
-                num_parallel_calls=workers,
-                deterministic=True,
+            return (
+                self.record_numbers(order)
+                .batch(rows_read, drop_remainder=True)
+                .map(
+                    lambda chosen: parse_batch(tf.gather(stored, chosen), spec, rows_read),
+                    num_parallel_calls=workers,
+                    deterministic=True,
+                )
             )
 
         if self.manifest.is_kept_in_memory(data):
             # Checked here: an error inside the pipeline's function would lose its message.
             order.check_fills_a_batch()
             # Read the whole bucket into one tensor when the first batch is asked for, then shuffle record numbers.
-            serialized = shard_records(tf.constant([str(path) for path in self._paths(bucket)]), self._buffer_bytes)
+            serialized = shard_records(
+                tf.constant([str(path) for path in self._paths(order.bucket)]), self._buffer_bytes
+            )
             serialized = serialized.apply(tf.data.experimental.assert_cardinality(order.records))
             batches = serialized.batch(order.records, drop_remainder=True).flat_map(batches_of)
         else:
-            serialized = self.records(config, bucket, batch_size, position, rows, epochs)
-            batches = serialized.batch(rows_read, drop_remainder=True).map(
-                lambda records: parse_batch(records, spec, rows_read), num_parallel_calls=workers, deterministic=True
+            batches = (
+                self.records(order)
+                .batch(rows_read, drop_remainder=True)
+                .map(
+                    lambda records: parse_batch(records, spec, rows_read),
+                    num_parallel_calls=workers,
+                    deterministic=True,
+                )
             )
         batches = prefetched(batches, data)
         if not config.augmentation.is_on:
@@ -74,10 +76,10 @@ class CachedSource(Source):
         augment = MelAugmentation(config.augmentation, config.audio, spec)
         # The seed of a batch's changes depends on its place in the endless stream alone, so a resumed run draws the
         # same.
-        first = position.epoch * order.batches_per_epoch + position.batch
-        stream = f"bucket {bucket}" if rows is None else f"bucket {bucket} from row {rows.start}"
+        first = order.position.epoch * order.batches_per_epoch + order.position.batch
+        stream = f"bucket {order.bucket}" + ("" if order.rows is None else f" from row {order.rows.start}")
         changed = batches.enumerate(first).map(
-            lambda place, fields: augment(dict(fields), seed_of([stream, place], order.seed)),
+            lambda place, fields: augment(dict(fields), seed_of([stream, place], config.training.seed)),
             num_parallel_calls=workers,
             deterministic=True,
         )
@@ -111,60 +113,37 @@ class CachedSource(Source):
         )
         return prefetched(parsed, data)
 
-    def records(
-        self,
-        config: Config,
-        bucket: int,
-        batch_size: int,
-        position: StreamPosition = START,
-        rows: range | None = None,
-        epochs: int | None = None,
-    ) -> tf.data.Dataset:
+    def records(self, order: TrainingOrder) -> tf.data.Dataset:
         """Return the serialized records of `training_dataset`, in its order.
 
         With `rows` they are read one by one, since the order of record numbers is known without reading.
         """
-        if rows is not None:
-            numbers = self.record_numbers(config, bucket, batch_size, position, rows, epochs)
-            read = _RecordReader(self._paths(bucket)).read
-            return numbers.map(read, num_parallel_calls=auto_or(config.data.num_workers), deterministic=True)
-        names, buffer_bytes = [str(path) for path in self._paths(bucket)], self._buffer_bytes
+        if order.rows is not None:
+            read, workers = _RecordReader(self._paths(order.bucket)).read, auto_or(order.config.data.num_workers)
+            return self.record_numbers(order).map(read, num_parallel_calls=workers, deterministic=True)
+        names, buffer_bytes = [str(path) for path in self._paths(order.bucket)], self._buffer_bytes
+        return order.elements(lambda shard, _epoch: shard_records(tf.gather(names, shard), buffer_bytes))
 
-        def read_shard(shard: tf.Tensor, _epoch: tf.Tensor) -> tf.data.Dataset:
-            return shard_records(tf.gather(names, shard), buffer_bytes)
-
-        return self.order(config, bucket, batch_size).elements(read_shard, position, None, epochs)
-
-    def record_numbers(
-        self,
-        config: Config,
-        bucket: int,
-        batch_size: int,
-        position: StreamPosition = START,
-        rows: range | None = None,
-        epochs: int | None = None,
-    ) -> tf.data.Dataset:
+    def record_numbers(self, order: TrainingOrder) -> tf.data.Dataset:
         """Return the record numbers of `training_dataset` in its order, int64; they count through the shards."""
-        order = self.order(config, bucket, batch_size)
-        return order.elements(self._number_reader(bucket), position, rows, epochs)
+        return order.elements(self._number_reader(order.bucket))
 
-    def bucket_clips(
-        self, config: Config, bucket: int, batch_size: int, position: StreamPosition, batches: int
-    ) -> list[tuple[str, bool]]:
-        """Return id and finiteness of each clip of `batches` batches from a position on.
+    def bucket_clips(self, order: TrainingOrder, batches: int) -> list[tuple[str, bool]]:
+        """Return id and finiteness of each clip of the stream's next `batches` batches.
 
         Records are read by number, so earlier ones of the epoch cost nothing; from a store, in one sequential read.
         """
-        rows = None if is_stored(self.folder) else range(batch_size)
-        records = self.records(config, bucket, batch_size, position, rows).take(batches * batch_size)
-        clips = (decode_example(record.numpy(), self.specs[bucket]) for record in records)
+        if not is_stored(self.folder):
+            order = replace(order, rows=range(order.batch_size))
+        records = self.records(order).take(batches * order.batch_size)
+        clips = (decode_example(record.numpy(), self.specs[order.bucket]) for record in records)
         return [(str(clip["id"]), bool(np.isfinite(clip["mel"]).all())) for clip in clips]
 
-    def bucket_left_out(self, config: Config, bucket: int, batch_size: int, epoch: int) -> list[str]:
-        """Return the ids of the clips of a bucket that no training batch of an epoch holds."""
-        read = _RecordReader(self._paths(bucket)).read
-        records = self.order(config, bucket, batch_size).left_out(self._number_reader(bucket), epoch).map(read)
-        return [str(decode_example(record.numpy(), self.specs[bucket])["id"]) for record in records]
+    def bucket_left_out(self, order: TrainingOrder) -> list[str]:
+        """Return the ids of the clips that no batch of the position's epoch holds."""
+        read = _RecordReader(self._paths(order.bucket)).read
+        records = order.left_out(self._number_reader(order.bucket)).map(read)
+        return [str(decode_example(record.numpy(), self.specs[order.bucket])["id"]) for record in records]
 
     @property
     def wait_advice(self) -> str:

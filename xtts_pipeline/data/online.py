@@ -10,8 +10,7 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.augment import change_wave, mask_mels, seed_of
 from xtts_pipeline.data.features import check_headers, padded_mel, padded_tokens, read_wave, wave_to_mel
-from xtts_pipeline.data.order import ShardReader, auto_or, prefetched
-from xtts_pipeline.data.position import START, StreamPosition
+from xtts_pipeline.data.order import ShardReader, TrainingOrder, auto_or, prefetched
 from xtts_pipeline.data.resample import Resampler
 from xtts_pipeline.data.source import Fields, Source
 from xtts_pipeline.data.survey import Survey
@@ -44,37 +43,28 @@ class OnlineSource(Source):
         # The computed features of `data.cache_features`, by split and bucket, kept as long as this source.
         self._features: dict[tuple[str, int], list[tf.data.Dataset]] = {}
 
-    def training_dataset(
-        self,
-        config: Config,
-        bucket: int,
-        batch_size: int,
-        position: StreamPosition = START,
-        rows: range | None = None,
-        epochs: int | None = None,
-    ) -> tf.data.Dataset:
+    def training_dataset(self, order: TrainingOrder) -> tf.data.Dataset:
         """Return the batches of `CachedSource.training_dataset`, computed from sound; waves are augmented, not mels."""
-        order, spec = self.order(config, bucket, batch_size), self.specs[bucket]
+        config, spec = order.config, self.specs[order.bucket]
 
         def make(epoch: tf.Tensor, clip: tf.Tensor) -> Fields:
             settings, audio = config.augmentation, config.audio
             if not settings.is_on:
                 return self._fields(clip, wave_to_mel(self._wave(clip), audio), spec)
             # The seed depends on clip and epoch alone, so a resumed run draws the same.
-            seed = seed_of([tf.gather(self._ids, clip), epoch], order.seed)
+            seed = seed_of([tf.gather(self._ids, clip), epoch], config.training.seed)
             max_samples = spec.max_mel_frames * audio.hop_samples - 1
             mel = wave_to_mel(change_wave(self._wave(clip), settings, seed, max_samples), audio)
             return self._fields(clip, mask_mels(mel[None], tf.shape(mel)[:1], settings, seed)[0], spec)
 
         if config.data.cache_features:
-            shards = self._shard_features("train", bucket)
-            examples = order.elements(lambda shard, _epoch: _choose(shards, shard, spec), position, rows, epochs)
+            shards = self._shard_features("train", order.bucket)
+            examples = order.elements(lambda shard, _epoch: _choose(shards, shard, spec))
         else:
-            examples = order.elements(self._clip_reader(bucket), position, rows, epochs).map(
+            examples = order.elements(self._clip_reader(order.bucket)).map(
                 make, num_parallel_calls=auto_or(config.data.num_workers), deterministic=True
             )
-        rows_read = batch_size if rows is None else len(rows)
-        return prefetched(examples.batch(rows_read, drop_remainder=True), config.data)
+        return prefetched(examples.batch(order.rows_read, drop_remainder=True), config.data)
 
     def validation_dataset(self, bucket: int, batch_size: int) -> tf.data.Dataset:
         """Return the batches of `CachedSource.validation_dataset`, computed from sound; raise as it does."""
@@ -88,17 +78,14 @@ class OnlineSource(Source):
         filled = examples.concatenate(_empty_row(spec).repeat(-records % batch_size))
         return prefetched(filled.batch(batch_size, drop_remainder=True), self._config.data)
 
-    def bucket_clips(
-        self, config: Config, bucket: int, batch_size: int, position: StreamPosition, batches: int
-    ) -> list[tuple[str, bool]]:
-        """Return id and finiteness of each clip of `batches` batches; a survey accepts finite sound only."""
-        clips = self.order(config, bucket, batch_size).elements(self._clip_reader(bucket), position)
-        return [(self._id(clip), True) for _, clip in clips.take(batches * batch_size)]
+    def bucket_clips(self, order: TrainingOrder, batches: int) -> list[tuple[str, bool]]:
+        """Return id and finiteness of each clip of the next `batches` batches; a survey accepts finite sound only."""
+        clips = order.elements(self._clip_reader(order.bucket))
+        return [(self._id(clip), True) for _, clip in clips.take(batches * order.batch_size)]
 
-    def bucket_left_out(self, config: Config, bucket: int, batch_size: int, epoch: int) -> list[str]:
-        """Return the ids of the clips of a bucket that no training batch of an epoch holds."""
-        clips = self.order(config, bucket, batch_size).left_out(self._clip_reader(bucket), epoch)
-        return [self._id(clip) for _, clip in clips]
+    def bucket_left_out(self, order: TrainingOrder) -> list[str]:
+        """Return the ids of the clips that no batch of the position's epoch holds."""
+        return [self._id(clip) for _, clip in order.left_out(self._clip_reader(order.bucket))]
 
     @property
     def wait_advice(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.manifest import Manifest
-from xtts_pipeline.config.schema import DataConfig
+from xtts_pipeline.config.schema import Config, DataConfig
 from xtts_pipeline.data.position import START, StreamPosition
 from xtts_pipeline.errors import CacheError
 
@@ -28,18 +28,21 @@ _GRAPH_SEED = 1
 
 @dataclass(frozen=True)
 class TrainingOrder:
-    """The order of one bucket's training records.
+    """One bucket's training stream: its settings, and the order of its records.
 
     An epoch has `records // batch_size` batches. Its order depends on (seed, bucket, epoch) alone, so each epoch leaves
-    out another remainder, and a run that stopped at a position continues exactly there.
+    out another remainder, and a run that stopped at a position continues exactly there. `position.batch` counts batches
+    of this bucket. With `rows` the stream has only these rows of each batch. It is endless unless `epochs` limits it.
     """
 
     folder: Path
     manifest: Manifest
+    config: Config
     bucket: int
     batch_size: int
-    seed: int
-    data: DataConfig
+    position: StreamPosition = START
+    rows: range | None = None
+    epochs: int | None = None
 
     @property
     def records(self) -> int:
@@ -47,38 +50,35 @@ class TrainingOrder:
         return self.manifest.split_records("train", self.bucket)
 
     @property
+    def rows_read(self) -> int:
+        """The number of rows of each batch that this process reads."""
+        return self.batch_size if self.rows is None else len(self.rows)
+
+    @property
     def batches_per_epoch(self) -> int:
         """The number of whole batches in an epoch."""
         return self.records // self.batch_size
 
-    def elements(
-        self,
-        read_shard: ShardReader,
-        position: StreamPosition = START,
-        rows: range | None = None,
-        epochs: int | None = None,
-    ) -> tf.data.Dataset:
-        """Return the elements of the batches from `position` on, endless unless `epochs` limits them.
-
-        With `rows`, only the elements at these rows of each batch. Raises CacheError if the bucket has fewer records
-        than one batch.
-        """
+    def elements(self, read_shard: ShardReader) -> tf.data.Dataset:
+        """Return the elements of the stream. Raises CacheError if the bucket has fewer records than one batch."""
         self.check_fills_a_batch()
+        start = self.position
 
         def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
             # Skip before anything is parsed: a skipped record costs a tenth of a step at most.
-            skipped = tf.where(epoch == position.epoch, position.batch * self.batch_size, 0)
+            skipped = tf.where(epoch == start.epoch, start.batch * self.batch_size, 0)
             whole_batches = self._shuffled(read_shard, epoch).take(self.batches_per_epoch * self.batch_size)
             return whole_batches.skip(tf.cast(skipped, tf.int64))
 
-        last_epoch = tf.int64.max if epochs is None else position.epoch + epochs
-        chosen = tf.data.Dataset.range(position.epoch, last_epoch).flat_map(read_epoch)
-        return chosen if rows is None else _rows_of_batches(chosen, self.batch_size, rows)
+        last_epoch = tf.int64.max if self.epochs is None else start.epoch + self.epochs
+        chosen = tf.data.Dataset.range(start.epoch, last_epoch).flat_map(read_epoch)
+        return chosen if self.rows is None else _rows_of_batches(chosen, self.batch_size, self.rows)
 
-    def left_out(self, read_shard: ShardReader, epoch: int) -> tf.data.Dataset:
-        """Return the elements that no batch of the epoch holds."""
-        return tf.data.Dataset.range(epoch, epoch + 1).flat_map(
-            lambda number: self._shuffled(read_shard, number).skip(self.batches_per_epoch * self.batch_size)
+    def left_out(self, read_shard: ShardReader) -> tf.data.Dataset:
+        """Return the elements that no batch of the position's epoch holds."""
+        first = self.position.epoch
+        return tf.data.Dataset.range(first, first + 1).flat_map(
+            lambda epoch: self._shuffled(read_shard, epoch).skip(self.batches_per_epoch * self.batch_size)
         )
 
     def check_fills_a_batch(self) -> None:
@@ -105,17 +105,17 @@ class TrainingOrder:
         # A seed that is set inside a graph stays there: the order must not depend on the program's tf.random.set_seed.
         tf.random.set_seed(_GRAPH_SEED)
         names = self.manifest.shard_names("train", self.bucket)
-        shards = tf.data.Dataset.from_tensor_slices(tf.argsort(_hash(names, self.seed, epoch)))
+        shards = tf.data.Dataset.from_tensor_slices(tf.argsort(_hash(names, self.config.training.seed, epoch)))
         elements = shards.interleave(
             lambda shard: read_shard(shard, epoch),
             cycle_length=_SHARDS_AT_ONCE,
-            num_parallel_calls=auto_or(self.data.num_workers),
+            num_parallel_calls=auto_or(self.config.data.num_workers),
             deterministic=True,
         )
         order_name = f"order-{self.bucket}" if self.bucket else "order"
         return elements.apply(tf.data.experimental.assert_cardinality(self.records)).shuffle(
-            min(self.data.shuffle_records, self.records),
-            seed=_hash(order_name, self.seed, epoch),
+            min(self.config.data.shuffle_records, self.records),
+            seed=_hash(order_name, self.config.training.seed, epoch),
             reshuffle_each_iteration=False,
         )
 

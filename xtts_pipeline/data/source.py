@@ -43,34 +43,20 @@ class Source(ABC):
         self.folder, self.manifest = folder, manifest
 
     @abstractmethod
-    def training_dataset(
-        self,
-        config: Config,
-        bucket: int,
-        batch_size: int,
-        position: StreamPosition = START,
-        rows: range | None = None,
-        epochs: int | None = None,
-    ) -> tf.data.Dataset:
-        """Return shuffled, augmented batches of one bucket in `TrainingOrder`, from `position` on.
-
-        `position.batch` counts batches of this bucket. With `rows` each batch holds only these rows of it. The dataset
-        is endless unless `epochs` limits it. Raises CacheError if the bucket has fewer records than one batch.
-        """
+    def training_dataset(self, order: TrainingOrder) -> tf.data.Dataset:
+        """Return shuffled, augmented batches of one bucket. Raises CacheError if it does not fill a batch."""
 
     @abstractmethod
     def validation_dataset(self, bucket: int, batch_size: int) -> tf.data.Dataset:
         """Return the validation records of a bucket once; rows of length 0 fill the last batch."""
 
     @abstractmethod
-    def bucket_clips(
-        self, config: Config, bucket: int, batch_size: int, position: StreamPosition, batches: int
-    ) -> list[tuple[str, bool]]:
-        """Return id and finiteness of each clip of `batches` training batches of a bucket from a position on."""
+    def bucket_clips(self, order: TrainingOrder, batches: int) -> list[tuple[str, bool]]:
+        """Return id and finiteness of each clip of the stream's next `batches` batches."""
 
     @abstractmethod
-    def bucket_left_out(self, config: Config, bucket: int, batch_size: int, epoch: int) -> list[str]:
-        """Return the ids of the clips of a bucket that no training batch of an epoch holds."""
+    def bucket_left_out(self, order: TrainingOrder) -> list[str]:
+        """Return the ids of the clips that no batch of the position's epoch holds."""
 
     @property
     @abstractmethod
@@ -107,9 +93,17 @@ class Source(ABC):
         """Return a digest of the records and their files; caches with equal digests are read alike."""
         return hashlib.sha256(manifest_bytes(self.manifest)).hexdigest()
 
-    def order(self, config: Config, bucket: int, batch_size: int) -> TrainingOrder:
-        """Return the order of a bucket's training records."""
-        return TrainingOrder(self.folder, self.manifest, bucket, batch_size, config.training.seed, config.data)
+    def order(
+        self,
+        config: Config,
+        bucket: int,
+        batch_size: int,
+        position: StreamPosition = START,
+        rows: range | None = None,
+        epochs: int | None = None,
+    ) -> TrainingOrder:
+        """Return the training stream of a bucket, see `TrainingOrder`."""
+        return TrainingOrder(self.folder, self.manifest, config, bucket, batch_size, position, rows, epochs)
 
     def batches_per_epoch(self, signatures: Sequence[Batch]) -> int:
         """Return the number of training batches in an epoch, of all buckets together."""
@@ -135,7 +129,7 @@ class Source(ABC):
         def stream(bucket: int) -> Iterator[Batch]:
             batch_size, own_rows = signatures[bucket].tokens.shape[0], None if rows is None else rows[bucket]
             begin = StreamPosition(epoch, skipped[bucket])
-            dataset = self.training_dataset(config, bucket, batch_size, begin, own_rows)
+            dataset = self.training_dataset(self.order(config, bucket, batch_size, begin, own_rows))
             return self._read(iter(dataset.with_options(_read_ahead())), signatures[bucket])
 
         # A bucket without records has no stream; without any record the first stream raises the error.
@@ -160,7 +154,8 @@ class Source(ABC):
         for epoch, bucket in {place[:2] for place in asked}:
             numbers = [number for *where, number in asked if where == [epoch, bucket]]
             first, rows = min(numbers), signatures[bucket].tokens.shape[0]
-            clips = self.bucket_clips(config, bucket, rows, StreamPosition(epoch, first), max(numbers) + 1 - first)
+            stream = self.order(config, bucket, rows, StreamPosition(epoch, first))
+            clips = self.bucket_clips(stream, max(numbers) + 1 - first)
             for number in numbers:
                 found[epoch, bucket, number] = clips[rows * (number - first) : rows * (number - first + 1)]
         return [found[place] for place in asked]
@@ -171,7 +166,9 @@ class Source(ABC):
             name
             for bucket, signature in enumerate(signatures)
             if self.manifest.split_records("train", bucket)
-            for name in self.bucket_left_out(config, bucket, signature.tokens.shape[0], epoch)
+            for name in self.bucket_left_out(
+                self.order(config, bucket, signature.tokens.shape[0], StreamPosition(epoch))
+            )
         ]
 
     def validation_batches(self, signatures: Sequence[Batch]) -> Iterator[Batch]:

@@ -15,6 +15,7 @@ import tensorflow as tf
 from xtts_pipeline.config.schema import AugmentationConfig, Config, DataConfig
 from xtts_pipeline.data.batching import bucket_signatures
 from xtts_pipeline.data.cached import CachedSource
+from xtts_pipeline.data.order import TrainingOrder
 from xtts_pipeline.perf.timing import Throughput, measure_throughput
 
 _PYTHON_OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
@@ -87,21 +88,19 @@ class Pipeline:
 
     def whole(self) -> tf.data.Dataset:
         """Return the whole pipeline: parsed, augmented and prefetched batches."""
-        return self.source.training_dataset(self.config, self.bucket, self.batch_size)
+        return self.source.training_dataset(self._order)
 
     def prefixes(self) -> dict[str, tf.data.Dataset]:
         """Return the pipeline up to each stage: read, shuffle, copy into batches, parse, augment if it is on.
 
         With records in memory nothing is read, shuffling is of record numbers, and copying is part of parsing.
         """
-        source, config, bucket, rows = self.source, self.config, self.bucket, self.batch_size
         if self.is_in_memory:
-            stages = {"shuffle": source.record_numbers(config, bucket, rows)}
+            stages = {"shuffle": self.source.record_numbers(self._order)}
         else:
-            unshuffled = self.with_data(shuffle_records=1).config
-            shuffled = source.records(config, bucket, rows)
+            shuffled = self.source.records(self._order)
             stages = {
-                "read": source.records(unshuffled, bucket, rows),
+                "read": self.source.records(self.with_data(shuffle_records=1)._order),
                 "shuffle": shuffled,
                 "copy": shuffled.batch(self.batch_size, drop_remainder=True),
             }
@@ -109,6 +108,10 @@ class Pipeline:
             plain = self.config.model_copy(update={"augmentation": AugmentationConfig()})
             return {**stages, "parse": replace(self, config=plain).whole(), "augment": self.whole()}
         return {**stages, "parse": self.whole()}
+
+    @property
+    def _order(self) -> TrainingOrder:
+        return self.source.order(self.config, self.bucket, self.batch_size)
 
     def stages(self, batches: int, most_seconds: float) -> dict[str, Stage]:
         """Time the pipeline up to each stage, over `batches` batches or `most_seconds` seconds each."""

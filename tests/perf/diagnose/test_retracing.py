@@ -10,9 +10,9 @@ from tests.perf.commands import run_command
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import load_config
-from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import bucket_signatures
 from xtts_pipeline.data.cached import CachedSource
+from xtts_pipeline.data.order import TrainingOrder
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.perf.diagnose import retracing
 
@@ -102,10 +102,10 @@ def test_the_demonstration_shows_what_varying_shapes_cost() -> None:
 class Unfixed(CachedSource):
     """A cache whose pipeline leaves open what its batches look like."""
 
-    def training_dataset(self, config: Config, bucket: int, batch_size: int) -> tf.data.Dataset:
-        whole = super().training_dataset(config, bucket, batch_size)
-        if config.training.seed == 1:
-            return whole.unbatch().batch(batch_size)
+    def training_dataset(self, order: TrainingOrder) -> tf.data.Dataset:
+        whole = super().training_dataset(order)
+        if order.config.training.seed == 1:
+            return whole.unbatch().batch(order.batch_size)
         return whole.map(
             lambda fields: {
                 **fields,

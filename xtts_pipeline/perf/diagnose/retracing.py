@@ -148,7 +148,7 @@ def check_pipeline(source: Source, config: Config, signatures: Sequence[Batch]) 
         records, size = source.manifest.split_records("train", bucket), signature.tokens.shape[0]
         if not records:
             continue
-        fields = source.training_dataset(config, bucket, size).element_spec
+        fields = source.training_dataset(source.order(config, bucket, size)).element_spec
         lengths.append(f"{signature.tokens.shape[1]} tokens x {signature.mel.shape[1]} frames")
         left_out = f", {records % size} left out, others in each epoch" if records % size else ""
         rows.append(f"{records} clips are {records // size} batches of {size}{left_out}")
