@@ -1,4 +1,4 @@
-"""Small corpora of made-up sound, and the ways in which the write path's tests run it."""
+"""Small synthetic corpora, and builds for tests."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +34,7 @@ CONFIG = [
 
 
 def make_config(*overrides: str) -> Config:
-    """Return settings with records of 1.5 kB, so that a cache is made at once."""
+    """Return settings with records of 1.5 kB, so that builds are fast."""
     return load_config(overrides=[*CONFIG, *overrides])
 
 
@@ -70,7 +70,7 @@ THREAD_POOL = Pool(lambda: ThreadPoolExecutor(1), 2)
 def build(
     data: Path, cache: Path, config: Config | None = None, pool: Pool = THREAD_POOL, **options: object
 ) -> BuildResult:
-    """Bring a cache up to date, in this process unless the pool is another one."""
+    """Build a cache, by default in this process."""
     config = config or make_config()
     with locked_folder(cache) as work_folder:
         index = index_corpora([read_corpus(data)], config)
@@ -78,18 +78,18 @@ def build(
 
 
 def cache_bytes(cache: Path) -> dict[str, bytes]:
-    """Return every file of a cache but its receipts and lock."""
+    """Return every file of a cache except receipts and lock."""
     return {path.name: path.read_bytes() for path in cache.iterdir() if path.is_file() and path.name != ".lock"}
 
 
 def modification_times(cache: Path) -> dict[str, int]:
-    """Return when each of those files was last written."""
+    """Return the modification times of those files."""
     return {path.name: path.stat().st_mtime_ns for path in cache.iterdir() if path.is_file() and path.name != ".lock"}
 
 
 @contextmanager
 def disk_full_after(records: int) -> Iterator[None]:
-    """Let so many records be written, and no more for want of space."""
+    """Let this many records be written, then fail for lack of space."""
     write, written = RecordWriter.write, []
 
     def write_until_full(self: RecordWriter, payload: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The memory that a machine and its control group leave a process."""
+"""Memory and cores that the machine and its control groups leave a process."""
 
 from pathlib import Path
 

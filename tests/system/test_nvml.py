@@ -1,4 +1,4 @@
-"""The GPU is sampled by a library that stands for NVML."""
+"""GPU sampling with a fake of NVML's library."""
 
 import sys
 import threading
@@ -13,7 +13,7 @@ from xtts_pipeline.system.nvml import Sampler, free_memory_bytes
 
 
 def library(**changed: Any) -> ModuleType:
-    """Return a module with the names of nvidia-ml-py that are used, of a device at rest."""
+    """Return a fake of the used part of nvidia-ml-py, for an idle device."""
     module = ModuleType("pynvml")
     names = {
         "NVMLError": RuntimeError,
@@ -44,7 +44,7 @@ def no_device_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sample_until(count: int) -> Sampler:
-    """Return a sampler that has ended, after so many samples or when it has given up."""
+    """Return a sampler that has stopped, after this many samples or on its own."""
     with Sampler() as sampler:
         end = time.monotonic() + 300.0
         while len(sampler.samples) < count and sampler.reason is None and time.monotonic() < end:

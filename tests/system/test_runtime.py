@@ -1,4 +1,4 @@
-"""The native log, in processes of its own: it changes descriptor 2 and the environment."""
+"""The native log and TensorFlow's environment, tested in child processes."""
 
 import os
 import subprocess

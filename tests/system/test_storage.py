@@ -1,4 +1,4 @@
-"""Caches in a store, by the one that lives in TensorFlow's memory, ram://; and copies to it and from it."""
+"""Caches in a store, tested with TensorFlow's in-memory file system ram://, and copies between stores."""
 
 import json
 import os
@@ -38,7 +38,7 @@ WriteCache = Callable[..., Manifest]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StoredPath]:
-    """A place of its own in memory."""
+    """A separate folder in memory."""
     place = StoredPath(f"ram://{tmp_path.name}/caches")
     yield place
     if place.is_dir():

@@ -1,4 +1,4 @@
-"""Buckets in the write path: each record in the smallest shape that holds it, and everything else as without them."""
+"""Buckets in a build: each record is in the smallest shape that holds it; nothing else changes."""
 
 import json
 import shutil

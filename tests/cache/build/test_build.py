@@ -1,4 +1,4 @@
-"""The write path: the same corpus gives the same bytes, and a rerun rewrites what changed and nothing else."""
+"""Builds: the same corpus gives the same bytes, and a rerun rewrites only what changed."""
 
 import errno
 import json
@@ -241,7 +241,7 @@ def test_a_corpus_without_usable_clips_is_counted(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_clip_is_retried(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What forbade it may go without a trace: neither size nor time of the file changes."""
+    """The cause of a read error can vanish without a change of the file's size or time."""
     read_bytes = Path.read_bytes
 
     def refuse(path: Path) -> bytes:

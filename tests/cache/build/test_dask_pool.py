@@ -1,4 +1,4 @@
-"""The write path on a real dask.distributed cluster: a scheduler and two worker processes on loopback."""
+"""Builds on a real dask.distributed cluster: a scheduler and two worker processes on loopback."""
 
 import contextlib
 import json
@@ -51,7 +51,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
 
 
 def read_address(file: Path, scheduler: subprocess.Popen[bytes]) -> str:
-    """Return the scheduler's address once its file holds it whole."""
+    """Return the address of the scheduler once its file is complete."""
     while scheduler.poll() is None:
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             return str(json.loads(file.read_text())["address"])

@@ -1,4 +1,4 @@
-"""The folder: one writer at a time, nobody else's files, and no trace of a run that came to nothing."""
+"""The locked cache folder: one writer at a time, no foreign files touched, no empty cache left behind."""
 
 import os
 import subprocess

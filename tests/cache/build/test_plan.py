@@ -1,4 +1,4 @@
-"""The layout: every usable row has one place, and a new row moves no other."""
+"""The layout: every usable row has one shard, and adding or removing a row moves no other."""
 
 from pathlib import Path
 

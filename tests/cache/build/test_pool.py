@@ -1,4 +1,4 @@
-"""Worker processes that die or hang: such a clip costs itself only."""
+"""Worker processes that die or hang: only the guilty clip is rejected."""
 
 import os
 import subprocess

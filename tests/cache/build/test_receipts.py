@@ -1,4 +1,4 @@
-"""Receipts: whole or worthless."""
+"""Receipts are read completely or ignored."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Shapes that fit a corpus: the arithmetic against brute force."""
+"""Static shapes for a corpus, compared with brute force."""
 
 from itertools import combinations, product
 

@@ -1,4 +1,4 @@
-"""One clip in a worker: what is refused before it is read, and what ends the run instead of costing a clip."""
+"""One clip in a worker: rejections, and machine errors that end the run."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The document of the format: its example reads a cache as the package does."""
+"""The example in docs/cache-format.md reads a cache as the package does."""
 
 import re
 from collections.abc import Callable

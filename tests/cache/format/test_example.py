@@ -1,4 +1,4 @@
-"""One record: what is encoded comes back, what TensorFlow encodes is the same, and what is not a record is refused."""
+"""Records: decoding inverts encoding, TensorFlow gives the same bytes, invalid payloads are refused."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The manifest: one byte sequence a content, and nothing of it is used before all of it holds."""
+"""The manifest: one byte sequence for one content, checked completely before use."""
 
 import json
 import os

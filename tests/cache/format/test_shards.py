@@ -1,4 +1,4 @@
-"""Shards: where an utterance goes depends on its id and the seed alone, and a file is there whole or not at all."""
+"""Shards: an utterance's place depends on its id and the seed only, and files are atomic."""
 
 import shutil
 from pathlib import Path

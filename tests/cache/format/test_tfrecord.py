@@ -1,4 +1,4 @@
-"""TFRecord framing: TensorFlow reads what is written, and every changed bit or cut is seen and placed."""
+"""TFRecord framing: TensorFlow reads the files, and every changed bit or cut is located."""
 
 import io
 from pathlib import Path

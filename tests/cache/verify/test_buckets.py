@@ -1,4 +1,4 @@
-"""Caches in buckets are proved as strictly as others: whatever lies in the wrong one is found."""
+"""Verification of caches with buckets: records in the wrong bucket are found."""
 
 import json
 import shutil

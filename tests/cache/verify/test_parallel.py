@@ -1,4 +1,4 @@
-"""Work shared with copies of the process: every result in its place, and a copy that dies is an error, not a gap."""
+"""Mapping over forks: results keep their order, and a fork that dies is an error."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A cache held against its corpus: recomputed records, and what is broken made again."""
+"""A cache compared with its corpus: recomputed records and repair."""
 
 import os
 import shutil
@@ -132,7 +132,7 @@ def test_a_record_with_another_mel_is_found_though_every_checksum_fits(
 
 
 def test_validation_clips_of_a_second_corpus_are_no_problem(tmp_path: Path) -> None:
-    """Both are of one layout, and the copy has no receipts to tell them apart."""
+    """Both corpora have the same layout, and the copy has no receipts to tell them apart."""
     first, second = write_corpus(tmp_path / "data", 20), write_corpus(tmp_path / "other", 6)
     metadata = second / "metadata.csv"
     metadata.write_text(metadata.read_text().replace("clip-", "other-"), encoding="utf-8")
@@ -153,7 +153,7 @@ def test_validation_clips_of_a_second_corpus_are_no_problem(tmp_path: Path) -> N
 
 
 def test_a_lost_validation_clip_is_named(root: Path) -> None:
-    """It came from this corpus, as every clip of the cache did."""
+    """The clip came from this corpus, like every clip of the cache."""
     lines = (root / "data" / "metadata.csv").read_text().splitlines(keepends=True)
     val = {entry.id for entry in read_utterances(root / "cache") if entry.split == "val"}
     assert val

@@ -1,4 +1,4 @@
-"""The verifier: sound caches pass, and whatever is not what the manifest says is named."""
+"""The verifier: sound caches pass, and every contradiction is named."""
 
 import os
 import subprocess

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 import xxhash
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.build.plan import PlannedRow, RowContent, content_of
-from xtts_pipeline.cache.format.manifest import file_checksum
+from xtts_pipeline.cache.format.manifest import STRICT, file_checksum
 from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Bucket
@@ -32,10 +32,8 @@ PASSING_REASONS = frozenset(
 
 SourceCheck = Literal["stat", "content"]
 
-_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
-
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class SourceStat:
     """A sound file's identity without reading it."""
 
@@ -43,7 +41,7 @@ class SourceStat:
     mtime_ns: int
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class ClipReceipt(RowContent):
     """One row of a shard: its input and its result.
 
@@ -65,7 +63,7 @@ class ClipReceipt(RowContent):
         return self.reason is None
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class FileReceipt:
     """One file of a shard."""
 
@@ -76,7 +74,7 @@ class FileReceipt:
     shard_checksum: str
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class Receipt:
     """One shard: its file or its files by bucket, and its rows in order, kept and rejected.
 

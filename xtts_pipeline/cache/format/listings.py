@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Checksum, Name, Natural
+from xtts_pipeline.cache.format.manifest import STRICT, UTTERANCES_NAME, Checksum, Name, Natural
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file
 
-_strict = dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
+_strict = dataclass(frozen=True, slots=True, config=STRICT)
 Entry = TypeVar("Entry")
 
 MAX_LISTING_BYTES = 4 << 30

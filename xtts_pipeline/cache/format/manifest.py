@@ -44,14 +44,14 @@ _MAX_MANIFEST_BYTES = 64 << 20
 # Limit of `data.cache_records: auto`: not much more than the shuffle buffer takes otherwise.
 SMALL_BYTES = 512 << 20
 
-_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 Natural = Annotated[int, Field(ge=0)]
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Name = Annotated[str, Field(min_length=1)]
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class FieldEntry:
     """One feature of a record; mirrors schema.Field."""
 
@@ -61,7 +61,7 @@ class FieldEntry:
     storage: str
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class Counts:
     """Every row that was read is either kept or rejected."""
 
@@ -70,7 +70,7 @@ class Counts:
     rejected: Natural
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class ShardEntry:
     """One shard file. Without buckets, `bucket` is None and the file has no such key."""
 
@@ -82,7 +82,7 @@ class ShardEntry:
     bucket: Natural | None = None
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class FileEntry:
     """One of the other files that the manifest protects."""
 
@@ -90,7 +90,7 @@ class FileEntry:
     checksum: Checksum
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class Manifest:
     """Everything a reader must know about a cache. Constructing one checks every type, range and sum.
 
