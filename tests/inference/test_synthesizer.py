@@ -115,7 +115,7 @@ def test_long_text_is_said_in_pieces_with_pauses(synthesizer: Synthesizer) -> No
     names = synthesizer.symbols(spoken.tokens)
     pieces = "".join(names).replace("<begin>", "").split("<end>")
     assert pieces == ["one two three four,", "five six.", "seven eight nine; ten.", "eleven twelve.", ""]
-    # A clause, a sentence, a paragraph: 0.15, 0.35 and 0.5 s in steps of 3 frames of 256 samples, and what fills the last step.
+    # After clause, sentence and paragraph: 0.15, 0.35 and 0.5 s, in steps of 3 frames of 256 samples.
     expected = [round(seconds * 22_050 / 768) * 3 for seconds in (0.15, 0.35, 0.5)]
     assert [pause - pause % 3 for pause in pauses(spoken, synthesizer)] == expected
     assert len(spoken.wave) == (len(spoken.mel) - 1) * 256

@@ -1,1 +1,1 @@
-"""A checkpoint that speaks: the Python API and the SavedModel export."""
+"""Synthesis with a checkpoint: the Python API and the SavedModel export."""

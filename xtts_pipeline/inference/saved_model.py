@@ -1,6 +1,6 @@
-"""A checkpoint as a TensorFlow SavedModel: the whole synthesis loop in one graph, which speaks without this package.
+"""Export a checkpoint as a TensorFlow SavedModel: the synthesis loop in one graph, which runs without this package.
 
-Beside the graph lies `xtts.json`, with all that a client must know to make its inputs and to use its outputs.
+`xtts.json` beside the graph tells a client how to make its inputs and how to use its outputs.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ SIGNATURE = "serving_default"
 
 @dataclass(frozen=True)
 class Export:
-    """A SavedModel that was written: its folder, what xtts.json says of it, and its size on disk."""
+    """A written SavedModel: its folder, the content of xtts.json, and its size on disk."""
 
     folder: Path
     description: Mapping[str, Any]
@@ -52,27 +52,27 @@ def export_run(run: Path, folder: Path, overrides: Sequence[str], *, batch_size:
 def export_checkpoint(
     checkpoint: Checkpoint, folder: Path, *, batch_size: int = 1, jit_compile: bool = False
 ) -> Export:
-    """Write a SavedModel that says `batch_size` texts at a time; the folder appears whole or not at all.
+    """Write a SavedModel for `batch_size` texts at a time; the folder appears whole or not at all.
 
-    With `jit_compile` the network is compiled by XLA where it is loaded, which a program without XLA cannot.
-    Raises OutputError if the folder is there already or the disk refuses.
+    With `jit_compile` XLA compiles the network where it is loaded, so a program without XLA cannot run it.
+    Raises OutputError if the folder exists or cannot be written.
     """
-    with _new_folder(folder) as beside:
-        speaker = _Speaker(checkpoint, batch_size, jit_compile=jit_compile)
+    with _new_folder(folder) as partial:
+        graph = _SynthesisGraph(checkpoint, batch_size, jit_compile=jit_compile)
         model = tf.Module()
-        # The variables alone: a graph has no use for the classes that made it.
-        model.weights = list(speaker.network.variables)
-        say = tf.function(speaker.say, autograph=False).get_concrete_function(**speaker.inputs)
-        tf.saved_model.save(model, str(beside), signatures={SIGNATURE: say})
-        description = _describe(checkpoint, speaker.inputs, say.structured_outputs, jit_compile=jit_compile)
-        (beside / DESCRIPTION_NAME).write_text(
+        # Only the variables: the graph does not use the classes that hold them.
+        model.weights = list(graph.network.variables)
+        synthesize = tf.function(graph.synthesize, autograph=False).get_concrete_function(**graph.inputs)
+        tf.saved_model.save(model, str(partial), signatures={SIGNATURE: synthesize})
+        description = _describe(checkpoint, graph.inputs, synthesize.structured_outputs, jit_compile=jit_compile)
+        (partial / DESCRIPTION_NAME).write_text(
             json.dumps(description, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
         )
     return Export(folder, description, sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
 
 
-class _Speaker:
-    """The graph's functions. Shapes are static but for the reference's frames, so its part that XLA may compile is compiled once."""
+class _SynthesisGraph:
+    """The graph's functions. All shapes but the reference's frames are static, so that XLA compiles its part once."""
 
     def __init__(self, checkpoint: Checkpoint, batch_size: int, *, jit_compile: bool) -> None:
         self.network = load_network(checkpoint)
@@ -84,12 +84,14 @@ class _Speaker:
         self._speak = tf.function(self._speak_batch, **compiled)
         self.inputs = self._input_specs(batch_size)
 
-    def say(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return the outputs by name; rows with a text length of 0 say nothing. What is out of range ends in an error, never in noise."""
+    def synthesize(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the outputs by name; rows with a text length of 0 are empty. Inputs out of range fail."""
         with tf.control_dependencies(self._check_inputs(inputs)):
             inputs = {name: tf.identity(value) for name, value in inputs.items()}
         reference_length_B = inputs.get("reference_length", tf.zeros_like(inputs["text_length"]))
-        voice_BVD = self._hear(inputs["reference_mel"], reference_length_B) if "reference_mel" in inputs else None
+        voice_BVD = (
+            self._embed_references(inputs["reference_mel"], reference_length_B) if "reference_mel" in inputs else None
+        )
         names = ("tokens", "text_length", "speaker", "language")
         texts = [inputs.get(name, tf.zeros_like(inputs["text_length"])) for name in names]
         speech = self._speak(*texts, voice_BVD, reference_length_B > 0)
@@ -116,7 +118,7 @@ class _Speaker:
         return {name: tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in shapes.items()}
 
     def _check_inputs(self, inputs: Mapping[str, tf.Tensor]) -> list[tf.Operation]:
-        """Return the checks of the inputs: each fails with what an input may hold and what was found."""
+        """Return the checks of the inputs, which fail with the allowed and the found values."""
         highest: dict[str, tf.Tensor | int] = {
             "tokens": self._symbol_count - 1,
             "text_length": self._cache.spec.max_text_length,
@@ -134,8 +136,8 @@ class _Speaker:
             )
         return checks + [_check_range(name, inputs[name], limit) for name, limit in highest.items() if name in inputs]
 
-    def _hear(self, reference_BCM: tf.Tensor, length_B: tf.Tensor) -> tf.Tensor:
-        """Return voice latents [B, V, D]; zeros, which nothing looks at, where no row has a reference."""
+    def _embed_references(self, reference_BCM: tf.Tensor, length_B: tf.Tensor) -> tf.Tensor:
+        """Return voice latents [B, V, D]; zeros, which are not used, if no row has a reference."""
         shape = [length_B.shape[0], self._config.model.voice_latents, self._config.model.width]
 
         def embed() -> tf.Tensor:
@@ -144,7 +146,7 @@ class _Speaker:
         return tf.cond(tf.reduce_any(length_B > 0), embed, lambda: tf.zeros(shape))
 
     def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
-        """Return the mean of the latents of each row's windows, [B, V, D], as `Synthesizer` takes it."""
+        """Return the mean of the latents of each row's windows, [B, V, D], as `Synthesizer` does."""
         rows, windows, *window_shape = window_BNCM.shape
         flat = tf.reshape(window_BNCM, [rows * windows, *window_shape])
         latents = self.network.embed_voice(flat, tf.reshape(length_BN, [-1]), self._dropout())
@@ -165,7 +167,7 @@ class _Speaker:
         settings, spec, network = self._config.synthesis, self._cache.spec, self.network
         unused_mel = tf.zeros([tokens_BS.shape[0], 1, spec.mel_bins], tf.float16)
         batch = Batch(tokens_BS, unused_mel, text_length_B, text_length_B, speaker_B, language_B)
-        # float64 and halves to even, as Python rounds: the cap is the Synthesizer's to the frame.
+        # float64, rounding halves to even as Python does: the same limit as in Synthesizer.
         asked_B = tf.round(tf.cast(text_length_B, tf.float64) * settings.max_frames_per_token)
         max_frames_B = tf.cast(tf.minimum(asked_B, spec.max_mel_frames), tf.int32)
         memory = network.encode(batch, voice_BVD, has_reference_B, self._dropout())
@@ -176,9 +178,10 @@ class _Speaker:
 
 
 def cut_windows(mel_BCM: tf.Tensor, length_B: tf.Tensor, window_frames: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the windows of references, [B, N, window_frames, M], and their lengths [B, N], as `audio.reference.cut_windows` does.
+    """Return the windows of references, [B, N, window_frames, M], and their lengths [B, N].
 
-    At least one frame of one row must be real. Windows that are not needed have a length of 0; here they may stand between those that are.
+    The graph version of `audio.reference.cut_windows`. At least one row must have a real frame. Unused windows have
+    length 0 and may stand between used ones.
     """
     part_B = tf.minimum(length_B, window_frames)
     count_B = tf.clip_by_value(-(-length_B // window_frames), 1, MAX_WINDOWS)
@@ -197,12 +200,14 @@ def cut_windows(mel_BCM: tf.Tensor, length_B: tf.Tensor, window_frames: int) -> 
     )
     is_heard_BN = is_loud_BN & (number_N < count_B[:, None])
 
-    # Where all windows fell into pauses between what is loud, the first moves there.
+    # If all windows are in pauses, the first moves to the loudest frame.
     is_moved_BN = ~tf.reduce_any(is_heard_BN, axis=1, keepdims=True) & (number_N == 0)
-    around_B = tf.clip_by_value(tf.argmax(peak_BC, axis=1, output_type=tf.int32) - part_B // 2, 0, length_B - part_B)
-    start_BN = tf.where(is_moved_BN, around_B[:, None], start_BN)
+    loudest_start_B = tf.clip_by_value(
+        tf.argmax(peak_BC, axis=1, output_type=tf.int32) - part_B // 2, 0, length_B - part_B
+    )
+    start_BN = tf.where(is_moved_BN, loudest_start_B[:, None], start_BN)
     length_BN = tf.where(is_heard_BN | is_moved_BN, part_B[:, None], 0)
-    # Behind a window's length stands the last frame; the voice encoder does not look there.
+    # Frames after a window's length repeat the last one; the voice encoder masks them.
     return tf.gather(mel_BCM, frames_from(start_BN), batch_dims=1), length_BN
 
 
@@ -254,17 +259,13 @@ def _shapes(tensors: Mapping[str, tf.TensorSpec | tf.Tensor]) -> dict[str, dict[
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a folder to fill, which gets its name when it is whole; nothing is left of one that is not."""
+    """Yield an empty folder that becomes `folder` when the block succeeds. Raises OutputError."""
     if os.path.lexists(folder):
         raise OutputError(f"{folder}: is there already; remove it, or choose a new folder with --output")
     try:
-        with atomic_folder(folder) as beside:
-            yield beside
-    except OSError as error:
-        raise OutputError(
-            f"{folder}: cannot be written ({error.strerror}); mend that, or choose another --output"
-        ) from None
-    except tf.errors.OpError as error:
-        # TensorFlow writes the graph and the variables itself, and has errors of its own for a disk that refuses.
-        problem = error.message.splitlines()[0]
+        with atomic_folder(folder) as partial:
+            yield partial
+    except (OSError, tf.errors.OpError) as error:
+        # TensorFlow writes the graph and the variables, and has its own errors for a full disk.
+        problem = error.strerror if isinstance(error, OSError) else error.message.splitlines()[0]
         raise OutputError(f"{folder}: cannot be written ({problem}); mend that, or choose another --output") from None

@@ -1,4 +1,7 @@
-"""A checkpoint that speaks: text in, mel and sound out. Settings and symbols come from the checkpoint, never from a config beside it."""
+"""Synthesize speech from text with a checkpoint, whole or as a stream.
+
+Settings and symbols come from the checkpoint, not from a config beside it.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,12 +43,12 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class SpokenText:
-    """One text as it was spoken.
+    """The speech of one text.
 
-    tokens int32 [S]; mel float32 [T, mel_bins], natural log; attention float32 [F, S], the mean of the heads that follow the text;
-    wave float32 [samples]. has_stopped is False where a length cap ended it, or a piece of it. A text of several pieces has their tokens
-    one behind the other, and nothing is looked at in the pauses between them. With more than MOST_TOKENS_SHOWN tokens attention is [F, 0]:
-    it grows with the square of the text.
+    tokens int32 [S]; mel float32 [T, mel_bins], natural log; attention float32 [F, S], the mean of the guided heads;
+    wave float32 [samples]. has_stopped is False if a length limit ended the text or one of its pieces. The tokens of
+    several pieces are concatenated, and attention is 0 in the pauses between them. With several pieces and more than
+    MOST_TOKENS_SHOWN tokens attention is [F, 0], because it grows with the square of the text.
     """
 
     text: str
@@ -58,13 +61,13 @@ class SpokenText:
 
     @property
     def seconds(self) -> float:
-        """Duration of the sound."""
+        """Duration of the wave."""
         return len(self.wave) / self.sample_rate
 
 
 @dataclass(frozen=True)
 class _Voice:
-    """Who speaks, and in which language: ids of the checkpoint's cache, and the latents [V, D] of a reference where there is one."""
+    """Speaker and language ids of the checkpoint's cache, and the latents [V, D] of the references, if any."""
 
     speaker: int
     language: int
@@ -73,7 +76,7 @@ class _Voice:
 
 @dataclass(frozen=True)
 class _Piece:
-    """What the network says in one go: tokens int32 [S], the cap on its frames, and the silent decoder steps after it."""
+    """A part of a text that is decoded at once: tokens int32 [S], frame limit, and silent decoder steps after it."""
 
     tokens: np.ndarray
     max_frames: int
@@ -82,7 +85,10 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _SpokenPiece:
-    """A piece, or a part of one, as it was spoken: mel [T, mel_bins], attention [F, S]; has_stopped is False where the cap ended it."""
+    """The speech of a piece or of one of its chunks: mel [T, mel_bins] and attention [F, S].
+
+    has_stopped is False if the frame limit ended it.
+    """
 
     mel: np.ndarray
     attention: np.ndarray
@@ -90,9 +96,9 @@ class _SpokenPiece:
 
 
 class SpeechStream(Iterator[np.ndarray]):
-    """The sound of a text, float32 [samples] at a time, each as soon as it is final.
+    """Yields the wave of a text in parts, float32 [samples], each as soon as it is final.
 
-    mel_frames counts what was said so far; has_stopped is False once a length cap has ended a piece.
+    mel_frames counts the frames so far; has_stopped is False once a length limit has ended a piece.
     """
 
     def __init__(self, pieces: Iterator[_SpokenPiece | int], synthesizer: "Synthesizer") -> None:
@@ -119,20 +125,21 @@ class SpeechStream(Iterator[np.ndarray]):
 
 
 class Synthesizer:
-    """Speaks with one trained network.
+    """Synthesizes speech with one trained network.
 
-    The network is compiled for one text, and again when a batch is first asked for: shapes are fixed, for texts up to the checkpoint's
-    longest. Every text goes chunk by chunk through the same compiled functions, so a stream and a whole are the same speech.
+    Shapes are fixed, for texts up to the checkpoint's longest: the network is compiled for one text, and again for the
+    first batch. Streams and whole texts use the same compiled functions, chunk by chunk, so they give the same speech.
     """
 
     def __init__(self, checkpoint: Checkpoint, vocoder: Vocoder | None = None) -> None:
+        """Build the network; `vocoder` turns log-mel frames into sound, Griffin-Lim by default."""
         self.checkpoint = checkpoint
         config, cache = checkpoint.config, checkpoint.cache
         self.vocoder = vocoder or GriffinLim(
             config.audio, config.synthesis.griffin_lim_iterations, config.synthesis.griffin_lim_momentum
         )
         self._network = load_network(checkpoint)
-        self._heard: dict[tuple[Path, int, int], np.ndarray] = {}
+        self._latents_of_clips: dict[tuple[Path, int, int], np.ndarray] = {}
         self._tokenizer = Tokenizer(cache.symbols, config.text.blank)
         self._chunk_steps = min(
             -(-config.synthesis.chunk_frames // self._network.frames_per_step), self._network.max_steps
@@ -144,32 +151,37 @@ class Synthesizer:
 
     @classmethod
     def load(cls, run: Path, overrides: Sequence[str] = ()) -> "Synthesizer":
-        """Load a run's newest checkpoint, or the checkpoint at this path, to speak with each `synthesis.key=value` of `overrides`.
+        """Load a run's newest checkpoint, or the checkpoint at this path.
 
-        Raises CheckpointError if it cannot be read, ConfigError for an override that is not valid or of another section.
+        `overrides` such as `synthesis.sharpness=1.5` replace settings of the checkpoint. Raises CheckpointError if it
+        cannot be read, ConfigError for an override that is invalid or of another section.
         """
         return cls(load_checkpoint(run).with_synthesis(overrides))
 
     def warm_up(self, *, batch: bool = False) -> None:
-        """Compile what a text needs, and a batch where asked for, so that the next call speaks at once."""
+        """Compile the functions for one text, and with `batch` also for a batch, so that the next call need not."""
         prepare_texts(["a"], [self.checkpoint.cache.languages[0]], self.checkpoint.config.text)
         piece = _Piece(np.array([BEGIN_ID, FIRST_SYMBOL_ID, END_ID], np.int32), 1, 0)
         latents = None
         if self._network.voice_encoder is not None:
             latents = self._embed_reference(self.silence(self._network.reference_frames))
         for rows in {1, self._rows(2) if batch else 1}:
-            for _ in self._say([piece], _Voice(0, 0, latents), rows):
+            for _ in self._decode([piece], _Voice(0, 0, latents), rows):
                 pass
         open_stream(self.vocoder).push(self.silence(self._chunk_steps * self._network.frames_per_step))
 
     def synthesize(
         self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path] = ()
     ) -> SpokenText:
-        """Say a text, in pieces where it is longer than the longest that the checkpoint was trained on.
+        """Synthesize a text, in pieces if it is longer than the checkpoint's longest training text.
 
-        `references` are clips of the voice to speak with, in place of a speaker of the cache. Raises TextError if the text is empty or has
-        a character that the checkpoint's corpus did not have, AudioError for a reference without speech, CheckpointError for an unknown
-        speaker or language, or a reference where the network takes none, and ConfigError for both a speaker and references.
+        `references` are sound files of the voice to use in place of a speaker of the cache. The first speaker and
+        language are the defaults. Raises
+
+        - TextError for an empty text or a character that the checkpoint's corpus does not have,
+        - AudioError for a reference without speech,
+        - CheckpointError for an unknown speaker or language, or for references with a model that takes none,
+        - ConfigError for a speaker together with references.
         """
         return self.synthesize_batch([text], speaker, language, references)[0]
 
@@ -182,19 +194,20 @@ class Synthesizer:
         *,
         with_attention: bool = True,
     ) -> list[SpokenText]:
-        """Say several texts, `synthesis.batch_size` pieces at a time; each as by `synthesize`. Raises what that does, at once.
+        """Synthesize several texts, `synthesis.batch_size` pieces at a time, each as by `synthesize`, with its errors.
 
-        Without attention theirs is [F, 0]: of a long text it takes far more memory than its sound.
+        Errors are raised before decoding. Without `with_attention` attention is [F, 0], which saves much memory for
+        long texts.
         """
         voice = self._voice(speaker, language, references)
         pieces = [self._split(text, voice.language) for text in texts]
         places = [(text, number) for text, parts in enumerate(pieces) for number in range(len(parts))]
-        # Long beside long: a batch takes as long as its longest row.
+        # Sorted by length, because a batch takes as long as its longest row.
         places.sort(key=lambda place: -len(pieces[place[0]][place[1]].tokens))
         rows = self._rows(len(places))
         spoken: dict[tuple[int, int], _SpokenPiece] = {}
         for group in (places[first : first + rows] for first in range(0, len(places), rows)):
-            said = self._say_whole([pieces[text][number] for text, number in group], voice, rows)
+            said = self._decode_whole([pieces[text][number] for text, number in group], voice, rows)
             spoken.update(zip(group, said, strict=True))
         return [
             self._join(
@@ -206,16 +219,16 @@ class Synthesizer:
     def stream(
         self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path] = ()
     ) -> SpeechStream:
-        """Return the sound of a text, chunk by chunk as it is decoded: the speech of `synthesize`. Raises what that does, at once."""
+        """Return the wave of `synthesize`, chunk by chunk as it is decoded; raises its errors at once."""
         voice = self._voice(speaker, language, references)
-        return SpeechStream(self._say_in_turn(self._split(text, voice.language), voice), self)
+        return SpeechStream(self._decode_in_turn(self._split(text, voice.language), voice), self)
 
     def check_text(self, text: str, language: str | None = None) -> None:
-        """Raise TextError where `synthesize` would."""
+        """Raise TextError if `synthesize` would."""
         self._split(text, _index("language", self.checkpoint.cache.languages, language, self.checkpoint.folder))
 
     def vocode(self, mel: np.ndarray) -> np.ndarray:
-        """Return the sound of natural-log mel frames, [T, mel_bins], by the vocoder that speech goes through: copy synthesis."""
+        """Return the wave, float32 [samples], of natural-log mel frames [T, mel_bins], by the vocoder of the speech."""
         return self.vocoder(mel)
 
     def silence(self, frames: int) -> np.ndarray:
@@ -223,11 +236,11 @@ class Synthesizer:
         return np.full((frames, self._network.mel_bins), self._network.silence, np.float32)
 
     def symbols(self, tokens: np.ndarray) -> list[str]:
-        """Return how each token is written, for people: its symbol, or a name such as `<begin>`."""
+        """Return each token's symbol, or a name such as `<begin>`."""
         return [self._tokenizer.name_of(int(token)) for token in tokens]
 
     def _split(self, text: str, language_id: int) -> list[_Piece]:
-        """Return the pieces of a text: itself where it fits, else sentences or what is left of them. Raises TextError."""
+        """Return the pieces of a text: the text if it fits, else sentences or parts of them. Raises TextError."""
         language = self.checkpoint.cache.languages[language_id]
         limit = self.checkpoint.config.limits.max_text_length
         tokens = self._encode(text, language)
@@ -238,7 +251,7 @@ class Synthesizer:
             try:
                 return len(self._encode(part, language)) <= limit
             except TextError:
-                # Nothing to say, such as a lone dash: no part of it is too long.
+                # Without a symbol to speak, such as a lone dash: no part of it is too long.
                 return True
 
         pieces = []
@@ -294,21 +307,21 @@ class Synthesizer:
             raise CheckpointError(
                 f"{folder}: the model takes no reference (model.voice_latents=0); train one with latents, or give none"
             )
-        return _Voice(speaker_id, language_id, np.mean([self._hear_reference(path) for path in references], axis=0))
+        return _Voice(speaker_id, language_id, np.mean([self._embed_clip(path) for path in references], axis=0))
 
-    def _hear_reference(self, path: Path) -> np.ndarray:
-        """Return the latents of a clip, float32 [V, D]; they are kept, of the last clips, while their files stay as they are."""
-        # Where there is no file, an error is to come that says so.
+    def _embed_clip(self, path: Path) -> np.ndarray:
+        """Return the latents of a sound file, float32 [V, D], cached for the last files while they do not change."""
+        # Without a file, `load_reference` raises the error.
         file = path.stat() if path.is_file() else None
         key = (path, file.st_mtime_ns if file else 0, file.st_size if file else 0)
-        if key not in self._heard:
-            self._heard[key] = self._embed_reference(load_reference(path, self.checkpoint.config.audio))
-            if len(self._heard) > MOST_VOICES_KEPT:
-                del self._heard[next(iter(self._heard))]
-        return self._heard[key]
+        if key not in self._latents_of_clips:
+            self._latents_of_clips[key] = self._embed_reference(load_reference(path, self.checkpoint.config.audio))
+            if len(self._latents_of_clips) > MOST_VOICES_KEPT:
+                del self._latents_of_clips[next(iter(self._latents_of_clips))]
+        return self._latents_of_clips[key]
 
     def _embed_reference(self, mel: np.ndarray) -> np.ndarray:
-        """Return the mean of the latents of a reference's windows, float32 [V, D], as XTTS takes it."""
+        """Return the mean of the latents of a reference's windows, float32 [V, D], as in XTTS."""
         windows, lengths = cut_windows(mel, self._network.reference_frames)
         latents: np.ndarray = self._embed(tf.constant(windows), tf.constant(lengths)).numpy()
         return latents
@@ -316,18 +329,18 @@ class Synthesizer:
     def _rows(self, pieces: int) -> int:
         return 1 if pieces == 1 else self.checkpoint.config.synthesis.batch_size
 
-    def _say_in_turn(self, pieces: Sequence[_Piece], voice: _Voice) -> Iterator[_SpokenPiece | int]:
-        """Yield what is said chunk by chunk, and how many silent frames come between."""
+    def _decode_in_turn(self, pieces: Sequence[_Piece], voice: _Voice) -> Iterator[_SpokenPiece | int]:
+        """Yield the speech of the pieces chunk by chunk, and between two pieces the number of silent frames."""
         for piece in pieces:
             frames = 0
-            for (part,) in self._say([piece], voice, 1):
+            for (part,) in self._decode([piece], voice, 1):
                 frames += len(part.mel)
                 yield part
             if piece is not pieces[-1]:
                 yield self._silent_frames(piece, frames)
 
-    def _say_whole(self, pieces: Sequence[_Piece], voice: _Voice, rows: int) -> list[_SpokenPiece]:
-        parts = list(zip(*self._say(pieces, voice, rows), strict=True))
+    def _decode_whole(self, pieces: Sequence[_Piece], voice: _Voice, rows: int) -> list[_SpokenPiece]:
+        parts = list(zip(*self._decode(pieces, voice, rows), strict=True))
         return [
             _SpokenPiece(
                 np.concatenate([part.mel for part in row]),
@@ -337,8 +350,8 @@ class Synthesizer:
             for row in parts
         ]
 
-    def _say(self, pieces: Sequence[_Piece], voice: _Voice, rows: int) -> Iterator[list[_SpokenPiece]]:
-        """Yield the next part of each piece, empty where it is over, until all are."""
+    def _decode(self, pieces: Sequence[_Piece], voice: _Voice, rows: int) -> Iterator[list[_SpokenPiece]]:
+        """Yield the next chunk of each piece, empty for a piece that has ended, until all have ended."""
         network, spec = self._network, self.checkpoint.cache.spec
         lengths, max_frames = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
         tokens = np.full((rows, spec.max_text_length), PAD_ID, np.int32)
@@ -372,14 +385,14 @@ class Synthesizer:
             before, is_over = after, not is_going_on.any()
 
     def _silent_frames(self, piece: _Piece, frames: int) -> int:
-        """Return how many frames follow a piece of so many before the next: to the end of its last decoder step, then the pause."""
+        """Return the silent frames after a piece of `frames` frames: the rest of its last step, then the pause."""
         return -frames % self._network.frames_per_step + piece.pause_steps * self._network.frames_per_step
 
     def _join(
         self, text: str, pieces: Sequence[_Piece], spoken: Sequence[_SpokenPiece], *, with_attention: bool
     ) -> SpokenText:
         tokens = np.concatenate([piece.tokens for piece in pieces])
-        mels, looked_at, start = [], [], 0
+        mels, attentions, start = [], [], 0
         is_shown = with_attention and (len(pieces) == 1 or len(tokens) <= MOST_TOKENS_SHOWN)
         for piece, said in zip(pieces, spoken, strict=True):
             pause = 0 if piece is pieces[-1] else self._silent_frames(piece, len(said.mel))
@@ -387,13 +400,13 @@ class Synthesizer:
             mels += [said.mel, self.silence(pause)]
             end = start + len(piece.tokens)
             steps = len(said.attention) + pause_steps
-            around = ((0, pause_steps), (start, len(tokens) - end))
-            looked_at.append(np.pad(said.attention, around) if is_shown else np.zeros((steps, 0), np.float32))
+            padding = ((0, pause_steps), (start, len(tokens) - end))
+            attentions.append(np.pad(said.attention, padding) if is_shown else np.zeros((steps, 0), np.float32))
             start = end
         mel = np.concatenate(mels)
         has_stopped = all(said.has_stopped for said in spoken)
         sample_rate = self.checkpoint.config.audio.sample_rate
-        return SpokenText(text, tokens, mel, np.concatenate(looked_at), self.vocoder(mel), sample_rate, has_stopped)
+        return SpokenText(text, tokens, mel, np.concatenate(attentions), self.vocoder(mel), sample_rate, has_stopped)
 
     def _dropout(self) -> Dropout:
         return Dropout.fixed(self.checkpoint.config.training.seed)
@@ -424,8 +437,8 @@ class Synthesizer:
 
     def _embed_windows(self, windows: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         latents_BVD = self._network.embed_voice(windows, lengths, self._dropout())
-        is_heard_B = tf.cast(lengths > 0, latents_BVD.dtype)
-        return tf.reduce_sum(latents_BVD * is_heard_B[:, None, None], axis=0) / tf.reduce_sum(is_heard_B)
+        is_real_B = tf.cast(lengths > 0, latents_BVD.dtype)
+        return tf.reduce_sum(latents_BVD * is_real_B[:, None, None], axis=0) / tf.reduce_sum(is_real_B)
 
 
 def _quote(text: str) -> str:
