@@ -44,9 +44,6 @@ from xtts_pipeline.training.checkpoints.variables import named_variables
 
 WEIGHTS_NAME = "weights.safetensors"
 
-# Variables on a device, or their copies on the host.
-Values = Mapping[str, tf.Variable] | Mapping[str, np.ndarray]
-
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -88,7 +85,7 @@ def save_checkpoint(
     step: int,
     config: Config,
     cache: CacheIdentity,
-    variables: Values,
+    variables: Mapping[str, tf.Variable] | Mapping[str, np.ndarray],
     keep: int,
     state: RunState | None = None,
 ) -> Path:
@@ -96,9 +93,21 @@ def save_checkpoint(
 
     Raises CheckpointError if the disk refuses or the step has a checkpoint; earlier checkpoints are then untouched.
     """
+    weights = save({name: np.asarray(variable) for name, variable in variables.items()})
+    content = {
+        "checkpoint_version": CHECKPOINT_VERSION,
+        "xtts_pipeline": __version__,
+        "tensorflow": tf.__version__,
+        "step": step,
+        "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
+        "config": config.model_dump(mode="json"),
+        "cache": TypeAdapter(CacheIdentity).dump_python(cache, mode="json"),
+        "run": None if state is None else state_to_json(state),
+    }
 
     def write(folder: Path) -> None:
-        _write(folder, step, config, cache, variables, state)
+        (folder / WEIGHTS_NAME).write_bytes(weights)
+        (folder / STATE_NAME).write_bytes(seal_json(content))
 
     return place_checkpoint(run / LAST_FOLDER / step_name(step), write, keep)
 
@@ -116,24 +125,6 @@ def link_best(run: Path, checkpoint: Path) -> Path:
                 (folder / name).write_bytes((checkpoint / name).read_bytes())
 
     return best if best.exists() else place_checkpoint(best, link, keep=1)
-
-
-def _write(
-    folder: Path, step: int, config: Config, cache: CacheIdentity, variables: Values, state: RunState | None
-) -> None:
-    weights = save({name: np.asarray(variable) for name, variable in variables.items()})
-    content = {
-        "checkpoint_version": CHECKPOINT_VERSION,
-        "xtts_pipeline": __version__,
-        "tensorflow": tf.__version__,
-        "step": step,
-        "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
-        "config": config.model_dump(mode="json"),
-        "cache": TypeAdapter(CacheIdentity).dump_python(cache, mode="json"),
-        "run": None if state is None else state_to_json(state),
-    }
-    (folder / WEIGHTS_NAME).write_bytes(weights)
-    (folder / STATE_NAME).write_bytes(seal_json(content))
 
 
 def load_checkpoint(path: Path) -> Checkpoint:

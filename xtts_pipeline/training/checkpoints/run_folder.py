@@ -24,24 +24,9 @@ INIT_FROM_NAME, AUTOTUNE_NAME = "init-from.txt", "autotune.json"
 METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME = "metrics.jsonl", "skipped.jsonl", "left_out.jsonl"
 PROFILE_FOLDER, TENSORBOARD_FOLDER = "profile", "tensorboard"
 # A folder without config.yaml and checkpoints that holds anything else is not a run.
-_RUN_NAMES = frozenset(
-    {
-        CONFIG_NAME,
-        SUMMARY_NAME,
-        LOCK_NAME,
-        INIT_FROM_NAME,
-        LAST_FOLDER,
-        BEST_FOLDER,
-        REJECTED_NAME,
-        AUTOTUNE_NAME,
-        METRICS_NAME,
-        SKIPPED_NAME,
-        LEFT_OUT_NAME,
-        PROFILE_FOLDER,
-        TENSORBOARD_FOLDER,
-        "tensorflow.log",
-    }
-)
+_RUN_FOLDERS = {LAST_FOLDER, BEST_FOLDER, PROFILE_FOLDER, TENSORBOARD_FOLDER}
+_REPORTS = {METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME, REJECTED_NAME, AUTOTUNE_NAME, "tensorflow.log"}
+_RUN_NAMES = {CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, INIT_FROM_NAME} | _RUN_FOLDERS | _REPORTS
 _STEP_NAME = re.compile(r"step-(\d{8})")
 
 

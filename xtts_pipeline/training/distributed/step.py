@@ -49,9 +49,12 @@ class DistributedTrainStep(TrainStep):
         self._distribution, self._interruption, self.is_stop_agreed = distribution, interruption, False
         replicas = distribution.replicas
         parts = [with_rows(signature, signature.tokens.shape[0] // replicas) for signature in signatures]
-        self.compiled = CompiledByShape(
-            self._gradient_step, parts, config, extra_specs=lambda part: _part_specs(part, replicas)
-        )
+
+        def extra_specs(part: Batch) -> list[tf.TensorSpec]:
+            lengths = tf.TensorSpec([2, part.tokens.shape[0] * replicas], tf.int32, "lengths")
+            return [tf.TensorSpec([], tf.int32, "first"), lengths]
+
+        self.compiled = CompiledByShape(self._gradient_step, parts, config, extra_specs)
         shapes = [variable.shape for variable in self.optimizer.trained.values()]
         self._sizes = [*(shape.num_elements() for shape in shapes), *[1] * len(SUMMED_METRICS)]
         self._shapes = [*shapes, *[[]] * len(SUMMED_METRICS)]
@@ -141,8 +144,3 @@ def describe_distribution(distribution: Distribution, signatures: Sequence[Batch
     return (
         f"{distribution}; batches of {whole} clips in all, {shares} on each; learning rate {settings.learning_rate:g}"
     )
-
-
-def _part_specs(part: Batch, replicas: int) -> list[tf.TensorSpec]:
-    whole_rows = part.tokens.shape[0] * replicas
-    return [tf.TensorSpec([], tf.int32, "first"), tf.TensorSpec([2, whole_rows], tf.int32, "lengths")]

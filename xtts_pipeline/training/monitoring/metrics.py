@@ -78,7 +78,8 @@ class MetricsWriter:
         """Continue the run's files after the first `keep_bytes` of each, by name; None keeps all."""
         names = (METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME)
         keep = {} if keep_bytes is None else {**dict.fromkeys(names, 0), **keep_bytes}
-        self.lines, self.skipped, self.left_out = (JsonLinesFile(run / name, keep.get(name)) for name in names)
+        self._files = {name: JsonLinesFile(run / name, keep.get(name)) for name in names}
+        self.lines, self.skipped, self.left_out = self._files.values()
         self._run = run
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
 
@@ -86,14 +87,14 @@ class MetricsWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in (self.lines, self.skipped, self.left_out):
+        for file in self._files.values():
             file.close()
         self._close_writers()
 
     @property
     def file_bytes(self) -> dict[str, int]:
         """The sizes of the files of lines, by name."""
-        return {METRICS_NAME: self.lines.size, SKIPPED_NAME: self.skipped.size, LEFT_OUT_NAME: self.left_out.size}
+        return {name: file.size for name, file in self._files.items()}
 
     def rewind(self, step: int, metrics_bytes: int) -> None:
         """Remove the reports after `step`, here and in TensorBoard; skipped.jsonl stays."""
@@ -109,7 +110,7 @@ class MetricsWriter:
 
     def sync(self) -> None:
         """Flush everything to the disk; any thread may call it. Raises OSError if the disk refuses."""
-        for file in (self.lines, self.skipped, self.left_out):
+        for file in self._files.values():
             file.sync()
         with _disk_errors(self._run / TENSORBOARD_FOLDER):
             for writer in list(self._writers.values()):
@@ -133,7 +134,7 @@ class NullMetricsWriter(MetricsWriter):
 
     def __init__(self) -> None:
         self.lines = self.skipped = self.left_out = JsonLinesFile(Path(os.devnull))
-        self._writers = {}
+        self._files, self._writers = {METRICS_NAME: self.lines}, {}
         self._run = Path(os.devnull)
 
     def rewind(self, step: int, metrics_bytes: int) -> None:
