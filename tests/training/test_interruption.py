@@ -1,4 +1,4 @@
-"""Signals in a process of its own: this one must not be hit."""
+"""Signals are sent to a process of its own, so that they do not reach pytest."""
 
 import signal
 import subprocess
@@ -50,7 +50,7 @@ def read_until(process: subprocess.Popen[str], *starts: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_asks_and_the_handlers_come_back(number: signal.Signals) -> None:
+def test_the_first_signal_requests_a_stop_and_python_s_handlers_return(number: signal.Signals) -> None:
     with start() as process:
         process.send_signal(number)
         said, error = process.communicate(timeout=WAIT_SECONDS)
@@ -59,7 +59,7 @@ def test_the_first_signal_asks_and_the_handlers_come_back(number: signal.Signals
     assert "KeyboardInterrupt" in error  # Python's own handler again
 
 
-def test_the_second_signal_ends_the_process_at_once_even_in_native_code() -> None:
+def test_the_second_signal_exits_at_once_even_in_native_code() -> None:
     # A key derivation of an hour, which runs no Python, stands for a compilation.
     with start(then="say('busy'); import hashlib; hashlib.pbkdf2_hmac('sha1', b'', b'', 2**31 - 1)") as process:
         process.send_signal(signal.SIGTERM)
@@ -69,7 +69,7 @@ def test_the_second_signal_ends_the_process_at_once_even_in_native_code() -> Non
         assert process.wait(timeout=WAIT_SECONDS) == 130
 
 
-def test_a_signal_that_comes_twice_at_once_asks_once() -> None:
+def test_a_signal_sent_twice_at_once_counts_once() -> None:
     """As `timeout` sends it: to the process, and to its group."""
     at_once = "import xtts_pipeline.training.interruption as module; module.SAME_SIGNAL_SECONDS = 3_600"
     with start(before=at_once, then="sys.stdin.readline()") as process:

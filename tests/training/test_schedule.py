@@ -25,7 +25,7 @@ def test_rate_at_given_steps(step: int, expected: float) -> None:
     assert float(learning_rate(tf.constant(step), CONFIG)) == pytest.approx(expected, rel=1e-5)
 
 
-def test_an_exponential_schedule_that_would_stand_still_is_refused() -> None:
+def test_an_exponential_schedule_to_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="give a share over 0"):
         TrainingConfig(schedule="exponential", final_lr_fraction=0.0)
 
@@ -51,13 +51,13 @@ def test_other_schedules_at_given_steps(schedule: str, step: int, expected: floa
     assert float(learning_rate(tf.constant(step), config)) == pytest.approx(expected, rel=1e-5)
 
 
-def test_guidance_to_the_diagonal_fades() -> None:
+def test_attention_guidance_fades() -> None:
     config = TrainingConfig(guided_attention_steps=400)
     left = [float(guidance(tf.constant(step), config)) for step in (0, 100, 300, 400, 9_999)]
     assert left == pytest.approx([1.0, 0.75, 0.25, 0.0, 0.0])
 
 
-def test_own_frames_begin_late_and_rise_to_their_share() -> None:
+def test_scheduled_sampling_starts_late_and_ramps_to_its_share() -> None:
     config = TrainingConfig(
         scheduled_sampling_start=1_000, scheduled_sampling_ramp_steps=200, scheduled_sampling_share=0.6
     )

@@ -66,8 +66,8 @@ def test_a_batch_of_another_shape_is_refused(train_step: TrainStep) -> None:
         train_step(random_batch(SPEC, (9, 4), (20, 7)))
 
 
-def test_a_clip_is_judged_alike_in_every_bucket() -> None:
-    # Rows, tokens and frames of the batch differ: how much stands beside a clip and behind it must not show.
+def test_the_losses_of_a_clip_do_not_depend_on_its_bucket() -> None:
+    # The batches differ in rows, tokens and frames; padding must not change the losses.
     large = RecordSpec(SPEC.max_text_length + 3, SPEC.max_mel_frames + 7, SPEC.mel_bins, SPEC.pad_value)
     signatures = [
         batch_signature(spec, rows, with_speaker=False, with_language=False) for spec, rows in ((SPEC, 3), (large, 2))
@@ -113,7 +113,7 @@ def test_the_same_weights_and_batch_give_the_same_update_bit_for_bit(train_step:
 def test_speaker_and_language_reach_the_compiled_step(batch: Batch) -> None:
     signature = batch_signature(SPEC, 3, with_speaker=True, with_language=True)
     network, average = networks(speakers=4, languages=2)
-    # Without XLA: what is asked is whether the ids arrive, and that needs no compilation. All rows have the null voice.
+    # Without XLA, because only the ids matter here. Every row has its reference dropped.
     settings = SETTINGS.model_copy(update={"jit_compile": False, "reference_dropout": 0.999})
     step = TrainStep(network, average, settings, [signature])
     before = network.speaker_embedding.numpy(), network.language_embedding.numpy()
@@ -123,7 +123,7 @@ def test_speaker_and_language_reach_the_compiled_step(batch: Batch) -> None:
     assert np.flatnonzero(np.abs(network.language_embedding - before[1]).mean(1) > 1e-4).tolist() == [1]
 
 
-def test_evaluation_repeats_itself_and_weighs_by_decoder_steps(train_step: TrainStep, batch: Batch) -> None:
+def test_evaluation_is_deterministic_and_weighted_by_decoder_steps(train_step: TrainStep, batch: Batch) -> None:
     signature = batch_signature(SPEC, 3, with_speaker=False, with_language=False)
     evaluate_step = EvaluateStep(train_step.network, SETTINGS, [signature])
     first, second = numbers(evaluate_step, batch), numbers(evaluate_step, batch)
@@ -132,7 +132,7 @@ def test_evaluation_repeats_itself_and_weighs_by_decoder_steps(train_step: Train
     assert tracing_counts(evaluate_step) == [1]
 
 
-def test_the_average_follows_the_weights(train_step: TrainStep, batch: Batch) -> None:
+def test_the_average_is_the_ema_of_the_weights(train_step: TrainStep, batch: Batch) -> None:
     trained, averaged = named_variables(train_step.network), named_variables(train_step.average)
     expected = {name: variable.numpy() for name, variable in trained.items()}
     for step in range(4):
@@ -151,7 +151,7 @@ def test_an_update_that_is_not_finite_changes_no_weight(train_step: TrainStep, b
     found = numbers(train_step, batch._replace(mel=tf.constant(mel)))
     assert (found["is_skipped"], np.isfinite(found["loss"])) == (1.0, False)
     for name, variable in named_variables(train_step).items():
-        # The average goes on towards weights that stay where they are.
+        # The EMA still moves towards the unchanged weights.
         if name != "step" and not name.startswith("average."):
             np.testing.assert_array_equal(variable.numpy(), before[name], err_msg=name)
         assert np.isfinite(variable.numpy()).all()
@@ -160,7 +160,7 @@ def test_an_update_that_is_not_finite_changes_no_weight(train_step: TrainStep, b
     assert tracing_counts(train_step) == [1]
 
 
-def test_the_factor_of_the_rate_needs_no_other_trace(train_step: TrainStep, batch: Batch) -> None:
+def test_changing_the_rate_factor_does_not_retrace(train_step: TrainStep, batch: Batch) -> None:
     rates = [numbers(train_step, batch)["learning_rate"]]
     train_step.rate_factor.assign(0.5)
     rates.append(numbers(train_step, batch)["learning_rate"])
@@ -195,9 +195,9 @@ def test_training_in_lower_precision_keeps_float32_weights_and_learns(batch: Bat
     assert {value.dtype.name for value in weights.values()} <= {"float32", "int64"}
 
 
-def test_own_frames_start_when_they_should(batch: Batch) -> None:
+def test_scheduled_sampling_starts_after_its_start_step(batch: Batch) -> None:
     plain, _ = run_steps(batch, 5)
-    own, _ = run_steps(batch, 5, scheduled_sampling_start=3, scheduled_sampling_ramp_steps=1)
-    assert [metrics["scheduled_sampling_share"] for metrics in own] == [0.0, 0.0, 0.0, 0.0, 0.5]
-    assert own[3] == pytest.approx(plain[3], rel=1e-4)
-    assert own[4]["loss"] != pytest.approx(plain[4]["loss"], rel=1e-4)
+    sampled, _ = run_steps(batch, 5, scheduled_sampling_start=3, scheduled_sampling_ramp_steps=1)
+    assert [metrics["scheduled_sampling_share"] for metrics in sampled] == [0.0, 0.0, 0.0, 0.0, 0.5]
+    assert sampled[3] == pytest.approx(plain[3], rel=1e-4)
+    assert sampled[4]["loss"] != pytest.approx(plain[4]["loss"], rel=1e-4)

@@ -9,7 +9,7 @@ from xtts_pipeline.training.step import EvaluateStep
 from xtts_pipeline.training.validation import BestLoss, mean_losses
 
 
-def test_the_lowest_loss_is_the_best_and_a_number() -> None:
+def test_the_lowest_finite_loss_is_the_best() -> None:
     best = BestLoss(patience=None)
     assert [best.update(step, loss) for step, loss in [(1, math.nan), (2, 3.0), (3, 3.0), (4, math.inf), (5, 2.9)]] == [
         False,

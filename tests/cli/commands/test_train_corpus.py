@@ -1,4 +1,4 @@
-"""`xtts train --data` as a user types it."""
+"""`xtts train --data`, which trains on a corpus without a cache, as a user types it."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def losses(run: Path) -> list[float]:
     return [line["loss"] for line in lines if line["split"] == "train"]
 
 
-def test_a_run_without_a_cache_has_the_losses_of_one_with_it(tmp_path: Path) -> None:
+def test_training_without_a_cache_gives_the_losses_of_training_with_one(tmp_path: Path) -> None:
     data = write_corpus(tmp_path / "corpus")
     (data / "wavs" / "clip-003.wav").unlink()
     build(data, tmp_path / "cache", make_config())
@@ -69,7 +69,7 @@ def test_a_run_without_a_cache_has_the_losses_of_one_with_it(tmp_path: Path) -> 
     assert traces[0] == traces[1]
 
 
-def test_what_cannot_be_read_natively_is_exit_2_and_one_line_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_corpus_that_cannot_be_trained_on_is_exit_2_and_one_line_before_anything_is_made(tmp_path: Path) -> None:
     data = write_corpus(tmp_path / "corpus", 4)
     soundfile.write(data / "wavs" / "clip-002.wav", tone(0.4, 8_000), 8_000, "PCM_24")
     run = tmp_path / "run"
@@ -86,7 +86,7 @@ def test_what_cannot_be_read_natively_is_exit_2_and_one_line_before_anything_is_
         assert not run.exists()
 
 
-def test_options_of_a_corpus_need_a_corpus() -> None:
+def test_val_data_and_layout_need_data() -> None:
     end = run_xtts("train", "--val-data", "corpus")
     assert (end.returncode, end.stdout) == (2, "")
     assert "--val-data and --layout belong to --data" in end.stderr
