@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.errors import TextError
 from xtts_pipeline.text.normalize import normalize
-from xtts_pipeline.text.tokens import prepare_texts
+from xtts_pipeline.text.symbols import prepare_texts
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.errors import ConfigError, Reason, TextError
 from xtts_pipeline.text import phonemes
 from xtts_pipeline.text.phonemes import PHONEME_SYMBOLS, phonemize
-from xtts_pipeline.text.tokens import build_symbols, prepare_texts
+from xtts_pipeline.text.symbols import build_symbols, prepare_texts
 
 PHONEMES = TextConfig(tokens="phonemes")
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from xtts_pipeline.config.schema import LimitsConfig, TextConfig
 from xtts_pipeline.errors import Reason, TextError
-from xtts_pipeline.text.special_ids import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
-from xtts_pipeline.text.tokens import Tokenizer, build_symbols, check_text_length, prepare_texts
+from xtts_pipeline.text.symbols import build_symbols, prepare_texts
+from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID, Tokenizer, check_text_length
 
 ABC = Tokenizer(tuple("abc"))
 BLANKS = Tokenizer(tuple("abc"), blank=True)

@@ -15,7 +15,7 @@ from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest
 from xtts_pipeline.config.schema import Config, ModelConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Network
-from xtts_pipeline.text.special_ids import FIRST_SYMBOL_ID
+from xtts_pipeline.text.tokens import FIRST_SYMBOL_ID
 from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as resume_module
 from xtts_pipeline.training.checkpoints.files import Checkpoint, build_network, load_checkpoint, load_network

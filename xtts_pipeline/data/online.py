@@ -15,7 +15,7 @@ from xtts_pipeline.data.resample import Resampler
 from xtts_pipeline.data.source import Fields, Source
 from xtts_pipeline.data.survey import Survey
 from xtts_pipeline.errors import CacheError, CorpusError, XttsError
-from xtts_pipeline.text.special_ids import PAD_ID
+from xtts_pipeline.text.tokens import PAD_ID
 
 
 class OnlineSource(Source):

@@ -18,7 +18,7 @@ from xtts_pipeline.data.order import TrainingOrder
 from xtts_pipeline.data.position import START, StreamPosition
 from xtts_pipeline.errors import XttsError
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.text.special_ids import PAD_ID
+from xtts_pipeline.text.tokens import PAD_ID
 
 Fields = dict[str, tf.Tensor]
 

@@ -21,8 +21,7 @@ from xtts_pipeline.model.decoding import DecodingOptions, Speech, speak
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.atomic_files import atomic_folder
-from xtts_pipeline.text.special_ids import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
-from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID, Tokenizer
 from xtts_pipeline.training.checkpoints.files import WEIGHTS_NAME, Checkpoint, load_checkpoint, load_network
 
 EXPORT_VERSION = 1

@@ -25,8 +25,8 @@ from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.mel_decoder import ProjectedMemory
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.text.sentences import pause_seconds, split_sentences
-from xtts_pipeline.text.special_ids import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
-from xtts_pipeline.text.tokens import Tokenizer, prepare_texts
+from xtts_pipeline.text.symbols import prepare_texts
+from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID, Tokenizer
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_network
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
 from xtts_pipeline.vocoder.streaming import open_stream

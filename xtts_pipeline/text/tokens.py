@@ -1,10 +1,10 @@
-"""Convert normalised texts, or their phonemes, to token ids and back.
+"""Convert prepared texts to token ids and back.
 
 The cache and the synthesizer use the same tokenizer, built from the manifest's symbols. NumPy only.
 """
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,9 +12,10 @@ import numpy as np
 
 from xtts_pipeline.config.schema import LimitsConfig, TextConfig
 from xtts_pipeline.errors import Reason, TextError
-from xtts_pipeline.text.normalize import normalize
-from xtts_pipeline.text.phonemes import PHONEME_SYMBOLS, phonemize
-from xtts_pipeline.text.special_ids import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
+
+# The ids with a fixed meaning in every cache; the symbols follow.
+PAD_ID, BEGIN_ID, END_ID = 0, 1, 2
+FIRST_SYMBOL_ID = 3
 
 
 @dataclass(frozen=True)
@@ -79,45 +80,6 @@ class Tokenizer:
     @cached_property
     def _ids(self) -> dict[str, int]:
         return {symbol: FIRST_SYMBOL_ID + index for index, symbol in enumerate(self.symbols)}
-
-
-def build_symbols(texts: Iterable[str], config: TextConfig) -> tuple[str, ...]:
-    """Return the symbols of a cache, each one character, without repeats.
-
-    `config.symbols` is a fixed set or `corpus`. The latter gives the sorted characters of the prepared texts, or, for
-    phonemes, all symbols of espeak-ng.
-    """
-    if config.symbols != "corpus":
-        return tuple(dict.fromkeys(unicodedata.normalize("NFC", config.symbols)))
-    if config.tokens == "phonemes":
-        return PHONEME_SYMBOLS
-    seen: set[str] = set()
-    for text in texts:
-        seen.update(text)
-    return tuple(sorted(seen))
-
-
-def prepare_texts(texts: Sequence[str], languages: Sequence[str], config: TextConfig) -> list[str | TextError]:
-    """Return each text normalised or as phonemes, ready to be tokenised, or the error that rejects it.
-
-    Raises ConfigError if phonemes are asked for and the phonemizer is not installed or lacks a language.
-    """
-    prepared: list[str | TextError] = []
-    for text, language in zip(texts, languages, strict=True):
-        try:
-            prepared.append(normalize(text, config, language))
-        except TextError as error:
-            prepared.append(error)
-    if config.tokens == "characters":
-        return prepared
-    for language in sorted(set(languages)):
-        places = [
-            place for place, text in enumerate(prepared) if isinstance(text, str) and languages[place] == language
-        ]
-        spoken = phonemize([str(prepared[place]) for place in places], language)
-        for place, phonemes in zip(places, spoken, strict=True):
-            prepared[place] = phonemes
-    return prepared
 
 
 def check_text_length(length: int, limits: LimitsConfig, config: TextConfig) -> None:

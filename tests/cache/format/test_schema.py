@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xtts_pipeline.cache.format.schema import Example, RecordSpec, bucket_of, pad_to, padded_values
-from xtts_pipeline.text.special_ids import PAD_ID
+from xtts_pipeline.text.tokens import PAD_ID
 
 SPEC = RecordSpec(max_text_length=6, max_mel_frames=5, mel_bins=3, pad_value=-11.5)
 

@@ -15,7 +15,7 @@ from xtts_pipeline.config.schema import CacheConfig, Config
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import ConfigError, Reason, TextError
-from xtts_pipeline.text.tokens import build_symbols, prepare_texts
+from xtts_pipeline.text.symbols import build_symbols, prepare_texts
 
 # Keeps a shard's receipt well below receipts.MAX_RECEIPT_BYTES.
 MAX_ROWS_PER_SHARD = 32_768

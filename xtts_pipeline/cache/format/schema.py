@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from xtts_pipeline.text.special_ids import PAD_ID
+from xtts_pipeline.text.tokens import PAD_ID
 
 FORMAT_VERSION = 1
 SPLITS = ("train", "val", "test")

@@ -17,7 +17,7 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.perf.benchmark.clips import Clip
 from xtts_pipeline.perf.benchmark.librosa_mel import librosa_log_mel
-from xtts_pipeline.text.special_ids import PAD_ID
+from xtts_pipeline.text.tokens import PAD_ID
 
 Mel = Callable[[tf.Tensor], tf.Tensor]
 

@@ -19,7 +19,7 @@ from xtts_pipeline.data.batching import to_batch
 from xtts_pipeline.data.buckets import bucket_order
 from xtts_pipeline.data.cached import parse_batch
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.text.special_ids import PAD_ID
+from xtts_pipeline.text.tokens import PAD_ID
 
 BUCKETS = 3
 # A bucket with fewer batches would give no reliable figure.

@@ -12,7 +12,7 @@ from xtts_pipeline.config.schema import ModelConfig, TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.system.runtime import NativeLog
-from xtts_pipeline.text.special_ids import FIRST_SYMBOL_ID
+from xtts_pipeline.text.tokens import FIRST_SYMBOL_ID
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.step import TrainStep
 
