@@ -4,7 +4,10 @@ A message is one line: where, what was found, what was expected, what to do.
 """
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 
 # 1: the command failed, or the thing it checks is not true. 2: options, settings or input cannot be used.
 EXIT_UNTRUE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
@@ -85,6 +88,15 @@ class DamagedCheckpointError(CheckpointError):
 
 class OutputError(XttsError):
     """A result cannot be written to its output path."""
+
+
+@contextmanager
+def output_errors(path: Path, remedy: str) -> Iterator[None]:
+    """Turn an OSError of the block into an OutputError that names `path` and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror}); {remedy}") from None
 
 
 class TrainingError(XttsError):

@@ -26,7 +26,7 @@ from xtts_pipeline.cache.copy import copy_cache, stage_cache
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, file_checksum, load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.main import cli
-from xtts_pipeline.cli.options import CacheFolder, cache_option, stored_cache_option
+from xtts_pipeline.cli.options import STORED_CACHE_FOLDER, cache_option, stored_cache_option
 from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system import storage
@@ -384,7 +384,7 @@ def test_commands_that_write_a_cache_refuse_a_store() -> None:
     assert refused.exit_code == 2
     assert "gs://bucket/cache lies in a store; expected a folder of this machine" in refused.output
     assert CliRunner().invoke(reads, ["--cache", "gs://bucket/cache"]).output == "StoredPath gs://bucket/cache\n"
-    assert CacheFolder(may_be_stored=True).convert("a/b", None, None) == Path("a/b")
+    assert STORED_CACHE_FOLDER.convert("a/b", None, None) == Path("a/b")
     with pytest.raises(CacheError, match="gs://b/c: lies in a store, expected a folder of this machine; go home"):
         check_local(folder_path("gs://b/c"), "go home")
 

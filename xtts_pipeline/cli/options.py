@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from xtts_pipeline.config.load import preset_names
 from xtts_pipeline.corpus.read import LAYOUTS
-from xtts_pipeline.errors import EXIT_UNTRUE, OutputError
+from xtts_pipeline.errors import EXIT_UNTRUE, OutputError, output_errors
 from xtts_pipeline.system.storage import folder_path, is_stored
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,12 +36,10 @@ def print_report(report: Report, as_json: bool, *, is_true: bool = True) -> None
 
 def create_empty_folder(folder: Path, remedy: str = "choose another --output") -> None:
     """Make an output folder. Raises OutputError if it holds anything, so that results of two runs are never mixed."""
-    try:
+    with output_errors(folder, remedy):
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise OutputError(f"{folder}: this folder is not empty; {remedy}")
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be written ({error.strerror}); {remedy}") from None
 
 
 class Share(click.ParamType[float]):
@@ -63,12 +61,14 @@ class Share(click.ParamType[float]):
 
 
 class LocalPath(click.Path):
-    """A file or folder of this machine."""
+    """A file or folder of this machine, or with `may_be_stored` of a store.
 
-    expected = "a file or folder of this machine"
+    expected: what the error says where no store can be used.
+    """
 
-    def __init__(self, *, may_be_stored: bool = False) -> None:
+    def __init__(self, expected: str = "a file or folder of this machine", *, may_be_stored: bool = False) -> None:
         super().__init__(path_type=Path)
+        self._expected = expected
         self._may_be_stored = may_be_stored
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -80,45 +80,8 @@ class LocalPath(click.Path):
         if not is_stored(path):
             return super().convert(path, param, ctx)
         if not self._may_be_stored:
-            self.fail(f"{path} lies in a store; expected {self.expected}", param, ctx)
+            self.fail(f"{path} lies in a store; expected {self._expected}", param, ctx)
         return path
-
-
-class CacheFolder(LocalPath):
-    """The folder of a cache: on this machine or, if the command only reads it, in a store such as gs://bucket/cache."""
-
-    expected = "a folder of this machine: use a copy there, and xtts cache push"
-
-
-FOLDER = LocalPath()
-COUNT = click.IntRange(min=1)
-
-
-def cache_option(function: F) -> F:
-    """Add `--cache` for a folder of this machine."""
-    return _cache_option(function, CacheFolder(), "Folder of the cache.")
-
-
-def stored_cache_option(function: F) -> F:
-    """Add `--cache` for a folder of this machine or a store."""
-    described = "Folder of the cache, or a store: gs://bucket/cache."
-    return _cache_option(function, CacheFolder(may_be_stored=True), described)
-
-
-def _cache_option(function: F, folder: CacheFolder, described: str) -> F:
-    return click.option("--cache", type=folder, default=Path("cache"), show_default=True, help=described)(function)
-
-
-def run_option(function: F) -> F:
-    """Add `--run`, which a command needs that speaks with a trained network."""
-    described = "Folder of the run, or one of its checkpoints."
-    return click.option("--run", type=FOLDER, required=True, help=described)(function)
-
-
-def reference_option(function: F) -> F:
-    """Add `--reference`."""
-    described = "Sound file of the voice to speak with; repeatable."
-    return click.option("--reference", "references", type=FOLDER, multiple=True, help=described)(function)
 
 
 def _complete_preset(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -127,40 +90,58 @@ def _complete_preset(_context: click.Context, _parameter: click.Parameter, incom
     return [*presets, CompletionItem(incomplete, type="file")]
 
 
+COUNT = click.IntRange(min=1)
+FOLDER = LocalPath()
+CACHE_FOLDER = LocalPath("a folder of this machine: use a copy there, and xtts cache push")
+STORED_CACHE_FOLDER = LocalPath(may_be_stored=True)
+
+cache_option = click.option(
+    "--cache", type=CACHE_FOLDER, default=Path("cache"), show_default=True, help="Folder of the cache."
+)
+# For a command that only reads the cache.
+stored_cache_option = click.option(
+    "--cache",
+    type=STORED_CACHE_FOLDER,
+    default=Path("cache"),
+    show_default=True,
+    help="Folder of the cache, or a store: gs://bucket/cache.",
+)
+run_option = click.option("--run", type=FOLDER, required=True, help="Folder of the run, or one of its checkpoints.")
+reference_option = click.option(
+    "--reference", "references", type=FOLDER, multiple=True, help="Sound file of the voice to speak with; repeatable."
+)
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="SECTION.KEY=VALUE",
+    help="Override one setting; repeatable, overrides every file.",
+)
+# For a command that speaks with a run.
+synthesis_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="synthesis.KEY=VALUE",
+    help="Override one synthesis setting of the run; repeatable.",
+)
+layout_option = click.option(
+    "--layout",
+    type=click.Choice(["auto", *LAYOUTS]),
+    default="auto",
+    show_default=True,
+    help="Layout of the corpus; `auto` finds it from the files in the folder.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")
+
+
 def config_options(function: F) -> F:
     """Add `--config` and `--set`."""
-    described = "YAML file or preset name; repeatable, a later one overrides an earlier one."
     return click.option(
         "--config",
         "configs",
         multiple=True,
         metavar="FILE|PRESET",
         shell_complete=_complete_preset,
-        help=described,
+        help="YAML file or preset name; repeatable, a later one overrides an earlier one.",
     )(set_option(function))
-
-
-def set_option(function: F) -> F:
-    """Add `--set` for any setting."""
-    described = "Override one setting; repeatable, overrides every file."
-    metavar = "SECTION.KEY=VALUE"
-    return click.option("--set", "overrides", multiple=True, metavar=metavar, help=described)(function)
-
-
-def synthesis_option(function: F) -> F:
-    """Add `--set` to a command that speaks with a run: for settings of the section `synthesis` alone."""
-    described = "Override one synthesis setting of the run; repeatable."
-    metavar = "synthesis.KEY=VALUE"
-    return click.option("--set", "overrides", multiple=True, metavar=metavar, help=described)(function)
-
-
-def layout_option(function: F) -> F:
-    """Add `--layout`."""
-    choice = click.Choice(["auto", *LAYOUTS])
-    described = "Layout of the corpus; `auto` finds it from the files in the folder."
-    return click.option("--layout", type=choice, default="auto", show_default=True, help=described)(function)
-
-
-def json_option(function: F) -> F:
-    """Add `--json`: the result alone on stdout."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")(function)

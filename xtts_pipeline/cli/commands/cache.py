@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from xtts_pipeline.cache.copy import copy_cache, stage_cache
 from xtts_pipeline.cli.groups import SummaryGroup
-from xtts_pipeline.cli.options import COUNT, CacheFolder, json_option, print_report
+from xtts_pipeline.cli.options import COUNT, STORED_CACHE_FOLDER, json_option, print_report
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.system.storage import is_stored
 
@@ -24,8 +24,8 @@ def cache() -> None:
 
 
 @cache.command()
-@click.argument("source", type=CacheFolder(may_be_stored=True), metavar="SRC")
-@click.argument("target", type=CacheFolder(may_be_stored=True), metavar="DST")
+@click.argument("source", type=STORED_CACHE_FOLDER, metavar="SRC")
+@click.argument("target", type=STORED_CACHE_FOLDER, metavar="DST")
 @click.option("--jobs", type=COUNT, default=8, show_default=True, help="Number of files that are copied at a time.")
 @json_option
 def push(source: Path, target: Path, jobs: int, as_json: bool) -> None:

@@ -24,7 +24,7 @@ from xtts_pipeline.cli.options import (
     run_option,
     synthesis_option,
 )
-from xtts_pipeline.errors import OutputError
+from xtts_pipeline.errors import output_errors
 from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeErrors, Recogniser, pool_comparisons
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
@@ -213,13 +213,9 @@ def _write_report(report: EvaluationReport) -> None:
         PAGE_NAME: page(title, report.to_text(), rows),
         REPORT_NAME: f"{_json(report.to_json())}\n",
     }
-    try:
+    with output_errors(report.output, "free space or choose another --output"):
         for name, content in contents.items():
             (report.output / name).write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(
-            f"{report.output}: cannot be written ({error.strerror}); free space or choose another --output"
-        ) from None
 
 
 def _json(content: dict[str, object]) -> str:

@@ -17,7 +17,7 @@ from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, stored_cache_option
 from xtts_pipeline.config.schema import SynthesisConfig
-from xtts_pipeline.errors import CacheError, OutputError
+from xtts_pipeline.errors import CacheError, output_errors
 from xtts_pipeline.plots import SPACE_MARK, save_speech_picture
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
@@ -123,14 +123,10 @@ def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
     tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
     synthesis = SynthesisConfig()
     wave = GriffinLim(manifest.audio, synthesis.griffin_lim_iterations, synthesis.griffin_lim_momentum)(mel)
-    try:
+    with output_errors(output, "name a folder that is writable with --output"):
         output.mkdir(parents=True, exist_ok=True)
         save_speech_picture(output / PICTURE_NAME, mel, entry.seconds, f"{entry.id}: {entry.text}")
         write_wave(output / SOUND_NAME, wave, manifest.audio.sample_rate)
-    except OSError as error:
-        raise OutputError(
-            f"{output}: cannot be written ({error.strerror}); name a folder that is writable with --output"
-        ) from None
     return InspectReport(
         entry=entry,
         symbols=tuple(tokenizer.name_of(int(token)) for token in tokens),

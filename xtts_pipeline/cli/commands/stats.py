@@ -14,7 +14,14 @@ from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, load_manifest
 from xtts_pipeline.cache.format.statistics import Statistics, summarize
 from xtts_pipeline.cli.commands.cache import reaching_stores
-from xtts_pipeline.cli.options import FOLDER, CacheFolder, config_options, json_option, layout_option, print_report
+from xtts_pipeline.cli.options import (
+    FOLDER,
+    STORED_CACHE_FOLDER,
+    config_options,
+    json_option,
+    layout_option,
+    print_report,
+)
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig
 from xtts_pipeline.corpus.read import read_corpus
@@ -138,9 +145,7 @@ class StatsReport:
 
 @click.command()
 @click.option("--data", type=FOLDER, help="Folder of a corpus; its headers and texts are read.")
-@click.option(
-    "--cache", type=CacheFolder(may_be_stored=True), help="Folder or store of a cache; its utterances.jsonl is read."
-)
+@click.option("--cache", type=STORED_CACHE_FOLDER, help="Folder or store of a cache; its utterances.jsonl is read.")
 @config_options
 @layout_option
 @click.option("--plot", type=FOLDER, help="Write histograms of the lengths as a PNG file.")
