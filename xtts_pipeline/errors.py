@@ -46,7 +46,11 @@ class XttsError(Exception):
 
 
 class ConfigError(XttsError):
-    """A setting is unknown, malformed or contradicts another."""
+    """Settings are unknown, malformed or contradict each other; `problems` has one line each."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
 
 
 class CorpusError(XttsError):

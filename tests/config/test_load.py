@@ -5,10 +5,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xtts_pipeline.config.explain import RENAMED_KEYS
-from xtts_pipeline.config.load import dump_config, find_config_file, load_config, preset_names
+from xtts_pipeline.config.load import (
+    RENAMED_KEYS,
+    StrictLoader,
+    dump_config,
+    find_config_file,
+    load_config,
+    preset_names,
+)
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.config.strict_yaml import StrictLoader
 from xtts_pipeline.errors import ConfigError
 
 

@@ -3,6 +3,8 @@
 No TensorFlow; opens no corpus.
 """
 
+import difflib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,19 +12,65 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from xtts_pipeline.config.explain import MAX_SHOWN, explain
-from xtts_pipeline.config.schema import Config
-from xtts_pipeline.config.strict_yaml import StrictDumper, StrictLoader
+from xtts_pipeline.config.schema import MAX_SHOWN, Config, shorten
 from xtts_pipeline.errors import ConfigError
 
 MAX_CONFIG_BYTES = 1 << 20
 MAX_KEY_DEPTH = 4
+MAX_PROBLEMS = 20
 # PyYAML raises these for values with valid YAML syntax and invalid content: `2001-99-99`, `!!int x`, a list as a key.
 _MALFORMED = (ValueError, TypeError, AttributeError, RecursionError)
 PRESET_FOLDERS = (
     Path(__file__).parent.parent / "presets",  # in an installed wheel
     Path(__file__).parent.parent.parent / "configs",  # in a checkout
 )
+
+# Earlier names of settings, which are too far from the present ones to be found by their spelling.
+RENAMED_KEYS = {
+    "own_frames_start": "scheduled_sampling_start",
+    "own_frames_ramp_steps": "scheduled_sampling_ramp_steps",
+    "own_frames_share": "scheduled_sampling_share",
+    "average_decay": "ema_decay",
+    "final_rate_share": "final_lr_fraction",
+    "null_voice_share": "reference_dropout",
+    "skipped_in_a_row": "max_consecutive_skips",
+    "speak_every_evaluations": "sample_every_evaluations",
+    "spoken_sentences": "sample_sentences",
+    "in_memory": "cache_records",
+    "cache_in_memory": "cache_features",
+}
+
+
+class StrictLoader(yaml.SafeLoader):
+    """PyYAML's safe loader, with YAML 1.2 floats (`1e-4` is a number), no duplicate keys and no aliases.
+
+    Aliases could turn a file of a few hundred bytes into a tree of billions of nodes, or one without an end.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Return the next node. Raises ComposerError for an alias."""
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return a mapping. Raises ConstructorError for a duplicate key."""
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+class StrictDumper(yaml.SafeDumper):
+    """The loader's counterpart: it quotes a text that the loader would read as a number."""
+
+
+_YAML_1_2_FLOAT = re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)[eE][-+]?[0-9]+$")
+for _side in (StrictLoader, StrictDumper):
+    _side.add_implicit_resolver("tag:yaml.org,2002:float", _YAML_1_2_FLOAT, list("-+.0123456789"))
 
 
 def preset_names() -> list[str]:
@@ -57,10 +105,14 @@ def load_config(
 
     Raises ConfigError that names the file or override, the key, what was found and what was expected.
     """
-    config, problems = _load(files, overrides, base or {})
-    if config is None:
-        raise ConfigError("; ".join(problems))
-    return config
+    tree: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    layers = [("the cache's settings", dict(base or {}))]
+    layers += [(name, read_yaml(find_config_file(name))) for name in files]
+    layers += [(f"--set {text}", _parse_override(text)) for text in overrides]
+    for source, layer in layers:
+        _merge(tree, layer, source, sources)
+    return validate_tree(tree, sources)
 
 
 def override_synthesis(config: Config, overrides: Sequence[str]) -> Config:
@@ -76,34 +128,15 @@ def override_synthesis(config: Config, overrides: Sequence[str]) -> Config:
     return load_config(overrides=overrides, base=config.model_dump(mode="json")) if overrides else config
 
 
-def config_problems(files: Sequence[str] = (), overrides: Sequence[str] = ()) -> list[str]:
-    """Return every error of the settings, one line each."""
-    try:
-        return _load(files, overrides, {})[1]
-    except ConfigError as error:
-        return [str(error)]
+def validate_tree(tree: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
+    """Return the config of these sections. Raises ConfigError with every problem.
 
-
-def _load(files: Sequence[str], overrides: Sequence[str], base: Mapping[str, Any]) -> tuple[Config | None, list[str]]:
-    tree: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    layers = [("the cache's settings", dict(base))]
-    layers += [(name, read_yaml(find_config_file(name))) for name in files]
-    layers += [(f"--set {text}", _parse_override(text)) for text in overrides]
-    for source, layer in layers:
-        _merge(tree, layer, source, sources)
-    return validate_tree(tree, sources)
-
-
-def validate_tree(tree: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[Config | None, list[str]]:
-    """Return the config of these sections, or its problems, one line each.
-
-    sources: where each `section.key` was given, which is the start of the line.
+    sources: where each `section.key` was given, which is the start of a problem's line.
     """
     try:
-        return Config.model_validate(tree), []
+        return Config.model_validate(tree)
     except ValidationError as error:
-        return None, explain(error, sources, Config)
+        raise ConfigError(*_explain(error, sources)) from None
 
 
 def dump_config(config: Config) -> str:
@@ -119,8 +152,8 @@ def to_yaml(tree: Mapping[str, Any]) -> str:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return the sections of a YAML file, not validated. Raises ConfigError if the file is no YAML of sections."""
     try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            size = path.stat().st_size
+        size = path.stat().st_size
+        if size > MAX_CONFIG_BYTES:
             raise ConfigError(
                 f"{path}: {size} bytes, expected settings of at most {MAX_CONFIG_BYTES}; name a config file"
             )
@@ -166,3 +199,36 @@ def _merge(
         else:
             tree[key] = value
         sources[path] = source
+
+
+def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
+    """Return one line per problem: its source, its key and, for an unknown key, the nearest known key or all."""
+    problems: list[str] = []
+    for item in error.errors():
+        # Pydantic adds the type that it tried, for a choice of types.
+        keys = [str(key) for key in item["loc"][:2]]
+        path = ".".join(keys)
+        source = sources.get(path, sources.get(keys[0], "") if keys else "")
+        if item["type"] == "extra_forbidden":
+            problem = _unknown_key(keys)
+        elif item["type"] == "value_error":
+            problem = f"{path}: {item['ctx']['error']}" if path else str(item["ctx"]["error"])
+        else:
+            problem = f"{path}={shorten(item['input'])}: {item['msg'][0].lower()}{item['msg'][1:]}"
+        problem = f"{source}: {problem}" if source else problem
+        head, _, expected = problem.partition(": input should be ")
+        if expected and problems and problems[-1].startswith(f"{head}: "):
+            # A choice such as `a number or auto` fails once for each of its types: one line names them all.
+            problems[-1] += f", or {expected}"
+        elif problem not in problems:
+            problems.append(problem)
+    more = [f"{len(problems) - MAX_PROBLEMS} more problems"] if len(problems) > MAX_PROBLEMS else []
+    return problems[:MAX_PROBLEMS] + more
+
+
+def _unknown_key(keys: Sequence[str]) -> str:
+    *section, key = keys
+    known = list(getattr(Config(), section[0]).model_dump() if section else Config.model_fields)
+    near = [RENAMED_KEYS[key]] if RENAMED_KEYS.get(key) in known else difflib.get_close_matches(key, known, 1, 0.5)
+    remedy = f"did you mean {'.'.join([*section, near[0]])}?" if near else f"known are {', '.join(known)}"
+    return f"unknown key {'.'.join(keys)}; {remedy}"

@@ -9,13 +9,18 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from xtts_pipeline.config.explain import shorten
-
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Width = Annotated[int, Field(ge=1, le=16_384)]
 MINUTES = "^[1-9][0-9]{0,5} ?(min|minutes?)$"
 MAX_BUCKETS = 8
+MAX_SHOWN = 100
+
+
+def shorten(value: object) -> str:
+    """Return the repr of a value, cut after 100 characters."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 class Section(BaseModel):

@@ -12,10 +12,9 @@ import click
 
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, set_option
-from xtts_pipeline.config.explain import shorten
-from xtts_pipeline.config.load import config_problems, dump_config, load_config, read_yaml, to_yaml, validate_tree
+from xtts_pipeline.config.load import dump_config, load_config, read_yaml, to_yaml, validate_tree
 from xtts_pipeline.config.migration import RULES, NotCarriedError
-from xtts_pipeline.config.schema import Config
+from xtts_pipeline.config.schema import Config, shorten
 from xtts_pipeline.errors import EXIT_UNUSABLE, ConfigError
 
 # If two sections set the same key, the later section wins, as in the earlier system.
@@ -47,7 +46,11 @@ def check(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> 
 
     Exit code 0 if they are; otherwise 2, with every error on a line of its own.
     """
-    problems = config_problems(files, overrides)
+    problems: Sequence[str] = ()
+    try:
+        load_config(files, overrides)
+    except ConfigError as error:
+        problems = error.problems
     for problem in problems:
         click.echo(f"xtts: {problem}", err=True)
     if as_json:
@@ -145,13 +148,15 @@ def migrate(file: Path | None, flags: Mapping[str, str | int]) -> Migration:
     old = {name.removeprefix("--").replace("-", "_"): value for _, name, value in found}
     migrated = [_migrate_key(key, name, value, old) for key, name, value in found]
     keys = _without_overridden(migrated, [name for _, name, _ in found])
-    origin = {setting: key.key for key in keys for setting in key.settings}
-    chosen = {setting: value for key in keys for setting, value in key.settings.items()}
-    sections = {name: _section(name, chosen) for name in Config.model_fields}
+    sections: dict[str, dict[str, Any]] = {name: {} for name in Config.model_fields}
+    sources = {}
+    for key in keys:
+        for setting, value in key.settings.items():
+            section, _, name = setting.partition(".")
+            sections[section][name] = value
+            sources[setting] = f"{file or 'flags'}: {key.key}"
     settings = {name: section for name, section in sections.items() if section}
-    _, problems = validate_tree(settings, {setting: f"{file or 'flags'}: {key}" for setting, key in origin.items()})
-    if problems:
-        raise ConfigError("; ".join(problems))
+    validate_tree(settings, sources)
     return Migration(settings, tuple(keys))
 
 
@@ -163,12 +168,6 @@ def _plain(value: Any) -> Any:
         return [_plain(inside) for inside in value]
     is_plain = value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
     return value if is_plain else str(value)
-
-
-def _section(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        setting.removeprefix(f"{name}."): value for setting, value in chosen.items() if setting.startswith(f"{name}.")
-    }
 
 
 def _migrate_key(key: str, name: str, value: Any, old: Mapping[str, Any]) -> MigratedKey:
