@@ -33,7 +33,8 @@ def test_the_sentences_are_about_sixty_short_plain_and_all_different():
 
 def test_speech_is_22050_hz_and_loud_enough_and_longer_for_a_longer_text():
     with EspeakVoice() as voice:
-        short, long = voice.speak("Good morning."), voice.speak("Good morning, and welcome to the little harbour by the sea.")
+        short = voice.speak("Good morning.")
+        long = voice.speak("Good morning, and welcome to the little harbour by the sea.")
 
     assert voice.sample_rate == 22_050
     assert short.dtype == np.int16
@@ -93,7 +94,8 @@ def test_a_whole_corpus_is_left_as_it_is_and_a_half_made_one_is_completed(tmp_pa
 def test_two_fresh_processes_speak_the_same_bytes():
     program = (
         "import sys; from xtts_pipeline.corpus.demo.espeak import EspeakVoice\n"
-        "with EspeakVoice() as voice: sys.stdout.buffer.write(voice.speak('Two.').tobytes() + voice.speak('Three.').tobytes())"
+        "with EspeakVoice() as voice:\n"
+        "    sys.stdout.buffer.write(voice.speak('Two.').tobytes() + voice.speak('Three.').tobytes())"
     )
     spoken = [subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout for _ in range(2)]
 

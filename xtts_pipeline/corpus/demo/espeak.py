@@ -1,12 +1,11 @@
 """Speak the demo's sentences through espeak-ng into a corpus of LJSpeech's layout.
 
-espeak-ng comes from the `espeakng-loader` wheel and is called through ctypes. It is under the GPL, so it is an extra and
-imported only when a corpus is made.
+espeak-ng comes from the `espeakng-loader` wheel and is called through ctypes. It is under the GPL, so it is an extra
+that is imported only to make a corpus.
 """
 
 import ctypes
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -42,13 +41,15 @@ class EspeakVoice:
         try:
             import espeakng_loader
         except ImportError:
-            raise CorpusError("espeak-ng: not installed; pip install 'xtts-pipeline[demo]', or give a corpus with --data") from None
+            remedy = "pip install 'xtts-pipeline[demo]', or give a corpus with --data"
+            raise CorpusError(f"espeak-ng: not installed; {remedy}") from None
         self._library = ctypes.CDLL(espeakng_loader.get_library_path())
-        data_folder = espeakng_loader.get_data_path()
-        rate = self._library.espeak_Initialize(_AUDIO_OUTPUT_SYNCHRONOUS, 0, data_folder.encode(), _INITIALIZE_DONT_EXIT)
+        folder = espeakng_loader.get_data_path()
+        rate = self._library.espeak_Initialize(_AUDIO_OUTPUT_SYNCHRONOUS, 0, folder.encode(), _INITIALIZE_DONT_EXIT)
         if rate <= 0:
             # espeak-ng keeps its data's path in a buffer of fixed size; a deeply nested environment does not fit.
-            raise CorpusError(f"espeak-ng: cannot read {data_folder} ({len(data_folder)} characters); install into a shorter path")
+            found = f"cannot read {folder} ({len(folder)} characters)"
+            raise CorpusError(f"espeak-ng: {found}; install into a shorter path")
         self.sample_rate = int(rate)
         self._chunks: list[np.ndarray] = []
         # The library keeps the pointer alone, so the callback must live as long as the voice.
@@ -60,7 +61,7 @@ class EspeakVoice:
         self._library.espeak_SetParameter(_PARAMETER_RATE, self.words_per_minute, 0)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._library.espeak_Terminate()
 
     def speak(self, text: str) -> np.ndarray:
@@ -70,9 +71,11 @@ class EspeakVoice:
         """
         self._chunks.clear()
         encoded = text.encode() + b"\0"
-        status = self._library.espeak_Synth(encoded, ctypes.c_size_t(len(encoded)), 0, _POSITION_CHARACTER, 0, _CHARS_UTF8, None, None)
+        size = ctypes.c_size_t(len(encoded))
+        status = self._library.espeak_Synth(encoded, size, 0, _POSITION_CHARACTER, 0, _CHARS_UTF8, None, None)
         if status != _OK or not self._chunks:
-            raise CorpusError(f"espeak-ng: status {status} and {len(self._chunks)} pieces of sound for {text!r}, expected speech")
+            found = f"status {status} and {len(self._chunks)} pieces of sound"
+            raise CorpusError(f"espeak-ng: {found} for {text!r}, expected speech")
         return np.concatenate(self._chunks)
 
     def _collect(self, samples: "ctypes._Pointer[ctypes.c_short]", count: int, _events: int | None) -> int:
@@ -83,20 +86,20 @@ class EspeakVoice:
 
 
 def demo_sentences() -> list[str]:
-    """Return the sentences that the demo's corpus is made of."""
+    """Return the sentences of the demo's corpus."""
     return SENTENCES_FILE.read_text(encoding="utf-8").splitlines()
 
 
 def persian_sentences() -> list[str]:
-    """Return 400 Persian sentences of the project's own, for corpora of two languages; the demo does not speak them."""
+    """Return 400 Persian sentences, written for this project; the demo does not speak them."""
     return PERSIAN_SENTENCES_FILE.read_text(encoding="utf-8").splitlines()
 
 
 def make_corpus(folder: Path, voice: str = "en-us", words_per_minute: int = 165) -> int:
-    """Speak every sentence into `folder`, as `metadata.csv` beside `wavs/ID.wav`; return how many clips it holds.
+    """Speak every sentence into `folder`, as `metadata.csv` beside `wavs/ID.wav`; return the number of clips.
 
-    In a fresh process the same arguments make the same bytes; within one, the voice's flutter runs on from text to text.
-    A corpus that is already whole is left as it is, so that a second run finds its cache still valid: metadata.csv is written last.
+    In a fresh process the same arguments give the same bytes; a second corpus of one process differs by the voice's
+    flutter. A complete corpus is kept, so that its cache stays valid: metadata.csv is written last.
     """
     sentences = demo_sentences()
     rows = [f"demo-{number:04d}|{text}|{text}" for number, text in enumerate(sentences, start=1)]
