@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.reference import cut_windows, load_reference
 from xtts_pipeline.cache.format.schema import pad_to
-from xtts_pipeline.errors import CheckpointError, ConfigError, Reason, TextError
+from xtts_pipeline.errors import CheckpointError, ConfigError
+from xtts_pipeline.inference.pieces import Piece, TextSplitter
 from xtts_pipeline.model.decoding import (
     Chunk,
     DecodingOptions,
@@ -24,21 +25,14 @@ from xtts_pipeline.model.decoding import (
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.mel_decoder import ProjectedMemory
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.text.sentences import pause_seconds, split_sentences
 from xtts_pipeline.text.symbols import prepare_texts
-from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID, Tokenizer
+from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_network
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
 from xtts_pipeline.vocoder.streaming import open_stream
 
-QUOTED_CHARACTERS = 40
 MOST_TOKENS_SHOWN = 4_000
 MOST_VOICES_KEPT = 64
-REMEDIES = {
-    Reason.EMPTY_TEXT: "say something",
-    Reason.UNKNOWN_SYMBOL: "leave it out, or train on a corpus that has it",
-    Reason.PHONEMIZER_FAILED: "check the language",
-}
 
 
 @dataclass(frozen=True)
@@ -72,15 +66,6 @@ class _Voice:
     speaker: int
     language: int
     latents: np.ndarray | None
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A part of a text that is decoded at once: tokens int32 [S], frame limit, and silent decoder steps after it."""
-
-    tokens: np.ndarray
-    max_frames: int
-    pause_steps: int
 
 
 @dataclass(frozen=True)
@@ -134,13 +119,13 @@ class Synthesizer:
     def __init__(self, checkpoint: Checkpoint, vocoder: Vocoder | None = None) -> None:
         """Build the network; `vocoder` turns log-mel frames into sound, Griffin-Lim by default."""
         self.checkpoint = checkpoint
-        config, cache = checkpoint.config, checkpoint.cache
+        config = checkpoint.config
         self.vocoder = vocoder or GriffinLim(
             config.audio, config.synthesis.griffin_lim_iterations, config.synthesis.griffin_lim_momentum
         )
         self._network = load_network(checkpoint)
         self._latents_of_clips: dict[tuple[Path, int, int], np.ndarray] = {}
-        self._tokenizer = Tokenizer(cache.symbols, config.text.blank)
+        self._splitter = TextSplitter(checkpoint, self._network.frames_per_step)
         self._chunk_steps = min(
             -(-config.synthesis.chunk_frames // self._network.frames_per_step), self._network.max_steps
         )
@@ -161,7 +146,7 @@ class Synthesizer:
     def warm_up(self, *, batch: bool = False) -> None:
         """Compile the functions for one text, and with `batch` also for a batch, so that the next call need not."""
         prepare_texts(["a"], [self.checkpoint.cache.languages[0]], self.checkpoint.config.text)
-        piece = _Piece(np.array([BEGIN_ID, FIRST_SYMBOL_ID, END_ID], np.int32), 1, 0)
+        piece = Piece(np.array([BEGIN_ID, FIRST_SYMBOL_ID, END_ID], np.int32), 1, 0)
         latents = None
         if self._network.voice_encoder is not None:
             latents = self._embed_reference(self.silence(self._network.reference_frames))
@@ -200,7 +185,7 @@ class Synthesizer:
         long texts.
         """
         voice = self._voice(speaker, language, references)
-        pieces = [self._split(text, voice.language) for text in texts]
+        pieces = [self._splitter.split(text, voice.language) for text in texts]
         places = [(text, number) for text, parts in enumerate(pieces) for number in range(len(parts))]
         # Sorted by length, because a batch takes as long as its longest row.
         places.sort(key=lambda place: -len(pieces[place[0]][place[1]].tokens))
@@ -221,11 +206,12 @@ class Synthesizer:
     ) -> SpeechStream:
         """Return the wave of `synthesize`, chunk by chunk as it is decoded; raises its errors at once."""
         voice = self._voice(speaker, language, references)
-        return SpeechStream(self._decode_in_turn(self._split(text, voice.language), voice), self)
+        return SpeechStream(self._decode_in_turn(self._splitter.split(text, voice.language), voice), self)
 
     def check_text(self, text: str, language: str | None = None) -> None:
         """Raise TextError if `synthesize` would."""
-        self._split(text, _index("language", self.checkpoint.cache.languages, language, self.checkpoint.folder))
+        languages = self.checkpoint.cache.languages
+        self._splitter.split(text, _index("language", languages, language, self.checkpoint.folder))
 
     def vocode(self, mel: np.ndarray) -> np.ndarray:
         """Return the wave, float32 [samples], of natural-log mel frames [T, mel_bins], by the vocoder of the speech."""
@@ -237,61 +223,7 @@ class Synthesizer:
 
     def symbols(self, tokens: np.ndarray) -> list[str]:
         """Return each token's symbol, or a name such as `<begin>`."""
-        return [self._tokenizer.name_of(int(token)) for token in tokens]
-
-    def _split(self, text: str, language_id: int) -> list[_Piece]:
-        """Return the pieces of a text: the text if it fits, else sentences or parts of them. Raises TextError."""
-        language = self.checkpoint.cache.languages[language_id]
-        limit = self.checkpoint.config.limits.max_text_length
-        tokens = self._encode(text, language)
-        if len(tokens) <= limit:
-            return [self._piece(tokens, 0.0)]
-
-        def fits(part: str) -> bool:
-            try:
-                return len(self._encode(part, language)) <= limit
-            except TextError:
-                # Without a symbol to speak, such as a lone dash: no part of it is too long.
-                return True
-
-        pieces = []
-        for part in split_sentences(text, language, fits):
-            try:
-                tokens = self._encode(part, language)
-            except TextError as error:
-                if error.reason is not Reason.EMPTY_TEXT:
-                    raise
-                continue
-            if len(tokens) > limit:
-                found = f"{part.strip()!r} alone is {len(tokens)} tokens, the model was trained on {limit} at most"
-                raise TextError(
-                    Reason.TEXT_TOO_LONG, f"{_quote(text)}: {found}; train with a higher limits.max_text_length"
-                )
-            pieces.append(self._piece(tokens, pause_seconds(part)))
-        if not pieces:
-            raise TextError(
-                Reason.EMPTY_TEXT, f"{_quote(text)}: no piece of it has anything to say; {REMEDIES[Reason.EMPTY_TEXT]}"
-            )
-        return pieces
-
-    def _piece(self, tokens: np.ndarray, pause: float) -> _Piece:
-        config = self.checkpoint.config
-        max_frames = min(
-            round(config.synthesis.max_frames_per_token * len(tokens)), self.checkpoint.cache.spec.max_mel_frames
-        )
-        step_seconds = self._network.frames_per_step * config.audio.hop_samples / config.audio.sample_rate
-        return _Piece(tokens, max_frames, round(pause / step_seconds))
-
-    def _encode(self, text: str, language: str) -> np.ndarray:
-        try:
-            prepared = prepare_texts([text], [language], self.checkpoint.config.text)[0]
-            if isinstance(prepared, TextError):
-                raise prepared
-            return self._tokenizer.encode(prepared)
-        except TextError as error:
-            raise TextError(
-                error.reason, f"{_quote(text)}: {error.detail}; {REMEDIES.get(error.reason, 'say it otherwise')}"
-            ) from None
+        return [self._splitter.tokenizer.name_of(int(token)) for token in tokens]
 
     def _voice(self, speaker: str | None, language: str | None, references: Sequence[Path]) -> _Voice:
         cache, folder = self.checkpoint.cache, self.checkpoint.folder
@@ -329,7 +261,7 @@ class Synthesizer:
     def _rows(self, pieces: int) -> int:
         return 1 if pieces == 1 else self.checkpoint.config.synthesis.batch_size
 
-    def _decode_in_turn(self, pieces: Sequence[_Piece], voice: _Voice) -> Iterator[_SpokenPiece | int]:
+    def _decode_in_turn(self, pieces: Sequence[Piece], voice: _Voice) -> Iterator[_SpokenPiece | int]:
         """Yield the speech of the pieces chunk by chunk, and between two pieces the number of silent frames."""
         for piece in pieces:
             frames = 0
@@ -339,7 +271,7 @@ class Synthesizer:
             if piece is not pieces[-1]:
                 yield self._silent_frames(piece, frames)
 
-    def _decode_whole(self, pieces: Sequence[_Piece], voice: _Voice, rows: int) -> list[_SpokenPiece]:
+    def _decode_whole(self, pieces: Sequence[Piece], voice: _Voice, rows: int) -> list[_SpokenPiece]:
         parts = list(zip(*self._decode(pieces, voice, rows), strict=True))
         return [
             _SpokenPiece(
@@ -350,7 +282,7 @@ class Synthesizer:
             for row in parts
         ]
 
-    def _decode(self, pieces: Sequence[_Piece], voice: _Voice, rows: int) -> Iterator[list[_SpokenPiece]]:
+    def _decode(self, pieces: Sequence[Piece], voice: _Voice, rows: int) -> Iterator[list[_SpokenPiece]]:
         """Yield the next chunk of each piece, empty for a piece that has ended, until all have ended."""
         network, spec = self._network, self.checkpoint.cache.spec
         lengths, max_frames = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
@@ -361,21 +293,14 @@ class Synthesizer:
         latents = None
         if network.null_voice is not None:
             latents = tf.zeros(network.null_voice.shape) if voice.latents is None else tf.constant(voice.latents)
-        ids = (
-            tf.fill([rows], voice.speaker),
-            tf.fill([rows], voice.language),
-            tf.fill([rows], voice.latents is not None),
-        )
+        ids = (tf.fill([rows], value) for value in (voice.speaker, voice.language, voice.latents is not None))
         projected, state = self._begin(tf.constant(tokens), tf.constant(lengths), *ids, latents)
         before, is_over = np.zeros(rows, np.int32), False
         while not is_over:
             state, chunk, speaking = self._continue(projected, state, tf.constant(max_frames))
             after, is_going_on = state.progress.length.numpy(), speaking.numpy()
-            has_stopped, mel, attention = (
-                state.progress.has_stopped.numpy(),
-                chunk.mel.numpy(),
-                chunk.attention.numpy(),
-            )
+            has_stopped = state.progress.has_stopped.numpy()
+            mel, attention = chunk.mel.numpy(), chunk.attention.numpy()
             parts = []
             for row, (piece, frames) in enumerate(zip(pieces, after - before, strict=False)):
                 steps = -(-frames // network.frames_per_step)
@@ -384,12 +309,12 @@ class Synthesizer:
             yield parts
             before, is_over = after, not is_going_on.any()
 
-    def _silent_frames(self, piece: _Piece, frames: int) -> int:
+    def _silent_frames(self, piece: Piece, frames: int) -> int:
         """Return the silent frames after a piece of `frames` frames: the rest of its last step, then the pause."""
         return -frames % self._network.frames_per_step + piece.pause_steps * self._network.frames_per_step
 
     def _join(
-        self, text: str, pieces: Sequence[_Piece], spoken: Sequence[_SpokenPiece], *, with_attention: bool
+        self, text: str, pieces: Sequence[Piece], spoken: Sequence[_SpokenPiece], *, with_attention: bool
     ) -> SpokenText:
         tokens = np.concatenate([piece.tokens for piece in pieces])
         mels, attentions, start = [], [], 0
@@ -423,15 +348,13 @@ class Synthesizer:
         unused_mel = tf.zeros([tokens.shape[0], 1, self._network.mel_bins], tf.float16)
         batch = Batch(tokens, unused_mel, text_length, text_length, speaker, language)
         voice = None if latents is None else latents[None]
-        return begin_speech(
-            self._network, self._network.encode(batch, voice, has_reference, self._dropout()), self._chunk_steps
-        )
+        memory = self._network.encode(batch, voice, has_reference, self._dropout())
+        return begin_speech(self._network, memory, self._chunk_steps)
 
     def _continue_batch(
         self, projected: ProjectedMemory, state: DecodingState, max_frames: tf.Tensor
     ) -> tuple[DecodingState, Chunk, tf.Tensor]:
-        settings = self.checkpoint.config.synthesis
-        options = DecodingOptions.from_config(settings)
+        options = DecodingOptions.from_config(self.checkpoint.config.synthesis)
         state, chunk = continue_speech(self._network, projected, state, self._dropout(), max_frames, options)
         return state, chunk, is_speaking(self._network, state.progress, max_frames)
 
@@ -439,11 +362,6 @@ class Synthesizer:
         latents_BVD = self._network.embed_voice(windows, lengths, self._dropout())
         is_real_B = tf.cast(lengths > 0, latents_BVD.dtype)
         return tf.reduce_sum(latents_BVD * is_real_B[:, None, None], axis=0) / tf.reduce_sum(is_real_B)
-
-
-def _quote(text: str) -> str:
-    start = text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}..."
-    return f"text {start!r}"
 
 
 def _index(kind: str, names: tuple[str, ...], wanted: str | None, folder: Path) -> int:

@@ -88,7 +88,7 @@ class Pipeline:
 
     def whole(self) -> tf.data.Dataset:
         """Return the whole pipeline: parsed, augmented and prefetched batches."""
-        return self.source.training_dataset(self._order)
+        return self.source.training_dataset(self.order)
 
     def prefixes(self) -> dict[str, tf.data.Dataset]:
         """Return the pipeline up to each stage: read, shuffle, copy into batches, parse, augment if it is on.
@@ -96,11 +96,11 @@ class Pipeline:
         With records in memory nothing is read, shuffling is of record numbers, and copying is part of parsing.
         """
         if self.is_in_memory:
-            stages = {"shuffle": self.source.record_numbers(self._order)}
+            stages = {"shuffle": self.source.record_numbers(self.order)}
         else:
-            shuffled = self.source.records(self._order)
+            shuffled = self.source.records(self.order)
             stages = {
-                "read": self.source.records(self.with_data(shuffle_records=1)._order),
+                "read": self.source.records(self.with_data(shuffle_records=1).order),
                 "shuffle": shuffled,
                 "copy": shuffled.batch(self.batch_size, drop_remainder=True),
             }
@@ -110,7 +110,8 @@ class Pipeline:
         return {**stages, "parse": self.whole()}
 
     @property
-    def _order(self) -> TrainingOrder:
+    def order(self) -> TrainingOrder:
+        """The order of the training records, by the settings."""
         return self.source.order(self.config, self.bucket, self.batch_size)
 
     def stages(self, batches: int, most_seconds: float) -> dict[str, Stage]:

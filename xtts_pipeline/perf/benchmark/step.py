@@ -214,25 +214,19 @@ def _variants(
     def bucket_stream() -> Stream:
         return shaped_stream(work, examples, buckets, bucket_signatures(identity, buckets, training), training.seed)
 
-    made: dict[str, Callable[[], Variant]] = {
-        "eager": lambda: Variant(
-            step_of([largest], is_compiled=False, is_strict=True), fixed_stream("eager"), log, is_eager=True
-        ),
-        "function varying": lambda: Variant(
-            step_of([largest], is_compiled=False, is_strict=False),
-            varying_stream(work, examples, largest, fixed[0]),
-            log,
-        ),
-        "function fixed": lambda: Variant(
-            step_of([largest], is_compiled=False, is_strict=True), fixed_stream("function"), log
-        ),
-        "XLA fixed": lambda: Variant(step_of([largest], is_compiled=True, is_strict=True), fixed_stream("xla"), log),
-        "XLA buckets": lambda: Variant(step_of(buckets, is_compiled=True, is_strict=True), bucket_stream(), log),
+    plain, traced = {"is_compiled": False, "is_strict": True}, {"is_compiled": False, "is_strict": False}
+    compiled = {"is_compiled": True, "is_strict": True}
+    made: dict[str, Callable[[], tuple[TrainStep, Stream]]] = {
+        "eager": lambda: (step_of([largest], **plain), fixed_stream("eager")),
+        "function varying": lambda: (step_of([largest], **traced), varying_stream(work, examples, largest, fixed[0])),
+        "function fixed": lambda: (step_of([largest], **plain), fixed_stream("function")),
+        "XLA fixed": lambda: (step_of([largest], **compiled), fixed_stream("xla")),
+        "XLA buckets": lambda: (step_of(buckets, **compiled), bucket_stream()),
     }
     variants = {}
     for name, make in made.items():
         say(f"first step of {name}")
-        variants[name] = make()
+        variants[name] = Variant(*make(), log, is_eager=name == "eager")
     return variants
 
 

@@ -1,0 +1,89 @@
+"""Split a text into pieces of tokens that the network can decode at once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xtts_pipeline.errors import Reason, TextError
+from xtts_pipeline.text.sentences import pause_seconds, split_sentences
+from xtts_pipeline.text.symbols import prepare_texts
+from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.training.checkpoints.files import Checkpoint
+
+QUOTED_CHARACTERS = 40
+REMEDIES = {
+    Reason.EMPTY_TEXT: "say something",
+    Reason.UNKNOWN_SYMBOL: "leave it out, or train on a corpus that has it",
+    Reason.PHONEMIZER_FAILED: "check the language",
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a text that is decoded at once: tokens int32 [S], frame limit, and silent decoder steps after it."""
+
+    tokens: np.ndarray
+    max_frames: int
+    pause_steps: int
+
+
+class TextSplitter:
+    """Splits texts by the limits, symbols and languages of a checkpoint."""
+
+    def __init__(self, checkpoint: Checkpoint, frames_per_step: int) -> None:
+        config, self._cache = checkpoint.config, checkpoint.cache
+        self.tokenizer = Tokenizer(self._cache.symbols, config.text.blank)
+        self._config = config
+        self._step_seconds = frames_per_step * config.audio.hop_samples / config.audio.sample_rate
+
+    def split(self, text: str, language_id: int) -> list[Piece]:
+        """Return the text as one piece if it fits, else its sentences or parts of them. Raises TextError."""
+        language, limit = self._cache.languages[language_id], self._config.limits.max_text_length
+        tokens = self._encode(text, language)
+        if len(tokens) <= limit:
+            return [self._piece(tokens, 0.0)]
+
+        def fits(part: str) -> bool:
+            try:
+                return len(self._encode(part, language)) <= limit
+            except TextError:
+                # Without a symbol to speak, such as a lone dash: no part of it is too long.
+                return True
+
+        pieces = []
+        for part in split_sentences(text, language, fits):
+            try:
+                tokens = self._encode(part, language)
+            except TextError as error:
+                if error.reason is not Reason.EMPTY_TEXT:
+                    raise
+                continue
+            if len(tokens) > limit:
+                found = f"{part.strip()!r} alone is {len(tokens)} tokens, the model was trained on {limit} at most"
+                detail = f"{_quote(text)}: {found}; train with a higher limits.max_text_length"
+                raise TextError(Reason.TEXT_TOO_LONG, detail)
+            pieces.append(self._piece(tokens, pause_seconds(part)))
+        if not pieces:
+            remedy = REMEDIES[Reason.EMPTY_TEXT]
+            raise TextError(Reason.EMPTY_TEXT, f"{_quote(text)}: no piece of it has anything to say; {remedy}")
+        return pieces
+
+    def _piece(self, tokens: np.ndarray, pause: float) -> Piece:
+        wanted_frames = round(self._config.synthesis.max_frames_per_token * len(tokens))
+        max_frames = min(wanted_frames, self._cache.spec.max_mel_frames)
+        return Piece(tokens, max_frames, round(pause / self._step_seconds))
+
+    def _encode(self, text: str, language: str) -> np.ndarray:
+        try:
+            prepared = prepare_texts([text], [language], self._config.text)[0]
+            if isinstance(prepared, TextError):
+                raise prepared
+            return self.tokenizer.encode(prepared)
+        except TextError as error:
+            remedy = REMEDIES.get(error.reason, "say it otherwise")
+            raise TextError(error.reason, f"{_quote(text)}: {error.detail}; {remedy}") from None
+
+
+def _quote(text: str) -> str:
+    start = text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}..."
+    return f"text {start!r}"
