@@ -26,11 +26,10 @@ from xtts_pipeline.cache.format.manifest import (
     REJECTED_NAME,
     UTTERANCES_NAME,
     Counts,
-    FieldEntry,
     FileEntry,
     Manifest,
     ShardEntry,
-    bucket_specs_of,
+    bucket_specs,
     buckets_of,
     file_checksum,
     fingerprint,
@@ -90,7 +89,7 @@ def write_shards(
 ) -> list[ShardEntry]:
     """Write the shards and utterances.jsonl as docs/cache-format.md describes."""
     buckets = buckets_of(config)
-    specs = bucket_specs_of(config.audio, config.limits, buckets)
+    specs = bucket_specs(config)
     entries: list[ShardEntry] = []
     lines: list[dict[str, Any]] = []
     names = sorted(ShardName(split, number, count) for split, count in shard_counts.items() for number in range(count))
@@ -142,9 +141,7 @@ def write_receipt(
         )
         for line in lines
     ]
-    buckets = buckets_of(config)
-    prints = fingerprint(config.audio, config.text, config.limits, SYMBOLS, buckets)
-    receipt = make_receipt(prints, files, tuple(rows), buckets)
+    receipt = make_receipt(fingerprint(config, SYMBOLS), files, tuple(rows), buckets_of(config))
     receipt_path(folder, name).parent.mkdir(exist_ok=True)
     receipt_path(folder, name).write_bytes(receipt_bytes(receipt))
 
@@ -218,11 +215,10 @@ def write_cache(cache_config: Config) -> Callable[..., Manifest]:
             "frames": [len(u.example.mel) for u in utterances],
             "tokens": [len(u.example.tokens) for u in utterances],
         }
-        spec = record_spec_of(base.audio, base.limits)
         manifest = Manifest(
             format_version=1,
-            fingerprint=fingerprint(base.audio, base.text, base.limits, SYMBOLS, buckets_of(config)),
-            fields=tuple(FieldEntry(f.name, f.dtype, f.shape, f.storage) for f in spec.fields),
+            fingerprint=fingerprint(config, SYMBOLS),
+            fields=record_spec_of(base.audio, base.limits).fields,
             audio=base.audio,
             text=base.text,
             limits=base.limits,

@@ -34,7 +34,7 @@ from xtts_pipeline.cache.format.manifest import (
     FileEntry,
     Manifest,
     ShardEntry,
-    config_specs,
+    bucket_specs,
 )
 from xtts_pipeline.cache.format.schema import Example, RecordSpec, bucket_of
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
@@ -167,7 +167,7 @@ def _lay_out(
     rejected = {row.id for row in index.rows} - set(clips)
     plan = plan_shards(index, config.cache, {}, None, reshard=False)
     layout = lay_out(index, plan, choose_validation_row(index, config.cache, rejected))
-    specs = config_specs(config)
+    specs = bucket_specs(config)
     shards: list[ShardEntry] = []
     ordered: list[SurveyedClip] = []
     for name, rows in layout.items():

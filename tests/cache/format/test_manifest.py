@@ -9,7 +9,6 @@ import pytest
 
 from xtts_pipeline.cache.format.manifest import (
     Counts,
-    FieldEntry,
     FileEntry,
     Manifest,
     ShardEntry,
@@ -37,10 +36,8 @@ def make_manifest(config: Config | None = None) -> Manifest:
     spread = Statistics(1.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0)
     return Manifest(
         format_version=1,
-        fingerprint=fingerprint(config.audio, config.text, config.limits, SYMBOLS),
-        fields=tuple(
-            FieldEntry(f.name, f.dtype, f.shape, f.storage) for f in record_spec_of(config.audio, config.limits).fields
-        ),
+        fingerprint=fingerprint(config, SYMBOLS),
+        fields=record_spec_of(config.audio, config.limits).fields,
         audio=config.audio,
         text=config.text,
         limits=config.limits,
@@ -142,7 +139,7 @@ def test_no_folder_and_no_manifest_are_said_apart(tmp_path: Path) -> None:
 
 def test_the_fingerprint_follows_every_setting_that_changes_a_record() -> None:
     base = Config()
-    reference = fingerprint(base.audio, base.text, base.limits, SYMBOLS)
+    reference = fingerprint(base, SYMBOLS)
     overrides = [
         "audio.trim_db=30.0",
         "audio.floor=1e-4",
@@ -152,8 +149,8 @@ def test_the_fingerprint_follows_every_setting_that_changes_a_record() -> None:
     ]
     for override in overrides:
         config = load_config(overrides=[override])
-        assert fingerprint(config.audio, config.text, config.limits, SYMBOLS) != reference, override
-    assert fingerprint(base.audio, base.text, base.limits, ("a",)) != reference
+        assert fingerprint(config, SYMBOLS) != reference, override
+    assert fingerprint(base, ("a",)) != reference
 
 
 def test_config_differences_name_setting_and_both_values() -> None:
@@ -204,14 +201,12 @@ def test_only_a_regular_file_of_sane_size_is_read(tmp_path: Path) -> None:
 
 
 def test_buckets_enter_the_fingerprint_and_the_differences_only_where_there_are_several() -> None:
-    base = Config()
-    arguments = (base.audio, base.text, base.limits, SYMBOLS)
-    pairs = ((100, 440), (200, 880))
-    assert fingerprint(*arguments) == fingerprint(*arguments, ())
-    assert (
-        len({fingerprint(*arguments), fingerprint(*arguments, pairs), fingerprint(*arguments, ((90, 440), (200, 880)))})
-        == 3
+    choices = ("null", "[[200, 880]]", "[[100, 440], [200, 880]]", "[[90, 440], [200, 880]]")
+    none, one, *several = (
+        fingerprint(load_config(overrides=[f"data.buckets={buckets}"]), SYMBOLS) for buckets in choices
     )
+    assert none == one == fingerprint(Config(), SYMBOLS)
+    assert len({none, *several}) == 3
 
     manifest = make_manifest()
     assert config_differences(manifest, load_config(overrides=["data.buckets=[[200, 880]]"])) == []

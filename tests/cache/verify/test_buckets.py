@@ -12,6 +12,7 @@ from xtts_pipeline.cache.format.manifest import Manifest, fingerprint, load_mani
 from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
+from xtts_pipeline.config.schema import Config, DataConfig
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
 
@@ -188,7 +189,8 @@ def test_buckets_that_break_the_rules_are_found(cache: Path, buckets: object, me
 
 def test_other_edges_with_a_fingerprint_to_match_do_not_fit_the_records(cache: Path) -> None:
     manifest, edges = load_manifest(cache), ((9, 12), (12, 18), (16, 24))
-    prints = fingerprint(manifest.audio, manifest.text, manifest.limits, manifest.symbols, edges)
+    config = Config(audio=manifest.audio, text=manifest.text, limits=manifest.limits, data=DataConfig(buckets=edges))
+    prints = fingerprint(config, manifest.symbols)
     change_manifest(cache, lambda content: content.update(buckets=[list(pair) for pair in edges], fingerprint=prints))
 
     assert any(kind == "record" and "bucket0" in where for kind, where, _ in problems_of(cache))

@@ -37,9 +37,9 @@ from xtts_pipeline.cache.format.example import encode_example
 from xtts_pipeline.cache.format.manifest import (
     CACHE_SECTIONS,
     Manifest,
+    bucket_specs,
     config_differences,
-    config_fingerprint,
-    config_specs,
+    fingerprint,
     load_manifest,
 )
 from xtts_pipeline.cache.format.schema import Example, RecordSpec
@@ -173,12 +173,12 @@ class _Builder:
     stage_seconds: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._specs = config_specs(self.config)
+        self._specs = bucket_specs(self.config)
 
     def bring_up_to_date(self, layout: Layout) -> None:
         """Write every missing or stale shard of the layout and remove all others."""
         current = current_receipts(
-            self.folder, layout, self.index, config_fingerprint(self.config, self.index.symbols), self.options
+            self.folder, layout, self.index, fingerprint(self.config, self.index.symbols), self.options
         )
         for name, (receipt, is_refreshed) in current.items():
             if is_refreshed:

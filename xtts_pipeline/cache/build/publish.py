@@ -23,14 +23,13 @@ from xtts_pipeline.cache.format.manifest import (
     REJECTED_NAME,
     UTTERANCES_NAME,
     Counts,
-    FieldEntry,
     FileEntry,
     Manifest,
     ShardEntry,
+    bucket_specs,
     buckets_of,
-    config_fingerprint,
-    config_specs,
     file_checksum,
+    fingerprint,
     manifest_bytes,
     record_spec_of,
 )
@@ -104,7 +103,7 @@ def _utterance_lines(
     folder: Path, layout: dict[ShardName, list[PlannedRow]], config: Config, totals: BuildTotals
 ) -> Iterator[dict[str, object]]:
     """Yield the lines of utterances.jsonl and add up the totals."""
-    specs = config_specs(config)
+    specs = bucket_specs(config)
     for name, rows in layout.items():
         receipt = load_receipt(folder, name)
         if receipt is None:
@@ -154,12 +153,11 @@ def manifest_of(
 
     `lengths` has each of MEASURES of every kept clip; `reasons` counts rejected rows by reason.
     """
-    spec = record_spec_of(config.audio, config.limits)
     kept, rejected = len(lengths[MEASURES[0]]), sum(reasons.values())
     return Manifest(
         format_version=1,
-        fingerprint=config_fingerprint(config, index.symbols),
-        fields=tuple(FieldEntry(entry.name, entry.dtype, entry.shape, entry.storage) for entry in spec.fields),
+        fingerprint=fingerprint(config, index.symbols),
+        fields=record_spec_of(config.audio, config.limits).fields,
         audio=config.audio,
         text=config.text,
         limits=config.limits,

@@ -31,7 +31,7 @@ from xtts_pipeline.cache.build.receipts import (
     source_stat,
 )
 from xtts_pipeline.cache.format.example import encode_example
-from xtts_pipeline.cache.format.manifest import buckets_of, config_fingerprint, config_specs
+from xtts_pipeline.cache.format.manifest import bucket_specs, buckets_of, fingerprint
 from xtts_pipeline.cache.format.schema import Example, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, keep_freed_memory
@@ -124,9 +124,7 @@ def write_shard(task: ShardTask) -> ShardResult:
             FileReceipt(path.name, writer.records, writer.bytes, path.stat().st_mtime_ns, writer.checksum)
             for path, writer in zip(paths, writers, strict=True)
         ]
-        receipt = make_receipt(
-            config_fingerprint(task.config, task.symbols), written, tuple(clips), buckets_of(task.config)
-        )
+        receipt = make_receipt(fingerprint(task.config, task.symbols), written, tuple(clips), buckets_of(task.config))
         with atomic_write(receipt_path(task.folder, task.name), task.work_folder) as file:
             file.write(receipt_bytes(receipt))
     return ShardResult(task.name, len(clips), clock.seconds)
@@ -208,7 +206,7 @@ class ExampleMaker:
     def __init__(self, task: ShardTask, clock: StageClock) -> None:
         self._task = task
         self._clock = clock
-        self.specs = config_specs(task.config)
+        self.specs = bucket_specs(task.config)
         self._tokenizer = Tokenizer(task.symbols, task.config.text.blank)
 
     def bucket_of(self, clip: ClipReceipt) -> int:

@@ -54,7 +54,7 @@ def decode_example(payload: bytes, spec: schema.RecordSpec) -> dict[str, np.ndar
     return {field.name: _decode_field(field, feature[field.name]) for field in spec.fields}
 
 
-def _decode_field(field: schema.Field, feature: Any) -> np.ndarray | str | int:
+def _decode_field(field: schema.RecordField, feature: Any) -> np.ndarray | str | int:
     expected_kind = _FEATURE_KINDS[field.storage]
     kind = feature.WhichOneof("kind")
     if kind != expected_kind:

@@ -1,6 +1,5 @@
 """The manifest: the description of a cache, validated as a whole before anything in it is used."""
 
-import dataclasses
 import hashlib
 import json
 import math
@@ -8,7 +7,8 @@ import mmap
 import stat
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from dataclasses import dataclass as plain_dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ import xxhash
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.cache.format.schema import FORMAT_VERSION, RecordSpec
+from xtts_pipeline.cache.format.schema import FORMAT_VERSION, RecordField, RecordSpec
 from xtts_pipeline.cache.format.shards import ShardName, parse_shard_file, parse_shard_name
 from xtts_pipeline.cache.format.statistics import Statistics
 from xtts_pipeline.config.schema import (
@@ -49,16 +49,6 @@ STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 Natural = Annotated[int, Field(ge=0)]
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Name = Annotated[str, Field(min_length=1)]
-
-
-@dataclass(frozen=True, config=STRICT)
-class FieldEntry:
-    """One feature of a record; mirrors schema.Field."""
-
-    name: Name
-    dtype: Name
-    shape: tuple[Natural, ...]
-    storage: str
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -99,7 +89,7 @@ class Manifest:
 
     format_version: int
     fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    fields: tuple[FieldEntry, ...]
+    fields: tuple[RecordField, ...]
     audio: AudioConfig
     text: TextConfig
     limits: LimitsConfig
@@ -164,12 +154,8 @@ class Manifest:
         return self
 
     def _check_records(self) -> None:
-        spec = record_spec(self)
-        fields = [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape), "storage": f.storage} for f in self.fields]
-        _expect("fields", fields, spec.to_json())
-        _expect(
-            "fingerprint", self.fingerprint, fingerprint(self.audio, self.text, self.limits, self.symbols, self.buckets)
-        )
+        _expect("fields", self.fields, record_spec(self).fields)
+        _expect("fingerprint", self.fingerprint, fingerprint(self, self.symbols))
 
     def _check_buckets(self) -> None:
         """Apply the rules of `data.buckets`."""
@@ -207,7 +193,7 @@ class Manifest:
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@plain_dataclass(frozen=True)
 class CacheIdentity:
     """What a checkpoint keeps of the cache that it was trained on, so that it can speak without the cache."""
 
@@ -228,16 +214,22 @@ def record_spec_of(audio: AudioConfig, limits: LimitsConfig) -> RecordSpec:
     return RecordSpec(limits.max_text_length, limits.max_mel_frames, audio.mel_bins, math.log(audio.floor))
 
 
-def bucket_specs_of(audio: AudioConfig, limits: LimitsConfig, buckets: Sequence[Bucket]) -> tuple[RecordSpec, ...]:
+def buckets_of(settings: Config | Manifest) -> tuple[Bucket, ...]:
+    """Return the buckets of a cache, or those that a cache of this config lists: none if one shape holds every record.
+
+    Raises ValueError if the config's buckets are still `auto`.
+    """
+    buckets = settings.buckets if isinstance(settings, Manifest) else settings.data.buckets
+    if buckets == "auto":
+        raise ValueError("data.buckets is auto, expected pairs")
+    return buckets if buckets is not None and len(buckets) > 1 else ()
+
+
+def bucket_specs(settings: Config | Manifest) -> tuple[RecordSpec, ...]:
     """Return the static shape of each bucket's records, the smallest first; one shape without buckets."""
-    largest = record_spec_of(audio, limits)
-    shapes = (replace(largest, max_text_length=text, max_mel_frames=mel) for text, mel in buckets)
+    largest = record_spec_of(settings.audio, settings.limits)
+    shapes = (replace(largest, max_text_length=text, max_mel_frames=mel) for text, mel in buckets_of(settings))
     return tuple(shapes) or (largest,)
-
-
-def bucket_specs(manifest: Manifest) -> tuple[RecordSpec, ...]:
-    """Return the static shape of each bucket of a cache, the smallest first; one shape without buckets."""
-    return bucket_specs_of(manifest.audio, manifest.limits, manifest.buckets)
 
 
 def record_spec(manifest: Manifest, bucket: int | None = None) -> RecordSpec:
@@ -245,42 +237,17 @@ def record_spec(manifest: Manifest, bucket: int | None = None) -> RecordSpec:
     return bucket_specs(manifest)[-1 if bucket is None else bucket]
 
 
-def buckets_of(config: Config) -> tuple[Bucket, ...]:
-    """Return the buckets that a manifest of these settings lists: none if one shape holds every record.
-
-    Raises ValueError if they are still `auto`.
-    """
-    buckets = config.data.buckets
-    if buckets == "auto":
-        raise ValueError("data.buckets is auto, expected pairs")
-    return buckets if buckets is not None and len(buckets) > 1 else ()
-
-
-def fingerprint(
-    audio: AudioConfig, text: TextConfig, limits: LimitsConfig, symbols: tuple[str, ...], buckets: Sequence[Bucket] = ()
-) -> str:
+def fingerprint(settings: Config | Manifest, symbols: tuple[str, ...]) -> str:
     """Return the SHA-256 hex digest of everything that changes a record."""
     content: dict[str, object] = {
         "format_version": FORMAT_VERSION,
-        "audio": audio.model_dump(mode="json"),
-        "text": text.model_dump(mode="json"),
-        "limits": limits.model_dump(mode="json"),
-        "symbols": list(symbols),
-        "fields": record_spec_of(audio, limits).to_json(),
+        **{section: getattr(settings, section).model_dump(mode="json") for section in RECORD_SECTIONS},
+        "symbols": symbols,
+        "fields": [asdict(field) for field in record_spec_of(settings.audio, settings.limits).fields],
     }
-    if buckets:
-        content["buckets"] = [list(bucket) for bucket in buckets]
+    if buckets := buckets_of(settings):
+        content["buckets"] = buckets
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
-
-
-def config_specs(config: Config) -> tuple[RecordSpec, ...]:
-    """Return the static shape of each bucket's records under these settings, the smallest first."""
-    return bucket_specs_of(config.audio, config.limits, buckets_of(config))
-
-
-def config_fingerprint(config: Config, symbols: tuple[str, ...]) -> str:
-    """Return the fingerprint of a cache of these settings and symbols."""
-    return fingerprint(config.audio, config.text, config.limits, symbols, buckets_of(config))
 
 
 def config_differences(manifest: Manifest, config: Config, sections: Sequence[str] = RECORD_SECTIONS) -> list[str]:

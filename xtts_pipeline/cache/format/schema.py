@@ -19,7 +19,7 @@ Storage = Literal["int64", "utf8", "raw"]
 
 
 @dataclass(frozen=True)
-class Field:
+class RecordField:
     """One feature of a record.
 
     `int64` and `utf8` are stored as such in the tf.train.Example; `raw` is the array's little-endian bytes in C order.
@@ -50,26 +50,22 @@ class RecordSpec:
     pad_value: float
 
     @cached_property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[RecordField, ...]:
         """All features of a record, in the documented order."""
         return (
-            Field("id", "str", (), "utf8"),
-            Field("tokens", "int32", (self.max_text_length,), "raw"),
-            Field("text_length", "int32", (), "int64"),
-            Field("mel", "float16", (self.max_mel_frames, self.mel_bins), "raw"),
-            Field("mel_length", "int32", (), "int64"),
-            Field("speaker", "int32", (), "int64"),
-            Field("language", "int32", (), "int64"),
+            RecordField("id", "str", (), "utf8"),
+            RecordField("tokens", "int32", (self.max_text_length,), "raw"),
+            RecordField("text_length", "int32", (), "int64"),
+            RecordField("mel", "float16", (self.max_mel_frames, self.mel_bins), "raw"),
+            RecordField("mel_length", "int32", (), "int64"),
+            RecordField("speaker", "int32", (), "int64"),
+            RecordField("language", "int32", (), "int64"),
         )
 
     @cached_property
-    def batch_fields(self) -> tuple[Field, ...]:
+    def batch_fields(self) -> tuple[RecordField, ...]:
         """The fields of the compiled step, in their stored dtypes: casting earlier would double the bytes copied."""
         return tuple(field for field in self.fields if field.storage != "utf8")
-
-    def to_json(self) -> list[dict[str, object]]:
-        """Return the fields as the manifest lists them."""
-        return [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape), "storage": f.storage} for f in self.fields]
 
 
 def bucket_of(specs: Sequence[RecordSpec], text_length: int, mel_length: int) -> int | None:

@@ -19,8 +19,7 @@ from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.verify.listings import check_checksum
 from xtts_pipeline.errors import CacheError, TextError
-from xtts_pipeline.text.tokens import PAD_ID
-from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.text.tokens import PAD_ID, Tokenizer
 
 # First float16 bit patterns of infinity and NaN: positive ones compared as signed, negative ones as unsigned.
 _FIRST_NOT_FINITE, _FIRST_NEGATIVE_NOT_FINITE = 0x7C00, 0xFC00
