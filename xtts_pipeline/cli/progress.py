@@ -73,17 +73,11 @@ class RunProgress:
         return f", {(now - first_time) / (step - first_step) * (self._steps - step):.0f} s left"
 
 
-class NullProgress:
+class NullProgress(RunProgress):
     """The progress of a worker that is not the chief: it prints lines about its own process only."""
-
-    def __init__(self, _steps: int) -> None:
-        pass
 
     def __enter__(self) -> Self:
         return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
         """Do nothing: the chief shows the same numbers."""
@@ -91,4 +85,4 @@ class NullProgress:
     def log(self, line: str, step: int | None = None) -> None:
         """Print a line that belongs to no step."""
         if step is None:
-            click.echo(line, err=True)
+            super().log(line)

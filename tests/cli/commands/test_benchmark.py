@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 from tests.perf.corpora import write_corpus
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
-from xtts_pipeline.cli.commands.benchmark import run_benchmarks
+from xtts_pipeline.cli.commands.benchmark import BenchmarkSuite
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError, StepError
@@ -20,7 +21,7 @@ from xtts_pipeline.perf.benchmark.naive import write_shard
 from xtts_pipeline.perf.benchmark.preprocess import measure_preprocess
 
 WriteCache = Callable[..., Manifest]
-NOTHING = {
+NOTHING: dict[str, Any] = {
     "data": None,
     "configs": (),
     "overrides": (),
@@ -43,7 +44,7 @@ def test_every_benchmark_explains_itself(name: str):
 
 def test_preprocess_needs_a_corpus_or_a_cache(tmp_path: Path):
     with pytest.raises(ConfigError, match="give --data DIR"):
-        run_benchmarks(("preprocess",), cache=tmp_path / "none", output=tmp_path / "out", **NOTHING)
+        BenchmarkSuite(cache=tmp_path / "none", output=tmp_path / "out", **NOTHING).run("preprocess")
     assert not (tmp_path / "out").exists()
 
 
@@ -53,7 +54,7 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path, write_cache: Writ
     (tmp_path / "out" / "step.json").write_text("{}", encoding="utf-8")
 
     with pytest.raises(OutputError, match="not empty; choose another --output"):
-        run_benchmarks(("step",), cache=tmp_path / "cache", output=tmp_path / "out", **NOTHING)
+        BenchmarkSuite(cache=tmp_path / "cache", output=tmp_path / "out", **NOTHING).run("step")
 
 
 def test_settings_that_contradict_the_cache_are_refused(tmp_path: Path, write_cache: WriteCache):
@@ -61,13 +62,13 @@ def test_settings_that_contradict_the_cache_are_refused(tmp_path: Path, write_ca
     given = {**NOTHING, "overrides": ("limits.max_mel_frames=25",)}
 
     with pytest.raises(CacheError, match=r"limits.max_mel_frames: the cache has 24, the config 25"):
-        run_benchmarks(("step",), cache=tmp_path / "cache", output=tmp_path / "out", **given)
+        BenchmarkSuite(cache=tmp_path / "cache", output=tmp_path / "out", **given).run("step")
 
 
 def test_all_requires_the_cache_before_the_first_measurement(tmp_path: Path):
     given = {**NOTHING, "data": write_corpus(tmp_path / "corpus", ["one"])}
     with pytest.raises(CacheError, match="expected a cache"):
-        run_benchmarks(("preprocess", "input", "step"), cache=tmp_path / "none", output=tmp_path / "out", **given)
+        BenchmarkSuite(cache=tmp_path / "none", output=tmp_path / "out", **given).run("preprocess", "input", "step")
     assert not (tmp_path / "out").exists()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xtts_pipeline.cli.commands import demo as demo_module
-from xtts_pipeline.cli.commands.demo import DemoPaths, run_demo
+from xtts_pipeline.cli.commands.demo import next_run_folder, run_demo
 from xtts_pipeline.errors import StepError
 
 RESULTS = {
@@ -83,11 +83,11 @@ def test_steps_are_those_of_the_preset_fewer_on_a_corpus_or_as_given(commands: l
 
 
 def test_each_demo_trains_in_a_new_folder(tmp_path: Path):
-    assert DemoPaths.plan(tmp_path, None).run == tmp_path / "runs" / "1"
+    assert next_run_folder(tmp_path / "runs") == tmp_path / "runs" / "1"
 
     (tmp_path / "runs" / "1").mkdir(parents=True)
     (tmp_path / "runs" / "3").mkdir()
-    assert DemoPaths.plan(tmp_path, None).run == tmp_path / "runs" / "2"
+    assert next_run_folder(tmp_path / "runs") == tmp_path / "runs" / "2"
 
 
 def test_a_command_that_fails_ends_the_demo_with_its_exit_code(tmp_path: Path, capfd):

@@ -53,6 +53,7 @@ def _common_options(function: F) -> F:
         click.option(
             "--output",
             type=FOLDER,
+            default=lambda: Path("benchmark") / time.strftime("%Y%m%d-%H%M%S"),
             help="Folder for JSON files and pictures, new or empty.  [default: benchmark/DATE-TIME]",
         ),
         click.option("--clips", type=COUNT, help=f"Clips to measure with.  [default: {_listed(CLIPS)}]"),
@@ -87,7 +88,7 @@ _seconds_option = click.option(
 @_common_options
 def benchmark_preprocess(debug: bool, /, as_json: bool, **options: Any) -> None:
     """Measure clips per second from a corpus to a cache, beside librosa with TFRecordWriter."""
-    print_report(run_benchmarks(("preprocess",), echo=debug, **options), as_json)
+    print_report(BenchmarkSuite(echo=debug, **options).run("preprocess"), as_json)
 
 
 @benchmark.command("input")
@@ -96,14 +97,14 @@ def benchmark_preprocess(debug: bool, /, as_json: bool, **options: Any) -> None:
 @_common_options
 def benchmark_input(debug: bool, /, as_json: bool, **options: Any) -> None:
     """Measure records per second, beside reading alone, Python inside tf.data, and TF-native WAV loading."""
-    print_report(run_benchmarks(("input",), echo=debug, **options), as_json)
+    print_report(BenchmarkSuite(echo=debug, **options).run("input"), as_json)
 
 
 @benchmark.command("step")
 @_common_options
 def benchmark_step(debug: bool, /, as_json: bool, **options: Any) -> None:
     """Measure the training step: eager, tf.function with varying and with fixed shapes, XLA, XLA with buckets."""
-    print_report(run_benchmarks(("step",), echo=debug, **options), as_json)
+    print_report(BenchmarkSuite(echo=debug, **options).run("step"), as_json)
 
 
 @benchmark.command("all")
@@ -112,58 +113,46 @@ def benchmark_step(debug: bool, /, as_json: bool, **options: Any) -> None:
 @_common_options
 def benchmark_all(debug: bool, /, as_json: bool, **options: Any) -> None:
     """Run the three benchmarks one after the other."""
-    print_report(run_benchmarks(("preprocess", "input", "step"), echo=debug, **options), as_json)
+    print_report(BenchmarkSuite(echo=debug, **options).run("preprocess", "input", "step"), as_json)
 
 
-def run_benchmarks(
-    names: Sequence[str],
-    *,
-    cache: Path,
-    configs: Sequence[str],
-    overrides: Sequence[str],
-    output: Path | None,
-    clips: int | None,
-    rounds: int | None,
-    echo: bool,
-    data: Path | None = None,
-    seconds: float = 2.0,
-) -> BenchmarkReport:
-    """Run the named benchmarks one after the other, and write the JSON file and the picture of each as soon as it ends.
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkSuite:
+    """The benchmarks, with the options of the command.
 
     data: the corpus, for `preprocess` and `input`.
+    clips, rounds: None for the number in `CLIPS` and `ROUNDS`.
     seconds: the duration of each measurement, for `input`.
-    Raises CacheError for a cache that cannot be trained on, CorpusError for a corpus that is not the cache's,
-    ConfigError for settings that contradict the cache, OutputError for a folder that is not empty.
     """
-    is_preprocess_alone = tuple(names) == ("preprocess",)
-    if data is None and not (cache / MANIFEST_NAME).is_file() and is_preprocess_alone:
-        raise ConfigError(
-            f"benchmark preprocess: no --data, and {cache} is no cache to render clips from; give --data DIR"
-        )
-    if data is None or not is_preprocess_alone:
-        # Before anything is measured: `all` would fail only after minutes.
-        training_config(load_manifest(cache), configs, overrides, None)
-    folder = output or Path("benchmark") / time.strftime("%Y%m%d-%H%M%S")
-    create_empty_folder(folder)
-    suite = _Suite(cache, data, configs, overrides, folder, clips, rounds, seconds, echo)
-    return BenchmarkReport([suite.run(name) for name in names], folder)
-
-
-@dataclass(frozen=True)
-class _Suite:
-    """The options of one run of the command, and its benchmarks."""
 
     cache: Path
-    data: Path | None
     configs: Sequence[str]
     overrides: Sequence[str]
     output: Path
     clips: int | None
     rounds: int | None
-    seconds: float
     echo: bool
+    data: Path | None = None
+    seconds: float = 2.0
 
-    def run(self, name: str) -> Benchmark:
+    def run(self, *names: str) -> BenchmarkReport:
+        """Run the named benchmarks, and write the JSON file and the picture of each as soon as it ends.
+
+        Raises CacheError for a cache that cannot be trained on, CorpusError for a corpus that is not the cache's,
+        ConfigError for settings that contradict the cache, OutputError for a folder that is not empty.
+        """
+        needs_cache = names != ("preprocess",)
+        if self.data is None and not (self.cache / MANIFEST_NAME).is_file() and not needs_cache:
+            raise ConfigError(
+                f"benchmark preprocess: no --data, and {self.cache} is no cache to render clips from; give --data DIR"
+            )
+        if self.data is None or needs_cache:
+            # Before anything is measured: `all` would fail only after minutes.
+            training_config(load_manifest(self.cache), self.configs, self.overrides, None)
+        create_empty_folder(self.output)
+        return BenchmarkReport([self._measure(name) for name in names], self.output)
+
+    def _measure(self, name: str) -> Benchmark:
         """Run one benchmark and write its files."""
         measure = {"preprocess": self._preprocess, "input": self._input, "step": self._step}[name]
         try:

@@ -5,8 +5,6 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +17,6 @@ from xtts_pipeline.errors import StepError
 
 # Real clips are four times as long as the demo's sentences, so this many steps take as long as the preset's 1,000.
 CORPUS_STEPS = 200
-
-
-@dataclass(frozen=True)
-class DemoPaths:
-    """The paths that a demo reads and writes; all but the user's own corpus lie in the output folder."""
-
-    corpus: Path
-    cache: Path
-    run: Path
-    speech: Path
-    picture: Path
-
-    @classmethod
-    def plan(cls, output: Path, data: Path | None) -> "DemoPaths":
-        """Return the paths, with a new folder for the run: training never writes into an earlier run."""
-        runs = output / "runs"
-        number = next(number for number in range(1, sys.maxsize) if not (runs / str(number)).exists())
-        return cls(
-            data or output / "corpus",
-            output / "cache",
-            runs / str(number),
-            output / "speech.wav",
-            output / "speech.png",
-        )
 
 
 @click.command()
@@ -71,20 +45,42 @@ def run_demo(output: Path, data: Path | None, steps: int | None) -> None:
     Raises StepError with the exit code of the first command that fails.
     """
     started = time.monotonic()
-    paths = DemoPaths.plan(output, data)
+    corpus, cache, run = data or output / "corpus", output / "cache", next_run_folder(output / "runs")
+    speech, picture = output / "speech.wav", output / "speech.png"
     if data is None:
-        click.echo(f"{make_corpus(paths.corpus)} sentences spoken by espeak-ng in {paths.corpus}")
+        click.echo(f"{make_corpus(corpus)} sentences spoken by espeak-ng in {corpus}")
     # The later preset overrides the demo's limits, which are too short for a real corpus.
     configs = ["--config", "demo"] if data is None else ["--config", "demo", "--config", "ljspeech"]
     steps = CORPUS_STEPS if steps is None and data is not None else steps
     steps_option = [] if steps is None else ["--steps", str(steps)]
-    cache = ["--cache", str(paths.cache)]
-    made = _run_step("preprocess", "--data", str(paths.corpus), *cache, *configs, "--json")
-    proved = _run_step("verify-cache", *cache, "--json")
-    trained = _run_step("train", *cache, "--output", str(paths.run), *configs, *steps_option, "--json")
-    written = ["--output", str(paths.speech), "--plot", str(paths.picture)]
-    spoken = _run_step("synthesize", "--run", str(paths.run), "--text", _first_text(paths.cache), *written, "--json")
-    click.echo(_summary(paths, made, proved, trained, spoken, time.monotonic() - started))
+    read = ["--cache", str(cache)]
+    made = _run_step("preprocess", "--data", str(corpus), *read, *configs, "--json")
+    proved = _run_step("verify-cache", *read, "--json")
+    trained = _run_step("train", *read, "--output", str(run), *configs, *steps_option, "--json")
+    written = ["--output", str(speech), "--plot", str(picture)]
+    spoken = _run_step("synthesize", "--run", str(run), "--text", _first_text(cache), *written, "--json")
+    step, loss = trained["step_ms"], trained["loss"]
+    shards = f"{proved['records']} records in {proved['shards']} shards, {proved['bytes'] / 1e6:.1f} MB"
+    counts = f"{trained['traces']}, compilations {trained['compilations']}"
+    lines = [
+        f"\nMade in {time.monotonic() - started:.0f} s:",
+        f"  cache      {cache}: {shards}, verified; {made['rejected']} of {made['read']} rows rejected",
+        f"  run        {run}: checkpoints, metrics.jsonl, TensorBoard scalars",
+        f"  speech     {speech}: {spoken['seconds']:.2f} s",
+        f"  picture    {picture}: the mel and the attention",
+        "The run:",
+        f"  steps      {trained['steps']}",
+        f"  traces     {counts}, training, validation and speaking together",
+        f"  step time  {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
+        f"  data wait  {trained['data_wait_share']:.2%}",
+        f"  loss       {loss['first']:.3f} -> {loss['last']:.3f}",
+    ]
+    click.echo("\n".join(lines))
+
+
+def next_run_folder(runs: Path) -> Path:
+    """Return the first unused numbered folder: training never writes into an earlier run."""
+    return next(runs / str(number) for number in range(1, sys.maxsize) if not (runs / str(number)).exists())
 
 
 def _run_step(*arguments: str) -> dict[str, Any]:
@@ -104,31 +100,3 @@ def _run_step(*arguments: str) -> dict[str, Any]:
 def _first_text(cache: Path) -> str:
     """Return a text that the run was trained on, so that its symbols are known."""
     return next(entry.raw_text for entry in read_utterances(cache) if entry.split == "train")
-
-
-def _summary(
-    paths: DemoPaths,
-    made: Mapping[str, Any],
-    proved: Mapping[str, Any],
-    trained: Mapping[str, Any],
-    spoken: Mapping[str, Any],
-    seconds: float,
-) -> str:
-    step, loss = trained["step_ms"], trained["loss"]
-    counts = f"{trained['traces']}, compilations {trained['compilations']}"
-    cache = f"{proved['records']} records in {proved['shards']} shards, {proved['bytes'] / 1e6:.1f} MB"
-    return "\n".join(
-        [
-            f"\nMade in {seconds:.0f} s:",
-            f"  cache      {paths.cache}: {cache}, verified; {made['rejected']} of {made['read']} rows rejected",
-            f"  run        {paths.run}: checkpoints, metrics.jsonl, TensorBoard scalars",
-            f"  speech     {paths.speech}: {spoken['seconds']:.2f} s",
-            f"  picture    {paths.picture}: the mel and the attention",
-            "The run:",
-            f"  steps      {trained['steps']}",
-            f"  traces     {counts}, training, validation and speaking together",
-            f"  step time  {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
-            f"  data wait  {trained['data_wait_share']:.2%}",
-            f"  loss       {loss['first']:.3f} -> {loss['last']:.3f}",
-        ]
-    )

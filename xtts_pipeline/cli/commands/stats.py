@@ -89,7 +89,6 @@ class StatsReport:
 
     def to_json(self) -> dict[str, object]:
         """Return the report for programs."""
-        recommended = self.plans[0].shapes[-1]
         return {
             "source": self.source,
             "clips": self.clips,
@@ -103,10 +102,7 @@ class StatsReport:
             "limits": [
                 {"limit": limit.limit, "value": limit.value, "keeps": round(limit.share, 4)} for limit in self.limits
             ],
-            "recommended": {
-                "max_text_length": recommended.max_text_length,
-                "max_mel_frames": recommended.max_mel_frames,
-            },
+            "recommended": asdict(self.plans[0].shapes[-1]),
             "everything": self.everything.to_json(),
             "buckets": None if self.buckets is None else self.buckets.to_json(),
             "plans": [plan.to_json() for plan in self.plans],

@@ -8,7 +8,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
@@ -44,33 +44,25 @@ DEFAULT_SAMPLE = 20
     help="Number of processes that read shards.",
 )
 @json_option
-def verify_cache(cache: Path, as_json: bool, **options: Any) -> None:
+def verify_cache(
+    cache: Path, level: Level, data: Path | None, sample: int | None, repair: bool, jobs: int, as_json: bool
+) -> None:
     """Prove that a cache is what its manifest says.
 
     Exit code 0 if it is, 1 if it is not, 2 if there is no cache.
-    """
-    report = verify(cache, **options)
-    print_report(report, as_json, is_true=report.valid)
-
-
-def verify(
-    cache: Path, *, level: Level, data: Path | None, sample: int | None, repair: bool, jobs: int
-) -> VerifyReport:
-    """Return every problem of the cache; with `repair`, every problem that is left after the repair from `data`.
-
-    Raises CacheError if there is no such folder, nothing in it, or no manifest to repair by; ConfigError if `data` is
-    needed and missing, or if an option is given that the level does not use.
     """
     _check_options(level, data, sample, repair=repair)
     if repair:
         check_local(cache, "repair the cache that was pushed there, and push it again")
     with reaching_stores(cache):
-        return _verify(cache, level, data, sample, repair=repair, jobs=jobs)
+        report = _verify(cache, level, data, sample, repair=repair, jobs=jobs)
+    print_report(report, as_json, is_true=report.valid)
 
 
 def _verify(
     cache: Path, level: Level, data: Path | None, sample: int | None, *, repair: bool, jobs: int
 ) -> VerifyReport:
+    """Return every problem of the cache; with `repair`, every problem that is left after the repair from `data`."""
     proof: Literal["quick", "full"] = "quick" if level == "quick" else "full"
     report = verify_bytes(cache, proof, jobs)
     if data is None:
