@@ -1,4 +1,4 @@
-"""`xtts evaluate`: a run and a cache's split in; figures, sounds, pictures and a page to listen on out."""
+"""`xtts evaluate`: speak a split's texts with a run, and write metrics, sounds, pictures and a page to listen to."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ REPORT_NAME, PAGE_NAME, ROWS_NAME = "report.json", "index.html", "utterances.jso
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """A split's figures."""
+    """The metrics of a split, and what was evaluated."""
 
     run: Path
     step: int
@@ -95,11 +95,11 @@ class EvaluationReport:
             shown = summary.metric
             values = (f"{value:>9.{shown.decimals}f}" for value in (summary.median, summary.mean, summary.worst))
             lines.append(f"{shown.label:<30}{''.join(values)}  {self.utterances[summary.worst_at].entry.id}")
-        spoken_seconds = sum(utterance.spoken_seconds for utterance in self.utterances)
+        spoken = f"{self.spoken_seconds:.1f} s"
         lines += [
             "",
             f"stop           {count - self.stop_misses} of {count} by themselves",
-            f"speed          {self.real_time_factor:.3f} s of work for a second of speech, over {spoken_seconds:.1f} s",
+            f"speed          {self.real_time_factor:.3f} s of work for a second of speech, over {spoken}",
         ]
         for label, name in (("PER to truth", "to_truth"), ("PER to copy", "to_copy"), ("PER of copy", "of_copy")):
             if name in self.pooled_errors:
@@ -118,11 +118,14 @@ class EvaluationReport:
         return sum(not utterance.has_stopped for utterance in self.utterances)
 
     @property
+    def spoken_seconds(self) -> float:
+        """All seconds of speech."""
+        return sum(utterance.spoken_seconds for utterance in self.utterances)
+
+    @property
     def real_time_factor(self) -> float:
         """All seconds of synthesis over all seconds of speech."""
-        return sum(u.synthesis_seconds for u in self.utterances) / max(
-            sum(u.spoken_seconds for u in self.utterances), 1e-9
-        )
+        return sum(utterance.synthesis_seconds for utterance in self.utterances) / max(self.spoken_seconds, 1e-9)
 
     @property
     def pooled_errors(self) -> dict[str, PhonemeErrors]:

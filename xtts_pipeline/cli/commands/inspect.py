@@ -38,8 +38,7 @@ class InspectReport:
     speaker: int
     language: int
     mel_range: tuple[float, float]
-    picture: Path
-    sound: Path
+    output: Path
 
     def to_json(self) -> dict[str, object]:
         """Return the report for programs."""
@@ -60,8 +59,8 @@ class InspectReport:
             "language": {"name": entry.language, "index": self.language},
             "mel_range": [round(bound, 4) for bound in self.mel_range],
             "source": entry.source.path,
-            "picture": str(self.picture),
-            "sound": str(self.sound),
+            "picture": str(self.output / PICTURE_NAME),
+            "sound": str(self.output / SOUND_NAME),
         }
 
     def to_text(self) -> str:
@@ -78,8 +77,8 @@ class InspectReport:
                 f"text     {entry.text}",
                 f"tokens   {self.text_length}: {symbols}",
                 f"mel      {self.mel_length} frames, {low:.2f} to {high:.2f} in natural log",
-                f"picture  {self.picture}",
-                f"sound    {self.sound}",
+                f"picture  {self.output / PICTURE_NAME}",
+                f"sound    {self.output / SOUND_NAME}",
             ]
         )
 
@@ -136,8 +135,7 @@ def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
         speaker=cast("int", values["speaker"]),
         language=cast("int", values["language"]),
         mel_range=(float(mel.min()), float(mel.max())),
-        picture=output / PICTURE_NAME,
-        sound=output / SOUND_NAME,
+        output=output,
     )
 
 

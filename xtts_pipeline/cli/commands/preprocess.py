@@ -65,18 +65,16 @@ class PreprocessReport:
 
     @property
     def warnings(self) -> list[str]:
-        """Findings that deserve a look, one line each."""
-        warnings = [
-            f"changed setting: {change}; all shards were written anew" for change in self.build.settings_changed
-        ]
+        """What the user should check, one line each."""
+        changes = self.build.settings_changed
+        warnings = [f"changed setting: {change}; all shards were written anew" for change in changes]
         warnings += _setting_warnings(self.build.manifest.audio)
         for outlier in self.outliers[:SHOWN_OUTLIERS]:
             rates = f"{outlier.characters_per_second:.1f} characters a second, {outlier.usual:.1f} are usual"
             warnings.append(f"{outlier.id}: {rates}; does the text fit the sound?")
         if len(self.outliers) > SHOWN_OUTLIERS:
-            warnings.append(
-                f"{len(self.outliers) - SHOWN_OUTLIERS} more clips with unusual rates; --json lists them all"
-            )
+            count = len(self.outliers) - SHOWN_OUTLIERS
+            warnings.append(f"{count} more clips with unusual rates; --json lists them all")
         return warnings
 
     def to_json(self) -> dict[str, Any]:
@@ -107,9 +105,8 @@ class PreprocessReport:
         """Return the report for people."""
         manifest, build = self.build.manifest, self.build
         counts = manifest.counts
-        splits = ", ".join(
-            f"{split} {manifest.split_records(split)}" for split in SPLITS if manifest.split_records(split)
-        )
+        records = {split: manifest.split_records(split) for split in SPLITS}
+        splits = ", ".join(f"{split} {count}" for split, count in records.items() if count)
         buckets = ", ".join(
             f"{list(bucket)} {clips}" for bucket, clips in zip(manifest.buckets, self.clips_by_bucket, strict=False)
         )
@@ -122,17 +119,13 @@ class PreprocessReport:
         ]
         busy = sum(build.stage_seconds.values())
         if busy:
-            lines.append(
-                "workers: " + ", ".join(f"{stage} {spent / busy:.0%}" for stage, spent in build.stage_seconds.items())
-            )
+            shares = ", ".join(f"{stage} {spent / busy:.0%}" for stage, spent in build.stage_seconds.items())
+            lines.append(f"workers: {shares}")
         lines.append(f"cache: {self.cache}, {format_bytes(sum(shard.bytes for shard in manifest.shards))}")
         lines += [f"warning: {warning}" for warning in self.warnings]
         if counts.rejected:
-            over = (
-                f"over --max-rejected {self.max_rejected:.2%}, though the cache is complete; "
-                if self.is_over_limit
-                else ""
-            )
+            limit = f"over --max-rejected {self.max_rejected:.2%}, though the cache is complete; "
+            over = limit if self.is_over_limit else ""
             lines.append(f"{over}rejected, as {self.cache / REJECTED_NAME} says of each row:")
         lines += _reason_table(manifest.rejected_by_reason, counts.read)
         return "\n".join(lines)

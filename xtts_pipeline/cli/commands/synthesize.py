@@ -41,10 +41,6 @@ class SpokenFile:
     mel_frames: int
     has_stopped: bool
 
-    def to_json(self) -> dict[str, object]:
-        """Return the file for programs."""
-        return {**vars(self), "output": str(self.output)}
-
 
 @dataclass(frozen=True)
 class SynthesisReport:
@@ -63,7 +59,9 @@ class SynthesisReport:
             "has_stopped": all(file.has_stopped for file in self.files),
             "step": self.step,
         }
-        return sums if self._is_single else {**sums, "files": [file.to_json() for file in self.files]}
+        if not self._is_single:
+            sums["files"] = [{**vars(file), "output": str(file.output)} for file in self.files]
+        return sums
 
     def to_text(self) -> str:
         """Return the report for people."""
@@ -175,11 +173,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _speak_lines(
-    synthesizer: "Synthesizer",
-    path: Path,
-    lines: Sequence[str],
-    folder: Path,
-    voice: Voice,
+    synthesizer: "Synthesizer", path: Path, lines: Sequence[str], folder: Path, voice: Voice
 ) -> tuple[SpokenFile, ...]:
     for number, line in enumerate(lines, start=1):
         try:
@@ -229,16 +223,8 @@ def _write_extras(synthesizer: "Synthesizer", spoken: "SpokenText", plot: Path |
     if plot is not None:
         attention = spoken.attention if spoken.attention.size else None
         title = textwrap.shorten(spoken.text, TITLE_CHARACTERS, placeholder="...")
-        with _output_errors(plot):
-            save_speech_picture(
-                plot,
-                spoken.mel,
-                spoken.seconds,
-                title,
-                attention,
-                synthesizer.symbols(spoken.tokens),
-                spoken.has_stopped,
-            )
+        symbols = synthesizer.symbols(spoken.tokens)
+        save_speech_picture(plot, spoken.mel, spoken.seconds, title, attention, symbols, spoken.has_stopped)
 
 
 @contextmanager
