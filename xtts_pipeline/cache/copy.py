@@ -4,7 +4,7 @@ Object stores have no rename. The manifest makes a cache: it is removed before a
 Receipts are not copied, since only the machine that made the cache can use them.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -55,7 +55,7 @@ class CopyReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result of `xtts cache push --json`."""
-        return {**asdict(self), "removed": list(self.removed)}
+        return asdict(self)
 
     def to_text(self) -> str:
         """Return the report in a line for people."""
@@ -85,7 +85,7 @@ def copy_cache(
     """
     manifest = load_manifest(source)
     refuse(source, check_files(source, manifest))
-    entries = _entries(manifest)
+    entries = manifest.all_files
     nothing = CopyReport(str(target), len(entries) + 1, sum(entry.bytes for entry in entries.values()), 0, 0)
     # Checked before locking: a whole copy needs no lock.
     if _manifest_at(target) == manifest and not _missing_files(target, entries, manifest, jobs):
@@ -99,7 +99,9 @@ def copy_cache(
         place.make_room(sum(entries[name].bytes for name in missing))
         place.invalidate()
         _for_each(missing, jobs, lambda name: _copy(source / name, place, name, entries[name], on_bytes))
-        removed = _remove_others(target, entries)
+        removed = tuple(name for name in existing_shard_files(target) if name not in entries)
+        for name in removed:  # shards of an earlier cache
+            (target / name).unlink()
         with place.write(MANIFEST_NAME) as file:
             file.write(manifest_bytes(manifest))
     return replace(
@@ -194,12 +196,6 @@ def _opened_target(
         ) from None
 
 
-def _entries(manifest: Manifest) -> dict[str, FileEntry]:
-    """Return every file in the manifest."""
-    shards = {shard.name: FileEntry(shard.bytes, shard.checksum) for shard in manifest.shards}
-    return {**shards, **manifest.files}
-
-
 def _manifest_at(folder: Path) -> Manifest | None:
     """Return the manifest of a whole cache at the target, or None."""
     try:
@@ -208,17 +204,9 @@ def _manifest_at(folder: Path) -> Manifest | None:
         return None
 
 
-def _remove_others(target: Path, wanted: Collection[str]) -> tuple[str, ...]:
-    """Remove the shards of an earlier cache and return their names."""
-    others = tuple(name for name in existing_shard_files(target) if name not in wanted)
-    for name in others:
-        (target / name).unlink()
-    return others
-
-
 def _missing_files(target: Path, entries: dict[str, FileEntry], before: Manifest | None, jobs: int) -> list[str]:
     """Return the files that the target lacks or has with other bytes."""
-    vouched = {} if before is None else _entries(before)
+    vouched = {} if before is None else before.all_files
 
     def is_missing(name: str) -> bool:
         path, entry = target / name, entries[name]

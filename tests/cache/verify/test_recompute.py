@@ -78,7 +78,7 @@ def test_repair_lists_the_files_it_wrote(root: Path) -> None:
     report = verify(cache, level="full", data=root / "data", sample=None, repair=True, jobs=1)
 
     names = ["manifest.json", f"receipts/{Path(shard).stem}.json", "train-00000-of-00099.tfrecord", shard]
-    assert report.to_json()["repaired"] == sorted(names)
+    assert list(report.repaired) == sorted(names)
     assert report.to_text().startswith(f"repaired: {', '.join(sorted(names))}\nvalid (full): ")
 
 

@@ -65,7 +65,7 @@ def test_a_sound_cache_is_valid(cache: Path, level: str) -> None:
 
     shard_bytes = sum(path.stat().st_size for path in cache.glob("*.tfrecord"))
     counts = {"records": 34, "shards": 4, "bytes": shard_bytes}
-    assert report.to_json() == {"valid": True, "problems": [], **counts, "level": level, "sampled": 0, "repaired": []}
+    assert report.to_json() == {"valid": True, "problems": (), **counts, "level": level, "sampled": 0, "repaired": ()}
     proof = {"quick": "quick: names and sizes; no record was read", "full": "full"}[level]
     assert report.to_text() == f"valid ({proof}): 34 records, 4 shards, {shard_bytes / 1e6:.1f} MB"
 

@@ -106,6 +106,11 @@ class Manifest:
     buckets: tuple[Bucket, ...] = ()
 
     @property
+    def all_files(self) -> dict[str, FileEntry]:
+        """Every file of the cache except the manifest, by name."""
+        return {**{shard.name: FileEntry(shard.bytes, shard.checksum) for shard in self.shards}, **self.files}
+
+    @property
     def bucket_count(self) -> int:
         """Number of static shapes of the records."""
         return len(self.buckets) or 1

@@ -35,10 +35,6 @@ class Problem:
     where: str
     detail: str
 
-    def to_json(self) -> dict[str, str]:
-        """Return the problem as `xtts verify-cache --json` lists it."""
-        return {"kind": str(self.kind), "where": self.where, "detail": self.detail}
-
 
 def refuse(folder: Path, problems: Sequence[Problem]) -> None:
     """Raise CacheError with the first problem and the number of others, if there are any."""

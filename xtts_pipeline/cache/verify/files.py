@@ -15,30 +15,24 @@ from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.system.sealed_json import read_regular_file, unseal_json
 
 IGNORED_NAMES = frozenset({".gitignore"})
-_FOREIGN = "no part of a cache; remove it"
 
 
 def check_files(folder: Path, manifest: Manifest) -> list[Problem]:
     """Return the missing, extra, irregular and wrongly sized files, ordered by name."""
-    sizes = {shard.name: shard.bytes for shard in manifest.shards}
-    sizes |= {name: entry.bytes for name, entry in manifest.files.items()}
+    entries = manifest.all_files
     found = list(folder.iterdir())
-    missing = sizes.keys() - {path.name for path in found}
+    missing = entries.keys() - {path.name for path in found}
     problems = [Problem(Kind.MISSING, name, "no such file") for name in missing]
     for path in found:
-        if path.name in sizes:
-            problems += _file_problems(path, path.name, sizes[path.name])
+        if path.name in entries:
+            problems += _file_problems(path, entries[path.name].bytes)
         elif path.name == LOCK_NAME:
-            problems += _file_problems(path, path.name, 0)
+            problems += _file_problems(path, 0)
         elif path.name == RECEIPTS_FOLDER:
             problems += _receipts_folder_problems(path, manifest)
         elif path.name != MANIFEST_NAME and path.name not in IGNORED_NAMES:
-            is_unfinished = is_cache_name(path.name)
-            detail = (
-                "not in the manifest; remove it, or run xtts preprocess to finish the cache"
-                if is_unfinished
-                else _FOREIGN
-            )
+            unfinished = "not in the manifest; remove it, or run xtts preprocess to finish the cache"
+            detail = unfinished if is_cache_name(path.name) else "no part of a cache; remove it"
             problems.append(Problem(Kind.EXTRA, path.name, detail))
     return sorted(problems, key=lambda problem: problem.where)
 
@@ -79,12 +73,12 @@ def regular_size(path: Path) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _file_problems(path: Path, where: str, expected_bytes: int) -> Iterator[Problem]:
+def _file_problems(path: Path, expected_bytes: int) -> Iterator[Problem]:
     status = path.lstat()
     if not stat.S_ISREG(status.st_mode):
-        yield Problem(Kind.NOT_A_FILE, where, f"found {_kind_of(status.st_mode)}, expected a regular file")
+        yield Problem(Kind.NOT_A_FILE, path.name, f"found {_kind_of(status.st_mode)}, expected a regular file")
     elif status.st_size != expected_bytes:
-        yield Problem(Kind.SIZE, where, f"found {status.st_size} bytes, expected {expected_bytes}")
+        yield Problem(Kind.SIZE, path.name, f"found {status.st_size} bytes, expected {expected_bytes}")
 
 
 def _receipts_folder_problems(folder: Path, manifest: Manifest) -> Iterator[Problem]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from xtts_pipeline.cache.format.listings import REJECTED, UTTERANCES, RejectedEntry, UtteranceEntry
 from xtts_pipeline.cache.format.manifest import (
+    MANIFEST_NAME,
     MEASURES,
     REJECTED_NAME,
     UTTERANCES_NAME,
@@ -57,6 +58,7 @@ def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
     """Read utterances.jsonl and report every contradiction within it or with the manifest."""
     check = ListingCheck(list(check_checksum(folder, UTTERANCES_NAME, manifest.files[UTTERANCES_NAME].checksum)))
     entries: list[UtteranceEntry] = []
+    by_shard: dict[str, list[UtteranceEntry]] = defaultdict(list)
     lines: dict[str, int] = {}
     specs = bucket_specs(manifest)
     is_whole = not check.problems
@@ -71,13 +73,13 @@ def check_utterances(folder: Path, manifest: Manifest) -> ListingCheck:
                     details.append(f"id {entry.id!r} is that of line {lines[entry.id]} too")
                 lines[entry.id] = number
                 entries.append(entry)
+                by_shard[entry.shard].append(entry)
             check.problems += [Problem(Kind.UTTERANCE, f"{UTTERANCES_NAME}:{number}", detail) for detail in details]
     except OSError:
         return check  # reported with the checksum
-    check.by_shard = _grouped(entries)
-    check.is_whole = is_whole
-    if check.is_whole:
-        check.problems += _order_problems(entries, check.by_shard, manifest)
+    check.by_shard, check.is_whole = by_shard, is_whole
+    if is_whole:
+        check.problems += _order_problems(entries, by_shard, manifest)
         check.problems += _sum_problems(entries, manifest)
     return check
 
@@ -129,13 +131,6 @@ def _contradictions(entry: UtteranceEntry, manifest: Manifest, specs: Sequence[R
         yield f"{entry.tokens} tokens and {entry.frames} frames belong in bucket {expected}, found in bucket {bucket}"
 
 
-def _grouped(entries: list[UtteranceEntry]) -> Mapping[str, list[UtteranceEntry]]:
-    by_shard: dict[str, list[UtteranceEntry]] = defaultdict(list)
-    for entry in entries:
-        by_shard[entry.shard].append(entry)
-    return by_shard
-
-
 def _order_problems(
     entries: list[UtteranceEntry], by_shard: Mapping[str, list[UtteranceEntry]], manifest: Manifest
 ) -> Iterator[Problem]:
@@ -150,9 +145,8 @@ def _order_problems(
     found = [(entry.shard, entry.position, entry.id) for entry in entries]
     for number, (have, want) in enumerate(zip(found, expected, strict=True), 1):
         if have != want:
-            detail = "found {2!r} at {0} position {1}, ".format(*have) + "expected {2!r} at {0} position {1}".format(
-                *want
-            )
+            place = "{2!r} at {0} position {1}"
+            detail = f"found {place.format(*have)}, expected {place.format(*want)}"
             yield Problem(Kind.UTTERANCE, f"{UTTERANCES_NAME}:{number}", detail)
             return
 
@@ -165,14 +159,10 @@ def _sum_problems(entries: list[UtteranceEntry], manifest: Manifest) -> Iterator
             detail = f"found {records[shard.name]} lines of {shard.name}, the manifest says {shard.records} records"
             yield Problem(Kind.UTTERANCE, UTTERANCES_NAME, detail)
     for name in sorted(set(records) - {shard.name for shard in manifest.shards}):
-        yield Problem(
-            Kind.UTTERANCE, UTTERANCES_NAME, f"found {records[name]} lines of {name}, the manifest lists no such shard"
-        )
+        detail = f"found {records[name]} lines of {name}, the manifest lists no such shard"
+        yield Problem(Kind.UTTERANCE, UTTERANCES_NAME, detail)
     for measure in MEASURES if entries else ():
         found, expected = summarize([getattr(entry, measure) for entry in entries]), manifest.statistics.get(measure)
         if found != expected:
-            yield Problem(
-                Kind.MANIFEST,
-                "manifest.json",
-                f"statistics.{measure}: found {expected}, the lines of {UTTERANCES_NAME} give {found}",
-            )
+            detail = f"statistics.{measure}: found {expected}, the lines of {UTTERANCES_NAME} give {found}"
+            yield Problem(Kind.MANIFEST, MANIFEST_NAME, detail)

@@ -48,18 +48,20 @@ def check_sources(folder: Path, data: Path, sample: int) -> SourceReport:
     validation clips that this corpus lacks are left out. Raises CorpusError if the corpus cannot be read.
     """
     manifest = load_manifest(folder)
-    corpus = read_corpus(data, _first_layout(manifest), manifest.text.language)
-    entries = _sample(_entries_of(folder, manifest, corpus), manifest, sample)
+    corpus = read_corpus(data, manifest.layout.split("+")[0], manifest.text.language)
+    entries = _entries_of(folder, manifest, corpus)
+    entries.sort(key=lambda entry: hashlib.sha256(f"{manifest.fingerprint}:{entry.id}".encode()).digest())
+    del entries[sample:]
     rows, refusals = _planned(corpus, entries, manifest)
     task = ShardTask(
         folder, folder, ShardName("train", 0, 1), (), (corpus.root,), _settings_of(manifest), manifest.symbols
     )
     maker = ExampleMaker(task, StageClock())
     problems = []
-    for shard, members in _by_shard(entries).items():
+    for shard in sorted({entry.shard for entry in entries}):
         payloads = dict(enumerate(read_records(folder / shard)))
         spec = record_spec(manifest, manifest.bucket_of_shard(shard))
-        for entry in members:
+        for entry in (entry for entry in entries if entry.shard == shard):
             if entry.id in rows:
                 detail = _difference(maker, entry, rows[entry.id], payloads[entry.position], spec)
             else:
@@ -125,29 +127,12 @@ def _has_second_corpus(manifest: Manifest) -> bool:
     return "+" in manifest.layout
 
 
-def _first_layout(manifest: Manifest) -> str:
-    return manifest.layout.split("+")[0]
-
-
 def _entries_of(folder: Path, manifest: Manifest, corpus: Corpus) -> list[UtteranceEntry]:
     entries = list(read_utterances(folder))
     if not _has_second_corpus(manifest):
         return entries
     known = {utterance.id for utterance in corpus.utterances}
     return [entry for entry in entries if entry.split != "val" or entry.id in known]
-
-
-def _sample(entries: Sequence[UtteranceEntry], manifest: Manifest, size: int) -> list[UtteranceEntry]:
-    return sorted(entries, key=lambda entry: hashlib.sha256(f"{manifest.fingerprint}:{entry.id}".encode()).digest())[
-        :size
-    ]
-
-
-def _by_shard(entries: Sequence[UtteranceEntry]) -> dict[str, list[UtteranceEntry]]:
-    return {
-        shard: [entry for entry in entries if entry.shard == shard]
-        for shard in sorted({entry.shard for entry in entries})
-    }
 
 
 def _planned(

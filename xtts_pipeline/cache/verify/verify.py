@@ -4,12 +4,12 @@ Needs no TensorFlow and no corpus. The manifest is checked before anything in it
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
-from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER, ClipReceipt, Receipt
-from xtts_pipeline.cache.format.listings import UtteranceEntry
+from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER, Receipt
 from xtts_pipeline.cache.format.manifest import (
     MANIFEST_NAME,
     REJECTED_NAME,
@@ -29,6 +29,11 @@ from xtts_pipeline.cache.verify.shards import ShardCheck, ShardVerifier
 from xtts_pipeline.errors import CacheError
 
 Level = Literal["quick", "full", "deep"]
+
+# The facts that the receipt of a kept row and its line of utterances.jsonl share, in one order.
+_FACTS = ("id", "text", "raw_text", "speaker", "language", "seconds", "frames", "tokens")
+_ROW_FACTS = attrgetter(*_FACTS, "audio", "source.bytes", "checksum")
+_LINE_FACTS = attrgetter(*_FACTS, "source.path", "source.bytes", "source.checksum")
 
 
 @dataclass(frozen=True)
@@ -54,30 +59,17 @@ class VerifyReport:
 
     def to_json(self) -> dict[str, object]:
         """Return the result of `xtts verify-cache --json`."""
-        return {
-            "valid": self.valid,
-            "problems": [problem.to_json() for problem in self.problems],
-            "records": self.records,
-            "shards": self.shards,
-            "bytes": self.bytes,
-            "level": self.level,
-            "sampled": self.sampled,
-            "repaired": list(self.repaired),
-        }
+        return {"valid": self.valid, **asdict(self)}
 
     def to_text(self) -> str:
         """Return the repaired files, one line for each problem, and a summary that names what was proved."""
         repaired = [f"repaired: {', '.join(self.repaired)}"] if self.repaired else []
         lines = [f"{problem.kind:10}  {problem.where}: {problem.detail}" for problem in self.problems]
         count = len(lines)
-        verdict = (
-            f"NOT VALID ({self._proof()}), {count} problem{'s' if count > 1 else ''}"
-            if lines
-            else f"valid ({self._proof()})"
-        )
-        return "\n".join(
-            [*repaired, *lines, f"{verdict}: {self.records} records, {self.shards} shards, {self.bytes / 1e6:.1f} MB"]
-        )
+        found = f", {count} problem{'s' if count > 1 else ''}" if lines else ""
+        verdict = f"{'NOT VALID' if lines else 'valid'} ({self._proof()}){found}"
+        amounts = f"{self.records} records, {self.shards} shards, {self.bytes / 1e6:.1f} MB"
+        return "\n".join([*repaired, *lines, f"{verdict}: {amounts}"])
 
     def _proof(self) -> str:
         """Return the level and the limits of its proof."""
@@ -98,7 +90,7 @@ def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: i
     """
     if folder.exists() and not folder.is_dir():
         raise CacheError(f"{folder}: is a file, expected the folder of a cache; name the folder")
-    if not folder.is_dir() or not _names(folder):
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} <= IGNORED_NAMES:
         found = "an empty folder" if folder.is_dir() else "no such folder"
         raise CacheError(f"{folder}: found {found}, expected a cache; run xtts preprocess to make one")
     if (folder / MANIFEST_NAME).exists() and not is_regular(folder / MANIFEST_NAME):
@@ -107,10 +99,8 @@ def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: i
     try:
         manifest = load_manifest(folder)
     except CacheError as error:
-        return VerifyReport(
-            (Problem(Kind.MANIFEST, MANIFEST_NAME, str(error).removeprefix(f"{folder / MANIFEST_NAME}: ")),),
-            level=level,
-        )
+        detail = str(error).removeprefix(f"{folder / MANIFEST_NAME}: ")
+        return VerifyReport((Problem(Kind.MANIFEST, MANIFEST_NAME, detail),), level=level)
     problems = check_files(folder, manifest)
     receipts = check_receipts(folder, manifest)
     problems += [receipt for receipt in receipts.values() if isinstance(receipt, Problem)]
@@ -127,22 +117,15 @@ def require_whole(folder: Path) -> None:
     refuse(folder, verify_cache(folder, level="quick").problems)
 
 
-def _names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} - IGNORED_NAMES
-
-
 def _check_contents(
     folder: Path, manifest: Manifest, receipts: Mapping[ShardName, Receipt | Problem], jobs: int
 ) -> tuple[list[Problem], int]:
     """Return the problems inside the existing files, and the number of records read."""
-    problems: list[Problem] = []
-    utterances = (
-        check_utterances(folder, manifest) if _has_listed_size(folder, UTTERANCES_NAME, manifest) else ListingCheck()
-    )
-    rejected = (
-        check_rejected(folder, manifest) if _has_listed_size(folder, REJECTED_NAME, manifest) else RejectedCheck()
-    )
-    problems += [*utterances.problems, *rejected.problems, *_receipt_problems(receipts, utterances, rejected, manifest)]
+    # Irregular or wrongly sized listings are already reported.
+    readable = {name for name, entry in manifest.files.items() if regular_size(folder / name) == entry.bytes}
+    utterances = check_utterances(folder, manifest) if UTTERANCES_NAME in readable else ListingCheck()
+    rejected = check_rejected(folder, manifest) if REJECTED_NAME in readable else RejectedCheck()
+    problems = [*utterances.problems, *rejected.problems, *_receipt_problems(receipts, utterances, rejected, manifest)]
     verifier = ShardVerifier(folder, manifest)
 
     def check_shard(shard: ShardEntry) -> ShardCheck:
@@ -150,14 +133,8 @@ def _check_contents(
 
     keep_freed_memory()
     checks = parallel_map(check_shard, [shard for shard in manifest.shards if is_regular(folder / shard.name)], jobs)
-    return [*problems, *(problem for check in checks for problem in check.problems)], sum(
-        check.records for check in checks
-    )
-
-
-def _has_listed_size(folder: Path, name: str, manifest: Manifest) -> bool:
-    """Return whether a listing can be read; irregular or wrongly sized files are already reported."""
-    return is_regular(folder / name) and (folder / name).stat().st_size == manifest.files[name].bytes
+    problems += [problem for check in checks for problem in check.problems]
+    return problems, sum(check.records for check in checks)
 
 
 def _receipt_problems(
@@ -174,13 +151,10 @@ def _receipt_problems(
         where = f"{RECEIPTS_FOLDER}/{shard}.json"
         if utterances.is_whole:
             for bucket, file in enumerate(shard.files(len(specs))):
-                lines = [_line_content(entry) for entry in utterances.by_shard.get(file, ())]
-                if [_row_content(row) for row in receipt.kept_rows(specs, bucket)] != lines:
-                    yield Problem(
-                        Kind.RECEIPT,
-                        where,
-                        f"its kept rows are not the {len(lines)} lines of {file} in {UTTERANCES_NAME}",
-                    )
+                lines = [_LINE_FACTS(entry) for entry in utterances.by_shard.get(file, ())]
+                if [row.source and _ROW_FACTS(row) for row in receipt.kept_rows(specs, bucket)] != lines:
+                    detail = f"its kept rows are not the {len(lines)} lines of {file} in {UTTERANCES_NAME}"
+                    yield Problem(Kind.RECEIPT, where, detail)
         if rejected.is_whole:
             unknown = [
                 row.id
@@ -188,39 +162,5 @@ def _receipt_problems(
                 if row.reason is not None and (row.id, row.reason, row.detail) not in rejected.rows
             ]
             if unknown:
-                yield Problem(
-                    Kind.RECEIPT,
-                    where,
-                    f"{len(unknown)} of its rejected rows, {unknown[0]!r} first, are not in {REJECTED_NAME}",
-                )
-
-
-def _row_content(row: ClipReceipt) -> tuple[object, ...]:
-    """Return the facts of a kept row that its receipt and its line share."""
-    lengths = (row.seconds, row.frames, row.tokens)
-    return (
-        row.id,
-        row.text,
-        row.raw_text,
-        row.speaker,
-        row.language,
-        *lengths,
-        row.audio,
-        row.source and row.source.bytes,
-        row.checksum,
-    )
-
-
-def _line_content(entry: UtteranceEntry) -> tuple[object, ...]:
-    lengths, source = (entry.seconds, entry.frames, entry.tokens), entry.source
-    return (
-        entry.id,
-        entry.text,
-        entry.raw_text,
-        entry.speaker,
-        entry.language,
-        *lengths,
-        source.path,
-        source.bytes,
-        source.checksum,
-    )
+                detail = f"{len(unknown)} of its rejected rows, {unknown[0]!r} first, are not in {REJECTED_NAME}"
+                yield Problem(Kind.RECEIPT, where, detail)
