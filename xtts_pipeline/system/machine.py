@@ -57,10 +57,6 @@ class DiskSpeed:
     disk_mb_per_second: float | None
     cached_mb_per_second: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the speeds as `--json` prints them."""
-        return asdict(self)
-
 
 def usable_cores() -> Cores:
     """Return the cores of the machine and those that this process may use.

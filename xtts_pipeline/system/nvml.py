@@ -31,10 +31,6 @@ class Sample:
     throttled: tuple[str, ...] | None
     pcie_mb_per_second: float | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the sample as `--json` prints it."""
-        return asdict(self)
-
 
 class Sampler:
     """Context manager that samples the first visible GPU ten times a second.

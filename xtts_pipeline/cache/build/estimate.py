@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -47,10 +47,6 @@ class BuildEstimate:
     bytes_to_write: int
     free_bytes: int
     estimated_seconds: float
-
-    def to_json(self) -> dict[str, object]:
-        """Return the figures by name."""
-        return asdict(self)
 
 
 def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: BuildOptions) -> BuildEstimate:

@@ -141,8 +141,6 @@ def _read_beats(failed: Sequence[ShardTask]) -> Iterator[tuple[ShardName, int]]:
 
 def _condemn(task: ShardTask, positions: Collection[int]) -> dict[str, Reason]:
     """Return id -> reason of the clips that kill a process of their own too."""
-    if not positions:
-        return {}
     verdicts = {}
     for position in sorted(positions):
         process = multiprocessing.get_context("spawn").Process(target=try_clip, args=(task, position))

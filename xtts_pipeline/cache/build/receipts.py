@@ -3,6 +3,7 @@
 A deleted receipt only makes its shard be written again. Only receipts hold modification times.
 """
 
+import hashlib
 import stat
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,12 +24,10 @@ from xtts_pipeline.system.sealed_json import open_regular_file, read_regular_fil
 
 RECEIPTS_FOLDER = "receipts"
 MAX_RECEIPT_BYTES = 64 << 20
-TEXT_REASONS = frozenset(
-    {Reason.UNKNOWN_SYMBOL, Reason.EMPTY_TEXT, Reason.TEXT_TOO_LONG}
-)  # found before the sound is opened
-PASSING_REASONS = frozenset(
-    {Reason.DECODER_CRASHED, Reason.TIMEOUT}
-)  # may be the machine's fault: retried in the next run
+# Found before the sound is opened.
+_TEXT_REASONS = (Reason.UNKNOWN_SYMBOL, Reason.EMPTY_TEXT, Reason.TEXT_TOO_LONG)
+# May be the machine's fault: retried in the next run.
+PASSING_REASONS = (Reason.DECODER_CRASHED, Reason.TIMEOUT)
 
 SourceCheck = Literal["stat", "content"]
 
@@ -156,7 +155,7 @@ def reusable_receipt(
     if len(receipt.rows) != len(rows) or not all(map(_is_same_row, receipt.rows, rows)):
         return None
     sources = [
-        None if clip.reason in TEXT_REASONS else source_stat(roots[clip.corpus] / clip.audio) for clip in receipt.rows
+        None if clip.reason in _TEXT_REASONS else source_stat(roots[clip.corpus] / clip.audio) for clip in receipt.rows
     ]
     found = [source_stat(folder / file.shard) for file in receipt.files]
     files = [
@@ -179,18 +178,6 @@ def reusable_receipt(
     return make_receipt(receipt.fingerprint, files, rows_now, receipt.buckets)
 
 
-def source_checksum(path: Path) -> str | None:
-    """Return the xxh3-128 hex digest of a sound file, or None if it cannot be read."""
-    try:
-        with open_regular_file(path) as file:
-            digest = xxhash.xxh3_128()
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except OSError:
-        return None
-    return digest.hexdigest()
-
-
 def _has_same_stat(clip: ClipReceipt, found: SourceStat | None) -> bool:
     return clip.source == found
 
@@ -200,7 +187,14 @@ def _may_have_same_content(clip: ClipReceipt, found: SourceStat | None) -> bool:
 
 
 def _has_same_content(clip: ClipReceipt, root: Path) -> bool:
-    return clip.checksum is None or source_checksum(root / clip.audio) == clip.checksum
+    if clip.checksum is None:
+        return True
+    try:
+        with open_regular_file(root / clip.audio) as file:
+            digest = hashlib.file_digest(file, xxhash.xxh3_128)  # type: ignore[arg-type]  # as in file_checksum
+    except OSError:
+        return False
+    return digest.hexdigest() == clip.checksum
 
 
 def _is_same_row(clip: ClipReceipt, row: PlannedRow) -> bool:

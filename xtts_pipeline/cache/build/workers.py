@@ -249,16 +249,10 @@ class ExampleMaker:
             raise ClipOutOfMemoryError(row.id) from None
 
     def _refuse_condemned(self, row: PlannedRow) -> None:
-        reason = self._task.condemned.get(row.id)
-        if reason is Reason.TIMEOUT:
-            raise AudioError(
-                reason,
-                f"{row.audio}: took over {self._task.clip_seconds:g} s, twice; look at the file with another program",
-            )
-        if reason is not None:
-            raise AudioError(
-                reason, f"{row.audio}: the worker process died on it, twice; look at the file with another program"
-            )
+        if reason := self._task.condemned.get(row.id):
+            took_too_long = f"took over {self._task.clip_seconds:g} s"
+            found = took_too_long if reason is Reason.TIMEOUT else "the worker process died on it"
+            raise AudioError(reason, f"{row.audio}: {found}, twice; look at the file with another program")
 
 
 def check_mel_length(frames: int, limits: LimitsConfig, name: str) -> None:
@@ -292,9 +286,8 @@ def read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, nam
     except OSError as error:
         if error.errno in MACHINE_ERRORS:
             # A failing machine ends the run; it must not record a rejection.
-            raise CacheError(
-                f"{path}: cannot be read ({error.strerror}); mend that and run again, finished shards are kept"
-            ) from None
+            remedy = "mend that and run again, finished shards are kept"
+            raise CacheError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
         raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: cannot be read ({error.strerror})") from None
 
 

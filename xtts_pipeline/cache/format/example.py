@@ -6,12 +6,44 @@ Needs only the protobuf runtime, so workers and the verifier run without TensorF
 from typing import Any
 
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from google.protobuf.message import DecodeError
 
 from xtts_pipeline.cache.format import schema
 from xtts_pipeline.cache.format.problems import REPAIR
 from xtts_pipeline.errors import CacheError
+
+# The messages of tensorflow/core/example/{feature,example}.proto.
+_EXAMPLE_PROTO = """
+name: "xtts_pipeline/example.proto" package: "tensorflow" syntax: "proto3"
+message_type { name: "BytesList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
+message_type { name: "FloatList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
+message_type { name: "Int64List" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
+message_type {
+  name: "Feature"
+  oneof_decl { name: "kind" }
+  field { name: "bytes_list" number: 1 type: TYPE_MESSAGE type_name: ".tensorflow.BytesList" oneof_index: 0 }
+  field { name: "float_list" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.FloatList" oneof_index: 0 }
+  field { name: "int64_list" number: 3 type: TYPE_MESSAGE type_name: ".tensorflow.Int64List" oneof_index: 0 }
+}
+message_type {
+  name: "Features"
+  nested_type {
+    name: "FeatureEntry"
+    field { name: "key" number: 1 type: TYPE_STRING }
+    field { name: "value" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.Feature" }
+    options { map_entry: true }
+  }
+  field {
+    name: "feature" number: 1 label: LABEL_REPEATED
+    type: TYPE_MESSAGE type_name: ".tensorflow.Features.FeatureEntry"
+  }
+}
+message_type {
+  name: "Example"
+  field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".tensorflow.Features" }
+}
+"""
 
 _FEATURE_KINDS = {"raw": "bytes_list", "utf8": "bytes_list", "int64": "int64_list"}
 
@@ -76,55 +108,12 @@ def _decode_field(field: schema.RecordField, feature: Any) -> np.ndarray | str |
 
 
 def _example_class() -> Any:
-    """Return the message class of tf.train.Example, as in tensorflow/core/example/{feature,example}.proto.
+    """Return the message class of tf.train.Example.
 
     It has its own descriptor pool, because TensorFlow registers the same names in the default pool.
     """
-    label, kind = descriptor_pb2.FieldDescriptorProto.Label, descriptor_pb2.FieldDescriptorProto.Type
-    file = descriptor_pb2.FileDescriptorProto(name="xtts_pipeline/example.proto", package="tensorflow", syntax="proto3")
-    for name, value_type in (
-        ("BytesList", kind.TYPE_BYTES),
-        ("FloatList", kind.TYPE_FLOAT),
-        ("Int64List", kind.TYPE_INT64),
-    ):
-        file.message_type.add(name=name).field.add(name="value", number=1, label=label.LABEL_REPEATED, type=value_type)
-
-    feature = file.message_type.add(name="Feature")
-    feature.oneof_decl.add(name="kind")
-    for number, (name, type_name) in enumerate(
-        (("bytes_list", "BytesList"), ("float_list", "FloatList"), ("int64_list", "Int64List")), 1
-    ):
-        feature.field.add(
-            name=name,
-            number=number,
-            label=label.LABEL_OPTIONAL,
-            type=kind.TYPE_MESSAGE,
-            type_name=f".tensorflow.{type_name}",
-            oneof_index=0,
-        )
-
-    features = file.message_type.add(name="Features")
-    entry = features.nested_type.add(name="FeatureEntry")
-    entry.options.map_entry = True
-    entry.field.add(name="key", number=1, label=label.LABEL_OPTIONAL, type=kind.TYPE_STRING)
-    entry.field.add(
-        name="value", number=2, label=label.LABEL_OPTIONAL, type=kind.TYPE_MESSAGE, type_name=".tensorflow.Feature"
-    )
-    features.field.add(
-        name="feature",
-        number=1,
-        label=label.LABEL_REPEATED,
-        type=kind.TYPE_MESSAGE,
-        type_name=".tensorflow.Features.FeatureEntry",
-    )
-
-    example = file.message_type.add(name="Example")
-    example.field.add(
-        name="features", number=1, label=label.LABEL_OPTIONAL, type=kind.TYPE_MESSAGE, type_name=".tensorflow.Features"
-    )
-
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
+    pool.Add(text_format.Parse(_EXAMPLE_PROTO, descriptor_pb2.FileDescriptorProto()))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
 
 

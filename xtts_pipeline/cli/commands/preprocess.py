@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,7 +146,7 @@ class DryRunReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report for programs."""
-        return {"dry_run": True, **self.plan.to_json(), "warnings": self.warnings}
+        return {"dry_run": True, **asdict(self.plan), "warnings": self.warnings}
 
     def to_text(self) -> str:
         """Return the report for people."""

@@ -4,7 +4,7 @@ Without a GPU the times of the steps are measured all the same.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class GpuReport:
             "shares": self.shares,
             "oscillation": self.oscillation and self.oscillation.to_json(),
             "gpu": device_figures(self.samples),
-            "samples": [sample.to_json() for sample in self.samples],
+            "samples": [asdict(sample) for sample in self.samples],
             "picture": None if self.picture is None else str(self.picture),
         }
 

@@ -1,7 +1,7 @@
 """Diagnose the input pipeline: compare its rate with the step's; name the slow part and a setting that helps."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ class InputMeasurements(NamedTuple):
             "needed_gain": self.needed_gain,
             "stages": {name: stage.to_json() for name, stage in self.stages.items()},
             "oscillation": self.oscillation and self.oscillation.to_json(),
-            "disk": self.disk.to_json(),
+            "disk": asdict(self.disk),
             "cores": self.cores.to_json(),
         }
 
