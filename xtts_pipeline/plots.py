@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xtts_pipeline.errors import OutputError
+from xtts_pipeline.errors import output_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -187,10 +187,6 @@ def new_figure(width_inches: float, height_inches: float) -> "Figure":
 
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure as PNG and make its folder. Raises OutputError if it cannot be written."""
-    try:
+    with output_errors(path, "expected a place for a PNG file; choose another path"):
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
-    except OSError as error:
-        raise OutputError(
-            f"{path}: cannot be written ({error.strerror}); expected a place for a PNG file; choose another path"
-        ) from None

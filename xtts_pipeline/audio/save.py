@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from xtts_pipeline.errors import AudioError, OutputError, Reason
+from xtts_pipeline.errors import AudioError, Reason, output_errors
 from xtts_pipeline.system.atomic_files import atomic_write
 
 HEADER_BYTES = 44
@@ -31,16 +31,12 @@ def write_wave(path: Path, wave: np.ndarray, sample_rate: int) -> None:
         )
     samples = np.round(wave * (FULL_SCALE_INT16 / max(peak, 1.0))).astype("<i2").tobytes()
     content = _header(len(samples), sample_rate) + samples
-    try:
+    with output_errors(path, "name a file in a folder that exists and is writable"):
         if path.exists() and not path.is_file():
             path.write_bytes(content)
         else:
             with atomic_write(path.resolve()) as file:
                 file.write(content)
-    except OSError as error:
-        raise OutputError(
-            f"{path}: cannot be written ({error.strerror}); name a file in a folder that exists and is writable"
-        ) from None
 
 
 class WavStream:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from xtts_pipeline.errors import OutputError
+from xtts_pipeline.errors import output_errors
 
 # In TensorFlow 2.21 device_compilation_profiler logs, at level 1, each XLA compilation or load from the compile cache;
 # buffer_assignment logs the memory of each compiled program.
@@ -237,10 +237,8 @@ class NativeLog:
     def _open(self) -> IO[bytes]:
         if self._path is None:
             return tempfile.TemporaryFile(buffering=0)
-        try:
+        with output_errors(self._path, "choose another --output"):
             return self._path.open("ab+", buffering=0)
-        except OSError as error:
-            raise OutputError(f"{self._path}: cannot be written ({error.strerror}); choose another --output") from None
 
 
 def _open_terminal() -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtts_pipeline.errors import OutputError
+from xtts_pipeline.errors import output_errors
 from xtts_pipeline.plots import save_bars
 from xtts_pipeline.system.atomic_files import atomic_write
 
@@ -123,10 +123,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 def save_benchmark(benchmark: Benchmark, output: Path) -> None:
     """Write the result as JSON and as a picture. Raises OutputError if one cannot be written."""
     path = output / f"{benchmark.name}.json"
-    try:
-        with atomic_write(path) as file:
-            file.write(json.dumps(benchmark.to_json(), indent=1, ensure_ascii=False).encode() + b"\n")
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another --output") from None
+    with output_errors(path, "choose another --output"), atomic_write(path) as file:
+        file.write(json.dumps(benchmark.to_json(), indent=1, ensure_ascii=False).encode() + b"\n")
     values = {name: float(figures[benchmark.main_key] or 0.0) for name, figures in benchmark.variants.items()}
     save_bars(output / f"{benchmark.name}.png", f"xtts benchmark {benchmark.name}", benchmark.main_title, values)

@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
-from xtts_pipeline.errors import CheckpointError, OutputError
+from xtts_pipeline.errors import CheckpointError, OutputError, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder, atomic_write, sync_path
 
 LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
@@ -154,15 +154,13 @@ def open_run_folder(run: Path) -> Iterator[None]:
 
     Raises OutputError if the folder holds anything other than a run, or cannot be written.
     """
-    try:
+    with output_errors(run, "choose another --output"):
         found = {child.name for child in run.iterdir()} if run.exists() else set()
         is_run = bool(found & {CONFIG_NAME, LAST_FOLDER})
         # A scheduler's log or a synthesized WAV in the folder of a run does not matter.
         if not is_run and (foreign := sorted(name for name in found - _RUN_NAMES if not name.startswith("."))):
             raise OutputError(f"{run}: holds {foreign[0]}, expected a run and nothing else; choose another --output")
         run.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{run}: cannot be written ({error.strerror}); choose another --output") from None
     with locked_run(run):
         yield
 
