@@ -50,7 +50,7 @@ class LazyGroup(SummaryGroup):
         return command
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the names that begin so, without the import of their commands."""
+        """Return the names that start with `incomplete`, without importing their commands."""
         names = [
             CompletionItem(name, help=text) for name, text in self._summaries.items() if name.startswith(incomplete)
         ]

@@ -28,7 +28,7 @@ class Report(Protocol):
 
 
 def print_report(report: Report, as_json: bool, *, is_true: bool = True) -> None:
-    """Print a report on stdout; exit with 1 unless `is_true`: what was asked for failed, or is not the case."""
+    """Print a report on stdout; exit with 1 unless the check or job that it reports succeeded."""
     click.echo(json.dumps(report.to_json(), ensure_ascii=False) if as_json else report.to_text())
     if not is_true:
         sys.exit(EXIT_UNTRUE)
@@ -85,7 +85,7 @@ class LocalPath(click.Path):
 
 
 def _complete_preset(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the presets that begin so, and leave file names to the shell."""
+    """Return the presets that start with `incomplete`; the shell completes file names."""
     presets = [CompletionItem(name) for name in preset_names() if name.startswith(incomplete)]
     return [*presets, CompletionItem(incomplete, type="file")]
 

@@ -1,1 +1,1 @@
-"""Settings: schema, loading, errors, migration. Knows no TensorFlow."""
+"""Settings: schema, loading, migration. Knows no TensorFlow."""

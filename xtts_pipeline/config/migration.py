@@ -58,7 +58,7 @@ def _number(value: Any) -> float:
 def _divisor(old: Old, key: str, default: float) -> float:
     number = _number(old.get(key, default))
     if number <= 0.0:
-        raise NotCarriedError(f"{key} is {number:g}, expected a number over 0 to reckon with")
+        raise NotCarriedError(f"{key} is {number:g}, expected a number over 0")
     return number
 
 

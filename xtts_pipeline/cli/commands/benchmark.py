@@ -87,7 +87,7 @@ _seconds_option = click.option(
 @_data_option
 @_common_options
 def benchmark_preprocess(debug: bool, /, as_json: bool, **options: Any) -> None:
-    """Measure clips per second from a corpus to a cache, beside librosa with TFRecordWriter."""
+    """Measure clips per second from a corpus to a cache, compared with librosa and TFRecordWriter."""
     print_report(BenchmarkSuite(echo=debug, **options).run("preprocess"), as_json)
 
 
@@ -96,7 +96,7 @@ def benchmark_preprocess(debug: bool, /, as_json: bool, **options: Any) -> None:
 @_seconds_option
 @_common_options
 def benchmark_input(debug: bool, /, as_json: bool, **options: Any) -> None:
-    """Measure records per second, beside reading alone, Python inside tf.data, and TF-native WAV loading."""
+    """Measure records per second, compared with reading alone, Python inside tf.data, and TF-native WAV loading."""
     print_report(BenchmarkSuite(echo=debug, **options).run("input"), as_json)
 
 

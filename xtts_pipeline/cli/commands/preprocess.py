@@ -274,8 +274,8 @@ def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int) -
 
 def _setting_warnings(audio: AudioConfig) -> list[str]:
     """Return warnings about settings that are valid but probably not intended."""
-    deaf = describe_silent_filters(audio)
-    return [deaf] if deaf else []
+    problem = describe_silent_filters(audio)
+    return [problem] if problem else []
 
 
 def _reason_table(rejected_by_reason: Mapping[str, int], read: int) -> list[str]:

@@ -207,7 +207,7 @@ def _stream_text(synthesizer: "Synthesizer", text: str, output: Path, voice: Voi
     if output != STDOUT:
         output.parent.mkdir(parents=True, exist_ok=True)
     with nullcontext(sys.stdout.buffer) if output == STDOUT else output.open("wb") as file:
-        # A pipe may have any name.
+        # The path may name a pipe, which cannot seek.
         wav = WavStream(file, speech.sample_rate, can_seek=output != STDOUT and file.seekable())
         for wave in speech:
             wav.write(wave)
