@@ -143,9 +143,10 @@ def planned_bytes(layout: Layout, specs: Sequence[RecordSpec], buckets: Mapping[
 
 
 def current_receipts(
-    folder: Path, layout: Layout, index: CorpusIndex, wanted_fingerprint: str, options: BuildOptions
+    folder: Path, layout: Layout, index: CorpusIndex, config: Config, options: BuildOptions
 ) -> dict[ShardName, tuple[Receipt, bool]]:
     """Return the receipts of the reusable shards, and whether their modification times were updated."""
+    wanted_fingerprint = fingerprint(config, index.symbols)
 
     def find(name: ShardName) -> tuple[Receipt, bool] | None:
         receipt = load_receipt(folder, name)
@@ -177,9 +178,7 @@ class _Builder:
 
     def bring_up_to_date(self, layout: Layout) -> None:
         """Write every missing or stale shard of the layout and remove all others."""
-        current = current_receipts(
-            self.folder, layout, self.index, fingerprint(self.config, self.index.symbols), self.options
-        )
+        current = current_receipts(self.folder, layout, self.index, self.config, self.options)
         for name, (receipt, is_refreshed) in current.items():
             if is_refreshed:
                 with atomic_write(receipt_path(self.folder, name), self.work_folder) as file:

@@ -18,7 +18,7 @@ from xtts_pipeline.cache.build.folder import existing_counts
 from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.build.receipts import source_stat
 from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
-from xtts_pipeline.cache.format.manifest import bucket_specs, buckets_of, fingerprint
+from xtts_pipeline.cache.format.manifest import bucket_specs, buckets_of
 from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.config.schema import Bucket, Config
 from xtts_pipeline.errors import Reason, TextError
@@ -56,8 +56,7 @@ def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: Bu
     existing = existing_counts(folder) if folder.is_dir() else {}
     plan = plan_shards(index, config.cache, existing, options.train_shards, reshard=options.reshard)
     layout = lay_out(index, plan, choose_validation_row(index, config.cache, ()))
-    wanted = fingerprint(config, index.symbols)
-    current = current_receipts(folder, layout, index, wanted, options)
+    current = current_receipts(folder, layout, index, config, options)
     stale = [name for name in layout if name not in current]
     with ThreadPoolExecutor(options.jobs) as threads:
         verdicts = list(threads.map(partial(_judge, index=index, config=config), index.rows))

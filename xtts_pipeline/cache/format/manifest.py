@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import mmap
-import stat
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -31,7 +30,13 @@ from xtts_pipeline.config.schema import (
     check_last_bucket,
 )
 from xtts_pipeline.errors import CacheError, Reason
-from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file, seal_json, unseal_json
+from xtts_pipeline.system.sealed_json import (
+    canonical_json,
+    open_regular_file,
+    read_regular_file,
+    seal_json,
+    unseal_json,
+)
 from xtts_pipeline.system.storage import is_stored
 
 MANIFEST_NAME = "manifest.json"
@@ -303,13 +308,7 @@ def load_manifest(folder: Path) -> Manifest:
     if not folder.is_dir():
         raise CacheError(f"{folder}: no such folder, expected a cache; {remedy}")
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would block
-            raise CacheError(f"{path}: found no regular file; {remedy} anew")
-        found_bytes = status.st_size
-        if found_bytes > _MAX_MANIFEST_BYTES:
-            raise CacheError(f"{path}: found {found_bytes} bytes, expected at most {_MAX_MANIFEST_BYTES}; {remedy}")
-        data = path.read_bytes()
+        data = read_regular_file(path, _MAX_MANIFEST_BYTES)
     except FileNotFoundError:
         raise CacheError(f"{path}: no such file, so this is no finished cache; {remedy} or to finish it") from None
     except OSError as error:

@@ -43,7 +43,7 @@ def check_receipts(folder: Path, manifest: Manifest) -> dict[ShardName, Receipt 
     if not (folder / RECEIPTS_FOLDER).is_dir():
         return checked  # copies have none, and a store would cost one request each
     for name in listed_shards(manifest):
-        if not is_regular(receipt_path(folder, name)):
+        if regular_size(receipt_path(folder, name)) is None:
             continue  # may be deleted; check_files reports irregular files
         receipt = load_receipt(folder, name)
         contradiction = (
@@ -59,13 +59,8 @@ def check_receipts(folder: Path, manifest: Manifest) -> dict[ShardName, Receipt 
     return checked
 
 
-def is_regular(path: Path) -> bool:
-    """Return whether the path itself, not a link's target, is a regular file."""
-    return regular_size(path) is not None
-
-
 def regular_size(path: Path) -> int | None:
-    """Return the size of a regular file, or None for anything else."""
+    """Return the size of a regular file, or None for anything else, such as a link to one."""
     try:
         status = path.lstat()
     except OSError:
@@ -90,7 +85,7 @@ def _receipts_folder_problems(folder: Path, manifest: Manifest) -> Iterator[Prob
         where = f"{folder.name}/{path.name}"
         if path.name not in names:
             yield Problem(Kind.EXTRA, where, "the receipt of no shard in the manifest; remove it")
-        elif not is_regular(path):
+        elif regular_size(path) is None:
             yield Problem(Kind.NOT_A_FILE, where, f"found {_kind_of(path.lstat().st_mode)}, expected a regular file")
 
 

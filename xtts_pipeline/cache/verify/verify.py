@@ -3,7 +3,7 @@
 Needs no TensorFlow and no corpus. The manifest is checked before anything in it is used.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -22,7 +22,7 @@ from xtts_pipeline.cache.format.manifest import (
 from xtts_pipeline.cache.format.problems import Kind, Problem, refuse
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import keep_freed_memory
-from xtts_pipeline.cache.verify.files import IGNORED_NAMES, check_files, check_receipts, is_regular, regular_size
+from xtts_pipeline.cache.verify.files import IGNORED_NAMES, check_files, check_receipts, regular_size
 from xtts_pipeline.cache.verify.listings import ListingCheck, RejectedCheck, check_rejected, check_utterances
 from xtts_pipeline.cache.verify.parallel import parallel_map
 from xtts_pipeline.cache.verify.shards import ShardCheck, ShardVerifier
@@ -93,7 +93,7 @@ def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: i
     if not folder.is_dir() or {path.name for path in folder.iterdir()} <= IGNORED_NAMES:
         found = "an empty folder" if folder.is_dir() else "no such folder"
         raise CacheError(f"{folder}: found {found}, expected a cache; run xtts preprocess to make one")
-    if (folder / MANIFEST_NAME).exists() and not is_regular(folder / MANIFEST_NAME):
+    if (folder / MANIFEST_NAME).exists() and regular_size(folder / MANIFEST_NAME) is None:
         problem = Problem(Kind.NOT_A_FILE, MANIFEST_NAME, "found a link, pipe or folder, expected a regular file")
         return VerifyReport((problem,), level=level)
     try:
@@ -107,7 +107,7 @@ def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: i
     sizes = {shard: size for shard in manifest.shards if (size := regular_size(folder / shard.name)) is not None}
     records = sum(shard.records for shard in sizes)
     if level == "full":
-        content_problems, records = _check_contents(folder, manifest, receipts, jobs)
+        content_problems, records = _check_contents(folder, manifest, list(sizes), receipts, jobs)
         problems += content_problems
     return VerifyReport(tuple(dict.fromkeys(problems)), records, len(sizes), sum(sizes.values()), level)
 
@@ -118,9 +118,13 @@ def require_whole(folder: Path) -> None:
 
 
 def _check_contents(
-    folder: Path, manifest: Manifest, receipts: Mapping[ShardName, Receipt | Problem], jobs: int
+    folder: Path,
+    manifest: Manifest,
+    shards: Sequence[ShardEntry],
+    receipts: Mapping[ShardName, Receipt | Problem],
+    jobs: int,
 ) -> tuple[list[Problem], int]:
-    """Return the problems inside the existing files, and the number of records read."""
+    """Return the problems inside the existing listings and shards, and the number of records read."""
     # Irregular or wrongly sized listings are already reported.
     readable = {name for name, entry in manifest.files.items() if regular_size(folder / name) == entry.bytes}
     utterances = check_utterances(folder, manifest) if UTTERANCES_NAME in readable else ListingCheck()
@@ -132,7 +136,7 @@ def _check_contents(
         return verifier.check(shard, utterances.by_shard.get(shard.name, ()) if utterances.is_whole else None)
 
     keep_freed_memory()
-    checks = parallel_map(check_shard, [shard for shard in manifest.shards if is_regular(folder / shard.name)], jobs)
+    checks = parallel_map(check_shard, shards, jobs)
     problems += [problem for check in checks for problem in check.problems]
     return problems, sum(check.records for check in checks)
 
