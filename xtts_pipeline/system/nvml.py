@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -47,25 +48,9 @@ class Sampler:
 
     def __enter__(self) -> Self:
         try:
-            import pynvml  # the extra `gpu`
-        except ModuleNotFoundError:
-            self.reason = "nvidia-ml-py is not installed; pip install 'xtts-pipeline[gpu]'"
-            return self
-        self._library = pynvml
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            self.reason = f"NVML finds no GPU ({error})"
-            return self
-        try:
-            self._handle = _first_visible(pynvml)
-            self.device = None if self._handle is None else str(pynvml.nvmlDeviceGetName(self._handle))
-        except pynvml.NVMLError as error:
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
-            self.reason = f"NVML finds no GPU ({error}; CUDA_VISIBLE_DEVICES is {visible})"
-        if self.device is None:
-            self.reason = self.reason or "CUDA_VISIBLE_DEVICES hides every GPU"
-            pynvml.nvmlShutdown()
+            self._library, self._handle, self.device = _open_first_gpu()
+        except LookupError as error:
+            self.reason = str(error)
             return self
         self._started = time.perf_counter()
         self._thread = threading.Thread(target=self._sample, name="nvml", daemon=True)
@@ -124,33 +109,44 @@ class Sampler:
 def free_memory_bytes() -> int | None:
     """Return the free memory of the first visible GPU; None without the library, a driver or such a GPU."""
     try:
-        import pynvml  # the extra `gpu`
-    except ModuleNotFoundError:
+        library, handle, _ = _open_first_gpu()
+    except LookupError:
         return None
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
-    try:
-        handle = _first_visible(pynvml)
-        return None if handle is None else int(pynvml.nvmlDeviceGetMemoryInfo(handle).free)
-    except pynvml.NVMLError:
+        return int(library.nvmlDeviceGetMemoryInfo(handle).free)
+    except library.NVMLError:
         return None
     finally:
-        pynvml.nvmlShutdown()
+        library.nvmlShutdown()
 
 
-def _first_visible(library: Any) -> Any | None:
-    """Return NVML's handle of the first GPU that CUDA uses, or None if all are hidden.
+def _open_first_gpu() -> tuple[Any, Any, str]:
+    """Return NVML, to be shut down, with the handle and the name of the first GPU that CUDA uses.
 
-    Raises NVMLError if there is no such GPU.
+    Raises LookupError, saying why, without the library, a driver or such a GPU.
     """
+    try:
+        import pynvml  # the extra `gpu`
+    except ModuleNotFoundError:
+        raise LookupError("nvidia-ml-py is not installed; pip install 'xtts-pipeline[gpu]'") from None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise LookupError(f"NVML finds no GPU ({error})") from None
     visible = visible_gpus()
-    if visible == []:
-        return None
-    first = "0" if visible is None else visible[0]
-    return (
-        library.nvmlDeviceGetHandleByIndex(int(first))
-        if first.isdecimal()
-        else library.nvmlDeviceGetHandleByUUID(first)
-    )
+    first = "0" if visible is None else next(iter(visible), None)
+    with ExitStack() as undo:
+        undo.callback(pynvml.nvmlShutdown)
+        if first is None:
+            raise LookupError("CUDA_VISIBLE_DEVICES hides every GPU")
+        try:
+            if first.isdecimal():
+                handle = pynvml.nvmlDeviceGetHandleByIndex(int(first))
+            else:
+                handle = pynvml.nvmlDeviceGetHandleByUUID(first)
+            name = str(pynvml.nvmlDeviceGetName(handle))
+        except pynvml.NVMLError as error:
+            found = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
+            raise LookupError(f"NVML finds no GPU ({error}; CUDA_VISIBLE_DEVICES is {found})") from None
+        undo.pop_all()
+    return pynvml, handle, name
