@@ -55,11 +55,11 @@ def verify_cache(
     if repair:
         check_local(cache, "repair the cache that was pushed there, and push it again")
     with reaching_stores(cache):
-        report = _verify(cache, level, data, sample, repair=repair, jobs=jobs)
+        report = verify(cache, level, data, sample, repair=repair, jobs=jobs)
     print_report(report, as_json, is_true=report.valid)
 
 
-def _verify(
+def verify(
     cache: Path, level: Level, data: Path | None, sample: int | None, *, repair: bool, jobs: int
 ) -> VerifyReport:
     """Return every problem of the cache; with `repair`, every problem that is left after the repair from `data`."""
