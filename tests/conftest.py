@@ -36,10 +36,10 @@ from xtts_pipeline.cache.format.manifest import (
     load_manifest,
     manifest_bytes,
     record_spec_of,
+    summarize,
 )
 from xtts_pipeline.cache.format.schema import Example, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName, digest_of, shard_of
-from xtts_pipeline.cache.format.statistics import summarize
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Bucket, Config, DataConfig

@@ -12,6 +12,7 @@ from xtts_pipeline.cache.format.manifest import (
     FileEntry,
     Manifest,
     ShardEntry,
+    Statistics,
     buckets_of,
     cache_settings,
     config_differences,
@@ -21,7 +22,6 @@ from xtts_pipeline.cache.format.manifest import (
     manifest_bytes,
     record_spec_of,
 )
-from xtts_pipeline.cache.format.statistics import Statistics
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CacheError

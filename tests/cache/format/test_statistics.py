@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xtts_pipeline.cache.format.statistics import summarize
+from xtts_pipeline.cache.format.manifest import summarize
 
 
 def test_percentiles_are_nearest_ranks() -> None:

@@ -32,9 +32,9 @@ from xtts_pipeline.cache.format.manifest import (
     fingerprint,
     manifest_bytes,
     record_spec_of,
+    summarize,
 )
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.cache.format.statistics import summarize
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import CacheError

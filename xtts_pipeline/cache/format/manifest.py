@@ -17,7 +17,6 @@ from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.format.schema import FORMAT_VERSION, RecordField, RecordSpec
 from xtts_pipeline.cache.format.shards import ShardName, parse_shard_file, parse_shard_name
-from xtts_pipeline.cache.format.statistics import Statistics
 from xtts_pipeline.config.schema import (
     AudioConfig,
     Bucket,
@@ -83,6 +82,19 @@ class FileEntry:
 
     bytes: Natural
     checksum: Checksum
+
+
+@dataclass(frozen=True, config=STRICT)
+class Statistics:
+    """The distribution of a length over the kept utterances."""
+
+    min: float
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -332,6 +344,19 @@ def load_manifest(folder: Path) -> Manifest:
 
 
 _MANIFEST = TypeAdapter(Manifest)
+
+
+def summarize(values: Sequence[float]) -> Statistics:
+    """Return minimum, mean, percentiles and maximum of at least one value, in any order.
+
+    Percentiles are nearest ranks: the smallest value that this percentage of values does not exceed. Equal values give
+    equal bytes on every machine.
+    """
+    ordered = sorted(float(value) for value in values)
+    # Rounding can move the mean of equal values past them by one bit.
+    mean = min(max(math.fsum(ordered) / len(ordered), ordered[0]), ordered[-1])
+    p50, p90, p95, p99 = (ordered[-(-percent * len(ordered) // 100) - 1] for percent in (50, 90, 95, 99))
+    return Statistics(min=ordered[0], mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, max=ordered[-1])
 
 
 def file_checksum(path: Path) -> str:

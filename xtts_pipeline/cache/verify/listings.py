@@ -16,11 +16,11 @@ from xtts_pipeline.cache.format.manifest import (
     Manifest,
     bucket_specs,
     file_checksum,
+    summarize,
 )
 from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import digest_of, parse_shard_file, shard_of
-from xtts_pipeline.cache.format.statistics import summarize
 
 _parse_shard_file = lru_cache(maxsize=4)(parse_shard_file)  # the lines of a shard are adjacent
 

@@ -11,8 +11,7 @@ from xtts_pipeline.cache.build.bucketing import measure_rows
 from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_shapes, smallest_shape
 from xtts_pipeline.cache.format.listings import read_utterances
-from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, load_manifest
-from xtts_pipeline.cache.format.statistics import Statistics, summarize
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest, summarize
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.options import (
     FOLDER,
