@@ -7,7 +7,7 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.data.cached import CachedSource
-from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.data.schedule import StreamPosition
 
 
 def training_dataset(

@@ -15,7 +15,7 @@ from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.online import OnlineSource
-from xtts_pipeline.data.position import START, StreamPosition
+from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import CacheError
 
 BUCKETS = "data.buckets=[[40,25],[40,80]]"

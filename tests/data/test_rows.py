@@ -11,7 +11,7 @@ from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.cache.format.tfrecord import read_records, record_starts
 from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.data.cached import CachedSource
-from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.errors import CacheError
 
 BATCH, EPOCHS, SEED = 12, 3, 3

@@ -12,9 +12,8 @@ from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
-from xtts_pipeline.data.buckets import batch_sizes, bucket_order
 from xtts_pipeline.data.cached import CachedSource
-from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.data.schedule import StreamPosition, batch_sizes, bucket_order
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.model.network import Batch

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 
-from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.training.divergence import SkipCount, skipped_line
 
 

@@ -16,7 +16,7 @@ from tests.training.monitoring.events import read_values
 from xtts_pipeline import plots as pictures
 from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig, SynthesisConfig, TrainingConfig
-from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training import loop, validation
 from xtts_pipeline.training.checkpoints.files import load_checkpoint

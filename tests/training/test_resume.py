@@ -22,7 +22,7 @@ from tests.training.tiny_run import (
     resume_and_train,
 )
 from xtts_pipeline.config.load import dump_config
-from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.errors import CheckpointError, ConfigError, InterruptedRunError
 from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as module

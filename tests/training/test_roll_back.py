@@ -8,7 +8,7 @@ import pytest
 
 from tests.model.conftest import SPEC, random_batch
 from tests.training.tiny_run import Killed, TinySource, config_with, read_metrics, read_skipped, resume_and_train
-from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.training import loop
 from xtts_pipeline.training.checkpoints.files import load_checkpoint

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME
 from xtts_pipeline.training.context import open_context

@@ -8,7 +8,7 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import TrainingConfig
-from xtts_pipeline.data.buckets import batch_sizes
+from xtts_pipeline.data.schedule import batch_sizes
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.model.network import Batch
 

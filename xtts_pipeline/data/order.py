@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config, DataConfig
-from xtts_pipeline.data.position import START, StreamPosition
+from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import CacheError
 
 # Return the elements, one a record, of the shard with this index in `manifest.shard_names`; the second argument is the

@@ -13,9 +13,8 @@ from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest, bucket_
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import to_batch
-from xtts_pipeline.data.buckets import bucket_order
 from xtts_pipeline.data.order import TrainingOrder
-from xtts_pipeline.data.position import START, StreamPosition
+from xtts_pipeline.data.schedule import START, StreamPosition, bucket_order
 from xtts_pipeline.errors import XttsError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.text.tokens import PAD_ID

@@ -14,7 +14,7 @@ import numpy as np
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes, plan_shapes
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.buckets import is_filled
+from xtts_pipeline.data.schedule import is_filled
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.perf.measurement import Request, measure_in_process
 from xtts_pipeline.system.machine import memory_limit_bytes, usable_cores

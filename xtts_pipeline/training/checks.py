@@ -9,7 +9,7 @@ from pathlib import Path
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.cache.format.schema import SPLITS, RecordSpec
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.buckets import batch_sizes, is_filled, unfilled_buckets
+from xtts_pipeline.data.schedule import batch_sizes, is_filled, unfilled_buckets
 from xtts_pipeline.errors import CacheError, ConfigError
 from xtts_pipeline.model.architecture import NetworkSizes
 from xtts_pipeline.system.machine import memory_limit_bytes

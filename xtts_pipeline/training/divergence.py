@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.training.checkpoints.run_folder import SKIPPED_NAME
 from xtts_pipeline.training.monitoring.metrics import JsonLinesFile
 from xtts_pipeline.training.monitoring.metrics_buffer import MetricsBuffer

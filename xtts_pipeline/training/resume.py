@@ -7,7 +7,7 @@ from pathlib import Path
 from xtts_pipeline.cache.format.manifest import Manifest, config_differences
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.position import StreamPosition
+from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CheckpointError, ConfigError, DamagedCheckpointError
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint

@@ -11,8 +11,8 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import bucket_signatures
-from xtts_pipeline.data.buckets import batch_sizes, bucket_order
 from xtts_pipeline.data.cached import CachedSource
+from xtts_pipeline.data.schedule import batch_sizes, bucket_order
 from xtts_pipeline.perf.benchmark.baselines import BaselineClips, librosa_pipeline, native_pipeline, npy_pipeline
 from xtts_pipeline.perf.benchmark.clips import Clip
 from xtts_pipeline.perf.benchmark.results import Benchmark, Column, tenths, whole

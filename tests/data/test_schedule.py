@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.data.buckets import batch_sizes, bucket_order
+from xtts_pipeline.data.schedule import batch_sizes, bucket_order
 
 
 def specs(*frames: int) -> list[RecordSpec]:

@@ -1,14 +1,39 @@
-"""The batch size of each bucket, and the order of the buckets in an epoch.
+"""The schedule of an epoch: the batch size of each bucket, the order of the buckets, and a run's position in it.
 
-No TensorFlow: `xtts train` checks batch sizes before it imports TensorFlow.
+No TensorFlow: `xtts train` checks batch sizes before it imports TensorFlow, and a checkpoint's state holds a position.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import numpy as np
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.cache.format.schema import RecordSpec
+
+_Count = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
+class StreamPosition:
+    """The next batch of a stream of training batches; epoch and batch count from 0."""
+
+    epoch: _Count = 0
+    batch: _Count = 0
+
+    def after(self, batches_per_epoch: int) -> "StreamPosition":
+        """Return the position one batch later."""
+        is_last = self.batch + 1 >= batches_per_epoch
+        return StreamPosition(self.epoch + 1, 0) if is_last else StreamPosition(self.epoch, self.batch + 1)
+
+    def before(self, steps: int, batches_per_epoch: int) -> "StreamPosition":
+        """Return the position `steps` batches earlier, or the first one if there are fewer."""
+        return StreamPosition(*divmod(max(0, self.epoch * batches_per_epoch + self.batch - steps), batches_per_epoch))
+
+
+START = StreamPosition()
 
 
 def batch_sizes(specs: Sequence[RecordSpec], batch_size: int, parts: int) -> list[int]:
