@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, hold_alignment, random_batch
+from xtts_pipeline.config.schema import SynthesisConfig
 from xtts_pipeline.model.decoding import (
     CHUNK_STEPS,
-    DecodingOptions,
     Speech,
     begin_speech,
     continue_speech,
@@ -18,7 +18,7 @@ from xtts_pipeline.model.layers import Attention, Dropout, Initializer
 from xtts_pipeline.model.mel_decoder import Memory
 from xtts_pipeline.model.network import Batch, Crop, Network
 
-OPTIONS = DecodingOptions(stop_threshold=0.5, window_back=1, window_ahead=3)
+SETTINGS = SynthesisConfig(attention_back=1, attention_ahead=3)
 DROPOUT = Dropout.fixed(3)
 
 
@@ -47,7 +47,7 @@ def speak_in_chunks(
     projected, state = begin_speech(network, memory, steps)
     chunks = []
     for _ in range(-(-network.max_steps // steps)):
-        state, chunk = continue_speech(network, projected, state, DROPOUT, max_frames, OPTIONS)
+        state, chunk = continue_speech(network, projected, state, DROPOUT, max_frames, SETTINGS)
         chunks.append(chunk)
     mel, attention = (
         np.concatenate([getattr(chunk, name) for chunk in chunks], axis=1) for name in ("mel", "attention")
@@ -90,7 +90,7 @@ def test_cached_decoding_equals_uncached(network: Network, batch: Batch, is_trai
 
 def test_speaking_agrees_with_teacher_forcing_on_its_own_frames(network: Network, batch: Batch, memory: Memory) -> None:
     never_stop(network)
-    everywhere = OPTIONS._replace(window_back=9, window_ahead=9)
+    everywhere = SETTINGS.model_copy(update={"attention_back": 9, "attention_ahead": 9})
     fine = speak(network, memory, DROPOUT, full(3), everywhere)
     refine, network.postnet.layers = network.postnet.layers, []
     # The decoder gets its frames as they are before the postnet.
@@ -110,7 +110,7 @@ def test_speaking_agrees_with_teacher_forcing_on_its_own_frames(network: Network
 def test_chunked_decoding_equals_whole_decoding(network: Network, memory: Memory, steps: int) -> None:
     never_stop(network)
     max_frames = tf.constant([20, 4, 11])
-    whole = speak(network, memory, DROPOUT, max_frames, OPTIONS)
+    whole = speak(network, memory, DROPOUT, max_frames, SETTINGS)
     mel, attention, lengths = speak_in_chunks(network, memory, max_frames, steps)
     assert lengths == whole.mel_length.numpy().tolist() == [20, 4, 11]
     for row, length in enumerate(lengths):
@@ -121,7 +121,8 @@ def test_chunked_decoding_equals_whole_decoding(network: Network, memory: Memory
 def test_sharpening_changes_the_output_and_not_the_feedback(network: Network, memory: Memory) -> None:
     never_stop(network)
     plain, sharp = (
-        speak(network, memory, DROPOUT, full(3), OPTIONS._replace(sharpness=sharpness)) for sharpness in (1.0, 2.0)
+        speak(network, memory, DROPOUT, full(3), SETTINGS.model_copy(update={"sharpness": sharpness}))
+        for sharpness in (1.0, 2.0)
     )
     np.testing.assert_allclose(sharp.mel, plain.mel @ sharpening_matrix(SPEC.mel_bins, 2.0), atol=1e-4)
     np.testing.assert_array_equal(sharp.attention, plain.attention)
@@ -133,7 +134,7 @@ def test_speech_may_be_longer_than_one_chunk(batch: Batch) -> None:
     assert network.max_steps % CHUNK_STEPS
     never_stop(network)
     memory = encode(network, batch)
-    whole = speak(network, memory, DROPOUT, full(3), OPTIONS)
+    whole = speak(network, memory, DROPOUT, full(3), SETTINGS)
     mel, attention, _ = speak_in_chunks(network, memory, full(3), steps=network.max_steps)
     assert whole.mel.shape == (3, 20, 5)
     np.testing.assert_allclose(whole.mel, mel, atol=1e-4)
@@ -145,7 +146,7 @@ def test_compiled_speech_equals_eager_speech(network: Network, memory: Memory) -
     arguments = (memory.text, memory.text_mask, memory.voice)
 
     def say(*parts: tf.Tensor) -> Speech:
-        return speak(network, Memory(*parts), DROPOUT, full(3), OPTIONS)
+        return speak(network, Memory(*parts), DROPOUT, full(3), SETTINGS)
 
     eager = say(*arguments)
     for is_compiled in (True, False):
@@ -160,17 +161,17 @@ def test_a_row_does_not_depend_on_the_other_rows_or_its_place(order: list[int], 
     network = Network(MODEL, SPEC, SYMBOL_COUNT, seed=1)
     together = random_batch(SPEC, text_length=(9, 4, 6), mel_length=(20, 7, 12))
     max_frames = tf.constant([20, 7, 12])
-    whole = speak(network, encode(network, together), DROPOUT, max_frames, OPTIONS)
+    whole = speak(network, encode(network, together), DROPOUT, max_frames, SETTINGS)
     places = order[:rows]
     chosen = Batch(*(None if part is None else tf.gather(part, places) for part in together))
-    some = speak(network, encode(network, chosen), DROPOUT, tf.gather(max_frames, places), OPTIONS)
+    some = speak(network, encode(network, chosen), DROPOUT, tf.gather(max_frames, places), SETTINGS)
     np.testing.assert_allclose(some.mel, tf.gather(whole.mel, places), atol=1e-3)
     assert some.mel_length.numpy().tolist() == tf.gather(whole.mel_length, places).numpy().tolist()
 
 
 def test_a_row_stops_at_its_stop_probability(network: Network, memory: Memory) -> None:
     network.mel_decoder.to_stop.bias.assign([30.0])
-    speech = speak(network, memory, DROPOUT, full(3), OPTIONS)
+    speech = speak(network, memory, DROPOUT, full(3), SETTINGS)
     assert speech.mel_length.numpy().tolist() == [3, 3, 3]
     assert speech.has_stopped.numpy().all()
     np.testing.assert_array_equal(speech.mel[:, 3:], tf.fill([3, 18, 5], SPEC.pad_value))
@@ -178,7 +179,7 @@ def test_a_row_stops_at_its_stop_probability(network: Network, memory: Memory) -
 
 def test_the_frame_limit_ends_speech_that_does_not_stop(network: Network, memory: Memory) -> None:
     never_stop(network)
-    speech = speak(network, memory, DROPOUT, tf.constant([4, 0, 20]), OPTIONS)
+    speech = speak(network, memory, DROPOUT, tf.constant([4, 0, 20]), SETTINGS)
     assert speech.mel_length.numpy().tolist() == [4, 0, 20]
     np.testing.assert_array_equal(speech.mel[0, 4:], tf.fill([17, 5], SPEC.pad_value))
     assert not speech.has_stopped.numpy().any()
@@ -186,7 +187,7 @@ def test_the_frame_limit_ends_speech_that_does_not_stop(network: Network, memory
 
 def test_a_frame_limit_over_the_longest_mel_is_that_mel(network: Network, memory: Memory) -> None:
     never_stop(network)
-    assert speak(network, memory, DROPOUT, tf.fill([3], 10_000), OPTIONS).mel_length.numpy().tolist() == [21, 21, 21]
+    assert speak(network, memory, DROPOUT, tf.fill([3], 10_000), SETTINGS).mel_length.numpy().tolist() == [21, 21, 21]
 
 
 @settings(max_examples=3)
@@ -196,7 +197,9 @@ def test_the_attention_window_moves_forward_only_and_has_no_weight_outside(back:
     network = Network(MODEL.model_copy(update={"decoder_layers": 1}), SPEC, SYMBOL_COUNT, seed=seed)
     never_stop(network)
     batch = random_batch(SPEC, text_length=(9, 4, 1), mel_length=(20, 20, 20), seed=seed)
-    speech = speak(network, encode(network, batch), DROPOUT, full(3), DecodingOptions(0.5, back, ahead))
+    speech = speak(
+        network, encode(network, batch), DROPOUT, full(3), SynthesisConfig(attention_back=back, attention_ahead=ahead)
+    )
     for row, length in enumerate((9, 4, 1)):
         furthest = 0
         for weights in speech.attention[row].numpy():
@@ -208,7 +211,9 @@ def test_the_attention_window_moves_forward_only_and_has_no_weight_outside(back:
 
 def test_attention_that_never_moves_ends_at_the_frame_limit(network: Network, memory: Memory) -> None:
     never_stop(network)
-    speech = speak(network, memory, DROPOUT, full(3), OPTIONS._replace(window_back=0, window_ahead=0))
+    speech = speak(
+        network, memory, DROPOUT, full(3), SETTINGS.model_copy(update={"attention_back": 0, "attention_ahead": 0})
+    )
     np.testing.assert_array_equal(speech.attention[..., 0], 1.0)
     assert speech.mel_length.numpy().tolist() == [20, 20, 20]
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from xtts_pipeline import __version__
 from xtts_pipeline.audio.reference import MAX_WINDOWS, PAUSE_DEPTH
 from xtts_pipeline.errors import OutputError
-from xtts_pipeline.model.decoding import DecodingOptions, Speech, speak
+from xtts_pipeline.model.decoding import Speech, speak
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.atomic_files import atomic_folder
@@ -170,7 +170,7 @@ class _SynthesisGraph:
         asked_B = tf.round(tf.cast(text_length_B, tf.float64) * settings.max_frames_per_token)
         max_frames_B = tf.cast(tf.minimum(asked_B, spec.max_mel_frames), tf.int32)
         memory = network.encode(batch, voice_BVD, has_reference_B, self._dropout())
-        return speak(network, memory, self._dropout(), max_frames_B, DecodingOptions.from_config(settings))
+        return speak(network, memory, self._dropout(), max_frames_B, settings)
 
     def _dropout(self) -> Dropout:
         return Dropout.fixed(self._dropout_seed)

@@ -16,7 +16,6 @@ from xtts_pipeline.errors import CheckpointError, ConfigError
 from xtts_pipeline.inference.pieces import Piece, TextSplitter
 from xtts_pipeline.model.decoding import (
     Chunk,
-    DecodingOptions,
     DecodingState,
     begin_speech,
     continue_speech,
@@ -354,8 +353,8 @@ class Synthesizer:
     def _continue_batch(
         self, projected: ProjectedMemory, state: DecodingState, max_frames: tf.Tensor
     ) -> tuple[DecodingState, Chunk, tf.Tensor]:
-        options = DecodingOptions.from_config(self.checkpoint.config.synthesis)
-        state, chunk = continue_speech(self._network, projected, state, self._dropout(), max_frames, options)
+        settings = self.checkpoint.config.synthesis
+        state, chunk = continue_speech(self._network, projected, state, self._dropout(), max_frames, settings)
         return state, chunk, is_speaking(self._network, state.progress, max_frames)
 
     def _embed_windows(self, windows: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:

@@ -21,25 +21,6 @@ CHUNK_STEPS = 8
 ENVELOPE_BINS = 2.0
 
 
-class DecodingOptions(NamedTuple):
-    """Options of autoregressive decoding.
-
-    A row stops at the first decoder step whose stop probability exceeds the threshold. Guided heads attend from
-    `window_back` tokens before to `window_ahead` tokens after the furthest token attended to so far. `sharpness`
-    changes the output alone, not the frames that the decoder feeds back; see `sharpening_matrix`.
-    """
-
-    stop_threshold: float
-    window_back: int
-    window_ahead: int
-    sharpness: float = 1.0
-
-    @classmethod
-    def from_config(cls, settings: SynthesisConfig) -> "DecodingOptions":
-        """Return the options of `synthesis.*`."""
-        return cls(settings.stop_threshold, settings.attention_back, settings.attention_ahead, settings.sharpness)
-
-
 class Speech(NamedTuple):
     """Decoded speech.
 
@@ -125,9 +106,14 @@ def continue_speech(
     state: DecodingState,
     dropout: Dropout,
     max_frames_B: tf.Tensor,
-    options: DecodingOptions,
+    settings: SynthesisConfig,
 ) -> tuple[DecodingState, Chunk]:
-    """Decode the next chunk; it takes fewer steps if all rows end before its last one."""
+    """Decode the next chunk; it takes fewer steps if all rows end before its last one.
+
+    A row stops at the first decoder step whose stop probability exceeds `stop_threshold`. Guided heads attend from
+    `attention_back` tokens before to `attention_ahead` tokens after the furthest token attended to so far. `sharpness`
+    changes the output alone, not the frames that the decoder feeds back; see `sharpening_matrix`.
+    """
     rows, symbols = projected.text_mask.shape
     steps = state.cache.recent[0][0].shape[1]
     first = state.progress.step
@@ -137,13 +123,13 @@ def continue_speech(
 
     def decode(loop: _ChunkLoop) -> tuple[_ChunkLoop]:
         now, cache = loop.progress, state.cache._replace(recent=loop.recent)
-        window_BS = _attention_window(now.furthest_token, symbols, options)
+        window_BS = _attention_window(now.furthest_token, symbols, settings)
         output, recent = network.mel_decoder.decode_step(
             now.previous_frame, now.previous_attention, now.step, cache, projected, window_BS, dropout
         )
         weight_BS = tf.reduce_mean(output.attention[:, :, 0], axis=1)
         is_speaking_B = is_speaking(network, now, max_frames_B)
-        stop_B = tf.sigmoid(output.stop_logit[:, 0]) > options.stop_threshold
+        stop_B = tf.sigmoid(output.stop_logit[:, 0]) > settings.stop_threshold
         following = DecodingProgress(
             step=now.step + 1,
             previous_frame=output.frames[:, -1],
@@ -168,16 +154,16 @@ def continue_speech(
     fine_BTM, recent_frames = _refine_chunk(network, state, coarse_BTM, dropout)
     cache = network.mel_decoder.settle_cache(state.cache._replace(recent=end.recent))
     mel_BTM = network.from_network_scale(fine_BTM)
-    if options.sharpness != 1.0:
-        mel_BTM = tf.matmul(mel_BTM, sharpening_matrix(network.mel_bins, options.sharpness))
+    if settings.sharpness != 1.0:
+        mel_BTM = tf.matmul(mel_BTM, sharpening_matrix(network.mel_bins, settings.sharpness))
     chunk = Chunk(mel_BTM, tf.transpose(end.attention, [1, 0, 2]))
     return DecodingState(end.progress, cache, recent_frames), chunk
 
 
 def speak(
-    network: Network, memory: Memory, dropout: Dropout, max_frames_B: tf.Tensor, options: DecodingOptions
+    network: Network, memory: Memory, dropout: Dropout, max_frames_B: tf.Tensor, settings: SynthesisConfig
 ) -> Speech:
-    """Decode whole texts from the output of `Network.encode`, at most `max_frames` frames a row."""
+    """Decode whole texts from the output of `Network.encode` as `continue_speech` does, at most `max_frames` a row."""
     rows, symbols = memory.text_mask.shape
     chunk_frames = CHUNK_STEPS * network.frames_per_step
     projected, state = begin_speech(network, memory, CHUNK_STEPS)
@@ -190,7 +176,7 @@ def speak(
         now: DecodingState, mel: tf.Tensor, attention: tf.Tensor
     ) -> tuple[DecodingState, tf.Tensor, tf.Tensor]:
         place = now.progress.step // CHUNK_STEPS
-        now, chunk = continue_speech(network, projected, now, dropout, max_frames_B, options)
+        now, chunk = continue_speech(network, projected, now, dropout, max_frames_B, settings)
         return now, write_position(mel, place, chunk.mel), write_position(attention, place, chunk.attention)
 
     mel = tf.zeros([chunks, rows, chunk_frames, network.mel_bins])
@@ -218,10 +204,10 @@ def sharpening_matrix(mel_bins: int, sharpness: float) -> np.ndarray:
     return matrix.astype(np.float32)
 
 
-def _attention_window(furthest_token_B: tf.Tensor, symbols: int, options: DecodingOptions) -> tf.Tensor:
+def _attention_window(furthest_token_B: tf.Tensor, symbols: int, settings: SynthesisConfig) -> tf.Tensor:
     """Return the tokens that guided heads may attend to, bool [B, S]."""
     symbol_S, token_B1 = tf.range(symbols), furthest_token_B[:, None]
-    return (symbol_S >= token_B1 - options.window_back) & (symbol_S <= token_B1 + options.window_ahead)
+    return (symbol_S >= token_B1 - settings.attention_back) & (symbol_S <= token_B1 + settings.attention_ahead)
 
 
 def _refine_chunk(

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.config.schema import ModelConfig
-
 MASKED_SCORE = -1e9
 
 
@@ -278,38 +276,3 @@ def _after_gradient(gradient: tf.Tensor, inputs: Sequence[tf.Tensor]) -> list[tf
     # NaN != NaN, so XLA cannot fold this to zero.
     zero = tf.where(tf.equal(one, one), tf.zeros_like(one), one)
     return [x + tf.cast(zero, x.dtype) for x in inputs]
-
-
-class EncoderLayer(tf.Module):
-    """Self-attention, also to a context if there is one, then a feed-forward layer; both pre-norm and residual."""
-
-    def __init__(self, initializer: Initializer, config: ModelConfig, name: str) -> None:
-        super().__init__(name=name)
-        self.dropout_rate, self.is_recomputed = config.dropout, config.remat
-        self.attention_salt, self.feedforward_salt = initializer.salt(), initializer.salt()
-        self.attention_norm = LayerNorm(config.width, "attention_norm")
-        self.attention = Attention(initializer, config.width, config.heads, "attention")
-        self.feedforward_norm = LayerNorm(config.width, "feedforward_norm")
-        self.feedforward = FeedForward(initializer, config.width, config.feedforward_width, "feedforward")
-
-    def __call__(
-        self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout, context_BCD: tf.Tensor | None = None
-    ) -> tf.Tensor:
-        """Return [B, S, D]; the mask is over the context first, then over x."""
-        inputs = [x_BSD] if context_BCD is None else [x_BSD, context_BCD]
-
-        def run(x_BSD: tf.Tensor, context_BCD: tf.Tensor | None = None) -> tf.Tensor:
-            return self._run(x_BSD, mask_B11S, dropout, context_BCD)
-
-        return recomputed(run, *inputs) if self.is_recomputed and dropout.is_training else run(*inputs)
-
-    def _run(
-        self, x_BSD: tf.Tensor, mask_B11S: tf.Tensor, dropout: Dropout, context_BCD: tf.Tensor | None
-    ) -> tf.Tensor:
-        normal_BSD = self.attention_norm(x_BSD)
-        memory = normal_BSD if context_BCD is None else tf.concat([context_BCD, normal_BSD], axis=1)
-        attended, _ = self.attention(normal_BSD, *self.attention.project_memory(memory), mask_B11S)
-        x_BSD += dropout.apply(attended, self.dropout_rate, self.attention_salt)
-        return x_BSD + dropout.apply(
-            self.feedforward(self.feedforward_norm(x_BSD)), self.dropout_rate, self.feedforward_salt
-        )

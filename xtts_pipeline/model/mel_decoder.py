@@ -1,7 +1,7 @@
 """Predict the next frames from encoded text, a voice and earlier frames: a causal decoder with cross-attention.
 
 The same layers run over a whole sequence in training, and one decoder step at a time with cached keys and values in
-inference.
+inference. A postnet refines the frames.
 """
 
 from typing import NamedTuple
@@ -10,9 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import ModelConfig
-from xtts_pipeline.model.architecture import GUIDED_HEADS, GUIDED_LAYERS
+from xtts_pipeline.model.architecture import GUIDED_HEADS, GUIDED_LAYERS, POSTNET_TAPS
 from xtts_pipeline.model.layers import (
     Attention,
+    Convolution,
     Dense,
     Dropout,
     FeedForward,
@@ -68,11 +69,7 @@ class DecoderLayer(tf.Module):
     def __init__(self, initializer: Initializer, config: ModelConfig, index: int) -> None:
         super().__init__(name=f"decoder_layer_{index}")
         self.dropout_rate, self.is_recomputed = config.dropout, config.remat
-        self.self_salt, self.text_salt, self.feedforward_salt = (
-            initializer.salt(),
-            initializer.salt(),
-            initializer.salt(),
-        )
+        self.self_salt, self.text_salt, self.feedforward_salt = (initializer.salt() for _ in range(3))
         self.self_norm = LayerNorm(config.width, "self_norm")
         self.self_attention = Attention(initializer, config.width, config.heads, "self_attention")
         self.text_norm = LayerNorm(config.width, "text_norm")
@@ -85,32 +82,27 @@ class DecoderLayer(tf.Module):
         self.feedforward_norm = LayerNorm(config.width, "feedforward_norm")
         self.feedforward = FeedForward(initializer, config.width, config.feedforward_width, "feedforward")
 
-    def project_memory(self, memory: Memory) -> tuple[KeysAndValues, KeysAndValues | None]:
+    def project_memory(
+        self, text_BSD: tf.Tensor, voice_BVD: tf.Tensor | None = None
+    ) -> tuple[KeysAndValues, KeysAndValues | None]:
         """Return the keys and values of text and voice; None for the voice if the network has none."""
-        voice = self.voice_attention.project_memory(memory.voice) if self.has_voice else None
-        return self.text_attention.project_memory(memory.text), voice
+        voice = self.voice_attention.project_memory(voice_BVD) if self.has_voice else None
+        return self.text_attention.project_memory(text_BSD), voice
 
     def decode_all(
         self, x_BFD: tf.Tensor, memory: Memory, causal_FF: tf.Tensor, dropout: Dropout
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ([B, F, D], text attention [B, H, F, S]) for all decoder steps at once."""
+
+        def run(x_BFD: tf.Tensor, *encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            normal = self.self_norm(x_BFD)
+            attended, _ = self.self_attention(normal, *self.self_attention.project_memory(normal), causal_FF)
+            x_BFD += dropout.apply(attended, self.dropout_rate, self.self_salt)
+            text, voice = self.project_memory(*encoded)
+            return self._attend(x_BFD, text, memory.text_mask[:, None, None, :], voice, dropout, 0)
+
         inputs = [x_BFD, memory.text] if memory.voice is None else [x_BFD, memory.text, memory.voice]
-
-        def run(
-            x_BFD: tf.Tensor, text_BSD: tf.Tensor, voice_BVD: tf.Tensor | None = None
-        ) -> tuple[tf.Tensor, tf.Tensor]:
-            return self._decode_all(x_BFD, Memory(text_BSD, memory.text_mask, voice_BVD), causal_FF, dropout)
-
         return recomputed(run, *inputs) if self.is_recomputed and dropout.is_training else run(*inputs)
-
-    def _decode_all(
-        self, x_BFD: tf.Tensor, memory: Memory, causal_FF: tf.Tensor, dropout: Dropout
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        normal = self.self_norm(x_BFD)
-        attended, _ = self.self_attention(normal, *self.self_attention.project_memory(normal), causal_FF)
-        x_BFD += dropout.apply(attended, self.dropout_rate, self.self_salt)
-        text, voice = self.project_memory(memory)
-        return self._attend(x_BFD, text, memory.text_mask[:, None, None, :], voice, dropout, 0)
 
     def decode_step(
         self,
@@ -248,7 +240,7 @@ class MelDecoder(tf.Module):
 
     def project_memory(self, memory: Memory) -> ProjectedMemory:
         """Return each layer's keys and values of the memory, computed once for all steps."""
-        projected = [layer.project_memory(memory) for layer in self.layers]
+        projected = [layer.project_memory(memory.text, memory.voice) for layer in self.layers]
         return ProjectedMemory(
             [text for text, _ in projected], memory.text, memory.text_mask, [voice for _, voice in projected]
         )
@@ -336,3 +328,38 @@ class MelDecoder(tf.Module):
         text_frames_BTM = tf.cast(tf.reshape(self.text_frames(attention, text_BSD), shape_BTM), tf.float32)
         frames_BTM = tf.cast(tf.reshape(self.to_frames(x_BFD), shape_BTM), tf.float32) + text_frames_BTM
         return DecoderOutputs(frames_BTM, text_frames_BTM, tf.cast(self.to_stop(x_BFD)[..., 0], tf.float32), attention)
+
+
+class Postnet(tf.Module):
+    """Convolutions that add the fine structure that the decoder does not predict.
+
+    Causal, unlike Tacotron 2's: a frame is final once it is decoded, so speech can be streamed and padding has no
+    influence.
+    """
+
+    def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
+        super().__init__(name="postnet")
+        self.dropout_rate = config.dropout
+        widths = [mel_bins, *[config.postnet_width] * (config.postnet_layers - 1), mel_bins]
+        self.layers = [
+            Convolution(
+                initializer, widths[index], widths[index + 1], POSTNET_TAPS, f"convolution_{index}", is_causal=True
+            )
+            for index in range(config.postnet_layers)
+        ]
+        self.norms = [LayerNorm(width, f"norm_{index}") for index, width in enumerate(widths[1:-1])]
+        self.salts = [initializer.salt() for _ in self.norms]
+
+    @property
+    def context_frames(self) -> int:
+        """The number of earlier frames that a refined frame depends on."""
+        return (POSTNET_TAPS - 1) * len(self.layers)
+
+    def __call__(self, mel_BTM: tf.Tensor, dropout: Dropout) -> tf.Tensor:
+        """Return the refined mel [B, T, M]."""
+        x = mel_BTM
+        for index, layer in enumerate(self.layers):
+            x = layer(x)
+            if index < len(self.norms):
+                x = dropout.apply(tf.nn.tanh(self.norms[index](x)), self.dropout_rate, self.salts[index])
+        return mel_BTM + x if self.layers else mel_BTM

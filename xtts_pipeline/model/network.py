@@ -10,11 +10,9 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import ModelConfig
 from xtts_pipeline.model.aligner import Aligner, Alignment, pool_to_decoder_steps
+from xtts_pipeline.model.encoders import TextEncoder, VoiceEncoder
 from xtts_pipeline.model.layers import Dropout, Initializer, length_mask
-from xtts_pipeline.model.mel_decoder import DecoderOutputs, MelDecoder, Memory
-from xtts_pipeline.model.postnet import Postnet
-from xtts_pipeline.model.text_encoder import TextEncoder
-from xtts_pipeline.model.voice_encoder import VoiceEncoder
+from xtts_pipeline.model.mel_decoder import DecoderOutputs, MelDecoder, Memory, Postnet
 
 # Natural-log mels lie between the floor, about -11.5, and about 2; the network's own scale is near zero.
 MEL_CENTRE, MEL_SCALE = -5.0, 4.0

@@ -16,10 +16,9 @@ import tensorflow as tf
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import from_signature, with_rows
 from xtts_pipeline.data.source import Source
-from xtts_pipeline.model.attention_metrics import attention_coverage, attention_focus, diagonal_share
-from xtts_pipeline.model.decoding import DecodingOptions, Speech, speak
+from xtts_pipeline.model.decoding import Speech, speak
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import decoder_steps
+from xtts_pipeline.model.losses import attention_coverage, attention_focus, decoder_steps, diagonal_share
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.state import BestEvaluation
@@ -101,8 +100,7 @@ class SpeakStep:
         cap_B = tf.round(settings.max_frames_per_token * tf.cast(batch.text_length, tf.float32))
         # Take the minimum before the cast: a configured cap may exceed int32.
         max_frames_B = tf.cast(tf.minimum(cap_B, float(batch.mel.shape[1])), tf.int32)
-        options = DecodingOptions.from_config(settings)
-        speech = speak(network, memory, dropout, max_frames_B, options)
+        speech = speak(network, memory, dropout, max_frames_B, settings)
         steps_B = decoder_steps(speech.mel_length, network.frames_per_step)
         steps, tokens = tf.reduce_sum(steps_B), tf.reduce_sum(batch.text_length)
         looked_B1FS = speech.attention[:, None]
