@@ -9,14 +9,16 @@ from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.schedule import StreamPosition
 
+DATA = DataConfig()
+
 
 def training_dataset(
     folder: Path,
     manifest: Manifest,
     *,
     batch_size: int,
-    seed: int,
-    data: DataConfig,
+    seed: int = 0,
+    data: DataConfig = DATA,
     bucket: int = 0,
     start_epoch: int = 0,
     skip_batches: int = 0,
@@ -33,3 +35,10 @@ def validation_dataset(
     folder: Path, manifest: Manifest, split: str, batch_size: int, bucket: int = 0
 ) -> tf.data.Dataset:
     return CachedSource(folder, manifest).validation_dataset(bucket, batch_size, split)
+
+
+def operations(dataset: tf.data.Dataset) -> set[str]:
+    """Return the types of all operations of the dataset's graph, with those of its functions."""
+    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return {node.op for node in nodes}

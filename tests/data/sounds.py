@@ -37,6 +37,6 @@ def survey(data: Path, config: Config) -> Survey:
 
 
 def surveyed_and_built(data: Path, cache: Path, *overrides: str) -> tuple[Survey, Manifest, Config]:
-    """Return what a survey says of a corpus, and the manifest of its cache."""
+    """Return the survey of a corpus, and the manifest of its cache."""
     config = make_config(*overrides)
     return survey(data, config), build(data, cache, config).manifest, config

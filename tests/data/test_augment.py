@@ -68,7 +68,7 @@ def test_noise_has_the_power_of_its_signal_to_noise_ratio() -> None:
     assert abs(np.corrcoef(noise, other)[0, 1]) < 0.05
 
 
-def test_speed_never_makes_a_clip_longer_than_there_is_room() -> None:
+def test_speed_keeps_a_clip_within_its_longest_length() -> None:
     settings = AugmentationConfig(speed_change=0.3)
     lengths = [len(change_wave(tf.constant(WAVE), settings, number(n), 24_000)) for n in range(30)]
     assert max(lengths) <= 24_000
@@ -77,7 +77,7 @@ def test_speed_never_makes_a_clip_longer_than_there_is_room() -> None:
     assert all(len(change_wave(tf.constant(WAVE), settings, number(n), 100)) <= len(WAVE) for n in range(5))
 
 
-def test_a_share_of_the_clips_stays_as_it_is() -> None:
+def test_a_share_of_the_clips_is_not_changed() -> None:
     changes = draw_changes(AugmentationConfig(share=0.3, gain_db=6.0, speed_change=0.1), number(), 2_000)
     is_changed = changes.is_changed.numpy()
     assert 0.25 < is_changed.mean() < 0.35
@@ -116,7 +116,7 @@ def test_masks_are_bands_of_the_mean_within_the_clip() -> None:
     assert widest == [10, 4]
 
 
-def test_the_mels_of_a_cache_are_left_alone_where_nothing_is_drawn() -> None:
+def test_rows_without_a_drawn_change_keep_their_mels() -> None:
     batch = fields([WAVE, WAVE[:9_000]])
     settings = AugmentationConfig(
         share=1e-9, gain_db=6.0, speed_change=0.2, noise_min_snr_db=10.0, time_masks=2, frequency_masks=2
@@ -134,7 +134,7 @@ def test_gain_on_mels_is_gain_on_waves() -> None:
         np.testing.assert_allclose(mel, log_mel(WAVE * np.float32(10 ** (gain_db / 20)), AUDIO), atol=0.02)
 
 
-def test_noise_on_mels_is_near_to_noise_on_waves() -> None:
+def test_noise_on_mels_is_near_noise_on_waves() -> None:
     settings = AugmentationConfig(noise_min_snr_db=10.0, noise_max_snr_db=10.0)
     flat = np.random.default_rng(3).normal(0.0, 0.1, 22_050).astype(np.float32)  # white, so both ratios mean the same
     by_wave = log_mel(change_wave(tf.constant(flat), settings, number(), ROOM).numpy(), AUDIO)
@@ -149,7 +149,7 @@ def test_noise_on_mels_is_near_to_noise_on_waves() -> None:
     assert louder[95].mean() > quiet["mel"][0, 95].numpy().mean() + 3
 
 
-def test_speed_on_mels_stretches_the_frames_and_keeps_to_the_room() -> None:
+def test_speed_on_mels_stretches_the_frames_within_the_longest_mel() -> None:
     settings = AugmentationConfig(speed_change=0.5)
     batch = fields([WAVE, WAVE[:12_000]])
     augmentation = MelAugmentation(settings, AUDIO, SPEC)

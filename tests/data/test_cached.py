@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import xtts_pipeline
-from tests.data.reading import training_dataset, validation_dataset
+from tests.data.reading import DATA, operations, training_dataset, validation_dataset
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, record_spec
 from xtts_pipeline.cache.format.tfrecord import read_records
@@ -36,25 +36,20 @@ def manifest(folder: Path) -> Manifest:
 
 
 def training_batches(
-    folder: Path, *, batch_size: int = BATCH, data: DataConfig | None = None, seed: int = 0, **settings: int
+    folder: Path, *, batch_size: int = BATCH, data: DataConfig = DATA, epochs: int = 1, **settings: int
 ) -> list[Batch]:
     dataset = training_dataset(
-        folder,
-        load_manifest(folder),
-        batch_size=batch_size,
-        seed=seed,
-        data=data or DataConfig(),
-        **{"epochs": 1, **settings},
+        folder, load_manifest(folder), batch_size=batch_size, data=data, epochs=epochs, **settings
     )
     return list(dataset.as_numpy_iterator())
 
 
 def clips(batches: list[Batch]) -> list[bytes]:
-    """Return what tells one clip from another, in the order of the batches."""
+    """Return the bytes of each mel, which identify the clip, in the order of the batches."""
     return [mel.tobytes() for batch in batches for mel in batch["mel"]]
 
 
-def test_a_batch_is_what_the_records_hold(folder: Path, manifest: Manifest) -> None:
+def test_a_batch_equals_its_records(folder: Path, manifest: Manifest) -> None:
     spec = record_spec(manifest)
     payloads = list(read_records(folder / manifest.shard_names("train")[0]))[:BATCH]
 
@@ -90,41 +85,34 @@ def test_every_dimension_is_static(folder: Path, manifest: Manifest) -> None:
     spec = record_spec(manifest)
     expected = {field.name: tf.TensorSpec([BATCH, *field.shape], field.dtype) for field in spec.batch_fields}
 
-    assert training_dataset(folder, manifest, batch_size=BATCH, seed=0, data=DataConfig()).element_spec == expected
+    assert training_dataset(folder, manifest, batch_size=BATCH).element_spec == expected
     assert validation_dataset(folder, manifest, "val", BATCH).element_spec == expected
 
 
 def test_no_python_runs_in_the_datasets(folder: Path, manifest: Manifest) -> None:
-    training = training_dataset(folder, manifest, batch_size=BATCH, seed=0, data=DataConfig())
+    training = training_dataset(folder, manifest, batch_size=BATCH)
     rival = training.map(lambda batch: tf.numpy_function(np.negative, [batch["mel"]], tf.float16))
 
     assert {"TFRecordDataset", "DecodeRaw", "ParseExampleV2"} <= operations(training)
     assert not python_operations(operations(training))
     assert not python_operations(operations(validation_dataset(folder, manifest, "val", BATCH)))
-    assert python_operations(operations(rival)), "the walk must be able to see what it looks for"
-
-
-def operations(dataset: tf.data.Dataset) -> set[str]:
-    """Return the types of all operations of the dataset's graph, those of functions within functions too."""
-    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
-    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    return {node.op for node in nodes}
+    assert python_operations(operations(rival)), "the search must find Python where there is some"
 
 
 def python_operations(names: set[str]) -> set[str]:
     return {name for name in names if "PyFunc" in name}
 
 
-def test_no_source_brings_python_into_tensorflow() -> None:
+def test_no_module_calls_python_from_tensorflow() -> None:
     banned = {"numpy_function", "py_function", "py_func", "from_generator"}
 
-    # The benchmark's rivals do on purpose what the rest must not.
+    # The benchmark's baselines call Python on purpose.
     sources = [source for source in PACKAGE.rglob("*.py") if not source.match("perf/benchmark/baselines.py")]
 
     assert not [where for source in sources for where, name in names_used(source) if name.split(".")[-1] in banned]
 
 
-def test_no_step_asks_for_a_shape_at_run_time() -> None:
+def test_no_step_reads_a_shape_at_run_time() -> None:
     sources = [source for folder in ("model", "training") for source in (PACKAGE / folder).rglob("*.py")]
 
     assert not [where for source in sources for where, name in names_used(source) if name == "tf.shape"]
@@ -137,7 +125,7 @@ def names_used(source: Path) -> Iterator[tuple[str, str]]:
             yield f"{source}:{node.lineno}", ast.unparse(node)
 
 
-def test_an_epoch_sees_every_clip_once_but_for_the_remainder(folder: Path) -> None:
+def test_an_epoch_has_each_clip_once_except_the_remainder(folder: Path) -> None:
     for epoch in range(3):
         seen = clips(training_batches(folder, start_epoch=epoch))
 
@@ -194,7 +182,7 @@ def test_skipping_batches_continues_where_a_run_stopped(folder: Path) -> None:
 
 
 def test_without_epochs_training_does_not_end(folder: Path, manifest: Manifest) -> None:
-    endless = training_dataset(folder, manifest, batch_size=BATCH, seed=0, data=DataConfig())
+    endless = training_dataset(folder, manifest, batch_size=BATCH)
 
     assert endless.cardinality() < 0
     assert sum(1 for _ in endless.take(30)) == 30
@@ -202,7 +190,7 @@ def test_without_epochs_training_does_not_end(folder: Path, manifest: Manifest) 
 
 def test_fewer_clips_than_a_batch_is_an_error_with_both_numbers(folder: Path, manifest: Manifest) -> None:
     with pytest.raises(CacheError, match=r"29 training clips are fewer than one batch of 32"):
-        training_dataset(folder, manifest, batch_size=32, seed=0, data=DataConfig())
+        training_dataset(folder, manifest, batch_size=32)
 
 
 def test_validation_drops_nothing_and_fills_with_rows_of_length_0(folder: Path, manifest: Manifest) -> None:
@@ -218,7 +206,7 @@ def test_validation_drops_nothing_and_fills_with_rows_of_length_0(folder: Path, 
     np.testing.assert_array_equal(filling["mel"], np.float16(spec.pad_value))
 
 
-def test_validation_that_fills_its_last_batch_gets_no_rows_more(folder: Path, manifest: Manifest) -> None:
+def test_validation_that_fills_its_last_batch_gets_no_more_rows(folder: Path, manifest: Manifest) -> None:
     assert sum(1 for _ in validation_dataset(folder, manifest, "val", 5)) == 1
 
 
@@ -260,7 +248,7 @@ def bucketed(tmp_path_factory: pytest.TempPathFactory, write_cache: Callable[...
 
 
 def real_frames(batches: list[Batch]) -> list[bytes]:
-    """Return what tells one clip from another whatever its padding."""
+    """Return the bytes of each mel without its padding."""
     return [
         mel[:length].tobytes()
         for batch in batches
@@ -269,7 +257,7 @@ def real_frames(batches: list[Batch]) -> list[bytes]:
     ]
 
 
-def test_the_buckets_together_hold_what_one_shape_holds(folder: Path, bucketed: Path) -> None:
+def test_the_buckets_together_have_the_clips_of_one_shape(folder: Path, bucketed: Path) -> None:
     manifest = load_manifest(bucketed)
     for split in ("train", "val"):
         found = []
@@ -302,4 +290,4 @@ def test_a_bucket_with_fewer_clips_than_a_batch_is_named(bucketed: Path) -> None
         CacheError,
         match=r"bucket 0 \[8, 12\] holds 5 training clips, fewer than one batch of 6.*other data\.buckets, or set",
     ):
-        training_dataset(bucketed, load_manifest(bucketed), batch_size=6, seed=0, data=DataConfig(), bucket=0)
+        training_dataset(bucketed, load_manifest(bucketed), batch_size=6, bucket=0)

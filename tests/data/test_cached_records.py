@@ -46,7 +46,7 @@ def test_the_files_are_not_read_again(folder: Path, tmp_path: Path, write_cache:
     kept, files = (
         iter(
             training_dataset(
-                gone, manifest, batch_size=8, seed=0, data=DataConfig(cache_records=is_kept, prefetch_buffer_size=1)
+                gone, manifest, batch_size=8, data=DataConfig(cache_records=is_kept, prefetch_buffer_size=1)
             )
         )
         for is_kept in (True, False)
@@ -71,9 +71,7 @@ def test_auto_keeps_what_is_small(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_fewer_records_than_a_batch_are_the_same_error(folder: Path) -> None:
     with pytest.raises(CacheError, match="fewer than one batch of 64"):
-        training_dataset(
-            folder, load_manifest(folder), batch_size=64, seed=0, data=DataConfig(cache_records=True), bucket=0
-        )
+        training_dataset(folder, load_manifest(folder), batch_size=64, data=DataConfig(cache_records=True))
 
 
 def test_a_shard_that_has_lost_records_is_an_error(tmp_path: Path, write_cache: Callable[..., Manifest]) -> None:
@@ -81,10 +79,4 @@ def test_a_shard_that_has_lost_records_is_an_error(tmp_path: Path, write_cache: 
     shard = tmp_path / "cache" / manifest.shard_names("train")[0]
     shard.write_bytes(b"")
     with pytest.raises(tf.errors.FailedPreconditionError):
-        next(
-            iter(
-                training_dataset(
-                    tmp_path / "cache", manifest, batch_size=8, seed=0, data=DataConfig(cache_records=True)
-                )
-            )
-        )
+        next(iter(training_dataset(tmp_path / "cache", manifest, batch_size=8, data=DataConfig(cache_records=True))))

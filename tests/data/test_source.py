@@ -69,9 +69,7 @@ def assert_same(found: Batch, expected: dict[str, tf.Tensor]) -> None:
 
 def training_clips(source: Source, bucket: int) -> set[bytes]:
     """Return every training clip of a bucket."""
-    every = training_dataset(
-        source.folder, source.manifest, batch_size=1, seed=0, data=CONFIG.data, bucket=bucket, epochs=1
-    )
+    every = training_dataset(source.folder, source.manifest, batch_size=1, bucket=bucket, epochs=1)
     return set(
         clips(Batch(fields["tokens"], fields["mel"], fields["text_length"], fields["mel_length"]) for fields in every)
     )
@@ -98,12 +96,10 @@ def test_a_run_resumed_at_any_step_reads_the_same_batches(source: Source) -> Non
         assert clips(rest) == clips(whole[steps_done:])
 
 
-def test_a_cache_of_one_bucket_is_read_as_its_dataset_gives_it(tmp_path: Path, write_cache: WriteCache) -> None:
+def test_batches_of_one_bucket_equal_those_of_its_dataset(tmp_path: Path, write_cache: WriteCache) -> None:
     source = CachedSource(tmp_path, write_cache(tmp_path))
     settings = CONFIG.training
-    dataset = training_dataset(
-        tmp_path, source.manifest, batch_size=settings.batch_size, seed=settings.seed, data=CONFIG.data, epochs=2
-    )
+    dataset = training_dataset(tmp_path, source.manifest, batch_size=settings.batch_size, seed=settings.seed, epochs=2)
     expected = list(dataset)
     for batch, fields in zip(islice(training_batches(source), len(expected)), expected, strict=True):
         assert_same(batch, fields)
@@ -112,7 +108,7 @@ def test_a_cache_of_one_bucket_is_read_as_its_dataset_gives_it(tmp_path: Path, w
     assert_same(source.validation_sentences(signature), sentences)
 
 
-def test_a_bucket_that_fills_no_batch_is_refused_and_one_without_clips_left_out(
+def test_a_bucket_without_a_full_batch_is_an_error_and_one_without_clips_is_skipped(
     tmp_path: Path, write_cache: WriteCache
 ) -> None:
     source = CachedSource(tmp_path / "few", write_cache(tmp_path / "few", train=24, buckets=((4, 4), (16, 24))))

@@ -38,7 +38,7 @@ def assert_same(found: Survey, cache: Manifest) -> None:
 
 
 def spoil(data: Path) -> None:
-    """Give a corpus one clip of each kind that decoding alone finds out, and rows that reading finds."""
+    """Give a corpus one clip for each rejection by decoding, and rows that reading rejects."""
     wavs = data / "wavs"
     (wavs / "clip-001.wav").unlink()
     (wavs / "clip-002.wav").write_bytes(b"RIFF no sound")
@@ -55,7 +55,7 @@ def spoil(data: Path) -> None:
     [(), ("audio.trim_db=20.0", "audio.normalize=rms"), ("data.buckets=[[20,35],[40,80]]",), ("data.buckets=auto",)],
     ids=["plain", "trimmed", "buckets", "auto"],
 )
-def test_a_survey_says_what_the_manifest_of_the_cache_says(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+def test_a_survey_equals_the_manifest_of_the_cache(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     data = write_mixed_corpus(tmp_path / "corpus")
     spoil(data)
     found, cache, _ = surveyed_and_built(data, tmp_path / "cache", *overrides)
@@ -81,7 +81,7 @@ def test_a_small_corpus_gets_the_same_validation_clip(tmp_path: Path) -> None:
     ("kind", "subtype", "found"),
     [("WAV", "PCM_24", "24 bits in format 0x1"), ("WAV", "FLOAT", "32 bits"), ("FLAC", "PCM_16", "FLAC")],
 )
-def test_sound_that_is_no_16_bit_wav_ends_it_at_once(tmp_path: Path, kind: str, subtype: str, found: str) -> None:
+def test_sound_other_than_16_bit_wav_is_an_error(tmp_path: Path, kind: str, subtype: str, found: str) -> None:
     data = write_corpus(tmp_path, 4)
     soundfile.write(data / "wavs" / "clip-002.wav", tone(0.4, 8_000), 8_000, subtype, format=kind)
     assert build(data, tmp_path / "cache").manifest.counts.rejected == 0
@@ -92,7 +92,7 @@ def test_sound_that_is_no_16_bit_wav_ends_it_at_once(tmp_path: Path, kind: str, 
 
 
 def with_extensible_header(wav: bytes) -> bytes:
-    """Return a WAV whose format chunk is the long one, which libsndfile reads and TensorFlow does not."""
+    """Return a WAV with the extensible format chunk, which libsndfile reads and TensorFlow does not."""
     guid = struct.pack("<HHI", 22, 16, 4) + struct.pack("<H", 1) + bytes.fromhex("000000001000800000aa00389b71")
     body = b"WAVE" + b"fmt " + struct.pack("<I", 40) + struct.pack("<H", 0xFFFE) + wav[22:36] + guid + wav[36:]
     return b"RIFF" + struct.pack("<I", len(body)) + body
@@ -103,7 +103,7 @@ def with_odd_chunk(wav: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("spoilt", [with_extensible_header, with_odd_chunk])
-def test_a_header_that_tensorflow_does_not_read_is_found_before_training(tmp_path: Path, spoilt) -> None:
+def test_a_header_that_tensorflow_cannot_read_is_an_error(tmp_path: Path, spoilt) -> None:
     data = write_corpus(tmp_path, 4)
     check_headers(survey(data, make_config()).clips)
     path = data / "wavs" / "clip-003.wav"
@@ -115,7 +115,7 @@ def test_a_header_that_tensorflow_does_not_read_is_found_before_training(tmp_pat
         check_headers(clips)
 
 
-def test_a_wav_of_unknown_length_ends_it(tmp_path: Path) -> None:
+def test_a_wav_of_unknown_length_is_an_error(tmp_path: Path) -> None:
     data = write_corpus(tmp_path, 4)
     path = data / "wavs" / "clip-001.wav"
     path.write_bytes(path.read_bytes()[:40] + b"\xff\xff\xff\xff" + path.read_bytes()[44:])
@@ -130,7 +130,7 @@ def test_a_wav_of_unknown_length_ends_it(tmp_path: Path) -> None:
         (("data.cache_features=true", "augmentation.gain_db=3.0"), "data.cache_features: found true with augmentation"),
     ],
 )
-def test_a_setting_that_cannot_be_reproduced_ends_it(tmp_path: Path, overrides: tuple[str, ...], line: str) -> None:
+def test_an_unsupported_setting_is_an_error(tmp_path: Path, overrides: tuple[str, ...], line: str) -> None:
     with pytest.raises(ConfigError, match=line) as caught:
         survey(write_corpus(tmp_path, 4), make_config(*overrides))
     assert isinstance(caught.value, XttsError)

@@ -1,4 +1,4 @@
-"""The aligner: shares of frames against all paths counted one by one, and that it finds tokens in sound by itself."""
+"""The aligner: its posterior against all paths one by one, and training without supervision."""
 
 import itertools
 
@@ -14,7 +14,7 @@ from xtts_pipeline.model.network import Batch, Crop, Network
 
 
 def count_paths(likelihood_TS: np.ndarray, symbols: int, frames: int) -> np.ndarray:
-    """Return the shares of frames by going through every path there is."""
+    """Return the posterior from all paths one by one."""
     total, shares = 0.0, np.zeros_like(likelihood_TS)
     for steps in itertools.product([0, 1], repeat=frames - 1):
         path = np.cumsum([0, *steps])
@@ -26,7 +26,7 @@ def count_paths(likelihood_TS: np.ndarray, symbols: int, frames: int) -> np.ndar
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
-def test_shares_are_those_of_all_paths_counted(is_compiled: bool) -> None:
+def test_the_posterior_is_that_of_all_paths(is_compiled: bool) -> None:
     likelihood = np.random.default_rng(0).normal(size=(3, 7, 4)).astype(np.float32)
     symbols, frames = np.array([3, 4, 4], np.int32), np.array([5, 7, 4], np.int32)
     share = tf.function(alignment_posterior, jit_compile=is_compiled)(likelihood, symbols, frames).numpy()
@@ -34,7 +34,7 @@ def test_shares_are_those_of_all_paths_counted(is_compiled: bool) -> None:
         np.testing.assert_allclose(share[row], count_paths(likelihood[row], symbols[row], frames[row]), atol=1e-5)
 
 
-def test_rows_without_a_path_have_no_shares() -> None:
+def test_rows_without_a_path_have_no_posterior() -> None:
     likelihood = tf.zeros([3, 4, 5])
     share = alignment_posterior(likelihood, tf.constant([5, 0, 2]), tf.constant([4, 0, 3])).numpy()
     assert np.all(share[:2] == 0)
@@ -56,7 +56,7 @@ def test_error_is_the_mean_square_of_the_difference() -> None:
     aligner = Aligner(Initializer(1), 11, 5)
     batch = random_batch(SPEC, (9, 4, 6), (20, 7, 12))
     mel = tf.cast(batch.mel, tf.float32)
-    # Against silence of no frames at all the error is that of the average frames themselves.
+    # Against frames of 0 the error is the mean square of each token's mean frame.
     zero = aligner.errors(batch.tokens, batch.text_length, tf.zeros_like(mel))
     error = aligner.errors(batch.tokens, batch.text_length, mel)
     assert error.shape == (3, 20, 9)
@@ -66,7 +66,7 @@ def test_error_is_the_mean_square_of_the_difference() -> None:
     assert float(tf.math.reduce_std(zero[:, :, 0], axis=1)[0]) == pytest.approx(0.0, abs=1e-5)
 
 
-def test_tokens_are_found_in_sound_by_itself() -> None:
+def test_the_aligner_learns_without_supervision() -> None:
     """Eight sounds of 3 to 9 frames in random order: after 150 updates nearly every frame belongs to its own token."""
     random = np.random.default_rng(0)
     sounds = random.normal(size=(11, 5))
@@ -98,14 +98,14 @@ def test_tokens_are_found_in_sound_by_itself() -> None:
     assert np.mean(found[truth >= 0] == truth[truth >= 0]) > 0.95
 
 
-def test_attention_where_the_aligner_looks_costs_what_the_aligner_doubts(
-    network: Network, batch: Batch, crop: Crop
-) -> None:
+def test_attention_equal_to_the_posterior_costs_its_entropy(network: Network, batch: Batch, crop: Crop) -> None:
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
     alignment = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel), batch.mel_length)
-    said = pool_to_decoder_steps(alignment.posterior, network.frames_per_step)
-    entropy = -tf.reduce_sum(tf.math.xlogy(said, said)) / totals.steps
-    _, surprise = alignment_losses(alignment, said, tf.repeat(said[:, None], 4, axis=1), totals)
-    assert float(surprise) == pytest.approx(float(entropy), abs=1e-4)
-    _, elsewhere = alignment_losses(alignment, said, tf.repeat(tf.roll(said, 3, axis=2)[:, None], 4, axis=1), totals)
-    assert float(elsewhere) > float(surprise)
+    shares = pool_to_decoder_steps(alignment.posterior, network.frames_per_step)
+    entropy = -tf.reduce_sum(tf.math.xlogy(shares, shares)) / totals.steps
+    _, loss = alignment_losses(alignment, shares, tf.repeat(shares[:, None], 4, axis=1), totals)
+    assert float(loss) == pytest.approx(float(entropy), abs=1e-4)
+    _, elsewhere = alignment_losses(
+        alignment, shares, tf.repeat(tf.roll(shares, 3, axis=2)[:, None], 4, axis=1), totals
+    )
+    assert float(elsewhere) > float(loss)

@@ -27,7 +27,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean(rate: float) -> None:
     assert dropped.mean() == pytest.approx(1.0, abs=0.01)
 
 
-def test_dropout_masks_are_uncorrelated_between_steps_places_and_neighbours() -> None:
+def test_dropout_masks_are_uncorrelated_between_steps_layers_and_positions() -> None:
     ones = tf.ones([4, 64, 64])
     masks = [
         Dropout(key(3), True).apply(ones, 0.5, salt=5).numpy().ravel(),
@@ -39,7 +39,7 @@ def test_dropout_masks_are_uncorrelated_between_steps_places_and_neighbours() ->
     assert np.abs(correlation).max() < 0.04
 
 
-def test_dropout_of_one_position_is_that_of_the_whole_sequence() -> None:
+def test_dropout_of_one_position_equals_that_of_the_whole_sequence() -> None:
     x = tf.random.stateless_normal([2, 6, 8], [1, 2])
     dropout = Dropout(key(9), is_training=True)
     whole = dropout.apply(x, 0.5, salt=1)
@@ -92,7 +92,7 @@ def test_layer_norm_has_mean_zero_and_variance_one() -> None:
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
-def test_convolution_sees_as_far_as_it_says(is_causal: bool) -> None:
+def test_a_convolution_reaches_only_the_positions_under_its_taps(is_causal: bool) -> None:
     convolution = Convolution(Initializer(0), 2, 3, 5, "convolution", is_causal)
     x = np.zeros((1, 12, 2), np.float32)
     before = convolution(tf.constant(x)).numpy()
@@ -101,7 +101,7 @@ def test_convolution_sees_as_far_as_it_says(is_causal: bool) -> None:
     assert changed.tolist() == (list(range(6, 11)) if is_causal else list(range(4, 9)))
 
 
-def test_attention_weighs_only_what_the_mask_allows() -> None:
+def test_attention_has_no_weight_outside_its_mask() -> None:
     attention = Attention(Initializer(0), 8, 2, "attention")
     x = tf.random.stateless_normal([2, 3, 8], [1, 2])
     memory = tf.random.stateless_normal([2, 5, 8], [3, 4])
@@ -112,6 +112,6 @@ def test_attention_weighs_only_what_the_mask_allows() -> None:
     assert np.all(weights[1].numpy() > 0.0)
 
 
-def test_initial_weights_are_named_by_their_seed() -> None:
+def test_initial_weights_depend_on_the_seed_alone() -> None:
     np.testing.assert_array_equal(Initializer(4).glorot((3, 5), "a"), Initializer(4).glorot((3, 5), "b"))
     assert np.any(Initializer(4).glorot((3, 5), "a").numpy() != Initializer(5).glorot((3, 5), "a").numpy())

@@ -39,7 +39,7 @@ def test_mel_losses_by_hand() -> None:
     assert float(squared) == pytest.approx((1 + 9 + 4 + 4) / 4)
 
 
-def test_mel_losses_are_not_poisoned_by_what_is_masked() -> None:
+def test_masked_values_do_not_reach_the_mel_losses() -> None:
     predicted = tf.constant([[[1.0], [math.inf]]])
     with tf.GradientTape() as tape:
         tape.watch(predicted)
@@ -49,9 +49,9 @@ def test_mel_losses_are_not_poisoned_by_what_is_masked() -> None:
     np.testing.assert_array_equal(tape.gradient(total, predicted), [[[3.0], [0.0]]])
 
 
-def test_frames_of_the_reference_are_not_judged() -> None:
-    judged = loss_mask(tf.constant([6, 4, 0]), Crop(tf.constant([2, 0, 0]), tf.constant([3, 0, 0])), 7)
-    assert judged.numpy().astype(int).tolist() == [[1, 1, 0, 0, 0, 1, 0], [1, 1, 1, 1, 0, 0, 0], [0] * 7]
+def test_frames_of_the_reference_have_no_loss() -> None:
+    mask = loss_mask(tf.constant([6, 4, 0]), Crop(tf.constant([2, 0, 0]), tf.constant([3, 0, 0])), 7)
+    assert mask.numpy().astype(int).tolist() == [[1, 1, 0, 0, 0, 1, 0], [1, 1, 1, 1, 0, 0, 0], [0] * 7]
 
 
 def test_totals_by_hand(batch: Batch, crop: Crop) -> None:
@@ -79,7 +79,7 @@ def test_decoder_steps_round_up(frames: int, steps: int) -> None:
 
 
 def test_guided_attention_loss_by_hand() -> None:
-    # One head, two steps, two symbols: step 0 looks at symbol 1, half a text away; step 1 at its own symbol.
+    # One head, two steps, two symbols: step 0 attends to symbol 1, half a text away; step 1 at its own symbol.
     attention = tf.constant([[[[0.0, 1.0], [0.0, 1.0]]]])
     expected = (1.0 - math.exp(-(0.5**2) / (2 * 0.2**2))) / 2
     loss = guided_attention_loss(attention, tf.constant([2]), tf.constant([2]), 0.2, tf.constant(2.0))
@@ -159,7 +159,7 @@ def test_the_parts_of_a_batch_add_up_to_the_whole(network: Network, batch: Batch
     assert parts == pytest.approx({name: float(value) for name, value in whole.items()}, abs=1e-5)
 
 
-def test_a_batch_of_nothing_has_a_finite_gradient(network: Network, dropout: Dropout) -> None:
+def test_an_empty_batch_has_a_finite_gradient(network: Network, dropout: Dropout) -> None:
     nothing = random_batch(SPEC, (0, 0), (0, 0))
     crop = no_reference(nothing)
     totals = BatchTotals(*(tf.ones([]),) * 6)
@@ -198,11 +198,11 @@ def test_diagonal_share_by_hand() -> None:
     assert float(diagonal_share(tf.concat([BLURRED, DIAGONAL], axis=1), FOUR, FOUR)) == 2.5  # the mean of the heads
 
 
-def test_coverage_counts_tokens_that_are_looked_at() -> None:
+def test_coverage_counts_attended_tokens() -> None:
     stuck = tf.one_hot([0, 0, 1, 1], 4)[None, None]
     assert float(attention_coverage(DIAGONAL, FOUR, FOUR)) == 4.0
     assert float(attention_coverage(stuck, FOUR, FOUR)) == 2.0
-    assert float(attention_coverage(DIAGONAL, FOUR, tf.constant([2]))) == 2.0  # steps after the end say nothing
+    assert float(attention_coverage(DIAGONAL, FOUR, tf.constant([2]))) == 2.0  # steps after the end do not count
     assert float(attention_coverage(DIAGONAL, tf.constant([3]), FOUR)) == 3.0  # nor do tokens
 
 
@@ -220,8 +220,8 @@ def test_stop_error_by_hand(logits: list[float], error: float) -> None:
 
 
 def test_metrics_ignore_rows_of_length_zero() -> None:
-    rubbish = tf.constant(np.random.default_rng(0).random((1, 2, 4, 4)), tf.float32)
-    assert float(attention_focus(rubbish, NONE)) == 0.0
-    assert float(diagonal_share(rubbish, NONE, NONE)) == 0.0
-    assert float(attention_coverage(rubbish, NONE, NONE)) == 0.0
+    noise = tf.constant(np.random.default_rng(0).random((1, 2, 4, 4)), tf.float32)
+    assert float(attention_focus(noise, NONE)) == 0.0
+    assert float(diagonal_share(noise, NONE, NONE)) == 0.0
+    assert float(attention_coverage(noise, NONE, NONE)) == 0.0
     assert float(stop_error(tf.constant([[5.0, 5.0]]), NONE)) == 0.0

@@ -7,7 +7,7 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.model.layers import Dropout, length_mask
 from xtts_pipeline.model.mel_decoder import Memory
-from xtts_pipeline.model.network import Batch, Crop, Network
+from xtts_pipeline.model.network import Batch, Crop, Network, Prediction
 
 
 def test_mel_scale_has_an_inverse() -> None:
@@ -15,7 +15,7 @@ def test_mel_scale_has_an_inverse() -> None:
     np.testing.assert_allclose(Network.from_network_scale(Network.to_network_scale(mel)), mel, atol=1e-6)
 
 
-def test_prediction_has_the_target_s_frames_in_whole_steps(
+def test_a_prediction_covers_the_target_in_whole_steps(
     network: Network, batch: Batch, crop: Crop, dropout: Dropout
 ) -> None:
     prediction = network(batch, crop, dropout)
@@ -24,53 +24,51 @@ def test_prediction_has_the_target_s_frames_in_whole_steps(
     assert prediction.attention.shape == (3, 4, 7, 9)  # two guided heads of each of two layers
 
 
-@pytest.mark.parametrize("frame", [0, 1, 5, 6, 13, 19])
-def test_teacher_forcing_is_causal(network: Network, batch: Batch, crop: Crop, dropout: Dropout, frame: int) -> None:
-    # Which token a frame says is found in the whole clip; with that given, no frame knows of a later one.
-    hold_alignment(network)
+def before_and_after(network: Network, batch: Batch, dropout: Dropout, frames: slice) -> tuple[Prediction, Prediction]:
+    """Return the predictions without a reference, before and after these frames of the ground truth change."""
     mel = batch.mel.numpy()
-    mel[:, frame:] += 3.0
-    before, after = (
-        network(batch, no_reference(batch), dropout),
-        network(batch._replace(mel=tf.constant(mel)), no_reference(batch), dropout),
-    )
+    mel[:, frames] += 3.0
+    changed = batch._replace(mel=tf.constant(mel))
+    return network(batch, no_reference(batch), dropout), network(changed, no_reference(batch), dropout)
+
+
+@pytest.mark.parametrize("frame", [0, 1, 5, 6, 13, 19])
+def test_teacher_forcing_is_causal(network: Network, batch: Batch, dropout: Dropout, frame: int) -> None:
+    # The aligner sees the whole clip; with its posterior fixed, no frame depends on a later one.
+    hold_alignment(network)
+    before, after = before_and_after(network, batch, dropout, slice(frame, None))
     for name in ("coarse", "fine"):
         np.testing.assert_array_equal(getattr(before, name)[:, :frame], getattr(after, name)[:, :frame])
     steps = -(-frame // MODEL.frames_per_step)
     np.testing.assert_array_equal(before.stop_logit[:, :steps], after.stop_logit[:, :steps])
 
 
-def test_later_frames_do_depend_on_earlier_ones(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+def test_later_frames_depend_on_earlier_ones(network: Network, batch: Batch, dropout: Dropout) -> None:
     hold_alignment(network)
-    mel = batch.mel.numpy()
-    mel[:, 2] += 3.0
-    before, after = (
-        network(batch, no_reference(batch), dropout),
-        network(batch._replace(mel=tf.constant(mel)), no_reference(batch), dropout),
-    )
+    before, after = before_and_after(network, batch, dropout, slice(2, 3))
     assert np.abs(before.coarse[0, 3:] - after.coarse[0, 3:]).max() > 1e-3
 
 
-def test_a_step_is_told_where_the_one_before_it_looked(network: Network, batch: Batch, dropout: Dropout) -> None:
+def test_a_step_receives_the_attention_of_the_step_before(network: Network, batch: Batch, dropout: Dropout) -> None:
     posterior = tf.one_hot(tf.zeros([3, SPEC.max_mel_frames], tf.int32), SPEC.max_text_length).numpy()
     hold_alignment(network, tf.constant(posterior))
     before = network(batch, no_reference(batch), dropout)
     posterior[:, 6:9] = np.eye(SPEC.max_text_length)[2]
     hold_alignment(network, tf.constant(posterior))
     after = network(batch, no_reference(batch), dropout)
-    # Frames 6 to 8 are the third step: the fourth is the first to know.
+    # Frames 6 to 8 are the third step, so the fourth is the first to change.
     np.testing.assert_array_equal(before.coarse[:, :9], after.coarse[:, :9])
     assert np.abs(before.coarse[0, 9:12] - after.coarse[0, 9:12]).max() > 1e-3
 
 
-def test_attention_looks_at_real_tokens_only(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+def test_attention_weighs_real_tokens_only(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
     attention = network(batch, crop, dropout).attention.numpy()
     is_real = length_mask(batch.text_length, SPEC.max_text_length).numpy()
     assert np.all(attention[~is_real[:, None, None].repeat(4, 1).repeat(7, 2)] == 0.0)
     np.testing.assert_allclose(attention.sum(-1), 1.0, atol=1e-5)
 
 
-def test_the_text_reaches_the_mel(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+def test_the_mel_depends_on_the_text(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
     other = batch._replace(tokens=tf.where(batch.tokens > 2, SYMBOL_COUNT + 2 - batch.tokens, batch.tokens))
     assert np.abs(network(batch, crop, dropout).fine - network(other, crop, dropout).fine).max() > 1e-3
 
@@ -85,7 +83,7 @@ def test_one_row_does_not_depend_on_the_others(network: Network) -> None:
     np.testing.assert_allclose(both[:1], one, atol=1e-5)
 
 
-def test_guided_heads_look_inside_their_window_only(network: Network, batch: Batch, dropout: Dropout) -> None:
+def test_guided_heads_attend_inside_their_window_only(network: Network, batch: Batch, dropout: Dropout) -> None:
     decoder = network.mel_decoder
     memory = network.encode(batch, None, tf.zeros([3], tf.bool), dropout)
     memory = Memory(memory.text, memory.text_mask, tf.zeros([3, 4, 16]))
@@ -104,7 +102,7 @@ def test_guided_heads_look_inside_their_window_only(network: Network, batch: Bat
     )
 
 
-def test_a_reference_is_part_of_its_own_clip(network: Network) -> None:
+def test_a_reference_lies_within_its_clip(network: Network) -> None:
     lengths = tf.constant([0, 1, 2, 7, 15, 16, 20])
     for key in range(20):
         crop = network.choose_reference(
@@ -125,7 +123,7 @@ def test_a_share_of_the_rows_has_no_reference(network: Network) -> None:
     assert set(starts) == set(range(13))  # each of 13 places for 8 frames of 20
 
 
-def test_the_reference_changes_the_voice_and_only_its_own_frames_count(
+def test_the_voice_depends_on_the_real_frames_of_the_reference_only(
     network: Network, batch: Batch, dropout: Dropout
 ) -> None:
     reference = tf.random.stateless_normal([3, 8, 5], [1, 2], -5.0, 2.0)
@@ -141,7 +139,7 @@ def test_the_reference_changes_the_voice_and_only_its_own_frames_count(
     crop = Crop(tf.constant([12, 12, 7]), tf.constant([4, 0, 4]))
     before, after = (network(given, crop, dropout).coarse.numpy() for given in (batch, other))
     is_different = np.abs(before - after)[:, :6].max(axis=(1, 2)) > 1e-4
-    assert is_different.tolist() == [True, False, True]  # the row without a reference hears nothing of what comes later
+    assert is_different.tolist() == [True, False, True]  # a row without a reference ignores later frames
 
 
 def test_a_network_without_voice_latents_has_no_voice_encoder(batch: Batch, dropout: Dropout) -> None:
@@ -152,29 +150,28 @@ def test_a_network_without_voice_latents_has_no_voice_encoder(batch: Batch, drop
     assert network(batch, crop, dropout).fine.shape == (3, 21, 5)
 
 
-def test_own_frames_take_the_place_of_true_ones_in_their_share(
+def test_scheduled_sampling_replaces_ground_truth_by_predicted_frames(
     network: Network, batch: Batch, crop: Crop, dropout: Dropout
 ) -> None:
     true, none = network(batch, crop, dropout), network(batch, crop, dropout, tf.constant(0.0))
     np.testing.assert_array_equal(true.coarse, none.coarse)
-    own = network(batch, crop, dropout, tf.constant(1.0))
-    # The first step hears silence either way; with every other frame its own, the network hears its first pass.
-    np.testing.assert_array_equal(true.coarse[:, :3], own.coarse[:, :3])
+    sampled = network(batch, crop, dropout, tf.constant(1.0))
+    # The first step gets silence in both cases; all others get the output of the first pass.
+    np.testing.assert_array_equal(true.coarse[:, :3], sampled.coarse[:, :3])
     previous = network._previous_frames(true.coarse)
-    looked = tf.pad(tf.reduce_mean(true.attention, axis=1), [[0, 0], [1, 0], [0, 0]])[:, :-1]
+    attention = tf.pad(tf.reduce_mean(true.attention, axis=1), [[0, 0], [1, 0], [0, 0]])[:, :-1]
     memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
-    expected = network.mel_decoder.decode_all(previous, looked, memory, dropout)
-    np.testing.assert_allclose(own.coarse, expected.frames, atol=1e-6)
+    expected = network.mel_decoder.decode_all(previous, attention, memory, dropout)
+    np.testing.assert_allclose(sampled.coarse, expected.frames, atol=1e-6)
 
 
-def test_no_gradient_flows_through_own_frames(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
-    # Read at the second step only: the first step's output reaches it as the frame before alone.
+def test_no_gradient_flows_through_sampled_frames(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+    # The second step gets the first step's output only as its previous frame.
     with tf.GradientTape() as tape:
         second = tf.reduce_sum(network(batch, crop, dropout, tf.constant(1.0)).coarse[:, 3:6])
-    with_own = tape.gradient(second, network.mel_decoder.to_frames.bias)
-    np.testing.assert_allclose(
-        with_own, np.full(15, 3.0), atol=1e-5
-    )  # one for each of three rows, from the second step itself
+    gradient = tape.gradient(second, network.mel_decoder.to_frames.bias)
+    # One for each of three rows, from the second step itself.
+    np.testing.assert_allclose(gradient, np.full(15, 3.0), atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
@@ -194,7 +191,7 @@ def test_speakers_and_languages_change_the_voice(batch: Batch, crop: Crop, dropo
     def difference(other: Batch) -> np.ndarray:
         return np.abs(network(first, crop, dropout).fine - network(other, crop, dropout).fine).max(axis=(1, 2)) > 1e-4
 
-    # A speaker's vector counts where there is no reference, a language's always.
+    # Only rows without a reference get the speaker's vector; all rows get the language's.
     assert difference(first._replace(speaker=tf.constant([1, 1, 1]))).tolist() == [False, False, True]
     assert difference(first._replace(language=tf.constant([1, 1, 1]))).tolist() == [True, True, True]
 
@@ -208,7 +205,7 @@ def test_a_language_changes_each_token_in_its_own_way(batch: Batch, dropout: Dro
         ).text
         for language in (0, 1)
     ]
-    # The same difference at every token would be one that attention does not see.
+    # Attention ignores a difference that is equal at all tokens.
     difference = (texts[1] - texts[0])[0]
     assert float(tf.reduce_min(tf.reduce_max(tf.abs(difference - tf.reduce_mean(difference, axis=0)), axis=-1))) > 0.05
 

@@ -1,4 +1,4 @@
-"""Activations that are made again in the backward pass: the same numbers, and less memory."""
+"""Recomputed activations give the same loss and gradients."""
 
 import numpy as np
 import pytest
@@ -15,11 +15,11 @@ def gradients(*, is_recomputed: bool, batch: Batch, crop: Crop, is_compiled: boo
 
     def step() -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
-            said = network(batch, crop, dropout)
+            prediction = network(batch, crop, dropout)
             loss = (
-                tf.reduce_mean(tf.square(said.fine))
-                + tf.reduce_mean(said.stop_logit)
-                + tf.reduce_sum(tf.square(said.attention))
+                tf.reduce_mean(tf.square(prediction.fine))
+                + tf.reduce_mean(prediction.stop_logit)
+                + tf.reduce_sum(tf.square(prediction.attention))
             )
         found = tape.gradient(loss, network.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return loss, [tf.convert_to_tensor(gradient) for gradient in found]
@@ -29,7 +29,7 @@ def gradients(*, is_recomputed: bool, batch: Batch, crop: Crop, is_compiled: boo
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
-def test_loss_and_gradients_are_those_without(batch: Batch, crop: Crop, is_compiled: bool) -> None:
+def test_recomputation_does_not_change_loss_and_gradients(batch: Batch, crop: Crop, is_compiled: bool) -> None:
     loss, kept = gradients(is_recomputed=False, batch=batch, crop=crop, is_compiled=is_compiled)
     again_loss, again = gradients(is_recomputed=True, batch=batch, crop=crop, is_compiled=is_compiled)
     assert again_loss == pytest.approx(loss, rel=1e-6)

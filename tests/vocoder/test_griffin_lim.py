@@ -1,25 +1,14 @@
-"""A wave that was made into a mel comes back from it, near enough to be understood."""
+"""A wave is reconstructed from its mel, near the original."""
 
 import librosa
 import numpy as np
 import pytest
 
+from tests.vocoder.voice import AUDIO, LAYOUTS, voice
 from xtts_pipeline.audio.filterbank import mel_filterbank
 from xtts_pipeline.audio.mel import log_mel
-from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim, mel_to_magnitudes
-
-AUDIO = AudioConfig()
-
-
-def voice(seconds: float = 1.5, audio: AudioConfig = AUDIO) -> np.ndarray:
-    """Return harmonics of a gliding pitch under a moving envelope, with a little breath."""
-    time = np.arange(round(seconds * audio.sample_rate)) / audio.sample_rate
-    phase = 2 * np.pi * np.cumsum(120 + 40 * np.sin(2 * np.pi * 0.7 * time)) / audio.sample_rate
-    wave = sum(np.sin(harmonic * phase) / harmonic for harmonic in range(1, 30))
-    breath = np.random.default_rng(0).normal(0, 0.02, len(time))
-    return (0.1 * (1 + np.sin(2 * np.pi * 3 * time)) * wave + breath * 0.1).astype(np.float32)
 
 
 def convergence(wave: np.ndarray, target: np.ndarray) -> float:
@@ -29,14 +18,7 @@ def convergence(wave: np.ndarray, target: np.ndarray) -> float:
     return float(np.linalg.norm(magnitudes[:, : wanted.shape[1]] - wanted) / np.linalg.norm(wanted))
 
 
-@pytest.mark.parametrize(
-    "audio",
-    [
-        AUDIO,
-        AudioConfig(hop_samples=200, window_samples=800),
-        AudioConfig(sample_rate=16_000, fft_size=512, hop_samples=128, window_samples=512),
-    ],
-)
+@pytest.mark.parametrize("audio", LAYOUTS)
 @pytest.mark.parametrize("frames", [2, 3, 33, 100])
 def test_the_wave_has_a_hop_for_each_frame_but_one(audio, frames):
     mel = log_mel(voice(2.0, audio), audio)[:frames]
@@ -62,7 +44,7 @@ def test_copy_synthesis_beats_librosa_in_as_many_iterations():
     assert np.abs(log_mel(ours, AUDIO) - mel).mean() < 0.25
 
 
-def test_more_iterations_come_nearer():
+def test_more_iterations_reduce_the_error():
     mel = log_mel(voice(), AUDIO)
     errors = [np.abs(log_mel(GriffinLim(AUDIO, count, 0.99)(mel), AUDIO) - mel).mean() for count in (1, 8, 40)]
     assert errors == sorted(errors, reverse=True)
@@ -73,13 +55,13 @@ def test_the_same_frames_give_the_same_wave():
     np.testing.assert_array_equal(GriffinLim(AUDIO, 5, 0.99)(mel), GriffinLim(AUDIO, 5, 0.99)(mel.copy()))
 
 
-def test_float16_frames_from_a_cache_will_do():
+def test_float16_frames_of_a_cache_are_accepted():
     mel = log_mel(voice(0.5), AUDIO)
     exact, stored = GriffinLim(AUDIO, 20, 0.99)(mel), GriffinLim(AUDIO, 20, 0.99)(mel.astype(np.float16))
     assert convergence(stored, exact) < 0.1
 
 
-def test_magnitudes_give_the_mel_back():
+def test_magnitudes_have_the_given_mel():
     mel = log_mel(voice(), AUDIO)
     magnitudes = mel_to_magnitudes(mel, AUDIO)
     assert magnitudes.min() >= 0

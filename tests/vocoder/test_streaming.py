@@ -5,28 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.vocoder.voice import AUDIO, LAYOUTS, voice
 from xtts_pipeline.audio.mel import log_mel
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError
 from xtts_pipeline.vocoder.griffin_lim import STREAM_BLOCK_FRAMES, GriffinLim
 from xtts_pipeline.vocoder.streaming import BufferedStream, WaveStream, open_stream
-
-AUDIO = AudioConfig()
-LAYOUTS = [
-    AUDIO,
-    AudioConfig(hop_samples=200, window_samples=800),
-    AudioConfig(sample_rate=16_000, fft_size=512, hop_samples=128, window_samples=512),
-    AudioConfig(hop_samples=32),  # 32 frames overlap, so the look-ahead is longer than a block
-]
-
-
-def voice(seconds: float, audio: AudioConfig = AUDIO) -> np.ndarray:
-    """Return harmonics of a gliding pitch under a moving envelope, with a little breath."""
-    time = np.arange(round(seconds * audio.sample_rate)) / audio.sample_rate
-    phase = 2 * np.pi * np.cumsum(120 + 40 * np.sin(2 * np.pi * 0.7 * time)) / audio.sample_rate
-    wave = sum(np.sin(harmonic * phase) / harmonic for harmonic in range(1, 30))
-    breath = np.random.default_rng(0).normal(0, 0.02, len(time))
-    return (0.1 * (1 + np.sin(2 * np.pi * 3 * time)) * wave + breath * 0.1).astype(np.float32)
 
 
 def push_all(stream: WaveStream, mel: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
@@ -39,7 +23,8 @@ def push_all(stream: WaveStream, mel: np.ndarray, sizes: list[int]) -> list[np.n
     return [*pieces, stream.finish()]
 
 
-@pytest.mark.parametrize("audio", LAYOUTS)
+# With hops of 32 samples 32 frames overlap, so the look-ahead is longer than a block.
+@pytest.mark.parametrize("audio", [*LAYOUTS, AudioConfig(hop_samples=32)])
 @pytest.mark.parametrize("frames", [0, 1, 2, 31, 32, 33, 64, 150])
 def test_the_pieces_have_a_hop_for_each_frame_but_one(audio, frames):
     mel = log_mel(voice(2.0, audio), audio)[:frames]

@@ -20,9 +20,7 @@ _SHARE, _GAIN, _SNR, _SPEED, _NOISE, _TIME_MASKS, _FREQUENCY_MASKS = range(7)
 _MAX_MASKED_SHARE = 0.25  # largest share of a clip's frames or bins that one mask covers
 _LOG_GAIN = math.log(10) / 20  # natural log of a decibel
 _TINY = 1e-12
-_MEL_NOISE_DEVIATION = (
-    0.52  # of one bin's magnitude over its mean, where a spectrum is Gaussian: that of Rayleigh's distribution
-)
+_MEL_NOISE_DEVIATION = 0.52  # of a bin's magnitude, over its mean: Rayleigh's distribution, for a Gaussian spectrum
 
 
 def seed_of(parts: Sequence[object], seed: int) -> tf.Tensor:
@@ -104,10 +102,9 @@ def mask_mels(mel_BTM: tf.Tensor, length_B: tf.Tensor, settings: AugmentationCon
     sum_BM = tf.reduce_sum(tf.where(is_real_BT[..., None], mel_BTM, 0.0), axis=1)
     mean_B1M = (sum_BM / tf.maximum(frames_B, 1.0)[:, None])[:, None]
     bins_B = tf.fill([rows], float(bins))
-    time_BT = _bands(frames_B, frames, settings.time_masks, settings.time_mask_frames, tf.stack([number, _TIME_MASKS]))
-    bin_BM = _bands(
-        bins_B, bins, settings.frequency_masks, settings.frequency_mask_bins, tf.stack([number, _FREQUENCY_MASKS])
-    )
+    time_seed, bin_seed = tf.stack([number, _TIME_MASKS]), tf.stack([number, _FREQUENCY_MASKS])
+    time_BT = _bands(frames_B, frames, settings.time_masks, settings.time_mask_frames, time_seed)
+    bin_BM = _bands(bins_B, bins, settings.frequency_masks, settings.frequency_mask_bins, bin_seed)
     is_masked_BTM = (time_BT[:, :, None] | bin_BM[:, None, :]) & is_real_BT[..., None]
     is_changed_B = draw_changes(settings, number, rows).is_changed
     return tf.where(is_masked_BTM & is_changed_B[:, None, None], mean_B1M, mel_BTM)
@@ -137,9 +134,8 @@ class MelAugmentation:
         heard = area > 0
         self._area = area.astype(np.float32)  # mel of a flat spectrum of 1
         self._inverse_area = np.where(heard, 1 / np.where(heard, area, 1.0), 0.0).astype(np.float32)
-        bins_each = np.where(
-            heard, area**2 / np.where(heard, square, 1.0), 0.0
-        )  # how many frequencies a filter averages
+        # How many frequencies a filter averages.
+        bins_each = np.where(heard, area**2 / np.where(heard, square, 1.0), 0.0)
         self._share = (bins_each / max(bins_each.sum(), 1.0)).astype(np.float32)
         self._jitter = (_MEL_NOISE_DEVIATION / np.sqrt(np.maximum(bins_each, 1.0))).astype(np.float32)
 

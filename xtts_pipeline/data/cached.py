@@ -37,38 +37,17 @@ class CachedSource(Source):
         The batches are the same whether `data.cache_records` keeps the records in memory or not.
         """
         config, data, spec = order.config, order.config.data, self.specs[order.bucket]
-        rows_read, workers = order.rows_read, auto_or(data.num_workers)
-
-        def batches_of(stored: tf.Tensor) -> tf.data.Dataset:
-            return (
-                self.record_numbers(order)
-                .batch(rows_read, drop_remainder=True)
-                .map(
-                    lambda chosen: parse_batch(tf.gather(stored, chosen), spec, rows_read),
-                    num_parallel_calls=workers,
-                    deterministic=True,
-                )
-            )
-
         if self.manifest.is_kept_in_memory(data):
             # Checked here: an error inside the pipeline's function would lose its message.
             order.check_fills_a_batch()
             # Read the whole bucket into one tensor when the first batch is asked for, then shuffle record numbers.
-            serialized = shard_records(
-                tf.constant([str(path) for path in self._paths(order.bucket)]), self._buffer_bytes
-            )
+            serialized = shard_records(tf.constant(self._paths(order.bucket)), self._buffer_bytes)
             serialized = serialized.apply(tf.data.experimental.assert_cardinality(order.records))
-            batches = serialized.batch(order.records, drop_remainder=True).flat_map(batches_of)
-        else:
-            batches = (
-                self.records(order)
-                .batch(rows_read, drop_remainder=True)
-                .map(
-                    lambda records: parse_batch(records, spec, rows_read),
-                    num_parallel_calls=workers,
-                    deterministic=True,
-                )
+            batches = serialized.batch(order.records, drop_remainder=True).flat_map(
+                lambda stored: _parse_batches(self.record_numbers(order), spec, order.rows_read, data, stored)
             )
+        else:
+            batches = _parse_batches(self.records(order), spec, order.rows_read, data)
         batches = prefetched(batches, data)
         if not config.augmentation.is_on:
             return batches
@@ -80,7 +59,7 @@ class CachedSource(Source):
         stream = f"bucket {order.bucket}" + ("" if order.rows is None else f" from row {order.rows.start}")
         changed = batches.enumerate(first).map(
             lambda place, fields: augment(dict(fields), seed_of([stream, place], config.training.seed)),
-            num_parallel_calls=workers,
+            num_parallel_calls=auto_or(data.num_workers),
             deterministic=True,
         )
         return changed.prefetch(auto_or(data.prefetch_buffer_size))
@@ -98,20 +77,14 @@ class CachedSource(Source):
                 f"{self.folder}: there are 0 clips in {where}the {split} split; "
                 "raise the split's share and preprocess again"
             )
-        shards = tf.data.Dataset.from_tensor_slices([str(path) for path in self._paths(bucket, split)])
+        shards = tf.data.Dataset.from_tensor_slices(self._paths(bucket, split))
         serialized = shards.flat_map(lambda path: shard_records(path, buffer_bytes)).apply(
             tf.data.experimental.assert_cardinality(records)
         )
         empty = Example("", np.empty(0, np.int32), np.empty((0, spec.mel_bins), np.float16))
         filling = tf.data.Dataset.from_tensors(encode_example(empty, spec)).repeat(-records % batch_size)
         data = DataConfig()
-        batches = serialized.concatenate(filling).batch(batch_size, drop_remainder=True)
-        parsed = batches.map(
-            lambda records: parse_batch(records, spec, batch_size),
-            num_parallel_calls=auto_or(data.num_workers),
-            deterministic=True,
-        )
-        return prefetched(parsed, data)
+        return prefetched(_parse_batches(serialized.concatenate(filling), spec, batch_size, data), data)
 
     def records(self, order: TrainingOrder) -> tf.data.Dataset:
         """Return the serialized records of `training_dataset`, in its order.
@@ -121,7 +94,7 @@ class CachedSource(Source):
         if order.rows is not None:
             read, workers = _RecordReader(self._paths(order.bucket)).read, auto_or(order.config.data.num_workers)
             return self.record_numbers(order).map(read, num_parallel_calls=workers, deterministic=True)
-        names, buffer_bytes = [str(path) for path in self._paths(order.bucket)], self._buffer_bytes
+        names, buffer_bytes = self._paths(order.bucket), self._buffer_bytes
         return order.elements(lambda shard, _epoch: shard_records(tf.gather(names, shard), buffer_bytes))
 
     def record_numbers(self, order: TrainingOrder) -> tf.data.Dataset:
@@ -160,8 +133,8 @@ class CachedSource(Source):
     def _buffer_bytes(self) -> int:
         return _STORED_READ_BUFFER_BYTES if is_stored(self.folder) else _READ_BUFFER_BYTES
 
-    def _paths(self, bucket: int, split: str = "train") -> list[Path]:
-        return [self.folder / name for name in self.manifest.shard_names(split, bucket)]
+    def _paths(self, bucket: int, split: str = "train") -> list[str]:
+        return [str(self.folder / name) for name in self.manifest.shard_names(split, bucket)]
 
     def _number_reader(self, bucket: int) -> ShardReader:
         """Return a reader of the record numbers of a bucket's training shards."""
@@ -190,6 +163,17 @@ def parse_batch(serialized: tf.Tensor, spec: RecordSpec, batch_size: int) -> Fie
     return batch
 
 
+def _parse_batches(
+    records: tf.data.Dataset, spec: RecordSpec, batch_size: int, data: DataConfig, stored: tf.Tensor | None = None
+) -> tf.data.Dataset:
+    """Return parsed batches of serialized records, or of the numbers of records in `stored`."""
+    return records.batch(batch_size, drop_remainder=True).map(
+        lambda rows: parse_batch(rows if stored is None else tf.gather(stored, rows), spec, batch_size),
+        num_parallel_calls=auto_or(data.num_workers),
+        deterministic=True,
+    )
+
+
 def shard_records(path: tf.Tensor, buffer_bytes: int = _READ_BUFFER_BYTES) -> tf.data.Dataset:
     """Return the serialized records of a shard: the one place where training reads whole files."""
     return tf.data.TFRecordDataset(path, buffer_size=buffer_bytes)
@@ -198,9 +182,9 @@ def shard_records(path: tf.Tensor, buffer_bytes: int = _READ_BUFFER_BYTES) -> tf
 class _RecordReader:
     """Read single records of some files by number; numbers count from 0 through the files in turn."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        starts = [record_starts(path) for path in paths]
-        self._paths = tf.constant([str(path) for path in paths], tf.string)
+    def __init__(self, paths: Sequence[str]) -> None:
+        starts = [record_starts(Path(path)) for path in paths]
+        self._paths = tf.constant(paths, tf.string)
         self._starts = tf.constant(list(chain.from_iterable(starts)), tf.int64)
         self._first = tf.constant([0, *accumulate(map(len, starts))], tf.int64)
 

@@ -1,5 +1,6 @@
 """The online path: a surveyed corpus as the batches of its cache, computed by TensorFlow operations alone."""
 
+from functools import reduce
 from itertools import accumulate
 from pathlib import Path
 
@@ -50,7 +51,7 @@ class OnlineSource(Source):
         def make(epoch: tf.Tensor, clip: tf.Tensor) -> Fields:
             settings, audio = config.augmentation, config.audio
             if not settings.is_on:
-                return self._fields(clip, wave_to_mel(self._wave(clip), audio), spec)
+                return self._example(clip, spec)
             # The seed depends on clip and epoch alone, so a resumed run draws the same.
             seed = seed_of([tf.gather(self._ids, clip), epoch], config.training.seed)
             max_samples = spec.max_mel_frames * audio.hop_samples - 1
@@ -71,11 +72,8 @@ class OnlineSource(Source):
         records, spec = self.manifest.split_records("val", bucket), self.specs[bucket]
         if not records:
             raise CacheError(f"{self.folder}: there are 0 clips in the val split; raise cache.validation_share")
-        first, *rest = self._shard_features("val", bucket)
-        examples = first
-        for shard in rest:
-            examples = examples.concatenate(shard)
-        filled = examples.concatenate(_empty_row(spec).repeat(-records % batch_size))
+        parts = [*self._shard_features("val", bucket), _empty_row(spec).repeat(-records % batch_size)]
+        filled = reduce(tf.data.Dataset.concatenate, parts)
         return prefetched(filled.batch(batch_size, drop_remainder=True), self._config.data)
 
     def bucket_clips(self, order: TrainingOrder, batches: int) -> list[tuple[str, bool]]:
@@ -116,20 +114,20 @@ class OnlineSource(Source):
         """Return the fields of each shard's clips; `data.cache_features` keeps them after the first epoch."""
         if (split, bucket) in self._features:
             return self._features[split, bucket]
-        data, audio, spec = self._config.data, self._config.audio, self.specs[bucket]
-
-        def make(clip: tf.Tensor) -> Fields:
-            return self._fields(clip, wave_to_mel(self._wave(clip), audio), spec)
-
+        data, spec = self._config.data, self.specs[bucket]
         shards = [
             tf.data.Dataset.range(*self._ranges[name]).map(
-                make, num_parallel_calls=auto_or(data.num_workers), deterministic=True
+                lambda clip: self._example(clip, spec), num_parallel_calls=auto_or(data.num_workers), deterministic=True
             )
             for name in self.manifest.shard_names(split, bucket)
         ]
         if data.cache_features:
             shards = self._features[split, bucket] = [shard.cache() for shard in shards]
         return shards
+
+    def _example(self, clip: tf.Tensor, spec: RecordSpec) -> Fields:
+        """Return a clip's fields without augmentation."""
+        return self._fields(clip, wave_to_mel(self._wave(clip), self._config.audio), spec)
 
     def _wave(self, clip: tf.Tensor) -> tf.Tensor:
         wave = read_wave(tf.gather(self._paths, clip), self._config.audio, self._resampler)

@@ -4,7 +4,6 @@ A clip is transformed whole, so each ratio of rates is exact and needs only one 
 """
 
 from collections.abc import Sequence
-from math import gcd
 
 import numpy as np
 import soxr
@@ -13,9 +12,8 @@ import tensorflow as tf
 from xtts_pipeline.audio.load import RESAMPLING_QUALITY
 
 _GRID = 1 << 15  # points of a response; half of them lie below the Nyquist frequency
-_HALF_SAMPLES = (
-    8_192  # of either rate on each side of the impulse by which a response is measured: far beyond where it ends
-)
+# Samples of either rate on each side of the impulse by which a response is measured: far beyond where it ends.
+_HALF_SAMPLES = 8_192
 _SILENT = 1e-7  # relative to an impulse response's peak: below the resolution of soxr's 20 bits
 # The Fourier transform is quick at lengths of small primes, and these are dense enough: at most 2% apart from 10,000
 # on, 0.8% from 100,000.
@@ -42,9 +40,8 @@ class Resampler:
         self._to_rate = to_rate
         self._rates = np.array(sorted(set(rates)), np.int32)
         self._only_as_is = self._rates.tolist() == [to_rate]
-        shared = [gcd(int(rate), to_rate) for rate in self._rates]
-        self._up = np.array([to_rate // part for part in shared], np.int64)
-        self._down = np.array([int(rate) // part for rate, part in zip(self._rates, shared, strict=True)], np.int64)
+        shared = np.gcd(self._rates.astype(np.int64), to_rate)
+        self._up, self._down = to_rate // shared, self._rates // shared
         measured = [_measure(int(up), int(down)) for up, down in zip(self._up, self._down, strict=True)]
         self._responses = np.stack([response for response, _ in measured])
         self._margins = np.array([margin for _, margin in measured], np.int64)

@@ -132,13 +132,10 @@ def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) 
     samples = resampled_length(len(decoded.wave), decoded.sample_rate, audio.sample_rate)
     if samples == 0:
         raise AudioError(Reason.AUDIO_TOO_SHORT, f"{name}: under one sample at audio.sample_rate={audio.sample_rate}")
-    # The length after trimming is known from the frames alone.
-    is_trimmed = audio.trim_db is not None
-    frames = (
-        len(wave_to_mel(decode_wave(data, audio, limits, name), audio))
-        if is_trimmed
-        else mel_frame_count(len(decoded.wave), decoded.sample_rate, audio)
-    )
+    if audio.trim_db is None:
+        frames = mel_frame_count(len(decoded.wave), decoded.sample_rate, audio)
+    else:  # the length after trimming is known from the frames alone
+        frames = len(wave_to_mel(decode_wave(data, audio, limits, name), audio))
     check_mel_length(frames, limits, name)
     start = bytearray(data[: header.data_offset])
     start[4:8] = start[-4:] = bytes(4)

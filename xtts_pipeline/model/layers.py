@@ -63,10 +63,8 @@ class Dropout:
     def draw(self, salt: int, batch: int, positions: int) -> tf.Tensor:
         """Return float32 [batch, positions], uniform in [0, 1)."""
         # A float32 holds 24 bits: 32 would sometimes round up to 1.
-        return (
-            tf.cast(tf.bitwise.right_shift(self._hash_positions(salt, batch, positions, 0), np.uint32(8)), tf.float32)
-            * 2.0**-24
-        )
+        bits = tf.bitwise.right_shift(self._hash_positions(salt, batch, positions, 0), np.uint32(8))
+        return tf.cast(bits, tf.float32) * 2.0**-24
 
     def _hash_positions(self, salt: int, batch: int, positions: int, first_position: tf.Tensor | int) -> tf.Tensor:
         """Return uint32 [batch, positions]."""

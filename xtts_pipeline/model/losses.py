@@ -72,9 +72,8 @@ def mel_losses(
     # Masked before the square: masked values may be anything, even infinity.
     difference_BTM = tf.where(mask_BT[..., None], predicted_BTM - target_BTM, 0.0)
     bins = target_BTM.shape[-1]
-    return tf.reduce_sum(tf.abs(difference_BTM)) / (bins * frames), tf.reduce_sum(tf.square(difference_BTM)) / (
-        bins * frames
-    )
+    absolute = tf.reduce_sum(tf.abs(difference_BTM)) / (bins * frames)
+    return absolute, tf.reduce_sum(tf.square(difference_BTM)) / (bins * frames)
 
 
 def stop_loss(

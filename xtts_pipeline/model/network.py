@@ -89,20 +89,17 @@ class Network(tf.Module):
         self.silence = spec.pad_value
         self.reference_frames = min(config.reference_frames, spec.max_mel_frames)
         self.text_encoder = TextEncoder(initializer, config, symbol_count, spec.max_text_length)
-        self.speaker_embedding = (
-            initializer.normal((speakers, config.width), 0.1, "speaker_embedding") if speakers > 1 else None
-        )
-        self.language_embedding = (
-            initializer.normal((languages, config.width), 0.5, "language_embedding") if languages > 1 else None
-        )
+        self.speaker_embedding = self.language_embedding = None
+        if speakers > 1:
+            self.speaker_embedding = initializer.normal((speakers, config.width), 0.1, "speaker_embedding")
+        if languages > 1:
+            self.language_embedding = initializer.normal((languages, config.width), 0.5, "language_embedding")
         self.mel_decoder = MelDecoder(initializer, config, spec.mel_bins, self.max_steps)
         self.postnet = Postnet(initializer, config, spec.mel_bins)
-        self.voice_encoder = VoiceEncoder(initializer, config, spec.mel_bins) if config.voice_latents else None
-        self.null_voice = (
-            initializer.normal((config.voice_latents, config.width), 0.5, "null_voice")
-            if config.voice_latents
-            else None
-        )
+        self.voice_encoder = self.null_voice = None
+        if config.voice_latents:
+            self.voice_encoder = VoiceEncoder(initializer, config, spec.mel_bins)
+            self.null_voice = initializer.normal((config.voice_latents, config.width), 0.5, "null_voice")
         self.aligner = Aligner(initializer, symbol_count, spec.mel_bins)
         self.salts = {name: initializer.salt() for name in ("crop_start", "crop_used", "scheduled_sampling")}
 
