@@ -51,18 +51,28 @@ def verify_cache(
 
     Exit code 0 if it is, 1 if it is not, 2 if there is no cache.
     """
-    _check_options(level, data, sample, repair=repair)
-    if repair:
-        check_local(cache, "repair the cache that was pushed there, and push it again")
-    with reaching_stores(cache):
-        report = verify(cache, level, data, sample, repair=repair, jobs=jobs)
+    report = verify(cache, level, data, sample, repair=repair, jobs=jobs)
     print_report(report, as_json, is_true=report.valid)
 
 
 def verify(
     cache: Path, level: Level, data: Path | None, sample: int | None, *, repair: bool, jobs: int
 ) -> VerifyReport:
-    """Return every problem of the cache; with `repair`, every problem that is left after the repair from `data`."""
+    """Return every problem of the cache; with `repair`, every problem that is left after the repair from `data`.
+
+    Raises CacheError if there is no such folder, nothing in it, or no manifest to repair by; ConfigError if `data` is
+    needed and missing, or if an option is given that the level does not use.
+    """
+    _check_options(level, data, sample, repair=repair)
+    if repair:
+        check_local(cache, "repair the cache that was pushed there, and push it again")
+    with reaching_stores(cache):
+        return _verify(cache, level, data, sample, repair=repair, jobs=jobs)
+
+
+def _verify(
+    cache: Path, level: Level, data: Path | None, sample: int | None, *, repair: bool, jobs: int
+) -> VerifyReport:
     proof: Literal["quick", "full"] = "quick" if level == "quick" else "full"
     report = verify_bytes(cache, proof, jobs)
     if data is None:
