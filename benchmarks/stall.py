@@ -110,7 +110,7 @@ def train(cache: Path, config: Config, run: Path, log: NativeLog, progress: RunP
     from xtts_pipeline.data.source import Source
     from xtts_pipeline.training import loop
     from xtts_pipeline.training.checkpoints import saver as saving
-    from xtts_pipeline.training.context import open_context
+    from xtts_pipeline.training.context import RunContext
     from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
     from xtts_pipeline.training.monitoring.step_timing import StepTimer
 
@@ -142,7 +142,7 @@ def train(cache: Path, config: Config, run: Path, log: NativeLog, progress: RunP
     with ExitStack() as patched:
         for patch in patches():
             patched.enter_context(patch)
-        with open_context(run, config, CachedSource(cache, load_manifest(cache)), monitor, progress) as context:
+        with RunContext(run, config, CachedSource(cache, load_manifest(cache)), monitor, progress) as context:
             loop.run(context)
     return times
 

@@ -22,7 +22,7 @@ from xtts_pipeline.training.checkpoints.files import Checkpoint, build_network, 
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
 from xtts_pipeline.training.checkpoints.state import Origin, read_run_config
 from xtts_pipeline.training.checkpoints.variables import named_variables
-from xtts_pipeline.training.context import open_context
+from xtts_pipeline.training.context import RunContext
 from xtts_pipeline.training.init_from import copy_weights, describe_origin, load_base
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.resume import Resumption
@@ -169,7 +169,7 @@ def run_loop(
     config = CONFIG.model_copy(update={"training": settings})
     watcher, monitor = Watcher(), CompilationMonitor(NoCompilations(), is_strict=True, is_compiled=False)  # type: ignore[arg-type]
     source: Any = MadeUpSource()
-    with open_context(folder, config, source, monitor, watcher, resumption=resumption, base=base) as context:
+    with RunContext(folder, config, source, monitor, watcher, resumption=resumption, base=base) as context:
         return loop.run(context), watcher
 
 

@@ -20,7 +20,7 @@ from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training import loop, validation
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
-from xtts_pipeline.training.context import open_context
+from xtts_pipeline.training.context import RunContext
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 
 PNG = tf.io.encode_png(tf.zeros([2, 3, 1], tf.uint8)).numpy()
@@ -125,7 +125,7 @@ def run(folder: Path, **settings: object) -> Ended:
     config = CONFIG.model_copy(update={"training": TRAINING.model_copy(update=settings)})
     monitor = CompilationMonitor(NoCompilations(), is_strict=True, is_compiled=False)  # type: ignore[arg-type]
     watcher = Watcher()
-    with open_context(folder, config, MadeUpSource(), monitor, watcher) as context:  # type: ignore[arg-type]
+    with RunContext(folder, config, MadeUpSource(), monitor, watcher) as context:  # type: ignore[arg-type]
         return Ended(folder, loop.run(context), watcher)
 
 

@@ -14,7 +14,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME
-from xtts_pipeline.training.context import open_context
+from xtts_pipeline.training.context import RunContext
 from xtts_pipeline.training.loop import run
 from xtts_pipeline.training.resume import resume
 from xtts_pipeline.training.step import TrainStep
@@ -148,7 +148,7 @@ def resume_and_train(
 ) -> dict[str, Any]:
     """Train in `folder`, from its newest checkpoint if it has one, as `xtts train --resume` does."""
     resumption = resume(folder, source, config, allowed, lambda _: None)  # type: ignore[arg-type]
-    with open_context(
+    with RunContext(
         folder,
         config,
         source,  # type: ignore[arg-type]

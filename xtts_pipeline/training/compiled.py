@@ -3,7 +3,7 @@
 Compares descriptions of arguments. Reads no tensor's values.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, NamedTuple
@@ -31,6 +31,9 @@ class Argument(NamedTuple):
             return self.type
         shown = f"{self.dtype} [{', '.join('None' if size is None else str(size) for size in self.shape)}]"
         return shown if self.type == "tensor" else f"{self.type} {shown}"
+
+
+Arguments = tuple[Argument, ...]
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,9 @@ class CompiledByShape:
         self.functions = [compile_for(signature) for signature in compiled_for]
         callables = self.functions or [function]
         # Without a signature the single function takes every shape.
-        self._by_shape = dict(zip(map(shape_key, signatures), cycle(callables), strict=False))
+        self._by_shape = dict(zip(self._signatures, cycle(callables), strict=False))
         self._fallback = callables[0]
-        self._seen: set[Hashable] = set()
+        self._seen: set[Arguments] = set()
         self.mismatches: list[SignatureMismatch] = []
         self.is_new_shape = False
 
@@ -114,66 +117,48 @@ class CompiledByShape:
 
     def function_of(self, batch: Batch) -> Any:
         """Return the function of the batch's shape, or raise RetraceError as a call does."""
-        key = shape_key(batch)
-        self.is_new_shape = key not in self._seen
+        arguments = describe_arguments(batch)
+        self.is_new_shape = arguments not in self._seen
         if self.is_new_shape:
-            self._add_shape(key, batch)
-        return self._by_shape[key]
+            self._add_shape(arguments)
+        return self._by_shape[arguments]
 
     def trace(self, batch: Batch) -> None:
         """Trace the function of the batch's shape without running it; nothing in eager mode or if no signature fits."""
-        function = self._by_shape.get(shape_key(batch))
+        function = self._by_shape.get(describe_arguments(batch))
         if self.functions and function is not None:
             function.get_concrete_function(*(tensor for tensor in batch if tensor is not None))
 
-    def _add_shape(self, key: Hashable, batch: Batch) -> None:
-        if key not in self._by_shape:
-            mismatch = find_mismatch(describe_arguments(batch), self._signatures)
+    def _add_shape(self, arguments: Arguments) -> None:
+        if arguments not in self._by_shape:
+            mismatch = find_mismatch(arguments, self._signatures)
             if mismatch is not None:
                 if self._is_strict:
                     raise RetraceError(self._name, mismatch)
                 self.mismatches.append(mismatch)
-            self._by_shape[key] = self._fallback
-        self._seen.add(key)
+            self._by_shape[arguments] = self._fallback
+        self._seen.add(arguments)
 
 
-def shape_key(batch: Batch) -> Hashable:
-    """Return the key by which tf.function caches traces: shape and dtype of tensors, the type of any other value."""
-    return tuple(
-        [
-            (value.shape, value.dtype)
-            if isinstance(value, tf.Tensor | tf.TensorSpec)
-            else (type(value), _shape_of(value))
-            for value in batch
-        ]
-    )
-
-
-def describe_arguments(batch: Batch) -> tuple[Argument, ...]:
-    """Describe the arguments of a call or of a signature, without the fields that are None."""
+def describe_arguments(batch: Batch) -> Arguments:
+    """Describe the arguments of a call or a signature without the fields that are None: the key of a trace."""
     return tuple(_describe(name, value) for name, value in zip(Batch._fields, batch, strict=True) if value is not None)
 
 
-def find_mismatch(dynamic: Sequence[Argument], signatures: Sequence[Sequence[Argument]]) -> SignatureMismatch | None:
+def find_mismatch(dynamic: Arguments, signatures: Sequence[Arguments]) -> SignatureMismatch | None:
     """Return how a call differs from the nearest signature, or None if it fits one."""
 
-    def differing(static: Sequence[Argument]) -> tuple[tuple[Argument, Argument], ...]:
-        given = {argument.name: argument for argument in dynamic}
-        wanted = {argument.name: argument for argument in static}
-        nothing = Argument("", "nothing", None, None)
-        names = [name for name in Batch._fields if given.get(name) != wanted.get(name)]
-        return tuple(
-            (wanted.get(name, nothing._replace(name=name)), given.get(name, nothing._replace(name=name)))
-            for name in names
-        )
+    def of_every_field(arguments: Arguments) -> list[Argument]:
+        by_name = {argument.name: argument for argument in arguments}
+        return [by_name.get(name, Argument(name, "nothing", None, None)) for name in Batch._fields]
+
+    def differing(static: Arguments) -> tuple[tuple[Argument, Argument], ...]:
+        pairs = zip(of_every_field(static), of_every_field(dynamic), strict=True)
+        return tuple((wanted, given) for wanted, given in pairs if wanted != given)
 
     candidates = [(differing(static), static) for static in signatures]
     arguments, static = min(candidates, key=lambda candidate: (len(candidate[0]), _distance(candidate[0])))
     return SignatureMismatch(arguments, *_explain(arguments, static, dynamic)) if arguments else None
-
-
-def _shape_of(value: Any) -> tuple[int, ...] | None:
-    return tuple(value.shape) if hasattr(value, "shape") else None
 
 
 def _describe(name: str, value: Any) -> Argument:

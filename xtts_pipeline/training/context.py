@@ -5,9 +5,9 @@ Imports TensorFlow, so `xtts train` reaches it only through the gate. Knows noth
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.config.load import dump_config
@@ -28,15 +28,11 @@ from xtts_pipeline.training.init_from import load_base
 from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.monitoring.media import MediaWriter
-from xtts_pipeline.training.monitoring.metrics import (
-    MetricsWriter,
-    NullMetricsWriter,
-    hide_steps_after,
-)
+from xtts_pipeline.training.monitoring.metrics import MetricsWriter, NullMetricsWriter, hide_steps_after
 from xtts_pipeline.training.monitoring.profiling import StepProfiler
 from xtts_pipeline.training.monitoring.startup import StartupTimer
 from xtts_pipeline.training.plan import RunPlan
-from xtts_pipeline.training.resume import Resumption, resume_all_workers
+from xtts_pipeline.training.resume import Resumption, resume
 
 
 class TrainingProgress(Protocol):
@@ -53,10 +49,11 @@ class TrainingProgress(Protocol):
 OpenProgress = Callable[[int], AbstractContextManager[TrainingProgress]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class RunContext:
-    """A run that is ready for its first step.
+    """A run that is ready for its first step. Entering opens what it writes in `folder`; only the chief writes.
 
+    Entering also removes reports of steps after that of `resumption`: these steps come again.
     resumption: the checkpoint and state to continue from; None for a new run.
     base: the checkpoint whose weights a new run starts with; None for random weights.
     """
@@ -64,17 +61,18 @@ class RunContext:
     folder: Path
     config: Config
     source: Source
-    distribution: Distribution
-    resumption: Resumption | None
-    base: Checkpoint | None
-    metrics: MetricsWriter
-    media: MediaWriter
-    saver: CheckpointSaver
     monitor: CompilationMonitor
-    profiling: StepProfiler | None
-    startup: StartupTimer
     progress: TrainingProgress
-    interruption: Interruption | None
+    resumption: Resumption | None = None
+    base: Checkpoint | None = None
+    interruption: Interruption | None = None
+    profile_steps: int | None = None
+    startup: StartupTimer = field(default_factory=StartupTimer)
+    distribution: Distribution = SINGLE_DEVICE
+    metrics: MetricsWriter = field(init=False)
+    media: MediaWriter = field(init=False)
+    saver: CheckpointSaver = field(init=False)
+    profiling: StepProfiler | None = field(init=False, default=None)
 
     @property
     def state(self) -> RunState:
@@ -85,6 +83,28 @@ class RunContext:
     def is_chief(self) -> bool:
         """Whether this process writes the run."""
         return self.distribution.is_chief
+
+    def __enter__(self) -> Self:
+        step = 0 if self.resumption is None else self.resumption.checkpoint.step
+        with ExitStack() as stack:
+            if self.is_chief:
+                hide_steps_after(self.folder, step)
+                self.metrics = stack.enter_context(MetricsWriter(self.folder, self.state.file_bytes))
+            else:
+                self.metrics = stack.enter_context(NullMetricsWriter())
+            self.media = stack.enter_context(MediaWriter(self.folder, self.config))
+            self.saver = stack.enter_context(
+                CheckpointSaver(self.folder, self.config, self.source.identity(), self.metrics.sync, saved_step=step)
+                if self.is_chief
+                else NullCheckpointSaver(step)
+            )
+            if self.profile_steps and self.is_chief:
+                self.profiling = stack.enter_context(StepProfiler(self.folder, self.profile_steps))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
 
 @contextmanager
@@ -108,75 +128,24 @@ def prepare_run(
             distribution.check_same("the config", dump_config(plan.config))
             resumption = None
             if plan.is_resumed:
-                resumption = resume_all_workers(plan.run, source, plan.config, plan.allowed, progress.log, distribution)
+                resumption = resume(plan.run, source, plan.config, plan.allowed, progress.log, distribution)
         base = None if plan.init_from is None else load_base(plan.init_from, resumption, progress.log)
         if plan.is_chief:
             _write_plan(plan, base)
-        with open_context(
+        with RunContext(
             plan.run,
             plan.config,
             source,
             monitor,
             progress,
-            resumption=resumption,
-            base=base,
-            interruption=interruption,
-            profile_steps=plan.profile_steps,
-            startup=startup,
-            distribution=distribution,
-        ) as context:
-            yield context
-
-
-@contextmanager
-def open_context(
-    folder: Path,
-    config: Config,
-    source: Source,
-    monitor: CompilationMonitor,
-    progress: TrainingProgress,
-    *,
-    resumption: Resumption | None = None,
-    base: Checkpoint | None = None,
-    interruption: Interruption | None = None,
-    profile_steps: int | None = None,
-    startup: StartupTimer | None = None,
-    distribution: Distribution = SINGLE_DEVICE,
-) -> Iterator[RunContext]:
-    """Open what a run writes in `folder`, and close it at the end. Only the chief writes.
-
-    Reports of steps after that of `resumption` are removed: these steps come again.
-    """
-    step = 0 if resumption is None else resumption.checkpoint.step
-    file_bytes = {} if resumption is None else resumption.state.file_bytes
-    is_chief = distribution.is_chief
-    if is_chief:
-        hide_steps_after(folder, step)
-    with ExitStack() as stack:
-        metrics = stack.enter_context(MetricsWriter(folder, file_bytes) if is_chief else NullMetricsWriter())
-        media = stack.enter_context(MediaWriter(folder, config))
-        saver = stack.enter_context(
-            CheckpointSaver(folder, config, source.identity(), metrics.sync, saved_step=step)
-            if is_chief
-            else NullCheckpointSaver(step)
-        )
-        profiling = stack.enter_context(StepProfiler(folder, profile_steps)) if profile_steps and is_chief else None
-        yield RunContext(
-            folder,
-            config,
-            source,
-            distribution,
             resumption,
             base,
-            metrics,
-            media,
-            saver,
-            monitor,
-            profiling,
-            startup or StartupTimer(),
-            progress,
             interruption,
-        )
+            plan.profile_steps,
+            startup,
+            distribution,
+        ) as context:
+            yield context
 
 
 def _open_source(plan: RunPlan) -> Source:

@@ -103,7 +103,11 @@ def copy_weights(
         symbols=symbols,
         speakers=speakers,
         languages=languages,
-        settings=tuple(_setting_lines(checkpoint.config, config)),
+        settings=tuple(
+            f"{key}: {json.dumps(was)} there, {json.dumps(found)} here"
+            for key, (was, found) in changed_settings(checkpoint.config, config).items()
+            if key.partition(".")[0] in _SECTIONS
+        ),
         new=tuple(new),
         misfits=tuple(misfits),
         left_behind=tuple(sorted(arrays.keys() - variables.keys())),
@@ -168,15 +172,6 @@ def _merge(fresh: np.ndarray, base: np.ndarray, names: _RowNames | None) -> tupl
     for row, base_row in pairs:
         merged[row] = base[base_row]
     return merged, len(pairs) * int(np.prod(fresh.shape[1:]))
-
-
-def _setting_lines(before: Config, now: Config) -> list[str]:
-    changes = changed_settings(before, now)
-    return [
-        f"{key}: {json.dumps(was)} there, {json.dumps(found)} here"
-        for key, (was, found) in changes.items()
-        if key.partition(".")[0] in _SECTIONS
-    ]
 
 
 def _shown(names: Sequence[str], separator: str = ", ") -> str:

@@ -38,7 +38,6 @@ from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import RetraceError
 from xtts_pipeline.training.context import OpenProgress, RunContext, prepare_run
 from xtts_pipeline.training.distributed.step import DistributedTrainStep, describe_distribution
-from xtts_pipeline.training.divergence import SkipCount, SkipLog
 from xtts_pipeline.training.init_from import copy_weights, describe_origin
 from xtts_pipeline.training.monitoring.compilations import total_counts
 from xtts_pipeline.training.monitoring.metrics_buffer import MetricsBuffer
@@ -47,8 +46,9 @@ from xtts_pipeline.training.monitoring.step_timing import WARMUP_STEPS, StepTime
 from xtts_pipeline.training.monitoring.warnings import AlignmentMonitor, DataWaitMonitor, LossSpikeMonitor
 from xtts_pipeline.training.plan import RunPlan
 from xtts_pipeline.training.resume import load_newest_finite
+from xtts_pipeline.training.skipped_updates import SkipCount, SkipLog
 from xtts_pipeline.training.step import TrainStep
-from xtts_pipeline.training.validation import BestLoss, Validation
+from xtts_pipeline.training.validation import Validation
 
 # The factor of the learning rate after a roll-back.
 ROLL_BACK_RATE = 0.5
@@ -133,7 +133,7 @@ class _Training:
     def _load_state(self, state: RunState) -> None:
         """Restore counters, best loss and watches from `state`."""
         self.state, self.is_settled = state, state.is_settled
-        self.best = BestLoss.from_state(self.settings.patience, state.best)
+        self.best = state.best
         self.context.saver.saved_best = state.best_on_disk or state.best
         if self.validation is not None:
             self.validation.evaluations = state.evaluations
@@ -163,7 +163,10 @@ class _Training:
             self._roll_back_if_diverged(self.steps_done)
 
     def _is_over(self) -> bool:
-        return self.steps_done >= self.settings.steps or self.best.is_patience_over
+        return self.steps_done >= self.settings.steps or self._is_patience_over()
+
+    def _is_patience_over(self) -> bool:
+        return self.settings.patience is not None and self.best.evaluations_without >= self.settings.patience
 
     def _train_on_next_batch(self) -> None:
         started, step = time.perf_counter(), self.steps_done + 1
@@ -233,13 +236,11 @@ class _Training:
     def _is_stop_agreed(self) -> bool:
         """Return whether to stop here. Several workers stop if one of them was asked to before the last step."""
         interruption, step = self.context.interruption, self.train_step
-        if (
-            interruption is not None
-            and isinstance(step, DistributedTrainStep)
-            and self.context.distribution.workers > 1
-        ):
+        if interruption is None:
+            return False
+        if isinstance(step, DistributedTrainStep) and self.context.distribution.workers > 1:
             return step.is_stop_agreed
-        return interruption is not None and interruption.is_asked
+        return interruption.is_asked
 
     def _after_step(self, step: int) -> None:
         """Report, validate, synthesize samples and save, each if it is due after this step."""
@@ -285,23 +286,23 @@ class _Training:
         # In float16, infinite gradients of a finite loss only mean that the loss scale is still adapting.
         is_bad = is_skipped & (~np.isfinite(self.window.column("loss")) if self.train_step.loss_scale else True)
         positions = [self.position.before(back, self.batches_per_epoch) for back in range(len(is_skipped), 0, -1)]
-        for warning in self.skip_log.write(step, self.window, is_bad, positions):
-            if is_first:
-                self.warn(warning)
+        warning = self.skip_log.write(step, self.window, is_bad, positions)
+        if warning is not None and is_first:
+            self.warn(warning)
 
     def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> BestEvaluation | None:
         """Validate; return the evaluation if its loss is below that of every evaluation on disk, else None."""
         numbers = validation.evaluate(lambda: self._stop_if_asked(unsettled))
         self._record(step, "val", numbers)
         # Patience counts measured losses, written or not: workers without a disk must stop at the same step.
-        self.best.update(step, numbers["loss"])
-        if self.best.is_patience_over and step < self.settings.steps:
+        self.best = self.best.after(step, numbers["loss"])
+        if self._is_patience_over() and step < self.settings.steps:
             self._log(
                 f"stopping early: {self.best.evaluations_without} evaluations without a validation loss under "
-                f"{self.best.loss:.3f} of step {self.best.step} (training.patience)"
+                f"{self.best.loss_to_beat:.3f} of step {self.best.step} (training.patience)"
             )
-        kept = self.context.saver.best.loss
-        return BestEvaluation(step, numbers["loss"]) if numbers["loss"] < (math.inf if kept is None else kept) else None
+        is_better = numbers["loss"] < self.context.saver.best.loss_to_beat
+        return BestEvaluation(step, numbers["loss"]) if is_better else None
 
     def _save_if_due(self, step: int, best: BestEvaluation | None) -> None:
         """Save at the end, after a new best loss, and when it is time. Only the end waits for an earlier checkpoint."""
@@ -341,7 +342,7 @@ class _Training:
             reported_step=self.reported_step,
             first_loss=self.first_loss,
             last_loss=self.last_loss,
-            best=self.best.to_state(),
+            best=self.best,
             best_on_disk=None if kept.step == self.best.step else kept,
             evaluations=self.validation.evaluations if self.validation is not None else 0,
             aligned_at_step=self.alignment.aligned_at_step,

@@ -18,12 +18,10 @@ class AdamW(tf.Module):
         self._trained = dict(trained)
         self.weight_decay = weight_decay
         # By name: a moved layer shows as a missing name instead of silently getting another layer's moments.
-        self.first_moment = {
-            name: tf.Variable(tf.zeros_like(variable), trainable=False) for name, variable in trained.items()
-        }
-        self.second_moment = {
-            name: tf.Variable(tf.zeros_like(variable), trainable=False) for name, variable in trained.items()
-        }
+        self.first_moment, self.second_moment = (
+            {name: tf.Variable(tf.zeros_like(variable), trainable=False) for name, variable in trained.items()}
+            for _ in range(2)
+        )
 
     @property
     def trained(self) -> dict[str, tf.Variable]:

@@ -22,7 +22,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     step_name,
 )
 from xtts_pipeline.training.checkpoints.state import RunState
-from xtts_pipeline.training.distributed.strategy import Distribution
+from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution
 from xtts_pipeline.training.settings import RECORDS_KEY, Changes, changed_settings, check_changes
 from xtts_pipeline.training.step import TrainStep
 
@@ -41,32 +41,24 @@ class Resumption:
 
 
 def resume(
-    run: Path, source: Source, config: Config, allowed: Collection[str], log: Callable[[str], None]
-) -> Resumption | None:
-    """Return what the run continues from, or None to start at step 0. Remove the checkpoints of later steps.
-
-    Raises CheckpointError if the checkpoint belongs to another cache, ConfigError if settings changed that are not
-    `allowed` by key or section.
-    """
-    newest = load_newest(run, log)
-    if newest is None:
-        return None
-    resumption = _apply_settings(run, newest, source, config, allowed, log)
-    log(f"resuming after step {newest.checkpoint.step} of {newest.checkpoint.folder}")
-    remove_after(run, newest.checkpoint.step)
-    return resumption
-
-
-def resume_all_workers(
     run: Path,
     source: Source,
     config: Config,
     allowed: Collection[str],
     log: Callable[[str], None],
-    distribution: Distribution,
+    distribution: Distribution = SINGLE_DEVICE,
 ) -> Resumption | None:
-    """Do what `resume` does in each worker: the chief chooses and removes checkpoints, the others load its choice."""
-    resumption = resume(run, source, config, allowed, log) if distribution.is_chief else None
+    """Return what the run continues from, or None to start at step 0. Remove the checkpoints of later steps.
+
+    Of several workers, the chief chooses and removes checkpoints, and the others load its choice.
+    Raises CheckpointError if the checkpoint belongs to another cache, ConfigError if settings changed that are not
+    `allowed` by key or section.
+    """
+    newest = load_newest(run, log) if distribution.is_chief else None
+    resumption = None if newest is None else _apply_settings(run, newest, source, config, allowed, log)
+    if resumption is not None:
+        log(f"resuming after step {resumption.checkpoint.step} of {resumption.checkpoint.folder}")
+        remove_after(run, resumption.checkpoint.step)
     # The chief sends the step plus 1, so that 0 stands for no checkpoint.
     step = int(distribution.broadcast([0 if resumption is None else resumption.checkpoint.step + 1])[0]) - 1
     if distribution.is_chief or step < 0:

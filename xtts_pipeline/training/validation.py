@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Self
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +20,6 @@ from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import attention_coverage, attention_focus, decoder_steps, diagonal_share
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.text.tokens import Tokenizer
-from xtts_pipeline.training.checkpoints.state import BestEvaluation
 from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
@@ -42,39 +40,6 @@ class SpokenSentence:
     mel: np.ndarray
     attention: np.ndarray
     has_stopped: bool
-
-
-@dataclass
-class BestLoss:
-    """The lowest validation loss so far, and the number of evaluations since."""
-
-    patience: int | None
-    step: int = 0
-    loss: float = math.inf
-    evaluations_without: int = 0
-
-    def update(self, step: int, loss: float) -> bool:
-        """Count an evaluation; return whether it is the best so far. NaN never is."""
-        is_best = loss < self.loss
-        if is_best:
-            self.step, self.loss, self.evaluations_without = step, loss, 0
-        else:
-            self.evaluations_without += 1
-        return is_best
-
-    @classmethod
-    def from_state(cls, patience: int | None, state: BestEvaluation) -> Self:
-        """Return the best loss of a resumed run."""
-        return cls(patience, state.step, math.inf if state.loss is None else state.loss, state.evaluations_without)
-
-    def to_state(self) -> BestEvaluation:
-        """Return the best loss for a checkpoint's state."""
-        return BestEvaluation(self.step, self.loss if math.isfinite(self.loss) else None, self.evaluations_without)
-
-    @property
-    def is_patience_over(self) -> bool:
-        """Whether the run should stop early."""
-        return self.patience is not None and self.evaluations_without >= self.patience
 
 
 class SpeakStep:

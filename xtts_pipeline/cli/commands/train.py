@@ -273,18 +273,13 @@ def _check_tuning(plan: RunPlan, *, is_staged: bool) -> None:
     """Raise ConfigError or CacheError if `training.autotune` cannot measure this run."""
     if not plan.is_tuned_first:
         return
-    if plan.survey is not None:
-        raise ConfigError(
-            "training.autotune: found true with --data, expected a cache to measure; preprocess first, or leave it out"
-        )
-    if plan.cluster is not None:
-        raise ConfigError(
-            "training.autotune: found true with several workers, expected one to measure; tune on one first"
-        )
-    if device_count(plan.devices) > 1:
-        raise ConfigError(
-            "training.autotune: found true with several devices, expected one to measure; tune with --devices 1 first"
-        )
+    for is_found, found, remedy in (
+        (plan.survey is not None, "--data, expected a cache", "preprocess first, or leave it out"),
+        (plan.cluster is not None, "several workers, expected one", "tune on one first"),
+        (device_count(plan.devices) > 1, "several devices, expected one", "tune with --devices 1 first"),
+    ):
+        if is_found:
+            raise ConfigError(f"training.autotune: found true with {found} to measure; {remedy}")
     if not is_staged:
         check_local(plan.data, "leave training.autotune out, or add --stage DIR")
 

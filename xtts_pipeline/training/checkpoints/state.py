@@ -3,6 +3,7 @@
 Imports no TensorFlow.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +33,17 @@ class BestEvaluation:
     step: Natural = 0
     loss: float | None = None
     evaluations_without: Natural = 0
+
+    @property
+    def loss_to_beat(self) -> float:
+        """The loss below which an evaluation is better: infinity before the first. NaN never is better."""
+        return math.inf if self.loss is None else self.loss
+
+    def after(self, step: int, loss: float) -> "BestEvaluation":
+        """Return the best evaluation once the next one, at `step`, had this loss."""
+        if loss < self.loss_to_beat:
+            return BestEvaluation(step, loss)
+        return replace(self, evaluations_without=self.evaluations_without + 1)
 
 
 @dataclass(frozen=True, config=_STRICT)

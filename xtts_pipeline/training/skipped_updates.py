@@ -38,11 +38,11 @@ class SkipLog:
 
     def write(
         self, last_step: int, window: MetricsBuffer, is_skipped: np.ndarray, positions: Sequence[StreamPosition]
-    ) -> list[str]:
-        """Write the skipped steps of a window that ends with `last_step`; return the warning for the first of them."""
+    ) -> str | None:
+        """Write the skipped steps of a window that ends with `last_step`; return a warning of the first, if any."""
         skipped = np.flatnonzero(is_skipped).tolist()
         if not skipped:
-            return []
+            return None
         losses, norms = window.column("loss"), window.column("gradient_norm")
         all_clips = self._clips_of([positions[index] for index in skipped])
         lines = [
@@ -55,7 +55,7 @@ class SkipLog:
         names = ", ".join(first["not_finite"] or first["ids"])
         who = f"not finite in the cache: {names}" if first["not_finite"] else f"of {names}"
         found = f"step {first['step']}: the update was not finite and is left out ({who})"
-        return [f"{found}; {SKIPPED_NAME} has each such step"]
+        return f"{found}; {SKIPPED_NAME} has each such step"
 
 
 def skipped_line(

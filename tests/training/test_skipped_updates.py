@@ -3,7 +3,7 @@ import math
 import numpy as np
 
 from xtts_pipeline.data.schedule import StreamPosition
-from xtts_pipeline.training.divergence import SkipCount, skipped_line
+from xtts_pipeline.training.skipped_updates import SkipCount, skipped_line
 
 
 def test_skipped_updates_are_counted_in_all_and_in_a_row() -> None:
