@@ -286,8 +286,7 @@ class _Training:
         # In float16, infinite gradients of a finite loss only mean that the loss scale is still adapting.
         is_bad = is_skipped & (~np.isfinite(self.window.column("loss")) if self.train_step.loss_scale else True)
         positions = [self.position.before(back, self.batches_per_epoch) for back in range(len(is_skipped), 0, -1)]
-        warning = self.skip_log.write(step, self.window, is_bad, positions)
-        if warning is not None and is_first:
+        if (warning := self.skip_log.write(step, self.window, is_bad, positions)) and is_first:
             self.warn(warning)
 
     def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> BestEvaluation | None:
