@@ -14,8 +14,3 @@ def resampled_length(samples: int, sample_rate: int, to_rate: int) -> int:
 def mel_frame_count(samples: int, sample_rate: int, audio: AudioConfig) -> int:
     """Return how many frames `log_mel` makes of a clip of `samples` at `sample_rate`, without trimming."""
     return 1 + resampled_length(samples, sample_rate, audio.sample_rate) // audio.hop_samples
-
-
-def max_samples_of(mel_frames: int, audio: AudioConfig) -> int:
-    """Return the length of the longest wave at `audio.sample_rate` that has at most `mel_frames` frames."""
-    return mel_frames * audio.hop_samples - 1

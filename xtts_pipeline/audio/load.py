@@ -4,7 +4,6 @@ Used for clips of the cache and for reference voices. NumPy, libsndfile and soxr
 """
 
 import io
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,16 +65,18 @@ def decode_wave(source: bytes, audio: AudioConfig, limits: LimitsConfig, name: s
     if decoded.sample_rate != audio.sample_rate:
         wave = soxr.resample(wave, decoded.sample_rate, audio.sample_rate, quality=RESAMPLING_QUALITY)
         if wave.size == 0:
-            raise AudioError(
-                Reason.AUDIO_TOO_SHORT, f"{name}: under one sample at audio.sample_rate={audio.sample_rate}"
-            )
+            detail = f"{name}: under one sample at audio.sample_rate={audio.sample_rate}"
+            raise AudioError(Reason.AUDIO_TOO_SHORT, detail)
     return normalize_loudness(wave, audio)
 
 
 def decode_clip(source: bytes, limits: LimitsConfig, name: str) -> DecodedClip:
     """Return the checked clip, neither resampled nor normalised. Raises AudioError as `decode_wave` does."""
-    decoded = _decode(source, limits, name)
-    _check_sound(decoded, limits, name)
+    try:
+        decoded = _decode(source, limits)
+        _check_sound(decoded, limits)
+    except AudioError as error:
+        raise AudioError(error.reason, f"{name}: {error.detail}") from None
     return decoded
 
 
@@ -92,26 +93,25 @@ def load_wave(path: Path, audio: AudioConfig, limits: LimitsConfig) -> np.ndarra
     return decode_wave(source, audio, limits, str(path))
 
 
-def _decode(source: bytes, limits: LimitsConfig, name: str) -> DecodedClip:
+def _decode(source: bytes, limits: LimitsConfig) -> DecodedClip:
     if not source:
-        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: the file has 0 bytes; expected a sound file")
+        raise AudioError(Reason.AUDIO_UNREADABLE, "the file has 0 bytes; expected a sound file")
     header = read_wav_header(source)
     if header is not None:
-        _check_wav_header(header, limits, name)
+        _check_wav_header(header, limits)
         if header.is_plain_16_bit:
             return _decode_plain_wav(source, header)
     if source[:4] == b"OggS":
-        _check_ogg_end(source, name)
+        _check_ogg_end(source)
     try:
         with soundfile.SoundFile(_SeekableBytes(source)) as file:
-            _check_header(file.frames, file.samplerate, file.channels, limits, name)
-            return _decode_blocks(file, name)
+            _check_header(file.frames, file.samplerate, file.channels, limits)
+            return _decode_blocks(file)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
         # Only libsndfile's own words: the rest holds an object's address, which must not reach the cache's bytes.
         problem = error.error_string if isinstance(error, soundfile.LibsndfileError) else " ".join(str(error).split())
-        raise AudioError(
-            Reason.AUDIO_UNREADABLE, f"{name}: cannot be decoded ({problem}); expected WAV, FLAC, OGG or MP3"
-        ) from None
+        detail = f"cannot be decoded ({problem}); expected WAV, FLAC, OGG or MP3"
+        raise AudioError(Reason.AUDIO_UNREADABLE, detail) from None
 
 
 def _decode_plain_wav(source: bytes, header: WavHeader) -> DecodedClip:
@@ -127,25 +127,18 @@ def _decode_plain_wav(source: bytes, header: WavHeader) -> DecodedClip:
     return DecodedClip(wave, header.sample_rate, clipped)
 
 
-def _decode_blocks(file: soundfile.SoundFile, name: str) -> DecodedClip:
+def _decode_blocks(file: soundfile.SoundFile) -> DecodedClip:
     """Mix the channels block by block, so that memory stays within twice the mono clip, whatever the channel count."""
     full_scale = FULL_SCALE_8_BIT if file.subtype in ("PCM_U8", "PCM_S8") else FULL_SCALE
     blocks, clipped, read = [], 0, 0
-    for block in _blocks(file):
+    while len(block := file.read(BLOCK_SAMPLES, dtype="float32", always_2d=True)):
         clipped += _clipped_samples(block, full_scale)
         read += len(block)
         blocks.append(block[:, 0] if file.channels == 1 else block.mean(axis=1, dtype=np.float32))
     if read < file.frames:
-        raise AudioError(
-            Reason.AUDIO_UNREADABLE,
-            f"{name}: truncated, the header promises {file.frames} samples and {read} can be decoded",
-        )
+        found = f"the header promises {file.frames} samples and {read} can be decoded"
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"truncated, {found}")
     return DecodedClip(np.concatenate(blocks), file.samplerate, clipped / (read * file.channels))
-
-
-def _blocks(file: soundfile.SoundFile) -> Iterator[np.ndarray]:
-    while len(block := file.read(BLOCK_SAMPLES, dtype="float32", always_2d=True)):
-        yield block
 
 
 def _clipped_samples(samples: np.ndarray, full_scale: float) -> int:
@@ -155,68 +148,65 @@ def _clipped_samples(samples: np.ndarray, full_scale: float) -> int:
     return int(np.count_nonzero(np.abs(samples) >= full_scale))
 
 
-def _check_wav_header(header: WavHeader, limits: LimitsConfig, name: str) -> None:
+def _check_wav_header(header: WavHeader, limits: LimitsConfig) -> None:
     if header.promised_bytes == 0:
-        raise AudioError(Reason.AUDIO_EMPTY, f"{name}: the header promises no samples")
+        raise AudioError(Reason.AUDIO_EMPTY, "the header promises no samples")
     if header.promised_seconds > limits.max_seconds:
-        raise _too_long(header.promised_seconds, limits, name)
+        raise _too_long(header.promised_seconds, limits)
     if header.data_bytes < header.promised_bytes:
         found = f"the header promises {header.promised_bytes} bytes of samples and the file holds {header.data_bytes}"
-        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: truncated, {found}")
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"truncated, {found}")
     if header.block_bytes:
-        _check_header(header.data_bytes // header.block_bytes, header.sample_rate, header.channels, limits, name)
+        _check_header(header.data_bytes // header.block_bytes, header.sample_rate, header.channels, limits)
 
 
-def _check_header(samples: int, sample_rate: int, channels: int, limits: LimitsConfig, name: str) -> None:
+def _check_header(samples: int, sample_rate: int, channels: int, limits: LimitsConfig) -> None:
     if sample_rate not in SAMPLE_RATES:
-        detail = f"{name}: a sample rate of {sample_rate} Hz; expected {SAMPLE_RATES.start} to {SAMPLE_RATES.stop - 1}"
+        detail = f"a sample rate of {sample_rate} Hz; expected {SAMPLE_RATES.start} to {SAMPLE_RATES.stop - 1}"
         raise AudioError(Reason.AUDIO_UNREADABLE, detail)
     if not 1 <= channels <= MAX_CHANNELS:
-        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: {channels} channels; expected 1 to {MAX_CHANNELS}")
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{channels} channels; expected 1 to {MAX_CHANNELS}")
     if samples <= 0:
-        raise AudioError(Reason.AUDIO_EMPTY, f"{name}: the header promises no samples")
+        raise AudioError(Reason.AUDIO_EMPTY, "the header promises no samples")
     seconds = samples / sample_rate
     if seconds > limits.max_seconds:
-        raise _too_long(seconds, limits, name)
+        raise _too_long(seconds, limits)
     if seconds < limits.min_seconds:
-        raise AudioError(
-            Reason.AUDIO_TOO_SHORT, f"{name}: {seconds:.3f} s is under limits.min_seconds={limits.min_seconds:g}"
-        )
+        detail = f"{seconds:.3f} s is under limits.min_seconds={limits.min_seconds:g}"
+        raise AudioError(Reason.AUDIO_TOO_SHORT, detail)
 
 
-def _too_long(seconds: float, limits: LimitsConfig, name: str) -> AudioError:
+def _too_long(seconds: float, limits: LimitsConfig) -> AudioError:
     found = f"{seconds:.1f} s by its header is over limits.max_seconds={limits.max_seconds:g}"
-    return AudioError(Reason.AUDIO_TOO_LONG, f"{name}: {found}; split the clip or raise the limit")
+    return AudioError(Reason.AUDIO_TOO_LONG, f"{found}; split the clip or raise the limit")
 
 
-def _check_ogg_end(source: bytes, name: str) -> None:
+def _check_ogg_end(source: bytes) -> None:
     """Raise AudioError if the last Ogg page is incomplete or not marked as the last.
 
     libsndfile decodes a truncated Ogg file without an error.
     """
     page = source.rfind(b"OggS")
     if len(source) < page + OGG_HEADER_BYTES or not source[page + 5] & OGG_END_OF_STREAM:
-        raise AudioError(
-            Reason.AUDIO_UNREADABLE, f"{name}: truncated, its last Ogg page is not marked as the end of the stream"
-        )
+        detail = "truncated, its last Ogg page is not marked as the end of the stream"
+        raise AudioError(Reason.AUDIO_UNREADABLE, detail)
     segments = source[page + OGG_HEADER_BYTES - 1]
     body = page + OGG_HEADER_BYTES + segments
     if len(source) < body or len(source) < body + sum(source[body - segments : body]):
-        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: truncated within its last Ogg page")
+        raise AudioError(Reason.AUDIO_UNREADABLE, "truncated within its last Ogg page")
 
 
-def _check_sound(decoded: DecodedClip, limits: LimitsConfig, name: str) -> None:
+def _check_sound(decoded: DecodedClip, limits: LimitsConfig) -> None:
     wave = decoded.wave
     peak = max(float(wave.max()), -float(wave.min()))
     if not np.isfinite(peak) or not np.isfinite(wave).all():
         first = int(np.flatnonzero(~np.isfinite(wave))[0])
-        raise AudioError(Reason.AUDIO_NOT_FINITE, f"{name}: sample {first} is {wave[first]}; expected finite numbers")
+        raise AudioError(Reason.AUDIO_NOT_FINITE, f"sample {first} is {wave[first]}; expected finite numbers")
     peak_db = 20 * np.log10(peak) if peak > 0 else -np.inf
     if peak_db < limits.min_peak_db:
         found = f"its peak of {peak_db:.1f} dB" if peak > 0 else "silence, which"
-        detail = f"{name}: {found} is under limits.min_peak_db={limits.min_peak_db:g}"
-        raise AudioError(Reason.AUDIO_SILENT, detail)
+        raise AudioError(Reason.AUDIO_SILENT, f"{found} is under limits.min_peak_db={limits.min_peak_db:g}")
     if decoded.clipped_share > limits.max_clipped_share:
         share = f"{decoded.clipped_share:.1%} of its samples are at full scale"
-        detail = f"{name}: {share}, over limits.max_clipped_share={limits.max_clipped_share:g}"
+        detail = f"{share}, over limits.max_clipped_share={limits.max_clipped_share:g}"
         raise AudioError(Reason.AUDIO_CLIPPED, detail)

@@ -1,8 +1,8 @@
 """Walk corpora that are folders of sounds and transcripts, without following symlinks, and read the transcripts."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from xtts_pipeline.corpus.rows import CorpusRow, RowCollector, printable
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
@@ -10,12 +10,11 @@ from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
 MAX_TRANSCRIPT_BYTES = 65_536
 
 
-@dataclass(frozen=True)
-class FolderNames:
+class FolderNames(NamedTuple):
     """The names in a folder, sorted."""
 
-    files: tuple[str, ...]
-    folders: tuple[str, ...]
+    files: list[str]
+    folders: list[str]
 
 
 def list_folder(folder: str, rows: RowCollector) -> FolderNames:
@@ -23,25 +22,21 @@ def list_folder(folder: str, rows: RowCollector) -> FolderNames:
 
     Raises CorpusError if the folder cannot be listed.
     """
-    files, folders = [], []
+    names = FolderNames([], [])
     try:
         with os.scandir(rows.root / folder) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.name)
+                    names.folders.append(entry.name)
                 elif os.path.isdir(entry):  # noqa: PTH112 -- False for a link that cannot be followed
-                    rows.reject(
-                        f"{folder}/{entry.name}".lstrip("/"),
-                        Reason.UNSAFE_ID,
-                        "the folder is a symlink; copy it into the corpus",
-                    )
+                    detail = "the folder is a symlink; copy it into the corpus"
+                    rows.reject(f"{folder}/{entry.name}".lstrip("/"), Reason.UNSAFE_ID, detail)
                 else:
-                    files.append(entry.name)
+                    names.files.append(entry.name)
     except OSError as error:
-        raise CorpusError(
-            f"{rows.root / folder}: cannot be listed ({error.strerror}); expected a readable folder"
-        ) from None
-    return FolderNames(tuple(files), tuple(folders))
+        found = f"{rows.root / folder}: cannot be listed ({error.strerror})"
+        raise CorpusError(f"{found}; expected a readable folder") from None
+    return names
 
 
 def _read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:

@@ -37,9 +37,8 @@ def read_corpus(root: Path, layout: str = "auto", language: str = "en") -> Corpu
         readers = [reader for reader in _READERS if layout in ("auto", reader.name)]
         reader, found = _detect(source, root, readers)
     except OSError as error:
-        raise CorpusError(
-            f"{root}: cannot be read ({error.strerror}); expected a corpus folder or a manifest"
-        ) from None
+        problem = f"cannot be read ({error.strerror})"
+        raise CorpusError(f"{root}: {problem}; expected a corpus folder or a manifest") from None
     rows = RowCollector(found.root, reader.name, language)
     reader.read(found, rows)
     corpus = rows.to_corpus()
@@ -72,9 +71,7 @@ def _nearest_miss(source: Path, readers: Sequence[Layout]) -> str:
                 return f"but {folder.name}/ in it is a {reader.name} corpus, pass that folder"
     near = max(readers, key=lambda reader: _present(reader, names))
     if _present(near, names):
-        there = [
-            name for name in names if any(fnmatch.fnmatch(name, pattern) for group in near.parts for pattern in group)
-        ]
+        there = [name for name in names if any(_matches(group, [name]) for group in near.parts)]
         lacking = [" or ".join(group) for group in near.parts if not _matches(group, names)]
         lacks = f"no {' and no '.join(lacking)}" if lacking else "not what belongs in it"
         return f"the nearest is {near.name}, found {', '.join(there[:MAX_LISTED])} but {lacks}{_similar(near, names)}"

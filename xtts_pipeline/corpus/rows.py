@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
-from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
+from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason, RowError
 
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 DEFAULT_SPEAKER = "default"
@@ -52,15 +52,6 @@ class CorpusRow:
     split: str = ""
 
 
-class _RefusedError(Exception):
-    """A row fails a check."""
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
-
-
 @dataclass
 class RowCollector:
     """Collects the rows of one corpus: each `add` or `reject` makes exactly one Utterance or Rejection, in order."""
@@ -79,7 +70,7 @@ class RowCollector:
         """Keep the row if its id, path, text and sound file are valid; else reject it."""
         try:
             utterance = self._checked(row)
-        except _RefusedError as refused:
+        except RowError as refused:
             self.reject(row.where, refused.reason, refused.detail, row.id)
         else:
             self._kept_at[utterance.id] = utterance.where
@@ -97,37 +88,32 @@ class RowCollector:
         row_id = row.id.strip()
         _check_path(row_id, "id", "id")
         if row_id in self._kept_at:
-            raise _RefusedError(
-                Reason.DUPLICATE_ID,
-                f"id {printable(row_id)} was already read at {self._kept_at[row_id]}; ids must differ",
-            )
+            detail = f"id {printable(row_id)} was already read at {self._kept_at[row_id]}; ids must differ"
+            raise RowError(Reason.DUPLICATE_ID, detail)
         _check_path(row.audio, "sound file", "path of the sound file")
         if len(row.text) > MAX_TEXT_CHARACTERS:
             detail = f"the text has {len(row.text)} characters; expected at most {MAX_TEXT_CHARACTERS}: split the clip"
-            raise _RefusedError(Reason.TEXT_TOO_LONG, detail)
+            raise RowError(Reason.TEXT_TOO_LONG, detail)
         text = row.text.strip()
         if "\x00" in text or has_surrogate(text):
-            raise _RefusedError(
-                Reason.BAD_ROW, "the text holds a NUL byte or half a surrogate pair; expected plain Unicode"
-            )
+            detail = "the text holds a NUL byte or half a surrogate pair; expected plain Unicode"
+            raise RowError(Reason.BAD_ROW, detail)
         if not text:
-            raise _RefusedError(Reason.EMPTY_TEXT, "the text is empty")
+            raise RowError(Reason.EMPTY_TEXT, "the text is empty")
         speaker = row.speaker.strip() or DEFAULT_SPEAKER
         if _UNSAFE_CHARACTERS.search(speaker) or len(speaker.encode()) > MAX_ID_BYTES:
-            raise _RefusedError(
-                Reason.BAD_ROW, f"speaker {printable(speaker)} holds control characters or is over {MAX_ID_BYTES} bytes"
-            )
+            detail = f"speaker {printable(speaker)} holds control characters or is over {MAX_ID_BYTES} bytes"
+            raise RowError(Reason.BAD_ROW, detail)
         language = row.language.strip() or self.language
         if not _LANGUAGE_TAG.fullmatch(language):
-            raise _RefusedError(Reason.BAD_ROW, f"language {printable(language)}; expected a tag such as en or pt-BR")
+            raise RowError(Reason.BAD_ROW, f"language {printable(language)}; expected a tag such as en or pt-BR")
         split = row.split.strip().lower()
         if split and split not in _SPLITS:
-            raise _RefusedError(Reason.BAD_ROW, f"split {printable(split)}; expected one of {', '.join(_SPLITS)}")
+            raise RowError(Reason.BAD_ROW, f"split {printable(split)}; expected one of {', '.join(_SPLITS)}")
         audio = self._files.find(row.audio)
         order = len(self.utterances) + len(self.rejections)
-        return Utterance(
-            row_id, Path(audio), text, speaker, language, _SPLITS.get(split), _without_unsafe(row.where), order
-        )
+        where = _without_unsafe(row.where)
+        return Utterance(row_id, Path(audio), text, speaker, language, _SPLITS.get(split), where, order)
 
 
 class SoundFiles:
@@ -142,7 +128,7 @@ class SoundFiles:
     def find(self, audio: str) -> str:
         """Return the path of the file, relative to the root; a name without a sound suffix gets the first that exists.
 
-        Raises _RefusedError if there is no such file, if a symlink leads out of the root, or if its folder cannot be
+        Raises RowError if there is no such file, if a symlink leads out of the root, or if its folder cannot be
         listed. Raises CorpusError if the machine is at fault.
         """
         folder, _, name = audio.rpartition("/")
@@ -153,11 +139,10 @@ class SoundFiles:
                 continue
             found = f"{folder}/{name}{suffix}" if folder else name + suffix
             if is_link and not self._is_inside(found):
-                raise _RefusedError(
-                    Reason.UNSAFE_ID, f"{printable(found)} is a symlink out of the corpus; copy the file in"
-                )
+                detail = f"{printable(found)} is a symlink out of the corpus; copy the file in"
+                raise RowError(Reason.UNSAFE_ID, detail)
             return found
-        raise _RefusedError(Reason.AUDIO_MISSING, self._missing(audio, name, listing))
+        raise RowError(Reason.AUDIO_MISSING, self._missing(audio, name, listing))
 
     def _listing(self, folder: str) -> dict[str, bool]:
         """Return name -> is a symlink, for each entry of a folder under the root; empty if there is no such folder."""
@@ -167,9 +152,8 @@ class SoundFiles:
 
     def _scan(self, folder: str) -> Iterator[tuple[str, bool]]:
         if not self._is_inside(folder):
-            raise _RefusedError(
-                Reason.UNSAFE_ID, f"{printable(folder)}/ is a symlink out of the corpus; copy the files in"
-            )
+            detail = f"{printable(folder)}/ is a symlink out of the corpus; copy the files in"
+            raise RowError(Reason.UNSAFE_ID, detail)
         try:
             with os.scandir(self.root / folder) as entries:
                 for entry in entries:
@@ -186,7 +170,7 @@ class SoundFiles:
                 ) from None
             reason = Reason.UNSAFE_ID if error.errno == errno.ENAMETOOLONG else Reason.AUDIO_UNREADABLE
             detail = f"{printable(folder)}/ cannot be listed ({error.strerror}); expected a readable folder"
-            raise _RefusedError(reason, detail) from None
+            raise RowError(reason, detail) from None
 
     def _is_inside(self, path: str) -> bool:
         return Path(os.path.realpath(self._real_root / path)).is_relative_to(self._real_root)
@@ -251,12 +235,12 @@ def _without_unsafe(text: str) -> str:
 
 
 def _check_path(path: str, kind: str, name: str) -> None:
-    """Raise _RefusedError if a path or id is empty or unsafe."""
+    """Raise RowError if a path or id is empty or unsafe."""
     if not path:
-        raise _RefusedError(Reason.BAD_ROW, f"the {name} is empty")
+        raise RowError(Reason.BAD_ROW, f"the {name} is empty")
     problem = _path_problem(path)
     if problem:
-        raise _RefusedError(Reason.UNSAFE_ID, f"{kind} {printable(path)} {problem}")
+        raise RowError(Reason.UNSAFE_ID, f"{kind} {printable(path)} {problem}")
 
 
 def _path_problem(path: str) -> str | None:

@@ -5,7 +5,7 @@ A quoted field ends on its own line: otherwise one stray quote would swallow eve
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,16 +45,11 @@ def read_header(path: Path) -> TableHeader:
     return TableHeader(delimiter, tuple(column.strip('"') for column in columns))
 
 
-def find_tables(folder: Path, wanted: Iterable[str], suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
+def find_tables(folder: Path, wanted: frozenset[str]) -> list[Path]:
     """Return the tables in the folder that have all wanted columns, chosen and ordered by `by_split`."""
-    columns = set(wanted)
-    files = sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix.lower() in suffixes and path.is_file() and not path.is_symlink()
-    )
-    tables = [path for path in files if columns <= set(read_header(path).columns)]
-    return by_split(tables)
+    files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES and not path.is_symlink()]
+    # `read_header` finds no columns in what is not a regular file.
+    return by_split([path for path in files if wanted <= set(read_header(path).columns)])
 
 
 def by_split(tables: Sequence[Path]) -> list[Path]:

@@ -1,6 +1,5 @@
 """Run and time the real training step on the real batches, without validation, checkpoints or metrics."""
 
-import resource
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.checkpoints.files import build_network
-from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor, peak_bytes
 from xtts_pipeline.training.step import TrainStep
 
 # The fewest timed steps of `measure_step`: another program may disturb one of them.
@@ -117,14 +116,12 @@ def measure_step(log: NativeLog, source: CachedSource, config: Config, seconds: 
     except tf.errors.ResourceExhaustedError:
         return {"fits": False}
     busy = [step.busy for step in warm]
-    on_gpu = has_device()
-    host_peak_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "fits": True,
         "examples_per_second": sum(step.rows for step in warm) / sum(busy),
         "step_ms": 1e3 * sorted(busy)[len(busy) // 2],
         "first_step_seconds": first.seconds,
         "steps": len(warm),
-        "peak_bytes": tf.config.experimental.get_memory_info("GPU:0")["peak"] if on_gpu else host_peak_bytes,
-        "on_gpu": on_gpu,
+        "peak_bytes": peak_bytes(),
+        "on_gpu": has_device(),
     }

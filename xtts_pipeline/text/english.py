@@ -5,9 +5,8 @@ from functools import lru_cache
 
 from num2words import num2words
 
-from xtts_pipeline.text.numbers import set_apart
+from xtts_pipeline.text.numbers import MAX_DIGITS, set_apart
 
-MAX_DIGITS = 15  # longer figures are read digit by digit
 ABBREVIATIONS = {
     "mr": "mister",
     "mrs": "misses",
@@ -115,10 +114,12 @@ def _expand_figures(text: str) -> str:
     text = _YEAR.sub(lambda match: _year(match[1]), text)
     text = _NEGATIVE.sub("minus ", text)
     text = _TOUCHING.sub(" ", text)
-    text = _DECIMAL.sub(
-        lambda match: set_apart(f"{_spoken(match[1] or '0')} point {_digit_by_digit(match[2])}", match), text
-    )
+    text = _DECIMAL.sub(_decimal, text)
     return _WHOLE.sub(lambda match: _spoken(match[0]), _POINT.sub(" point ", text))
+
+
+def _decimal(match: re.Match[str]) -> str:
+    return set_apart(f"{_spoken(match[1] or '0')} point {_digit_by_digit(match[2])}", match)
 
 
 def _abbreviation(match: re.Match[str]) -> str:
@@ -197,6 +198,7 @@ def _year(figure: str) -> str:
 @lru_cache(maxsize=10_000)
 def _spoken(figure: str, form: str = "cardinal") -> str:
     digits = _plain_digits(figure)
+    # A number with leading zeros, or too long for words, is read digit by digit.
     if len(digits) > MAX_DIGITS or (digits[0] == "0" and len(digits) > 1):
         return _digit_by_digit(digits)
     return str(num2words(int(digits), to=form)).replace(",", "")

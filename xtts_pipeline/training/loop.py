@@ -6,7 +6,7 @@ Metrics stay on the device until a report is due.
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,7 @@ from xtts_pipeline.training.context import OpenProgress, RunContext, prepare_run
 from xtts_pipeline.training.distributed.step import DistributedTrainStep, describe_distribution
 from xtts_pipeline.training.init_from import copy_weights, describe_origin
 from xtts_pipeline.training.monitoring.compilations import total_counts
-from xtts_pipeline.training.monitoring.metrics_buffer import MetricsBuffer
+from xtts_pipeline.training.monitoring.metrics import MetricsBuffer
 from xtts_pipeline.training.monitoring.startup import StartupTimer
 from xtts_pipeline.training.monitoring.step_timing import WARMUP_STEPS, StepTimer
 from xtts_pipeline.training.monitoring.warnings import AlignmentMonitor, DataWaitMonitor, LossSpikeMonitor
@@ -429,7 +429,7 @@ class _Training:
             "steps": self.steps_done,
             "stopped_early": self.steps_done < self.settings.steps,
             **total_counts(context.monitor.counts()),
-            "compilation_events": [event.to_json() for event in context.monitor.events],
+            "compilation_events": [asdict(event) for event in context.monitor.events],
             "unexpected_shapes": context.monitor.unexpected_shapes,
             "profile": context.profiling and context.profiling.to_json(),
             **self.timer.summary(),

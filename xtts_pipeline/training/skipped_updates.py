@@ -9,8 +9,7 @@ import numpy as np
 
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.training.checkpoints.run_folder import SKIPPED_NAME
-from xtts_pipeline.training.monitoring.metrics import JsonLinesFile
-from xtts_pipeline.training.monitoring.metrics_buffer import MetricsBuffer
+from xtts_pipeline.training.monitoring.metrics import JsonLinesFile, MetricsBuffer
 
 # Ids of a batch's clips, each with whether its mel is finite.
 Clips = Sequence[tuple[str, bool]]

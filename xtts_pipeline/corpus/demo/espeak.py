@@ -95,10 +95,10 @@ def persian_sentences() -> list[str]:
     return PERSIAN_SENTENCES_FILE.read_text(encoding="utf-8").splitlines()
 
 
-def make_corpus(folder: Path, voice: str = "en-us", words_per_minute: int = 165) -> int:
+def make_corpus(folder: Path) -> int:
     """Speak every sentence into `folder`, as `metadata.csv` beside `wavs/ID.wav`; return the number of clips.
 
-    In a fresh process the same arguments give the same bytes; a second corpus of one process differs by the voice's
+    Every fresh process writes the same bytes; a second corpus of one process differs by the voice's
     flutter. A complete corpus is kept, so that its cache stays valid: metadata.csv is written last.
     """
     sentences = demo_sentences()
@@ -109,9 +109,9 @@ def make_corpus(folder: Path, voice: str = "en-us", words_per_minute: int = 165)
         return len(sentences)
     wavs = folder / "wavs"
     wavs.mkdir(parents=True, exist_ok=True)
-    with EspeakVoice(voice, words_per_minute) as speaker:
+    with EspeakVoice() as voice:
         for row, text in zip(rows, sentences, strict=True):
             clip_id = row.partition("|")[0]
-            soundfile.write(wavs / f"{clip_id}.wav", speaker.speak(text), speaker.sample_rate, subtype="PCM_16")
+            soundfile.write(wavs / f"{clip_id}.wav", voice.speak(text), voice.sample_rate, subtype="PCM_16")
     metadata.write_text(table, encoding="utf-8")
     return len(sentences)

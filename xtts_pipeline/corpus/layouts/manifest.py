@@ -66,18 +66,13 @@ def _read_json_lines(path: Path, rows: RowCollector) -> Iterator[tuple[str, dict
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError) as error:
-            rows.reject(
-                where,
-                Reason.BAD_ROW,
-                f"not JSON ({' '.join(str(error).split())}); expected one object a line",
-                line[:80],
-            )
+            detail = f"not JSON ({' '.join(str(error).split())}); expected one object a line"
+            rows.reject(where, Reason.BAD_ROW, detail, line[:80])
             continue
         problem = _problem(fields)
         if problem:
-            rows.reject(
-                where, Reason.BAD_ROW, problem, str(fields.get("id", "")) if isinstance(fields, dict) else line[:80]
-            )
+            row_id = str(fields.get("id", "")) if isinstance(fields, dict) else line[:80]
+            rows.reject(where, Reason.BAD_ROW, problem, row_id)
         else:
             yield where, {key: str(fields[key]) for key in (*REQUIRED, *OPTIONAL) if fields.get(key) is not None}
 

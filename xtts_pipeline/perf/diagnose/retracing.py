@@ -6,7 +6,7 @@ A retrace costs seconds, and only the step time shows it.
 import ast
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def diagnose_retracing(
         checks=tuple(checks),
         change=change,
         counts=total_counts(trial.monitor.counts()),
-        events=tuple(event.to_json() for event in trial.monitor.events),
+        events=tuple(asdict(event) for event in trial.monitor.events),
         step_ms=step_statistics(times),
     )
 

@@ -37,12 +37,12 @@ from xtts_pipeline.training.checkpoints.state import (
     RunState,
     explaining_damage,
     read_state,
-    state_from_json,
-    state_to_json,
 )
 from xtts_pipeline.training.checkpoints.variables import named_variables
 
 WEIGHTS_NAME = "weights.safetensors"
+_CACHE = TypeAdapter(CacheIdentity)
+_RUN: TypeAdapter[RunState | None] = TypeAdapter(RunState | None)
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def save_checkpoint(
         "step": step,
         "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
         "config": config.model_dump(mode="json"),
-        "cache": TypeAdapter(CacheIdentity).dump_python(cache, mode="json"),
-        "run": None if state is None else state_to_json(state),
+        "cache": _CACHE.dump_python(cache, mode="json"),
+        "run": _RUN.dump_python(state, mode="json"),
     }
 
     def write(folder: Path) -> None:
@@ -138,20 +138,20 @@ def load_checkpoint(path: Path) -> Checkpoint:
         weights_path = folder / WEIGHTS_NAME
         found, expected = weights_path.stat().st_size, state["weights"]["bytes"]
         if found != expected:
-            raise DamagedCheckpointError(
-                f"{weights_path}: {found} bytes, expected {expected}; the file is damaged, use an earlier step"
-            )
+            raise _damaged(weights_path, f"{found} bytes, expected {expected}")
         weights = read_regular_file(weights_path, expected)
         checksum = hashlib.sha256(weights).hexdigest()
         if checksum != state["weights"]["sha256"]:
-            raise DamagedCheckpointError(
-                f"{weights_path}: checksum differs from {STATE_NAME}; the file is damaged, use an earlier step"
-            )
-        identity = TypeAdapter(CacheIdentity).validate_json(json.dumps(state["cache"]), strict=True)
+            raise _damaged(weights_path, f"checksum differs from {STATE_NAME}")
+        identity = _CACHE.validate_json(json.dumps(state["cache"]), strict=True)
         config = Config.model_validate(state["config"])
         _check_identity(identity, config)
-        run_state = None if state.get("run") is None else state_from_json(json.dumps(state["run"]))
+        run_state = _RUN.validate_json(json.dumps(state["run"]), strict=True)
         return Checkpoint(folder, int(state["step"]), config, identity, load(weights), checksum, run_state)
+
+
+def _damaged(path: Path, found: str) -> DamagedCheckpointError:
+    return DamagedCheckpointError(f"{path}: {found}; the file is damaged, use an earlier step")
 
 
 def read_weights_sha256(folder: Path) -> str:

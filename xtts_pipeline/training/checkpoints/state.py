@@ -136,23 +136,9 @@ class RunState:
         return replace(self, resumed_at_steps=(*self.resumed_at_steps, step))
 
 
-_STATE = TypeAdapter(RunState)
-_ORIGIN = TypeAdapter(Origin)
-
-
-def state_to_json(state: RunState) -> Any:
-    """Return the state as state.json has it."""
-    return _STATE.dump_python(state, mode="json")
-
-
-def state_from_json(content: str) -> RunState:
-    """Return the state. Raises ValueError unless every key and type is right."""
-    return _STATE.validate_json(content, strict=True)
-
-
 def origin_to_json(origin: Origin) -> Any:
     """Return the origin as summary.json has it."""
-    return _ORIGIN.dump_python(origin, mode="json")
+    return TypeAdapter(Origin).dump_python(origin, mode="json")
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -184,12 +170,10 @@ def explaining_damage(folder: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise DamagedCheckpointError(
-            f"{error.filename}: no such file; the checkpoint is not whole, use an earlier step"
-        ) from None
+        found = f"{error.filename}: no such file"
+        raise DamagedCheckpointError(f"{found}; the checkpoint is not whole, use an earlier step") from None
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise DamagedCheckpointError(
-            f"{folder}: not a sound checkpoint ({str(error).splitlines()[0]}); use an earlier step"
-        ) from None
+        found = f"not a sound checkpoint ({str(error).splitlines()[0]})"
+        raise DamagedCheckpointError(f"{folder}: {found}; use an earlier step") from None

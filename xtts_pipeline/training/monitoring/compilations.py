@@ -5,7 +5,7 @@ Counting reads counters and XLA's log. It waits for no device.
 
 import resource
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -26,10 +26,6 @@ class CompilationEvent:
     traces: int
     compilations: int
     is_expected: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the event as summary.json has it."""
-        return asdict(self)
 
 
 @dataclass

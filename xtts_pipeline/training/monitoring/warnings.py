@@ -37,10 +37,13 @@ class AlignmentMonitor:
 
     def __init__(self, config: TrainingConfig, aligned_at_step: int | None = None, reported_step: int = 0) -> None:
         """Continue after the report of `reported_step`; warnings due until then are not repeated."""
-        self._sampling_start, self._deadline = config.scheduled_sampling_start, config.aligned_by_step
-        start = config.scheduled_sampling_start
-        self._is_sampling_due = start is not None and (reported_step == 0 or reported_step < start)
-        self._is_deadline_due = reported_step < self._deadline
+        start, deadline = config.scheduled_sampling_start, config.aligned_by_step
+        # When each warning is due, and its text before and after what was found.
+        pending = [(deadline, "", f" by training.aligned_by_step={deadline}; {ALIGNMENT_REMEDIES}")]
+        if start is not None:
+            when = f"scheduled sampling starts at training.scheduled_sampling_start={start} and "
+            pending.append((start, when, "; the model learns little from its own bad frames: start it later"))
+        self._pending = [warning for warning in pending if reported_step == 0 or reported_step < warning[0]]
         self.aligned_at_step = aligned_at_step
 
     def check(self, step: int, numbers: Mapping[str, float]) -> list[str]:
@@ -52,19 +55,9 @@ class AlignmentMonitor:
             f"attention has not aligned (focus {numbers['attention_focus']:.2f}, expected at least {ALIGNED_FOCUS}; "
             f"on the diagonal {numbers['attention_diagonal']:.2f}, expected at least {ALIGNED_DIAGONAL})"
         )
-        warnings = []
-        if self._is_deadline_due and step >= self._deadline:
-            self._is_deadline_due = False
-            if not is_fine:
-                warnings.append(f"{found} by training.aligned_by_step={self._deadline}; {ALIGNMENT_REMEDIES}")
-        if self._sampling_start is not None and self._is_sampling_due and step >= self._sampling_start:
-            self._is_sampling_due = False
-            if not is_fine:
-                warnings.append(
-                    f"scheduled sampling starts at training.scheduled_sampling_start={self._sampling_start} "
-                    f"and {found}; the model learns little from its own bad frames: start it later"
-                )
-        return warnings
+        due = [(before, after) for at, before, after in self._pending if step >= at]
+        self._pending = [warning for warning in self._pending if step < warning[0]]
+        return [] if is_fine else [f"{before}{found}{after}" for before, after in due]
 
 
 class DataWaitMonitor:
