@@ -94,6 +94,35 @@ def test_the_layers_of_the_architecture_are_in_the_order_of_imports():
     assert names == list(LAYERS)
 
 
+def route_of_an_utterance() -> list[tuple[Path, list[str]]]:
+    """Return the module of each call in the page's route, and the names within it."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    route = text.partition("## The route of one utterance")[2].partition("\n## ")[0]
+    calls = []
+    for name in re.findall(r"^ {4} *([\w.]+)", route, re.MULTILINE):
+        parts = name.split(".")
+        files = ((end, PACKAGE.joinpath(*parts[:end]).with_suffix(".py")) for end in range(len(parts), 0, -1))
+        end, module = next((end, file) for end, file in files if file.is_file())
+        calls.append((module, parts[end:]))
+    return calls
+
+
+def test_the_calls_in_the_route_of_an_utterance_exist():
+    for module, names in route_of_an_utterance():
+        body: list[ast.stmt] = ast.parse(module.read_text(encoding="utf-8")).body
+        for name in names:
+            found = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name]
+            assert found, f"{name} is not in {show(module)}"
+            body = found[0].body
+
+
+def test_the_route_of_an_utterance_enters_no_module_twice():
+    modules = [module for module, _ in route_of_an_utterance()]
+
+    assert len(modules) > 20
+    assert len(modules) == len(set(modules))
+
+
 @pytest.mark.parametrize("folder", sorted({module.parent for module in MODULES}), ids=show)
 def test_a_folder_holds_few_files(folder: Path):
     assert len([file for file in folder.glob("*.py") if file.name != "__init__.py"]) <= MAX_FILES
