@@ -54,8 +54,8 @@ class Constants:
         PRESETS["base"]["gflop_per_clip"],
         "counted: the products of a step at 200 x 880, before `said_token`, reckoned to add under 1%",
     )
-    own_frames_factor: float = constant(
-        1.2, "measured: a step that hears its own frames against one that does not, on two cores"
+    scheduled_sampling_factor: float = constant(
+        1.2, "measured: a step with scheduled sampling against one without, on two cores"
     )
     parameters_m: float = constant(PRESETS["base"]["parameters_m"], "counted: the network of the preset")
     clips_per_gpu: float = constant(
@@ -96,7 +96,7 @@ class Scale:
     def compute_ms(self) -> float:
         """Computing one GPU's share of the batch."""
         each = self.constants
-        operations = each.gflop_per_clip * GIGA * each.own_frames_factor * each.clips_per_gpu
+        operations = each.gflop_per_clip * GIGA * each.scheduled_sampling_factor * each.clips_per_gpu
         return 1e3 * operations / (each.device_tflops * TERA * each.device_share)
 
     @property

@@ -1,4 +1,4 @@
-"""What docs/vocoder.md says of HiFi-GAN's mel, held against its definition written out."""
+"""The HiFi-GAN mel in docs/vocoder.md equals its published definition."""
 
 import librosa
 import numpy as np

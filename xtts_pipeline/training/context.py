@@ -45,7 +45,7 @@ class TrainingProgress(Protocol):
         """Show one line. Of several workers, the chief alone shows lines of a step."""
 
 
-# Opens the progress of a run of so many steps.
+# Opens the progress of a run of this many steps.
 OpenProgress = Callable[[int], AbstractContextManager[TrainingProgress]]
 
 

@@ -166,7 +166,7 @@ def test_the_folder_holds_sounds_pictures_rows_and_a_page(
     assert rows[0]["sounds"] == {"spoken": "0000-spoken.wav", "copy": "0000-copy.wav"}
     page = (tmp_path / "out" / "index.html").read_text()
     assert all(name in page for name in ("0001-spoken.wav", "0001-true.png", rows[1]["text"]))
-    assert "held against copy synthesis" in report.to_text()
+    assert "compared with copy synthesis" in report.to_text()
 
 
 def test_with_the_corpus_speech_is_compared_with_its_recordings(
@@ -181,7 +181,7 @@ def test_with_the_corpus_speech_is_compared_with_its_recordings(
     assert len(true) == (entry.frames - 1) * 128
     np.testing.assert_allclose(true, clip[: len(true)], atol=1e-4)
     assert not (tmp_path / "out" / "0000-copy.wav").exists()
-    assert "held against the corpus" in report.to_text()
+    assert "compared with the corpus" in report.to_text()
     assert report.to_json()["truth"] == "corpus"
 
 

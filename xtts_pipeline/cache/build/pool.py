@@ -93,7 +93,7 @@ def run_tasks(tasks: Sequence[ShardTask], pool: Pool, done: Callable[[ShardResul
         barren_rounds = 0 if has_progress else barren_rounds + 1
         if barren_rounds >= MAX_BARREN_ROUNDS:
             where = f"{unfinished[0].folder}: worker processes died {barren_rounds} times without finishing a shard"
-            raise CacheError(f"{where}, and no clip does it alone; give them more memory or use fewer --jobs")
+            raise CacheError(f"{where}, and no single clip causes it; give them more memory or use fewer --jobs")
         pending = [replace(task, condemned={**task.condemned, **condemned[task.name]}) for task in unfinished]
 
 

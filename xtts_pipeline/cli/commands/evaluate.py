@@ -87,7 +87,7 @@ class EvaluationReport:
         voice += f", with {', '.join(self.overrides)}" if self.overrides else ""
         title = f"{self.run} at step {self.step}, {self.cache} split {self.split}"
         lines = [
-            f"{title}: {count} utterances{voice}, held against {truth}",
+            f"{title}: {count} utterances{voice}, compared with {truth}",
             "",
             f"{'':<30}{'median':>9}{'mean':>9}{'worst':>9}  worst in",
         ]

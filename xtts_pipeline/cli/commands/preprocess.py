@@ -126,7 +126,7 @@ class PreprocessReport:
         if counts.rejected:
             limit = f"over --max-rejected {self.max_rejected:.2%}, though the cache is complete; "
             over = limit if self.is_over_limit else ""
-            lines.append(f"{over}rejected, as {self.cache / REJECTED_NAME} says of each row:")
+            lines.append(f"{over}rejected rows, each in {self.cache / REJECTED_NAME} with its reason:")
         lines += _reason_table(manifest.rejected_by_reason, counts.read)
         return "\n".join(lines)
 

@@ -253,7 +253,7 @@ def _survey_data(
     found = f"{survey.manifest.layout}: read {counts.read} = kept {counts.kept} + rejected {counts.rejected}"
     if reasons:
         listed = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-        found = f"{found} ({listed}); the run's {REJECTED_NAME} says of each why"
+        found = f"{found} ({listed}); the run's {REJECTED_NAME} gives each reason"
     click.echo(found, err=True)
     return survey
 

@@ -124,7 +124,7 @@ class RunState:
     origin: Origin | None = None
 
     def with_batches(self, batch_rows: tuple[int, ...]) -> "RunState":
-        """Return the state to continue with batches of so many rows; if they changed, from the next epoch on."""
+        """Return the state to continue with batches of this many rows; if they changed, from the next epoch on."""
         if self.batch_rows in ((), batch_rows):
             return replace(self, batch_rows=batch_rows)
         position = StreamPosition(self.position.epoch + 1, 0) if self.position.batch else self.position

@@ -40,7 +40,7 @@ class MemoryEstimate:
     row_bytes: int
 
     def total_bytes(self, rows: int) -> int:
-        """Return the bytes of a run with so many rows at once."""
+        """Return the bytes of a run with this many rows at once."""
         return self.process_bytes + self.network_bytes + self.data_bytes + rows * self.row_bytes
 
     def most_rows(self, available_bytes: int) -> int:
@@ -69,7 +69,7 @@ def estimate_memory(
 
 
 def process_bytes(model: ModelConfig, shapes: int) -> int:
-    """Return the memory of TensorFlow and of the programs compiled for so many shapes, without any batch."""
+    """Return the memory of TensorFlow and of the programs compiled for this many shapes, without any batch."""
     decoder_parts = 4 if model.voice_latents else 3
     encoder_layers = model.encoder_layers + (model.voice_layers if model.voice_latents else 0)
     parts = 2 * encoder_layers + decoder_parts * model.decoder_layers + model.postnet_layers

@@ -45,7 +45,7 @@ class StepTimer:
 
     @contextmanager
     def stepping(self, examples: int) -> Iterator[None]:
-        """Time the block as one step on so many examples."""
+        """Time the block as one step on this many examples."""
         started = self.clock()
         yield
         self.examples.append(examples)
