@@ -5,9 +5,9 @@ import unicodedata
 
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.errors import Reason, TextError
-from xtts_pipeline.text.english import expand_english
+from xtts_pipeline.text.languages.english import expand_english
+from xtts_pipeline.text.languages.persian import PERSIAN_LETTERS, expand_persian, spell_persian
 from xtts_pipeline.text.numbers import expand_numbers
-from xtts_pipeline.text.persian import PERSIAN_LETTERS, expand_persian, spell_persian
 
 PLAIN_FORMS = {
     '"': "\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb\u301d\u301e\uff02",
