@@ -154,7 +154,7 @@ def test_a_malformed_override_is_an_error_with_an_example(text: str) -> None:
 
 
 def test_a_huge_config_file_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"expected settings of at most"):
+    with pytest.raises(ConfigError, match=r"found 1048577 bytes, expected at most 1048576"):
         load_config([write(tmp_path / "a.yaml", "#" * (1 << 20) + "\n")])
 
 

@@ -30,7 +30,7 @@ from xtts_pipeline.cli.options import STORED_CACHE_FOLDER, cache_option, stored_
 from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system import storage
-from xtts_pipeline.system.sealed_json import read_regular_file
+from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.storage import StoredPath, check_local, folder_path, is_stored, open_to_read
 
 WriteCache = Callable[..., Manifest]

@@ -34,7 +34,7 @@ from xtts_pipeline.cache.format.problems import refuse
 from xtts_pipeline.cache.verify.files import check_files
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.atomic_files import atomic_write
-from xtts_pipeline.system.sealed_json import open_regular_file
+from xtts_pipeline.system.regular_files import open_regular_file
 from xtts_pipeline.system.storage import StoredPath
 
 _CHUNK_BYTES = 8 << 20

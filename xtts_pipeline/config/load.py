@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from xtts_pipeline.config.schema import MAX_SHOWN, Config, shorten
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.system.regular_files import read_regular_file
 
 MAX_CONFIG_BYTES = 1 << 20
 MAX_KEY_DEPTH = 4
@@ -152,13 +153,11 @@ def to_yaml(tree: Mapping[str, Any]) -> str:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return the sections of a YAML file, not validated. Raises ConfigError if the file is no YAML of sections."""
     try:
-        size = path.stat().st_size
-        if size > MAX_CONFIG_BYTES:
-            raise ConfigError(
-                f"{path}: {size} bytes, expected settings of at most {MAX_CONFIG_BYTES}; name a config file"
-            )
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=StrictLoader)  # noqa: S506 (a SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_regular_file(path, MAX_CONFIG_BYTES).decode()
+        tree = yaml.load(text, Loader=StrictLoader)  # noqa: S506 (a SafeLoader)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a YAML file in UTF-8") from None
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read ({error}); expected a YAML file in UTF-8") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

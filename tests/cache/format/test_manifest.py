@@ -25,7 +25,8 @@ from xtts_pipeline.cache.format.manifest import (
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.sealed_json import canonical_json, read_regular_file, seal_json, unseal_json
+from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
 
 CHECKSUM = "0" * 32
 SYMBOLS = ("a", "b")

@@ -39,7 +39,8 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.atomic_files import atomic_write
-from xtts_pipeline.system.sealed_json import canonical_json, read_regular_file
+from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.sealed_json import canonical_json
 
 _SPOOL_BYTES = 32 << 20
 

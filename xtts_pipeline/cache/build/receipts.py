@@ -20,7 +20,8 @@ from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Bucket
 from xtts_pipeline.errors import Reason
-from xtts_pipeline.system.sealed_json import open_regular_file, read_regular_file, seal_json, strip_seal
+from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
+from xtts_pipeline.system.sealed_json import seal_json, strip_seal
 
 RECEIPTS_FOLDER = "receipts"
 MAX_RECEIPT_BYTES = 64 << 20

@@ -13,7 +13,8 @@ from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.format.manifest import STRICT, UTTERANCES_NAME, Checksum, Name, Natural
 from xtts_pipeline.errors import CacheError, Reason
-from xtts_pipeline.system.sealed_json import canonical_json, open_regular_file
+from xtts_pipeline.system.regular_files import open_regular_file
+from xtts_pipeline.system.sealed_json import canonical_json
 
 _strict = dataclass(frozen=True, slots=True, config=STRICT)
 Entry = TypeVar("Entry")

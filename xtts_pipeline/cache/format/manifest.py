@@ -29,13 +29,8 @@ from xtts_pipeline.config.schema import (
     check_last_bucket,
 )
 from xtts_pipeline.errors import CacheError, Reason
-from xtts_pipeline.system.sealed_json import (
-    canonical_json,
-    open_regular_file,
-    read_regular_file,
-    seal_json,
-    unseal_json,
-)
+from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
+from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
 from xtts_pipeline.system.storage import is_stored
 
 MANIFEST_NAME = "manifest.json"

@@ -12,7 +12,8 @@ from xtts_pipeline.cache.build.receipts import MAX_RECEIPT_BYTES, RECEIPTS_FOLDE
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, listed_shards
 from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.system.sealed_json import read_regular_file, unseal_json
+from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.sealed_json import unseal_json
 
 IGNORED_NAMES = frozenset({".gitignore"})
 

@@ -21,7 +21,8 @@ from xtts_pipeline.config.load import override_synthesis
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.model.network import Network
-from xtts_pipeline.system.sealed_json import read_regular_file, seal_json, unseal_json
+from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.run_folder import (
     BEST_FOLDER,

@@ -17,7 +17,8 @@ from safetensors import SafetensorError
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
-from xtts_pipeline.system.sealed_json import read_regular_file, unseal_json
+from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.sealed_json import unseal_json
 from xtts_pipeline.training.checkpoints.run_folder import STATE_NAME, find_checkpoint
 
 CHECKPOINT_VERSION = 5

@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.system.regular_files import open_to_append
 from xtts_pipeline.training.checkpoints.run_folder import (
     LEFT_OUT_NAME,
     METRICS_NAME,
@@ -87,9 +88,9 @@ class MetricsBuffer:
 class JsonLinesFile:
     """An append-only file of JSON lines. `size`: its bytes, from which a resumed run continues."""
 
-    def __init__(self, path: Path, keep_bytes: int | None = None) -> None:
-        """Open the file to append after its first `keep_bytes`, or after all of it if None."""
-        self._file = path.open("ab", buffering=0)
+    def __init__(self, file: BinaryIO, keep_bytes: int | None = None) -> None:
+        """Append to an unbuffered file after its first `keep_bytes`, or after all of it if None."""
+        self._file = file
         self.size = self._file.tell()
         self.missing_bytes = max(0, (keep_bytes or 0) - self.size)
         if keep_bytes is not None:
@@ -130,7 +131,7 @@ class MetricsWriter:
         """Continue the run's files after the first `keep_bytes` of each, by name; None keeps all."""
         names = (METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME)
         keep = {} if keep_bytes is None else {**dict.fromkeys(names, 0), **keep_bytes}
-        self._files = {name: JsonLinesFile(run / name, keep.get(name)) for name in names}
+        self._files = {name: JsonLinesFile(open_to_append(run / name), keep.get(name)) for name in names}
         self.lines, self.skipped, self.left_out = self._files.values()
         self._run = run
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
@@ -185,7 +186,8 @@ class NullMetricsWriter(MetricsWriter):
     """The MetricsWriter of a worker that is not the chief: it keeps nothing."""
 
     def __init__(self) -> None:
-        self.lines = self.skipped = self.left_out = JsonLinesFile(Path(os.devnull))
+        nothing = Path(os.devnull).open("ab", buffering=0)  # noqa: SIM115 (closed as the lines of a run are)
+        self.lines = self.skipped = self.left_out = JsonLinesFile(nothing)
         self._files, self._writers = {METRICS_NAME: self.lines}, {}
         self._run = Path(os.devnull)
 
