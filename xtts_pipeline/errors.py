@@ -4,7 +4,7 @@ A message is one line: where, what was found, what was expected, what to do.
 """
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +14,31 @@ EXIT_UNTRUE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 
 # The machine lacks a resource or its disk fails: no fault of one row, and the next row would fail as well.
 MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
+
+MOST_NAMES_SHOWN = 20
+
+
+def nearest_name(wanted: str, known: Iterable[str]) -> str | None:
+    """Return the name that is spelled most like `wanted`, whatever its case, or None if none resembles it."""
+    # Here alone: only errors need it, and every start of `xtts` would pay for it.
+    import difflib
+
+    by_spelling = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(wanted.casefold(), by_spelling, n=1)
+    return by_spelling[near[0]] if near else None
+
+
+def did_you_mean(wanted: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """Return `did you mean NAME?`, or the known names if none resembles `wanted`: the remedy for an unknown name.
+
+    prefix: what precedes the name in the question, such as its section.
+    """
+    names = list(known)
+    near = nearest_name(wanted, names)
+    if near is not None:
+        return f"did you mean {prefix}{near}?"
+    more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""
+    return f"known are {', '.join(names[:MOST_NAMES_SHOWN])}{more}"
 
 
 class Reason(StrEnum):

@@ -216,7 +216,7 @@ def test_a_text_that_cannot_be_spoken_is_an_error(synthesizer: Synthesizer, text
 
 
 def test_an_unknown_speaker_is_named_with_the_known_ones(synthesizer: Synthesizer) -> None:
-    with pytest.raises(CheckpointError, match="no speaker 'bob'; it knows default"):
+    with pytest.raises(CheckpointError, match="no speaker 'bob'; known are default"):
         synthesizer.synthesize("tone a", speaker="bob")
 
 
@@ -328,8 +328,8 @@ def test_config_check_lists_every_error_on_a_line_of_its_own() -> None:
     ended = xtts("config", "check", "--set", "training.lr=1", "--set", "training.batch_size=x")
     assert ended.exit_code == 2
     first, second = sorted(ended.stderr.splitlines())
-    assert "training.batch_size='x'" in first
-    assert "unknown key training.lr; known are batch_size," in second
+    assert first.startswith("xtts: --set training.batch_size=x: input should be")
+    assert second.startswith("xtts: --set training.lr=1: unknown key; known are batch_size,")
 
 
 def test_config_check_tells_a_program_what_it_tells_a_person() -> None:

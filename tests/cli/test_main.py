@@ -89,6 +89,28 @@ def test_commands_are_completed_by_name():
     assert [item.value for item in complete.get_completions([], "e")] == ["evaluate", "export"]
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("trian", "no such command trian; did you mean train?"),
+        ("diagnose inptu", "no such command inptu; did you mean input?"),
+        ("train --stpes 3", "'--steps'?"),
+        ("preprocess --data . --layout LJSpech", "found LJSpech; did you mean ljspeech?"),
+        ("preprocess --data . --layout x", "known are auto, vctk"),
+        ("config show ljspech", "did you mean ljspeech?"),
+        ("config show hardware/rtx309", "did you mean hardware/rtx3090?"),
+        ("config check --set trainin.steps=1", "--set trainin.steps=1: unknown key trainin; did you mean training?"),
+        ("train --output r --resume --allow-change training.step", "did you mean training.steps?"),
+    ],
+)
+def test_a_misspelled_name_is_answered_with_the_nearest_one(words: str, message: str):
+    result = CliRunner().invoke(cli, words.split(), standalone_mode=False)
+    error = result.exception
+    shown = error.format_message() if isinstance(error, click.UsageError) else str(error)
+
+    assert message.casefold() in f"{result.output} {shown}".casefold()
+
+
 def test_help_imports_no_command_and_nothing_slow():
     imported = modules_imported_by("--help")
 

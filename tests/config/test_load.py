@@ -124,7 +124,7 @@ def test_an_error_names_file_key_and_remedy(tmp_path: Path, text: str, message: 
 def test_the_error_of_a_renamed_key_names_the_new_key(old: str, new: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(overrides=[f"{old}=1"])
-    assert str(caught.value) == f"--set {old}=1: unknown key {old}; did you mean {new}?"
+    assert str(caught.value) == f"--set {old}=1: unknown key; did you mean {new}?"
 
 
 def test_every_renamed_key_has_its_test_and_a_new_key() -> None:
@@ -135,7 +135,7 @@ def test_every_renamed_key_has_its_test_and_a_new_key() -> None:
 
 
 def test_a_renamed_key_in_another_section_is_an_ordinary_unknown_key() -> None:
-    with pytest.raises(ConfigError, match=r"unknown key audio.average_decay; known are sample_rate"):
+    with pytest.raises(ConfigError, match=r"--set audio.average_decay=1: unknown key; known are sample_rate"):
         load_config(overrides=["audio.average_decay=1"])
 
 
@@ -174,7 +174,7 @@ def test_the_error_of_a_huge_override_is_short(text: str) -> None:
 
 
 def test_the_error_of_a_missing_preset_lists_the_presets() -> None:
-    with pytest.raises(ConfigError, match=r"no such file or preset; presets are .*ljspeech"):
+    with pytest.raises(ConfigError, match=r"no such file or preset; known are .*ljspeech"):
         find_config_file("nothing")
     assert {"ljspeech", "ljspeech-800", "smoke", "tiny", "small", "base", "large", "demo"} <= set(preset_names())
 
@@ -202,30 +202,31 @@ def test_buckets_are_pairs_auto_or_none_and_survive_yaml(tmp_path: Path) -> None
     [
         (
             "[[100, 440], [200, 800]]",
-            "data.buckets: the last one is [200, 800], expected the limits [200, 880]; add [200, 880], or set limits.",
+            "the last one is [200, 800], expected the limits [200, 880]; add [200, 880], or set limits.",
         ),
         (
             "[[100, 440], [100, 440], [200, 880]]",
-            "data.buckets: bucket [100, 440] comes after [100, 440], expected a larger one",
+            "bucket [100, 440] comes after [100, 440], expected a larger one",
         ),
         (
             "[[150, 300], [100, 440], [200, 880]]",
-            "data.buckets: bucket [100, 440] comes after [150, 300], expected a larger one",
+            "bucket [100, 440] comes after [150, 300], expected a larger one",
         ),
-        ("[[0, 440], [200, 880]]", "data.buckets: bucket [0, 440] holds nothing"),
-        (str([[10 * number, 88] for number in range(1, 21)]), "data.buckets: found 20 buckets, expected at most 8"),
-        ("[]", "data.buckets: found [], expected [[max_text_length, max_mel_frames], ...]"),
-        ("[200, 880]", "data.buckets: found [200, 880], expected [["),
-        ("[[200]]", "data.buckets: found [[200]], expected [["),
-        ("[[200, 880.0]]", "data.buckets: found [[200, 880.0]], expected [["),
-        ("[[true, 880]]", "data.buckets: found [[True, 880]], expected [["),
-        ("[[100, 440], 7]", "data.buckets: found [[100, 440], 7], expected [["),
-        ("automatic", "data.buckets: found 'automatic', expected [["),
-        ("{a: 1}", "data.buckets: found {'a': 1}, expected [["),
+        ("[[0, 440], [200, 880]]", "bucket [0, 440] holds nothing"),
+        (str([[10 * number, 88] for number in range(1, 21)]), "found 20 buckets, expected at most 8"),
+        ("[]", "found [], expected [[max_text_length, max_mel_frames], ...]"),
+        ("[200, 880]", "found [200, 880], expected [["),
+        ("[[200]]", "found [[200]], expected [["),
+        ("[[200, 880.0]]", "found [[200, 880.0]], expected [["),
+        ("[[true, 880]]", "found [[True, 880]], expected [["),
+        ("[[100, 440], 7]", "found [[100, 440], 7], expected [["),
+        ("automatic", "found 'automatic', expected [["),
+        ("{a: 1}", "found {'a': 1}, expected [["),
     ],
 )
 def test_invalid_buckets_are_one_line(buckets: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(overrides=[f"data.buckets={buckets}"])
     assert problem in str(caught.value)
+    assert str(caught.value).count("data.buckets") == 1
     assert "\n" not in str(caught.value)

@@ -7,6 +7,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from xtts_pipeline.errors import did_you_mean
+
 
 class SummaryGroup(click.Group):
     """A group whose `--help` lists commands in the order of their definition, with summaries that are never cut off."""
@@ -19,6 +21,15 @@ class SummaryGroup(click.Group):
     def summaries(self) -> Mapping[str, str]:
         """The one-line summary of each command."""
         return {name: (command.help or "").partition("\n\n")[0] for name, command in self.commands.items()}
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names; a usage error with the nearest name if there is none."""
+        known = self.list_commands(context)
+        if args[0] not in known and not args[0].startswith("-") and not context.resilient_parsing:
+            context.fail(f"no such command {args[0]}; {did_you_mean(args[0], known)}")
+        return super().resolve_command(context, args)
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each command's name and whole summary."""

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from xtts_pipeline.config.load import preset_names
 from xtts_pipeline.corpus.read import LAYOUTS
-from xtts_pipeline.errors import EXIT_UNTRUE, OutputError, output_errors
+from xtts_pipeline.errors import EXIT_UNTRUE, OutputError, did_you_mean, output_errors
 from xtts_pipeline.system.storage import folder_path, is_stored
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,6 +58,14 @@ class Share(click.ParamType[float]):
         if not 0.0 <= share <= 1.0:
             self.fail(f"{value!r} is not between 0% and 100%", param, ctx)
         return share
+
+
+class Choice(click.Choice[str]):
+    """One of a few words; the error for another one names the nearest."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:  # noqa: ARG002 (click's)
+        """Return what the usage error says of `value`."""
+        return f"found {value}; {did_you_mean(str(value), self.choices)}"
 
 
 class LocalPath(click.Path):
@@ -127,7 +135,7 @@ synthesis_option = click.option(
 )
 layout_option = click.option(
     "--layout",
-    type=click.Choice(["auto", *LAYOUTS]),
+    type=Choice(["auto", *LAYOUTS]),
     default="auto",
     show_default=True,
     help="Layout of the corpus; `auto` finds it from the files in the folder.",

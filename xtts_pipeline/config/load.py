@@ -3,7 +3,6 @@
 No TensorFlow; opens no corpus.
 """
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from xtts_pipeline.config.schema import MAX_SHOWN, Config, shorten
-from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.errors import ConfigError, did_you_mean
 from xtts_pipeline.system.regular_files import read_regular_file
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -96,7 +95,7 @@ def find_config_file(name: str) -> Path:
         for candidate in (folder / name, folder / f"{name}.yaml"):
             if candidate.is_file():
                 return candidate
-    raise ConfigError(f"--config {name}: no such file or preset; presets are {', '.join(preset_names())}")
+    raise ConfigError(f"--config {name}: no such file or preset; {did_you_mean(name, preset_names())}")
 
 
 def load_config(
@@ -208,12 +207,15 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
         keys = [str(key) for key in item["loc"][:2]]
         path = ".".join(keys)
         source = sources.get(path, sources.get(keys[0], "") if keys else "")
+        # An override names its key and value already.
+        is_named = source.startswith(f"--set {path}=")
         if item["type"] == "extra_forbidden":
-            problem = _unknown_key(keys)
+            problem = f"unknown key{'' if is_named else f' {path}'}; {_nearest_key(keys)}"
         elif item["type"] == "value_error":
-            problem = f"{path}: {item['ctx']['error']}" if path else str(item["ctx"]["error"])
+            problem = f"{path}: {item['ctx']['error']}" if path and not is_named else str(item["ctx"]["error"])
         else:
-            problem = f"{path}={shorten(item['input'])}: {item['msg'][0].lower()}{item['msg'][1:]}"
+            expected = f"{item['msg'][0].lower()}{item['msg'][1:]}"
+            problem = expected if is_named else f"{path}={shorten(item['input'])}: {expected}"
         problem = f"{source}: {problem}" if source else problem
         head, _, expected = problem.partition(": input should be ")
         if expected and problems and problems[-1].startswith(f"{head}: "):
@@ -225,9 +227,8 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
     return problems[:MAX_PROBLEMS] + more
 
 
-def _unknown_key(keys: Sequence[str]) -> str:
+def _nearest_key(keys: Sequence[str]) -> str:
     *section, key = keys
     known = list(getattr(Config(), section[0]).model_dump() if section else Config.model_fields)
-    near = [RENAMED_KEYS[key]] if RENAMED_KEYS.get(key) in known else difflib.get_close_matches(key, known, 1, 0.5)
-    remedy = f"did you mean {'.'.join([*section, near[0]])}?" if near else f"known are {', '.join(known)}"
-    return f"unknown key {'.'.join(keys)}; {remedy}"
+    wanted = RENAMED_KEYS[key] if RENAMED_KEYS.get(key) in known else key
+    return did_you_mean(wanted, known, prefix=f"{section[0]}." if section else "")

@@ -1,6 +1,5 @@
 """Read a corpus into Utterances and Rejections; the layout is detected unless it is given."""
 
-import difflib
 import fnmatch
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from xtts_pipeline.corpus.layouts.manifest import ManifestTable
 from xtts_pipeline.corpus.layouts.vctk import Vctk
 from xtts_pipeline.corpus.rows import RowCollector
 from xtts_pipeline.corpus.utterance import Corpus
-from xtts_pipeline.errors import CorpusError
+from xtts_pipeline.errors import CorpusError, did_you_mean, nearest_name
 
 # In the order of detection: the most specific layout first.
 _READERS: tuple[Layout, ...] = (Vctk(), LibriTts(), CommonVoice(), LJSpeech(), Coqui(), ManifestTable())
@@ -31,7 +30,7 @@ def read_corpus(root: Path, layout: str = "auto", language: str = "en") -> Corpu
     is found.
     """
     if layout != "auto" and layout not in LAYOUTS:
-        raise CorpusError(f"--layout {layout}: unknown; expected auto or one of {', '.join(LAYOUTS)}")
+        raise CorpusError(f"--layout {layout}: unknown; {did_you_mean(layout, ['auto', *LAYOUTS])}")
     try:
         source = root.resolve(strict=True)
         readers = [reader for reader in _READERS if layout in ("auto", reader.name)]
@@ -89,11 +88,10 @@ def _matches(group: Sequence[str], names: Sequence[str]) -> bool:
 
 def _similar(reader: Layout, names: Sequence[str]) -> str:
     """Return a hint if a name in the folder resembles a missing part, such as metadata.txt for metadata.csv."""
-    small = {name.lower(): name for name in names}
     for group in reader.parts:
         if not _matches(group, names):
             for wanted in group:
-                near = difflib.get_close_matches(wanted, small, n=1, cutoff=0.7)
-                if near:
-                    return f" (did you mean {wanted} by {small[near[0]]}?)"
+                near = nearest_name(wanted, names)
+                if near is not None:
+                    return f" (did you mean {wanted} by {near}?)"
     return ""

@@ -4,7 +4,6 @@ A row is never cut, guessed or dropped, and a bad row raises no exception. Sound
 each read once, because one system call per row would take longer than the rest of the reading.
 """
 
-import difflib
 import errno
 import os
 import re
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
-from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason, RowError
+from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason, RowError, nearest_name
 
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 DEFAULT_SPEAKER = "default"
@@ -181,8 +180,8 @@ class SoundFiles:
         if self._hints_left and listing:
             self._hints_left -= 1
             names = sorted(listing)[:HINT_NAMES]
-            near = difflib.get_close_matches(wanted.rpartition("/")[2], names, n=1, cutoff=0.6)
-            detail += f"; the nearest name there is {printable(near[0])}" if near else ""
+            near = nearest_name(wanted.rpartition("/")[2], names)
+            detail += "" if near is None else f"; the nearest name there is {printable(near)}"
         return detail if listing else f"{detail}; its folder is missing or empty"
 
 

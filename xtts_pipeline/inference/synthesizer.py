@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.reference import cut_windows, load_reference
 from xtts_pipeline.cache.format.schema import pad_to
-from xtts_pipeline.errors import CheckpointError, ConfigError
+from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
 from xtts_pipeline.inference.pieces import Piece, TextSplitter
 from xtts_pipeline.model.decoding import (
     Chunk,
@@ -367,5 +367,5 @@ def _index(kind: str, names: tuple[str, ...], wanted: str | None, folder: Path) 
     if wanted is None:
         return 0
     if wanted not in names:
-        raise CheckpointError(f"{folder}: no {kind} {wanted!r}; it knows {', '.join(names)}")
+        raise CheckpointError(f"{folder}: no {kind} {wanted!r}; {did_you_mean(wanted, names)}")
     return names.index(wanted)

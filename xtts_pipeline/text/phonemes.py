@@ -4,13 +4,12 @@ Needs the extra `phonemes`, which is under the GPL and therefore imported only o
 punctuation marks is converted separately, so phonemes and punctuation stay aligned. Letters never replace phonemes.
 """
 
-import difflib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from xtts_pipeline.errors import ConfigError, Reason, TextError
+from xtts_pipeline.errors import ConfigError, Reason, TextError, did_you_mean
 from xtts_pipeline.text.normalize import primary_language
 
 _MARKS = '!"(),.:;?[]-'
@@ -99,6 +98,4 @@ def _voice(language: str) -> str:
     for candidate in (_VOICES.get(tag, tag), _VOICES.get(tag.split("-")[0], tag.split("-")[0])):
         if candidate in known:
             return candidate
-    near = difflib.get_close_matches(tag, known, n=3, cutoff=0.4)
-    hint = f"; the nearest are {', '.join(near)}" if near else ""
-    raise ConfigError(f"language {language}: espeak-ng has no such voice{hint}")
+    raise ConfigError(f"language {language}: espeak-ng has no such voice; {did_you_mean(tag, known)}")

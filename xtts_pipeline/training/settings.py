@@ -11,7 +11,7 @@ from typing import Any
 from xtts_pipeline.cache.format.manifest import CACHE_SECTIONS, Manifest, cache_settings, config_differences
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config, ModelConfig
-from xtts_pipeline.errors import CacheError, ConfigError
+from xtts_pipeline.errors import CacheError, ConfigError, did_you_mean
 from xtts_pipeline.training.checks import available_memory, choose_batch_size
 from xtts_pipeline.training.distributed.cluster import Cluster
 
@@ -94,9 +94,7 @@ def check_allowed_keys(allowed: Collection[str]) -> None:
     known = {*keys, *(key.partition(".")[0] for key in keys), RECORDS_KEY}
     for key in allowed:
         if key not in known:
-            raise ConfigError(
-                f"--allow-change {key}: no such setting or section; expected one such as training.learning_rate"
-            )
+            raise ConfigError(f"--allow-change {key}: no such setting or section; {did_you_mean(key, sorted(known))}")
 
 
 def check_changes(run: Path, changes: Changes, allowed: Collection[str]) -> None:

@@ -94,7 +94,7 @@ def test_synthesis_settings_can_be_overridden(run: Path, tmp_path: Path) -> None
         ("synthesis.sharpnes=2", "did you mean synthesis.sharpness?"),
         (
             "synthesis.sharpness=0",
-            "--set synthesis.sharpness=0: synthesis.sharpness=0: input should be greater than or equal to 1",
+            "--set synthesis.sharpness=0: input should be greater than or equal to 1",
         ),
         ("synthesis", "expected section.key=value"),
     ],

@@ -194,7 +194,7 @@ def test_every_layout_has_a_name_to_ask_for(tmp_path: Path) -> None:
     assert read_corpus(root, "ljspeech").layout == "ljspeech"
     with pytest.raises(CorpusError, match=r"not a vctk corpus; it holds metadata\.csv, wavs"):
         read_corpus(root, "vctk")
-    with pytest.raises(CorpusError, match="unknown; expected auto or one of"):
+    with pytest.raises(CorpusError, match=r"--layout vctkk: unknown; did you mean vctk\?"):
         read_corpus(root, "vctkk")
 
 

@@ -16,6 +16,7 @@ from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.options import (
     COUNT,
     FOLDER,
+    Choice,
     cache_option,
     create_empty_folder,
     json_option,
@@ -137,7 +138,7 @@ class EvaluationReport:
 @run_option
 @cache_option
 @click.option(
-    "--split", type=click.Choice(SPLITS), default="val", show_default=True, help="Split whose utterances are spoken."
+    "--split", type=Choice(SPLITS), default="val", show_default=True, help="Split whose utterances are spoken."
 )
 @click.option(
     "--data", type=FOLDER, help="Folder of the corpus: compare with its recordings instead of copy synthesis."

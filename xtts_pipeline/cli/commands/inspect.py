@@ -1,6 +1,5 @@
 """`xtts inspect`: one record of a cache as text, picture and sound."""
 
-import difflib
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,12 +11,12 @@ import numpy as np
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
-from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, load_manifest, record_spec
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME, UTTERANCES_NAME, load_manifest, record_spec
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, stored_cache_option
 from xtts_pipeline.config.schema import SynthesisConfig
-from xtts_pipeline.errors import CacheError, output_errors
+from xtts_pipeline.errors import CacheError, did_you_mean, output_errors
 from xtts_pipeline.plots import SPACE_MARK, save_speech_picture
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
@@ -145,8 +144,5 @@ def _find(cache: Path, id: str) -> UtteranceEntry:
         if entry.id == id:
             return entry
         known.append(entry.id)
-    near = difflib.get_close_matches(id, known, n=1, cutoff=0.0)
-    hint = f"; the nearest is {near[0]}" if near else ""
-    raise CacheError(
-        f"{cache}: no utterance {id!r} among {len(known)}{hint}; rejected.jsonl names the rows that were left out"
-    )
+    left_out = f"{REJECTED_NAME} names the rows that were left out"
+    raise CacheError(f"{cache}: no utterance {id!r} among {len(known)}; {left_out}; {did_you_mean(id, known)}")

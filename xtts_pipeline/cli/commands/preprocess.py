@@ -25,6 +25,7 @@ from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.cli.options import (
     COUNT,
     FOLDER,
+    Choice,
     Share,
     cache_option,
     config_options,
@@ -193,7 +194,7 @@ class DryRunReport:
 @click.option("--reshard", is_flag=True, help="Choose the number of shards again, as for a new cache.")
 @click.option(
     "--check",
-    type=click.Choice(["stat", "content"]),
+    type=Choice(["stat", "content"]),
     default="stat",
     show_default=True,
     help="How changed sound files are found: by size and time, or by their bytes.",
@@ -205,7 +206,7 @@ class DryRunReport:
 )
 @click.option(
     "--backend",
-    type=click.Choice(["local", "dask"]),
+    type=Choice(["local", "dask"]),
     default="local",
     show_default=True,
     help="Where the workers run: on this machine or in a dask cluster.",

@@ -15,7 +15,7 @@ import click
 from xtts_pipeline.cache.verify.verify import Level, VerifyReport
 from xtts_pipeline.cache.verify.verify import verify_cache as verify_bytes
 from xtts_pipeline.cli.commands.cache import reaching_stores
-from xtts_pipeline.cli.options import COUNT, FOLDER, json_option, print_report, stored_cache_option
+from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, json_option, print_report, stored_cache_option
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.machine import usable_cores
 from xtts_pipeline.system.storage import check_local
@@ -27,7 +27,7 @@ DEFAULT_SAMPLE = 20
 @stored_cache_option
 @click.option(
     "--level",
-    type=click.Choice(["quick", "full", "deep"]),
+    type=Choice(["quick", "full", "deep"]),
     default="full",
     show_default=True,
     help="What is checked: names and sizes; every byte; every byte, and a sample that is computed again from --data.",
