@@ -11,6 +11,7 @@ from tests.speaking import make_run
 from xtts_pipeline.audio.reference import load_reference
 from xtts_pipeline.errors import AudioError, CheckpointError, ConfigError, Reason, TextError
 from xtts_pipeline.inference import synthesizer as synthesis
+from xtts_pipeline.inference.pieces import TextSplitter
 from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 
 LONG = "one two three four, five six. seven eight nine; ten.\n\neleven twelve."
@@ -218,8 +219,7 @@ def test_a_model_without_voice_latents_takes_no_reference(tmp_path: Path) -> Non
     [
         ("", Reason.EMPTY_TEXT),
         (" \n", Reason.EMPTY_TEXT),
-        ("abc ф", Reason.UNKNOWN_SYMBOL),
-        ("abc " * 30 + "ф", Reason.UNKNOWN_SYMBOL),
+        ("фф", Reason.EMPTY_TEXT),
     ],
 )
 def test_a_text_that_cannot_be_said_is_an_error(synthesizer: Synthesizer, text: str, reason: Reason) -> None:
@@ -227,6 +227,23 @@ def test_a_text_that_cannot_be_said_is_an_error(synthesizer: Synthesizer, text: 
         with pytest.raises(TextError) as caught:
             say(text)
         assert caught.value.reason is reason
+
+
+@pytest.mark.parametrize("text", ["Hello, wörld! ф", "Hello, wörld! " * 30 + "ф"], ids=["short", "in pieces"])
+def test_characters_that_the_model_lacks_are_changed_and_counted(synthesizer: Synthesizer, text: str) -> None:
+    count = text.count("!")
+    changes = {("ö", "o"): count, ("!", "."): count, ("ф", ""): 1}
+    spoken = synthesizer.synthesize(text)
+    assert spoken.text_changes == synthesizer.check_text(text) == synthesizer.stream(text).text_changes == changes
+    assert "".join(synthesizer.symbols(spoken.tokens)).startswith("<begin>hello, world.<end>")
+
+
+@pytest.mark.parametrize("text", ["abc ф", "abc " * 30 + "ф"], ids=["short", "in pieces"])
+def test_strict_text_refuses_characters_that_the_model_lacks(synthesizer: Synthesizer, text: str) -> None:
+    splitter = TextSplitter(synthesizer.checkpoint, 3, strict=True)
+    with pytest.raises(TextError, match=r"'ф' \(U\+0444 CYRILLIC SMALL LETTER EF\)") as caught:
+        splitter.split(text, 0)
+    assert caught.value.reason is Reason.UNKNOWN_SYMBOL
 
 
 def test_everything_is_traced_once_for_a_text_and_once_for_a_batch(synthesizer: Synthesizer, tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ def test_decoding_is_the_inverse_of_encoding(text: str, blank: bool) -> None:
 @pytest.mark.parametrize(
     ("character", "named"),
     [
-        ("\u0641", r"'\u0641' (U+0641 ARABIC LETTER FEH)"),
+        ("\u0641", "'\u0641' (U+0641 ARABIC LETTER FEH)"),
+        ("\u00ef", "'\u00ef' (U+00EF LATIN SMALL LETTER I WITH DIAERESIS)"),
         ("\n", r"'\n' (U+000A without a name)"),
         ("z", "'z' (U+007A LATIN SMALL LETTER Z)"),
     ],

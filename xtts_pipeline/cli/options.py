@@ -13,6 +13,7 @@ from xtts_pipeline.config.load import preset_names
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import EXIT_UNTRUE, OutputError, did_you_mean, output_errors
 from xtts_pipeline.system.storage import folder_path, is_stored
+from xtts_pipeline.text.fallback import TextChanges, describe_changes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +33,12 @@ def print_report(report: Report, as_json: bool, *, is_true: bool = True) -> None
     click.echo(json.dumps(report.to_json(), ensure_ascii=False) if as_json else report.to_text())
     if not is_true:
         sys.exit(EXIT_UNTRUE)
+
+
+def print_text_changes(changes: TextChanges) -> None:
+    """Print one warning on stderr that names the characters that were replaced or dropped, if there are any."""
+    if changes:
+        click.echo(f"warning: characters that the run lacks: {describe_changes(changes)}", err=True)
 
 
 def create_empty_folder(folder: Path, remedy: str = "choose another --output") -> None:

@@ -21,6 +21,7 @@ from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recognis
 from xtts_pipeline.evaluation.metrics import Sound, SpeechMetrics, measure_speech
 from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 from xtts_pipeline.plots import save_speech_picture
+from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.files import Checkpoint
 
 _SHOWN_DIFFERENCES = 3
@@ -34,6 +35,7 @@ class EvaluatedUtterance:
     metrics: SpeechMetrics
     phonemes: PhonemeComparison | None
     has_stopped: bool
+    text_changes: TextChanges
     synthesis_seconds: float
     spoken_seconds: float
     true_seconds: float
@@ -127,6 +129,7 @@ class SplitEvaluator:
             metrics=measure_speech(truth, speech, spoken.attention, symbols, synthesis_seconds, audio, phonemes),
             phonemes=phonemes,
             has_stopped=spoken.has_stopped,
+            text_changes=spoken.text_changes,
             synthesis_seconds=synthesis_seconds,
             spoken_seconds=spoken.seconds,
             true_seconds=true_seconds,

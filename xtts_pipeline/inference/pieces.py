@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xtts_pipeline.errors import Reason, TextError
+from xtts_pipeline.text.fallback import TextChanges, fit_to_symbols
 from xtts_pipeline.text.sentences import pause_seconds, split_sentences
 from xtts_pipeline.text.symbols import prepare_texts
 from xtts_pipeline.text.tokens import Tokenizer
@@ -13,7 +14,7 @@ from xtts_pipeline.training.checkpoints.files import Checkpoint
 QUOTED_CHARACTERS = 40
 REMEDIES = {
     Reason.EMPTY_TEXT: "say something",
-    Reason.UNKNOWN_SYMBOL: "leave it out, or train on a corpus that has it",
+    Reason.UNKNOWN_SYMBOL: "leave out --strict-text, or train on a corpus that has it",
     Reason.PHONEMIZER_FAILED: "check the language",
 }
 
@@ -27,25 +28,36 @@ class Piece:
     pause_steps: int
 
 
-class TextSplitter:
-    """Splits texts by the limits, symbols and languages of a checkpoint."""
+@dataclass(frozen=True)
+class SplitText:
+    """The pieces of a text, and the characters of it that the checkpoint lacks, as changed by `fit_to_symbols`."""
 
-    def __init__(self, checkpoint: Checkpoint, frames_per_step: int) -> None:
+    pieces: list[Piece]
+    changes: TextChanges
+
+
+class TextSplitter:
+    """Splits texts by the limits, symbols and languages of a checkpoint.
+
+    With `strict` a character that the checkpoint lacks is an error.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, frames_per_step: int, *, strict: bool) -> None:
         config, self._cache = checkpoint.config, checkpoint.cache
         self.tokenizer = Tokenizer(self._cache.symbols, config.text.blank)
-        self._config = config
+        self._config, self._is_strict = config, strict
         self._step_seconds = frames_per_step * config.audio.hop_samples / config.audio.sample_rate
 
-    def split(self, text: str, language_id: int) -> list[Piece]:
-        """Return the text as one piece if it fits, else its sentences or parts of them. Raises TextError."""
+    def split(self, text: str, language_id: int) -> SplitText:
+        """Return the text as one piece if it fits, else as its sentences or parts of them. Raises TextError."""
         language, limit = self._cache.languages[language_id], self._config.limits.max_text_length
-        tokens = self._encode(text, language)
+        tokens, changes = self._encode(text, language)
         if len(tokens) <= limit:
-            return [self._piece(tokens, 0.0)]
+            return SplitText([self._piece(tokens, 0.0)], changes)
 
         def fits(part: str) -> bool:
             try:
-                return len(self._encode(part, language)) <= limit
+                return len(self._encode(part, language)[0]) <= limit
             except TextError:
                 # Without a symbol to speak, such as a lone dash: no part of it is too long.
                 return True
@@ -53,7 +65,7 @@ class TextSplitter:
         pieces = []
         for part in split_sentences(text, language, fits):
             try:
-                tokens = self._encode(part, language)
+                tokens, _ = self._encode(part, language)
             except TextError as error:
                 if error.reason is not Reason.EMPTY_TEXT:
                     raise
@@ -66,19 +78,22 @@ class TextSplitter:
         if not pieces:
             remedy = REMEDIES[Reason.EMPTY_TEXT]
             raise TextError(Reason.EMPTY_TEXT, f"{_quote(text)}: no piece of it has anything to say; {remedy}")
-        return pieces
+        return SplitText(pieces, changes)
 
     def _piece(self, tokens: np.ndarray, pause: float) -> Piece:
         wanted_frames = round(self._config.synthesis.max_frames_per_token * len(tokens))
         max_frames = min(wanted_frames, self._cache.spec.max_mel_frames)
         return Piece(tokens, max_frames, round(pause / self._step_seconds))
 
-    def _encode(self, text: str, language: str) -> np.ndarray:
+    def _encode(self, text: str, language: str) -> tuple[np.ndarray, TextChanges]:
         try:
             prepared = prepare_texts([text], [language], self._config.text)[0]
             if isinstance(prepared, TextError):
                 raise prepared
-            return self.tokenizer.encode(prepared)
+            fitted, changes = prepared, TextChanges()
+            if not self._is_strict:
+                fitted, changes = fit_to_symbols(prepared, self._cache.symbols)
+            return self.tokenizer.encode(fitted), changes
         except TextError as error:
             remedy = REMEDIES.get(error.reason, "say it otherwise")
             raise TextError(error.reason, f"{_quote(text)}: {error.detail}; {remedy}") from None

@@ -4,7 +4,7 @@ Settings and symbols come from the checkpoint, not from a config beside it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import tensorflow as tf
 from xtts_pipeline.audio.reference import cut_windows, load_reference
 from xtts_pipeline.cache.format.schema import pad_to
 from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
-from xtts_pipeline.inference.pieces import Piece, TextSplitter
+from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
 from xtts_pipeline.model.decoding import (
     Chunk,
     DecodingState,
@@ -24,6 +24,7 @@ from xtts_pipeline.model.decoding import (
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.mel_decoder import ProjectedMemory
 from xtts_pipeline.model.network import Batch
+from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.text.symbols import prepare_texts
 from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_network
@@ -41,7 +42,8 @@ class SpokenText:
     tokens int32 [S]; mel float32 [T, mel_bins], natural log; attention float32 [F, S], the mean of the guided heads;
     wave float32 [samples]. has_stopped is False if a length limit ended the text or one of its pieces. The tokens of
     several pieces are concatenated, and attention is 0 in the pauses between them. With several pieces and more than
-    MOST_TOKENS_SHOWN tokens attention is [F, 0], because it grows with the square of the text.
+    MOST_TOKENS_SHOWN tokens attention is [F, 0], because it grows with the square of the text. text_changes counts
+    the characters that the checkpoint lacks, as (character, replacement); the replacement of a dropped one is empty.
     """
 
     text: str
@@ -51,6 +53,7 @@ class SpokenText:
     wave: np.ndarray
     sample_rate: int
     has_stopped: bool
+    text_changes: TextChanges = field(default_factory=TextChanges)
 
     @property
     def seconds(self) -> float:
@@ -82,13 +85,17 @@ class _SpokenPiece:
 class SpeechStream(Iterator[np.ndarray]):
     """Yields the wave of a text in parts, float32 [samples], each as soon as it is final.
 
-    mel_frames counts the frames so far; has_stopped is False once a length limit has ended a piece.
+    mel_frames counts the frames so far; has_stopped is False once a length limit has ended a piece; text_changes is
+    that of SpokenText.
     """
 
-    def __init__(self, pieces: Iterator[_SpokenPiece | int], synthesizer: "Synthesizer") -> None:
+    def __init__(
+        self, pieces: Iterator[_SpokenPiece | int], text_changes: TextChanges, synthesizer: "Synthesizer"
+    ) -> None:
         self.sample_rate = synthesizer.checkpoint.config.audio.sample_rate
         self.mel_frames = 0
         self.has_stopped = True
+        self.text_changes = text_changes
         self._waves = self._vocode(pieces, synthesizer)
 
     def __next__(self) -> np.ndarray:
@@ -115,8 +122,11 @@ class Synthesizer:
     first batch. Streams and whole texts use the same compiled functions, chunk by chunk, so they give the same speech.
     """
 
-    def __init__(self, checkpoint: Checkpoint, vocoder: Vocoder | None = None) -> None:
-        """Build the network; `vocoder` turns log-mel frames into sound, Griffin-Lim by default."""
+    def __init__(self, checkpoint: Checkpoint, vocoder: Vocoder | None = None, *, strict_text: bool = False) -> None:
+        """Build the network; `vocoder` turns log-mel frames into sound, Griffin-Lim by default.
+
+        A character that the checkpoint lacks is replaced or dropped; with `strict_text` it is a TextError.
+        """
         self.checkpoint = checkpoint
         config = checkpoint.config
         self.vocoder = vocoder or GriffinLim(
@@ -124,7 +134,7 @@ class Synthesizer:
         )
         self._network = load_network(checkpoint)
         self._latents_of_clips: dict[tuple[Path, int, int], np.ndarray] = {}
-        self._splitter = TextSplitter(checkpoint, self._network.frames_per_step)
+        self._splitter = TextSplitter(checkpoint, self._network.frames_per_step, strict=strict_text)
         self._chunk_steps = min(
             -(-config.synthesis.chunk_frames // self._network.frames_per_step), self._network.max_steps
         )
@@ -134,13 +144,13 @@ class Synthesizer:
         self._embed = tf.function(self._embed_windows, **compiled)
 
     @classmethod
-    def load(cls, run: Path, overrides: Sequence[str] = ()) -> "Synthesizer":
+    def load(cls, run: Path, overrides: Sequence[str] = (), *, strict_text: bool = False) -> "Synthesizer":
         """Load a run's newest checkpoint, or the checkpoint at this path.
 
         `overrides` such as `synthesis.sharpness=1.5` replace settings of the checkpoint. Raises CheckpointError if it
         cannot be read, ConfigError for an override that is invalid or of another section.
         """
-        return cls(load_checkpoint(run).with_synthesis(overrides))
+        return cls(load_checkpoint(run).with_synthesis(overrides), strict_text=strict_text)
 
     def warm_up(self, *, batch: bool = False) -> None:
         """Compile the functions for one text, and with `batch` also for a batch, so that the next call need not."""
@@ -162,7 +172,7 @@ class Synthesizer:
         `references` are sound files of the voice to use in place of a speaker of the cache. The first speaker and
         language are the defaults. Raises
 
-        - TextError for an empty text or a character that the checkpoint's corpus does not have,
+        - TextError for a text with nothing to speak, and with `strict_text` for a character that the checkpoint lacks,
         - AudioError for a reference without speech,
         - CheckpointError for an unknown speaker or language, or for references with a model that takes none,
         - ConfigError for a speaker together with references.
@@ -184,7 +194,8 @@ class Synthesizer:
         long texts.
         """
         voice = self._voice(speaker, language, references)
-        pieces = [self._splitter.split(text, voice.language) for text in texts]
+        split = [self._splitter.split(text, voice.language) for text in texts]
+        pieces = [text.pieces for text in split]
         places = [(text, number) for text, parts in enumerate(pieces) for number in range(len(parts))]
         # Sorted by length, because a batch takes as long as its longest row.
         places.sort(key=lambda place: -len(pieces[place[0]][place[1]].tokens))
@@ -195,9 +206,12 @@ class Synthesizer:
             spoken.update(zip(group, said, strict=True))
         return [
             self._join(
-                text, parts, [spoken[index, number] for number in range(len(parts))], with_attention=with_attention
+                text,
+                parts,
+                [spoken[index, number] for number in range(len(parts.pieces))],
+                with_attention=with_attention,
             )
-            for index, (text, parts) in enumerate(zip(texts, pieces, strict=True))
+            for index, (text, parts) in enumerate(zip(texts, split, strict=True))
         ]
 
     def stream(
@@ -205,12 +219,13 @@ class Synthesizer:
     ) -> SpeechStream:
         """Return the wave of `synthesize`, chunk by chunk as it is decoded; raises its errors at once."""
         voice = self._voice(speaker, language, references)
-        return SpeechStream(self._decode_in_turn(self._splitter.split(text, voice.language), voice), self)
+        split = self._splitter.split(text, voice.language)
+        return SpeechStream(self._decode_in_turn(split.pieces, voice), split.changes, self)
 
-    def check_text(self, text: str, language: str | None = None) -> None:
-        """Raise TextError if `synthesize` would."""
+    def check_text(self, text: str, language: str | None = None) -> TextChanges:
+        """Return the `text_changes` that `synthesize` would give. Raises its TextError."""
         languages = self.checkpoint.cache.languages
-        self._splitter.split(text, _index("language", languages, language, self.checkpoint.folder))
+        return self._splitter.split(text, _index("language", languages, language, self.checkpoint.folder)).changes
 
     def vocode(self, mel: np.ndarray) -> np.ndarray:
         """Return the wave, float32 [samples], of natural-log mel frames [T, mel_bins], by the vocoder of the speech."""
@@ -312,9 +327,8 @@ class Synthesizer:
         """Return the silent frames after a piece of `frames` frames: the rest of its last step, then the pause."""
         return -frames % self._network.frames_per_step + piece.pause_steps * self._network.frames_per_step
 
-    def _join(
-        self, text: str, pieces: Sequence[Piece], spoken: Sequence[_SpokenPiece], *, with_attention: bool
-    ) -> SpokenText:
+    def _join(self, text: str, split: SplitText, spoken: Sequence[_SpokenPiece], *, with_attention: bool) -> SpokenText:
+        pieces = split.pieces
         tokens = np.concatenate([piece.tokens for piece in pieces])
         mels, attentions, start = [], [], 0
         is_shown = with_attention and (len(pieces) == 1 or len(tokens) <= MOST_TOKENS_SHOWN)
@@ -330,7 +344,8 @@ class Synthesizer:
         mel = np.concatenate(mels)
         has_stopped = all(said.has_stopped for said in spoken)
         sample_rate = self.checkpoint.config.audio.sample_rate
-        return SpokenText(text, tokens, mel, np.concatenate(attentions), self.vocoder(mel), sample_rate, has_stopped)
+        attention, wave = np.concatenate(attentions), self.vocoder(mel)
+        return SpokenText(text, tokens, mel, attention, wave, sample_rate, has_stopped, split.changes)
 
     def _dropout(self) -> Dropout:
         return Dropout.fixed(self.checkpoint.config.training.seed)

@@ -81,7 +81,7 @@ def normalize(text: str, config: TextConfig, language: str) -> str:
     # Number words and case folding add spaces and decomposed characters.
     plain = _plain(plain, primary)
     if not any(map(str.isalnum, plain)):
-        shown = ascii(text if len(text) <= 60 else f"{text[:57]}...")
+        shown = repr(text if len(text) <= 60 else f"{text[:57]}...")
         raise TextError(
             Reason.EMPTY_TEXT, f"the text {shown} has no letter or digit left after normalising; expected words"
         )

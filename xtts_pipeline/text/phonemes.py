@@ -57,13 +57,13 @@ def _phonemize_text(text: str, language: str, espeak: Any) -> str | TextError:
         try:
             phonemes = espeak.text_to_phonemes(_DOUBLED_VOWEL.sub("\u0651\\1", piece))
         except RuntimeError as error:
-            return TextError(Reason.PHONEMIZER_FAILED, f"espeak-ng failed on {piece!a} ({error})")
+            return TextError(Reason.PHONEMIZER_FAILED, f"espeak-ng failed on {piece!r} ({error})")
         phonemes = _LANGUAGE_FLAG.sub("", phonemes).replace("_", "")
         if primary_language(language) == "fa":
             phonemes = phonemes.replace(_PERSIAN_QAF, _QAF)
         if not phonemes.strip():
             return TextError(
-                Reason.PHONEMIZER_FAILED, f"espeak-ng has no phonemes for {piece!a}; expected words in {language}"
+                Reason.PHONEMIZER_FAILED, f"espeak-ng has no phonemes for {piece!r}; expected words in {language}"
             )
         before, after = piece[: len(piece) - len(piece.lstrip())], piece[len(piece.rstrip()) :]
         pieces.append(f"{before}{' '.join(phonemes.split())}{after}")

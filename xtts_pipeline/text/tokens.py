@@ -94,5 +94,5 @@ def check_text_length(length: int, limits: LimitsConfig, config: TextConfig) -> 
 
 
 def describe_character(character: str) -> str:
-    """Return a character for a message: `'x' (U+0078 LATIN SMALL LETTER X)`, escaped if it is not ASCII."""
-    return f"{character!a} (U+{ord(character):04X} {unicodedata.name(character, 'without a name')})"
+    """Return a character for a message: `'x' (U+0078 LATIN SMALL LETTER X)`, escaped if it cannot be printed."""
+    return f"{character!r} (U+{ord(character):04X} {unicodedata.name(character, 'without a name')})"

@@ -67,6 +67,25 @@ def test_only_sound_is_written_to_stdout(run: Path, options: tuple[str, ...]) ->
     assert "10 frames" in result.stderr
 
 
+def test_changed_characters_are_named_in_one_warning(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("Hello, wörld!\nCafé? Yes! ☃ \a\n", encoding="utf-8")
+    result = xtts("--run", run, "--text-file", tmp_path / "lines.txt", "--output", tmp_path / "out", "--json")
+    assert result.exit_code == 0, result.output
+    (warning,) = [line for line in result.stderr.splitlines() if line.startswith("warning:")]
+    assert warning == (
+        "warning: characters that the run lacks: '!' became '.' (2 times), 'ö' became 'o' (once), "
+        "'é' became 'e' (once), '?' became '.' (once); dropped '☃' (once)"
+    )
+
+
+def test_strict_text_names_the_line_of_an_unknown_character(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("hello\nna\u00efve\n", encoding="utf-8")
+    asked = ("--run", run, "--text-file", tmp_path / "lines.txt", "--output", tmp_path / "out")
+    error = error_of(*asked, "--strict-text")
+    assert "lines.txt:2: text 'naïve': 'ï' (U+00EF LATIN SMALL LETTER I WITH DIAERESIS)" in str(error)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_reference_changes_the_speech(run: Path, tmp_path: Path) -> None:
     wave = 0.3 * np.sin(2 * np.pi * 300 * np.arange(16_000) / 16_000)
     soundfile.write(tmp_path / "voice.wav", wave, 16_000)
@@ -112,7 +131,7 @@ def test_an_invalid_synthesis_setting_is_named(run: Path, tmp_path: Path, overri
         (b"abc\n\nabc\n", r"lines\.txt:2: the line is empty"),
         (b"", "no lines"),
         (b"abc\n\xff\n", "byte 4 is not UTF-8"),
-        ("abc\nabф\n".encode(), r"lines\.txt:2: .*CYRILLIC SMALL LETTER EF"),
+        ("abc\nф\n".encode(), r"lines\.txt:2: .*no letter or digit is among the 30 symbols \(dropped 'ф' \(once\)\)"),
     ],
 )
 def test_a_line_that_cannot_be_spoken_is_named_before_any_file_is_written(

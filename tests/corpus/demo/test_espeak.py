@@ -1,14 +1,21 @@
+import re
+import string
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
+from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.corpus.demo import espeak
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice, demo_sentences, make_corpus
 from xtts_pipeline.errors import CorpusError
+from xtts_pipeline.text.normalize import normalize
+
+ROOT = Path(__file__).parents[3]
 
 pytest.importorskip("espeakng_loader")
 
@@ -28,7 +35,20 @@ def test_the_sentences_are_about_sixty_short_plain_and_all_different():
     assert len(sentences) == 60
     assert len(set(sentences)) == 60
     assert all(10 <= len(sentence) <= 60 for sentence in sentences)
-    assert all(sentence.isascii() and "|" not in sentence and sentence.endswith(".") for sentence in sentences)
+    assert all(sentence.isascii() and "|" not in sentence and sentence[-1] in ".?!" for sentence in sentences)
+
+
+def test_the_sentences_hold_each_letter_and_mark_three_times_and_so_speak_the_examples_of_the_pages():
+    sentences = [normalize(sentence, TextConfig(), "en") for sentence in demo_sentences()]
+    holding = Counter(character for sentence in sentences for character in set(sentence))
+    assert set(holding) == set(string.ascii_lowercase + " ,.?!'-")
+    assert min(holding.values()) >= 3
+
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    examples = ["Hello, world!", *re.findall(r'--text "(.+?)"', page)]
+    assert len(examples) > 1
+    for example in examples:
+        assert set(normalize(example, TextConfig(), "en")) <= set(holding)
 
 
 def test_speech_is_22050_hz_and_loud_enough_and_longer_for_a_longer_text():

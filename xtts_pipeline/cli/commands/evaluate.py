@@ -21,6 +21,7 @@ from xtts_pipeline.cli.options import (
     create_empty_folder,
     json_option,
     print_report,
+    print_text_changes,
     reference_option,
     run_option,
     synthesis_option,
@@ -30,6 +31,7 @@ from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeErrors, Recogniser, pool_comparisons
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
 from xtts_pipeline.reports.evaluation import Row, page
+from xtts_pipeline.text.fallback import TextChanges
 
 if TYPE_CHECKING:
     from xtts_pipeline.evaluation.split import EvaluatedUtterance, SplitEvaluator
@@ -191,6 +193,7 @@ def evaluate_run(
         )
         create_empty_folder(folder)
         utterances = evaluator.evaluate(entries, folder, with_progress=sys.stderr.isatty())
+    print_text_changes(sum((utterance.text_changes for utterance in utterances), TextChanges()))
     report = EvaluationReport(
         run=run,
         step=evaluator.step,

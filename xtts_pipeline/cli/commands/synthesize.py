@@ -14,10 +14,19 @@ import numpy as np
 
 from xtts_pipeline.audio.save import WavStream, write_wave
 from xtts_pipeline.cli.gate import tensorflow
-from xtts_pipeline.cli.options import FOLDER, json_option, print_report, reference_option, run_option, synthesis_option
+from xtts_pipeline.cli.options import (
+    FOLDER,
+    json_option,
+    print_report,
+    print_text_changes,
+    reference_option,
+    run_option,
+    synthesis_option,
+)
 from xtts_pipeline.corpus.rows import has_surrogate
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
 from xtts_pipeline.plots import save_speech_picture
+from xtts_pipeline.text.fallback import TextChanges
 
 if TYPE_CHECKING:
     from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
@@ -94,6 +103,9 @@ class SynthesisReport:
 @click.option("--language", help="Language of the cache to speak.  [default: the first]")
 @synthesis_option
 @click.option("--stream", is_flag=True, help="Write the WAV file while the text is being spoken.")
+@click.option(
+    "--strict-text", is_flag=True, help="Refuse a text with a character that the run lacks, instead of changing it."
+)
 @click.option("--plot", type=FOLDER, help="Write a picture of the mel and the attention as a PNG file.")
 @click.option("--mel-output", type=FOLDER, help="Write the mel as .npy: float32 [frames, mel_bins], natural log.")
 @json_option
@@ -110,6 +122,7 @@ def synthesize(
     language: str | None,
     overrides: Sequence[str],
     stream: bool,
+    strict_text: bool,
     plot: Path | None,
     mel_output: Path | None,
     as_json: bool,
@@ -121,14 +134,16 @@ def synthesize(
     lines = [] if text_file is None else _read_lines(text_file)
     voice = speaker, language, references
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
-        synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides)
+        synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, strict_text=strict_text)
         with _output_errors(output):
             if text_file is not None:
-                files = _speak_lines(synthesizer, text_file, lines, output, voice)
+                print_text_changes(_check_lines(synthesizer, text_file, lines, voice[1]))
+                files = _speak_lines(synthesizer, lines, output, voice)
             elif stream:
                 files = (_stream_text(synthesizer, text or "", output, voice),)
             else:
                 spoken = synthesizer.synthesize(text or "", *voice)
+                print_text_changes(spoken.text_changes)
                 files = (_write_text(spoken, output),)
                 _write_extras(synthesizer, spoken, plot, mel_output)
     report = SynthesisReport(output, files, synthesizer.checkpoint.step)
@@ -172,14 +187,20 @@ def _read_lines(path: Path) -> list[str]:
     return lines
 
 
-def _speak_lines(
-    synthesizer: "Synthesizer", path: Path, lines: Sequence[str], folder: Path, voice: Voice
-) -> tuple[SpokenFile, ...]:
+def _check_lines(synthesizer: "Synthesizer", path: Path, lines: Sequence[str], language: str | None) -> TextChanges:
+    """Return the changes of all lines. Raises TextError with the number of a line that cannot be spoken."""
+    changes = TextChanges()
     for number, line in enumerate(lines, start=1):
         try:
-            synthesizer.check_text(line, voice[1])
+            changes.update(synthesizer.check_text(line, language))
         except TextError as error:
             raise TextError(error.reason, f"{path}:{number}: {error.detail}") from None
+    return changes
+
+
+def _speak_lines(
+    synthesizer: "Synthesizer", lines: Sequence[str], folder: Path, voice: Voice
+) -> tuple[SpokenFile, ...]:
     folder.mkdir(parents=True, exist_ok=True)
     files: list[SpokenFile] = []
     group_lines = BATCHES_AT_ONCE * synthesizer.checkpoint.config.synthesis.batch_size
@@ -204,6 +225,7 @@ def _write_text(spoken: "SpokenText", output: Path) -> SpokenFile:
 
 def _stream_text(synthesizer: "Synthesizer", text: str, output: Path, voice: Voice) -> SpokenFile:
     speech = synthesizer.stream(text, *voice)
+    print_text_changes(speech.text_changes)
     if output != STDOUT:
         output.parent.mkdir(parents=True, exist_ok=True)
     with nullcontext(sys.stdout.buffer) if output == STDOUT else output.open("wb") as file:
