@@ -35,7 +35,7 @@ from xtts_pipeline.cache.verify.files import check_files
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.regular_files import open_regular_file
-from xtts_pipeline.system.storage import StoredPath
+from xtts_pipeline.system.storage import StoredPath, check_apart
 
 _CHUNK_BYTES = 8 << 20
 # Enough hex digits of the manifest's digest to distinguish caches.
@@ -81,8 +81,9 @@ def copy_cache(
     If another process writes the target, wait for it after passing one line to `on_wait`. `other_place` is the remedy
     in errors about the target. Files of the target's own manifest are trusted; those of an interrupted copy are read.
     Raises CacheError if the source is no whole cache, if the target holds anything else, or if either fails; the target
-    then has no manifest, or that of a whole cache.
+    then has no manifest, or that of a whole cache; OutputError if the target lies inside the source.
     """
+    check_apart(target.parent, source, other_place)
     manifest = load_manifest(source)
     refuse(source, check_files(source, manifest))
     entries = manifest.all_files

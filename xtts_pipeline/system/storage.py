@@ -14,7 +14,7 @@ from pathlib import Path, PosixPath
 from types import ModuleType
 from typing import BinaryIO
 
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, OutputError
 
 _URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):(?P<place>/.*)", re.DOTALL)
 _HOST = re.compile(r"//[^/]")
@@ -157,6 +157,19 @@ def check_local(folder: Path, remedy: str) -> None:
     """Raise CacheError, ending in `remedy`, if the folder lies in a store."""
     if isinstance(folder, StoredPath):
         raise CacheError(f"{folder}: lies in a store, expected a folder of this machine; {remedy}")
+
+
+def is_within(path: Path, folder: Path) -> bool:
+    """Return whether a path is a folder or lies below it, links followed."""
+    if is_stored(path) or is_stored(folder):
+        return folder in (path, *path.parents)
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def check_apart(output: Path, cache: Path, remedy: str = "choose another --output") -> None:
+    """Raise OutputError, ending in `remedy`, if an output lies inside a cache, whose files its manifest lists."""
+    if is_within(output, cache):
+        raise OutputError(f"{output}: lies in {cache}, expected a folder apart from it; {remedy}")
 
 
 def open_to_read(path: Path, buffering: int = -1, known_bytes: int | None = None) -> BinaryIO:

@@ -88,7 +88,7 @@ def test_the_picture_marks_the_numbers_of_the_table(root: Path, monkeypatch: pyt
 
 def test_a_plot_that_cannot_be_written_is_an_error(root: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"):
-        measure_lengths(None, root / "cache", make_config(), root / "cache" / "manifest.json" / "lengths.png")
+        measure_lengths(None, root / "cache", make_config(), root / "data" / "metadata.csv" / "lengths.png")
 
 
 def test_given_limits_override_those_of_the_cache(root: Path) -> None:

@@ -145,6 +145,15 @@ def test_a_line_that_cannot_be_spoken_is_named_before_any_file_is_written(
     assert not (tmp_path / "out").exists()
 
 
+def test_the_files_of_a_text_file_are_not_mixed_with_those_of_another(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("a\n", encoding="utf-8")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "0001.wav").write_bytes(b"of a longer text file")
+    error = error_of("--run", run, "--text-file", tmp_path / "lines.txt", "--output", tmp_path / "out")
+    assert "this folder is not empty; choose another --output" in str(error)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["0001.wav"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -14,6 +14,7 @@ from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import FOLDER, cache_option, config_options, json_option, print_report
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.training.checks import check_enough_records
 from xtts_pipeline.training.settings import training_config
 
@@ -103,6 +104,8 @@ def _diagnose(
     target: str, cache: Path, configs: Sequence[str], overrides: Sequence[str], *, echo: bool, **options: Any
 ) -> Any:
     """Check cache and settings as `xtts train` does, and return the report of the target."""
+    if options.get("plot") is not None:
+        check_apart(options["plot"], cache, "choose another --plot")
     manifest = load_manifest(cache)
     require_whole(cache)
     config = training_config(manifest, configs, overrides, steps=None)

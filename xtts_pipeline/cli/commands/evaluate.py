@@ -31,6 +31,7 @@ from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeErrors, Recogniser, pool_comparisons
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
 from xtts_pipeline.reports.evaluation import Row, page
+from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.text.fallback import TextChanges
 
 if TYPE_CHECKING:
@@ -187,6 +188,7 @@ def evaluate_run(
     manifest = load_manifest(cache)
     entries = split_entries(cache, manifest, split, limit)
     folder = output or Path("evaluation") / time.strftime("%Y%m%d-%H%M%S")
+    check_apart(folder, cache)
     with tensorflow("xtts_pipeline.evaluation.split", echo=echo) as (_, split_module):
         evaluator: SplitEvaluator = split_module.SplitEvaluator(
             run, cache, manifest, data=data, references=references, overrides=overrides, recogniser=recogniser

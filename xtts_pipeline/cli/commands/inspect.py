@@ -18,6 +18,7 @@ from xtts_pipeline.cli.options import FOLDER, json_option, print_report, stored_
 from xtts_pipeline.config.schema import SynthesisConfig
 from xtts_pipeline.errors import CacheError, did_you_mean, output_errors
 from xtts_pipeline.plots import SPACE_MARK, save_speech_picture
+from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
@@ -103,8 +104,10 @@ def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
 def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
     """Read one record and write its picture and its sound into the folder `output`.
 
-    Raises CacheError if the cache has no such id or its record is damaged; OutputError if the folder cannot be written.
+    Raises CacheError if the cache has no such id or its record is damaged; OutputError if the folder cannot be written
+    or lies in the cache.
     """
+    check_apart(output, cache)
     manifest = load_manifest(cache)
     entry = _find(cache, id)
     buckets = {shard.name: shard.bucket for shard in manifest.shards}

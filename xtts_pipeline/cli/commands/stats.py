@@ -26,6 +26,7 @@ from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 from xtts_pipeline.plots import save_histograms
+from xtts_pipeline.system.storage import check_apart
 
 MOST_SHAPES = 4
 # The statistics of the table that a histogram marks.
@@ -178,6 +179,8 @@ def measure_lengths(
             raise ConfigError(
                 f"stats: --layout {layout} is for a corpus, --cache {cache} has none; leave it out, or give --data DIR"
             )
+        if plot is not None:
+            check_apart(plot, cache, "choose another --plot")
         with reaching_stores(cache):
             manifest = load_manifest(cache)
             limits = _overlaid_limits(cache, manifest, config)

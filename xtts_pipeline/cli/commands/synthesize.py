@@ -3,7 +3,7 @@
 import io
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from xtts_pipeline.audio.save import WavStream, write_wave
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.options import (
     FOLDER,
+    create_empty_folder,
     json_option,
     print_report,
     print_text_changes,
@@ -131,6 +132,7 @@ def synthesize(
     if as_json and output == STDOUT:
         raise click.UsageError("--json and --output - both need stdout; name a file with --output")
     _check_options(text, text_file, output, stream=stream, extras=plot is not None or mel_output is not None)
+    _check_files_differ({"--output": output, "--plot": plot, "--mel-output": mel_output}, references)
     lines = [] if text_file is None else _read_lines(text_file)
     voice = speaker, language, references
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
@@ -169,6 +171,21 @@ def _check_options(text: str | None, text_file: Path | None, output: Path, *, st
         raise ConfigError("--plot and --mel-output are for one whole text: leave out --stream and --text-file")
 
 
+def _check_files_differ(outputs: Mapping[str, Path | None], references: Sequence[Path]) -> None:
+    """Raise ConfigError if an output would overwrite another one or a reference."""
+    named = [
+        *((option, path) for option, path in outputs.items() if path),
+        *(("--reference", path) for path in references),
+    ]
+    options: dict[Path, str] = {}
+    for option, path in named:
+        other = options.setdefault(path.resolve(), option)
+        if option != other:
+            raise ConfigError(
+                f"{other} and {option}: both are {path}, expected a file for each; choose another {other}"
+            )
+
+
 def _read_lines(path: Path) -> list[str]:
     """Return the lines of a text file, none of them empty."""
     try:
@@ -201,7 +218,7 @@ def _check_lines(synthesizer: "Synthesizer", path: Path, lines: Sequence[str], l
 def _speak_lines(
     synthesizer: "Synthesizer", lines: Sequence[str], folder: Path, voice: Voice
 ) -> tuple[SpokenFile, ...]:
-    folder.mkdir(parents=True, exist_ok=True)
+    create_empty_folder(folder)
     files: list[SpokenFile] = []
     group_lines = BATCHES_AT_ONCE * synthesizer.checkpoint.config.synthesis.batch_size
     for first in range(0, len(lines), group_lines):

@@ -37,7 +37,7 @@ from xtts_pipeline.data.survey import Survey, check_settings, survey_corpus
 from xtts_pipeline.errors import ConfigError, OutputError
 from xtts_pipeline.perf.autotune import tune
 from xtts_pipeline.system.atomic_files import atomic_write
-from xtts_pipeline.system.storage import check_local, is_stored
+from xtts_pipeline.system.storage import check_apart, check_local
 from xtts_pipeline.training.checkpoints.run_folder import (
     AUTOTUNE_NAME,
     CONFIG_NAME,
@@ -148,7 +148,7 @@ def run_training(
     allowed = frozenset([*allow_change, *(["training.steps"] if steps is not None else [])])
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     if corpus is None:
-        _check_apart(run, cache)
+        check_apart(run, cache)
 
     previous = _previous_config(run) if resume else None
     if resume and previous is None and init_from is None:
@@ -211,12 +211,6 @@ def _check_options(
     if allow_change and not is_resumed:
         raise ConfigError("--allow-change: a new run has nothing to change; leave it out, or add --resume")
     check_allowed_keys(allow_change)
-
-
-def _check_apart(run: Path, cache: Path) -> None:
-    """Raise OutputError if the run's folder is inside the cache, whose files must all be in its manifest."""
-    if not is_stored(cache) and cache.resolve() in (run.resolve(), *run.resolve().parents):
-        raise OutputError(f"{run}: lies in {cache}, expected a folder apart from it; choose another --output")
 
 
 def _read_manifest(cache: Path) -> Manifest:

@@ -1,0 +1,63 @@
+"""Outputs that would damage an input or another output are refused before anything is written."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from xtts_pipeline.cache.verify.verify import verify_cache
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.errors import XttsError
+
+
+def refusal(*arguments: object) -> str:
+    """Return the one line with which the command ends, with exit code 2."""
+    error = CliRunner().invoke(cli, list(map(str, arguments))).exception
+    assert isinstance(error, XttsError), error
+    assert error.exit_code == 2
+    return str(error)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cache push {cache} {cache}/sub",
+        "train --cache {cache} --stage {cache}/stage --set training.batch_size=2 --set training.save_every=1",
+        "train --cache {cache} --output {cache}/run",
+        "inspect --cache {cache} --id clip-000 --output {cache}/inspect",
+        "stats --cache {cache} --plot {cache}/lengths.png",
+        "evaluate --cache {cache} --run none --output {cache}/evaluation",
+        "diagnose input --cache {cache} --plot {cache}/input.png",
+        "diagnose gpu --cache {link} --plot {cache}/gpu.png",
+    ],
+)
+def test_no_output_is_written_into_a_cache(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(cache)
+    before = sorted(cache.iterdir())
+    assert "apart from it; choose another" in refusal(*command.format(cache=cache, link=tmp_path / "link").split())
+    assert sorted(cache.iterdir()) == before
+    assert verify_cache(cache).valid
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ("--plot speech.wav", "--output and --plot"),
+        ("--mel-output ./speech.wav", "--output and --mel-output"),
+        ("--plot link.png", "--output and --plot"),
+        ("--plot a --mel-output a", "--plot and --mel-output"),
+        ("--reference speech.wav", "--output and --reference"),
+    ],
+)
+def test_one_file_is_not_written_for_two_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, names: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("link.png").symlink_to("speech.wav")
+    Path("speech.wav").write_bytes(b"earlier speech")
+    message = refusal("synthesize", "--run", "none", "--text", "a", "--output", "speech.wav", *options.split())
+    assert message.startswith(f"{names}: both are ")
+    assert Path("speech.wav").read_bytes() == b"earlier speech"
