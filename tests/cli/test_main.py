@@ -1,5 +1,6 @@
-"""The command line as a whole: help, completion, interruption."""
+"""The command line as a whole: help, interruption."""
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,11 +8,11 @@ from pathlib import Path
 
 import click
 import pytest
-from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from xtts_pipeline.cli.main import SUMMARIES, cli
-from xtts_pipeline.config.load import preset_names
+from xtts_pipeline.cli.groups import DocumentedCommand
+from xtts_pipeline.cli.main import COMMANDS as SECTIONS
+from xtts_pipeline.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 INTERRUPTED_IMPORT = """
@@ -62,6 +63,7 @@ def commands(group: click.Group = cli, *path: str) -> Iterator[tuple[str, click.
 
 
 COMMANDS = dict(commands())
+SUMMARIES = {name: text for summaries in SECTIONS.values() for name, text in summaries.items()}
 
 
 @pytest.mark.parametrize(
@@ -75,18 +77,6 @@ def test_an_interrupted_import_prints_no_traceback(module: str, stderr: str):
 
 def test_a_job_that_was_started_with_interruptions_ignored_goes_on():
     assert run("xtts_pipeline.cli.main", before="signal.signal(signal.SIGINT, signal.SIG_IGN)") == (0, True, "")
-
-
-def test_presets_are_completed_and_files_are_left_to_the_shell():
-    complete = ShellComplete(cli, {}, "xtts", "_XTTS_COMPLETE")
-    offered = [(item.type, item.value) for item in complete.get_completions(["preprocess", "--config"], "ljs")]
-    assert offered == [*(("plain", name) for name in preset_names() if name.startswith("ljs")), ("file", "ljs")]
-    assert ("plain", "ljspeech") in offered
-
-
-def test_commands_are_completed_by_name():
-    complete = ShellComplete(cli, {}, "xtts", "_XTTS_COMPLETE")
-    assert [item.value for item in complete.get_completions([], "e")] == ["evaluate", "export"]
 
 
 @pytest.mark.parametrize(
@@ -133,15 +123,45 @@ def test_the_help_of_a_command_imports_no_tensorflow(words: str):
     assert "tensorflow" not in modules_imported_by(*words.split(), "--help")
 
 
-def test_help_shows_every_summary_whole():
-    shown = " ".join(CliRunner().invoke(cli, ["--help"]).output.split())
+def help_of(words: str) -> list[str]:
+    """Return the lines that `xtts WORDS --help` prints in a terminal of 80 columns."""
+    return CliRunner().invoke(cli, [*words.split(), "--help"], terminal_width=80, prog_name="xtts").output.splitlines()
 
-    assert all(f"{name} {summary}" in shown for name, summary in SUMMARIES.items())
+
+def test_help_lists_each_command_below_its_group_with_its_summary_on_the_same_line():
+    shown = help_of("")
+
+    assert list(SECTIONS) == ["Data", "Training", "Speaking", "Looking", "Measuring"]
+    for heading, summaries in SECTIONS.items():
+        start = shown.index(f"{heading}:") + 1
+        assert [tuple(line.split(maxsplit=1)) for line in shown[start : start + len(summaries)]] == [*summaries.items()]
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
 def test_a_summary_is_the_first_sentence_of_the_help_of_its_command(name: str):
     assert (COMMANDS[name].help or "").partition("\n\n")[0] == SUMMARIES[name]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_fits_in_80_columns_and_ends_with_an_example_that_it_accepts(name: str):
+    command, shown = COMMANDS[name], help_of(name)
+
+    assert [line for line in shown if len(line) > 80] == []
+    if isinstance(command, DocumentedCommand):
+        words = shlex.split(command.example.partition(" > ")[0])
+        assert shown[-2:] == ["Example:", f"  {command.example}"]
+        assert words[: 1 + len(name.split())] == ["xtts", *name.split()]
+        command.make_context(name, words[1 + len(name.split()) :])
+    else:
+        assert isinstance(command, click.Group)
+
+
+def test_the_options_of_a_long_command_are_listed_once_the_everyday_ones_first():
+    shown = help_of("train")
+    starts = [line.split()[0] for line in shown if line.startswith("  -")]
+
+    assert sorted(starts) == sorted(["-h,", *(option.opts[0] for option in COMMANDS["train"].params)])
+    assert starts[:5] == ["--cache", "--config", "--set", "--output", "--steps"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,26 +1,64 @@
-"""Groups of commands: whole summaries in `--help`, and commands that are imported only when they are used."""
+"""Commands and groups whose `--help` is in sections, imported only when they are used, and the words bash completes."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
 from xtts_pipeline.errors import did_you_mean
+
+MAX_TERM_WIDTH = 27
+
+
+class DocumentedCommand(click.Command):
+    """A command whose `--help` has its everyday options first and ends with an example.
+
+    sections: headings, and below each the names of parameters; parameters without a heading stand first.
+    """
+
+    def __init__(
+        self, *args: Any, example: str, sections: Mapping[str, Sequence[str]] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.example = example
+        self._sections = sections or {}
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, those of each section below its heading."""
+        parameters = self.get_params(context)
+        records = {
+            option.name: option.get_help_record(context) for option in parameters if option.param_type_name == "option"
+        }
+        placed = {name for names in self._sections.values() for name in names}
+        sections = {"Options": [name for name in records if name not in placed], **self._sections}
+        _write_sections(
+            formatter,
+            {heading: [record for name in names if (record := records[name])] for heading, names in sections.items()},
+        )
+
+    def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example."""
+        with formatter.section("Example"):
+            formatter.write(f"  {self.example}\n")
 
 
 class SummaryGroup(click.Group):
     """A group whose `--help` lists commands in the order of their definition, with summaries that are never cut off."""
 
+    command_class = DocumentedCommand
+
     def list_commands(self, _context: click.Context) -> list[str]:
         """Return the names of the commands, in the order of their definition."""
-        return list(self.summaries)
+        return [name for summaries in self.sections.values() for name in summaries]
 
     @property
-    def summaries(self) -> Mapping[str, str]:
-        """The one-line summary of each command."""
-        return {name: (command.help or "").partition("\n\n")[0] for name, command in self.commands.items()}
+    def sections(self) -> Mapping[str, Mapping[str, str]]:
+        """The one-line summary of each command, below its heading."""
+        return {
+            "Commands": {name: (command.help or "").partition("\n\n")[0] for name, command in self.commands.items()}
+        }
 
     def resolve_command(
         self, context: click.Context, args: list[str]
@@ -33,8 +71,7 @@ class SummaryGroup(click.Group):
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each command's name and whole summary."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(self.summaries.items()))
+        _write_sections(formatter, {heading: [*summaries.items()] for heading, summaries in self.sections.items()})
 
 
 class LazyGroup(SummaryGroup):
@@ -43,18 +80,18 @@ class LazyGroup(SummaryGroup):
     The command `verify-cache` is the object `verify_cache` of the module `verify_cache`.
     """
 
-    def __init__(self, *args: Any, summaries: Mapping[str, str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._summaries = summaries
+        self._sections = sections
 
     @property
-    def summaries(self) -> Mapping[str, str]:
-        """The one-line summary of each command."""
-        return self._summaries
+    def sections(self) -> Mapping[str, Mapping[str, str]]:
+        """The one-line summary of each command, below its heading."""
+        return self._sections
 
-    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Return a command, imported now; None if there is none of this name."""
-        if name not in self._summaries:
+        if name not in self.list_commands(context):
             return None
         attribute = name.replace("-", "_")
         command: click.Command = getattr(importlib.import_module(f"xtts_pipeline.cli.commands.{attribute}"), attribute)
@@ -63,6 +100,40 @@ class LazyGroup(SummaryGroup):
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the names that start with `incomplete`, without importing their commands."""
         names = [
-            CompletionItem(name, help=text) for name, text in self._summaries.items() if name.startswith(incomplete)
+            CompletionItem(name, help=text)
+            for summaries in self._sections.values()
+            for name, text in summaries.items()
+            if name.startswith(incomplete)
         ]
         return [*names, *click.Command.shell_complete(self, context, incomplete)]
+
+
+def _write_sections(formatter: click.HelpFormatter, sections: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    """Write rows of a term and its explanation below headings; all explanations start in one column."""
+    # click writes the explanation of a longer term on the next line.
+    width = max(len(term) for rows in sections.values() for term, _ in rows if len(term) <= MAX_TERM_WIDTH)
+    for heading, rows in sections.items():
+        with formatter.section(heading):
+            formatter.write_dl([(f"{term:<{width}}", text) for term, text in rows])
+
+
+@add_completion_class
+class JoinedBashComplete(BashComplete):
+    """Completes `SECTION.KEY=VALUE` in bash, which splits words at `=`, and adds no space after a `=`."""
+
+    source_template = BashComplete.source_template.replace(
+        "COMPREPLY+=($value)", "COMPREPLY+=($value); [[ $value == *= ]] && compopt -o nospace"
+    )
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words before the incomplete one, and that one with the `KEY=` that bash has cut off."""
+        words, incomplete = super().get_completion_args()
+        if incomplete == "=":
+            words, incomplete = [*words, "="], ""
+        if len(words) > 1 and words[-1] == "=":
+            return words[:-2], f"{words[-2]}={incomplete}"
+        return words, incomplete
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """Return the line for bash, which replaces only what follows a `=`."""
+        return f"{item.type},{item.value.partition('=')[2] or item.value}"

@@ -17,39 +17,52 @@ from xtts_pipeline import __version__
 from xtts_pipeline.cli.groups import LazyGroup
 from xtts_pipeline.errors import EXIT_INTERRUPTED, EXIT_UNTRUE, EXIT_UNUSABLE, XttsError
 
-# In the order of their use. Each summary is the first sentence of the command's own help.
-SUMMARIES = {
-    "preprocess": "Turn a corpus into a cache of mel spectrograms and tokens.",
-    "verify-cache": "Prove that a cache is what its manifest says.",
-    "train": "Train on a cache, or with --data on a corpus itself.",
-    "synthesize": "Speak a text, or each line of a text file, with a trained run.",
-    "evaluate": "Speak the texts of a split and measure how close the speech is to the recordings.",
-    "export": "Write a run as a TensorFlow SavedModel that needs no code of this package.",
-    "demo": "Run the whole job, from a corpus to speech, and show each command.",
-    "stats": "Show how long clips and texts are, and which limits and shapes fit them.",
-    "inspect": "Show one record of a cache: its tokens, its lengths, its mel as a picture and as sound.",
-    "cache": "Copy caches to a store or to another folder.",
-    "config": "Show, check or migrate settings.",
-    "diagnose": "Find what is slow or wrong in training, and say what to do about it.",
-    "benchmark": "Measure how fast this machine preprocesses, loads batches and trains.",
+# In the order of their use. Each summary is the first sentence of the command's own help, and fits on a line.
+COMMANDS = {
+    "Data": {
+        "preprocess": "Turn a corpus into a cache of mel spectrograms and tokens.",
+        "verify-cache": "Prove that a cache is what its manifest says.",
+        "cache": "Copy caches to a store or to another folder.",
+    },
+    "Training": {
+        "demo": "Run the whole job, from a corpus to speech.",
+        "train": "Train on a cache, or with --data on a corpus itself.",
+        "config": "Show, check or migrate settings.",
+    },
+    "Speaking": {
+        "synthesize": "Speak a text, or each line of a text file, with a trained run.",
+        "export": "Write a run as a SavedModel that needs none of this code.",
+    },
+    "Looking": {
+        "stats": "Show how long clips and texts are, and which limits fit them.",
+        "inspect": "Show one record of a cache: its tokens, its mel, its sound.",
+    },
+    "Measuring": {
+        "evaluate": "Measure how close a run's speech is to the recordings.",
+        "diagnose": "Find what is slow or wrong in training, and how to mend it.",
+        "benchmark": "Measure how fast this machine preprocesses and trains.",
+    },
 }
 
 
 @click.group(
     cls=LazyGroup,
-    summaries=SUMMARIES,
+    sections=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @click.version_option(__version__, prog_name="xtts")
 @click.option("--debug", is_flag=True, help="Show tracebacks and TensorFlow's own log.")
 @click.pass_context
 def cli(context: click.Context, debug: bool) -> None:
-    """Train a voice with TensorFlow: preprocess a corpus once, stream the cache into one compiled step, speak.
+    """Train a voice with TensorFlow: preprocess a corpus once, train on the cache, speak.
 
     \b
-      xtts preprocess --data LJSpeech-1.1     write mels and tokens as fixed-length TFRecord shards into cache/
-      xtts verify-cache                       exit 0 only if every byte is what the manifest says
-      xtts train                              stream the shards into the XLA-compiled step
+      xtts preprocess --data LJSpeech-1.1     write mels and tokens into cache/
+      xtts verify-cache                       prove that every byte is right
+      xtts train --output runs/first          train on cache/
+      xtts synthesize --run runs/first --text "Hello, world!" --output hello.wav
+
+    `xtts demo` does all of it on 60 sentences. `xtts COMMAND --help` has the options and an example.
     """  # noqa: D301 (click reads this backspace as a sign to keep the line breaks)
     context.obj = debug
 

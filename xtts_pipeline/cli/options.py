@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
-from xtts_pipeline.config.load import preset_names
+from xtts_pipeline.cli.completion import complete_preset, complete_setting
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import EXIT_UNTRUE, OutputError, did_you_mean, output_errors
 from xtts_pipeline.system.storage import folder_path, is_stored
@@ -99,13 +98,13 @@ class LocalPath(click.Path):
         return path
 
 
-def _complete_preset(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the presets that start with `incomplete`; the shell completes file names."""
-    presets = [CompletionItem(name) for name in preset_names() if name.startswith(incomplete)]
-    return [*presets, CompletionItem(incomplete, type="file")]
+class Count(click.IntRange):
+    """A number of things, at least 1."""
+
+    name = "count"
 
 
-COUNT = click.IntRange(min=1)
+COUNT = Count(min=1)
 FOLDER = LocalPath()
 CACHE_FOLDER = LocalPath("a folder of this machine: use a copy there, and xtts cache push")
 STORED_CACHE_FOLDER = LocalPath(may_be_stored=True)
@@ -130,6 +129,7 @@ set_option = click.option(
     "overrides",
     multiple=True,
     metavar="SECTION.KEY=VALUE",
+    shell_complete=complete_setting(),
     help="Override one setting; repeatable, overrides every file.",
 )
 # For a command that speaks with a run.
@@ -138,6 +138,7 @@ synthesis_option = click.option(
     "overrides",
     multiple=True,
     metavar="synthesis.KEY=VALUE",
+    shell_complete=complete_setting("synthesis."),
     help="Override one synthesis setting of the run; repeatable.",
 )
 layout_option = click.option(
@@ -145,7 +146,8 @@ layout_option = click.option(
     type=Choice(["auto", *LAYOUTS]),
     default="auto",
     show_default=True,
-    help="Layout of the corpus; `auto` finds it from the files in the folder.",
+    metavar="LAYOUT",
+    help=f"Layout of the corpus: {', '.join(LAYOUTS)}; `auto` finds it from the files in the folder.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")
 
@@ -157,6 +159,6 @@ def config_options(function: F) -> F:
         "configs",
         multiple=True,
         metavar="FILE|PRESET",
-        shell_complete=_complete_preset,
+        shell_complete=complete_preset,
         help="YAML file or preset name; repeatable, a later one overrides an earlier one.",
     )(set_option(function))

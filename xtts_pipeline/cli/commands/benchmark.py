@@ -43,7 +43,7 @@ ROUNDS = {"preprocess": 3, "input": 5, "step": 5}
 
 @click.group(cls=SummaryGroup)
 def benchmark() -> None:
-    """Measure how fast this machine preprocesses, loads batches and trains."""
+    """Measure how fast this machine preprocesses and trains."""
 
 
 def _common_options(function: F) -> F:
@@ -83,31 +83,40 @@ _seconds_option = click.option(
 )
 
 
-@benchmark.command("preprocess")
+@benchmark.command("preprocess", example="xtts benchmark preprocess --cache cache/ --clips 200")
 @_data_option
 @_common_options
 def benchmark_preprocess(debug: bool, /, as_json: bool, **options: Any) -> None:
-    """Measure clips per second from a corpus to a cache, compared with librosa and TFRecordWriter."""
+    """Measure clips per second from a corpus to a cache.
+
+    Compared with librosa and TFRecordWriter.
+    """
     print_report(BenchmarkSuite(echo=debug, **options).run("preprocess"), as_json)
 
 
-@benchmark.command("input")
+@benchmark.command("input", example="xtts benchmark input --cache cache/ --clips 200")
 @_data_option
 @_seconds_option
 @_common_options
 def benchmark_input(debug: bool, /, as_json: bool, **options: Any) -> None:
-    """Measure records per second, compared with reading alone, Python inside tf.data, and TF-native WAV loading."""
+    """Measure records per second of the input pipeline.
+
+    Compared with reading alone, Python inside tf.data, and TF-native WAV loading.
+    """
     print_report(BenchmarkSuite(echo=debug, **options).run("input"), as_json)
 
 
-@benchmark.command("step")
+@benchmark.command("step", example="xtts benchmark step --cache cache/ --clips 200")
 @_common_options
 def benchmark_step(debug: bool, /, as_json: bool, **options: Any) -> None:
-    """Measure the training step: eager, tf.function with varying and with fixed shapes, XLA, XLA with buckets."""
+    """Measure the training step.
+
+    Eager, tf.function with varying and with fixed shapes, XLA, XLA with buckets.
+    """
     print_report(BenchmarkSuite(echo=debug, **options).run("step"), as_json)
 
 
-@benchmark.command("all")
+@benchmark.command("all", example="xtts benchmark all --cache cache/ --clips 200")
 @_data_option
 @_seconds_option
 @_common_options

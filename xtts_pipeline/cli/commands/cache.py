@@ -23,7 +23,7 @@ def cache() -> None:
     """Copy caches to a store or to another folder."""
 
 
-@cache.command()
+@cache.command(example="xtts cache push cache/ gs://bucket/cache")
 @click.argument("source", type=STORED_CACHE_FOLDER, metavar="SRC")
 @click.argument("target", type=STORED_CACHE_FOLDER, metavar="DST")
 @click.option("--jobs", type=COUNT, default=8, show_default=True, help="Number of files that are copied at a time.")

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from xtts_pipeline.cli.completion import complete_preset
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, set_option
 from xtts_pipeline.config.load import dump_config, load_config, read_yaml, to_yaml, validate_tree
@@ -26,8 +27,8 @@ def config() -> None:
     """Show, check or migrate settings."""
 
 
-@config.command()
-@click.argument("files", nargs=-1, metavar="[FILE|PRESET]...")
+@config.command(example="xtts config show ljspeech --set training.batch_size=8")
+@click.argument("files", nargs=-1, metavar="[FILE|PRESET]...", shell_complete=complete_preset)
 @set_option
 @json_option
 def show(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> None:
@@ -37,8 +38,8 @@ def show(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> N
     click.echo(settings, nl=as_json)
 
 
-@config.command()
-@click.argument("files", nargs=-1, metavar="[FILE|PRESET]...")
+@config.command(example="xtts config check my.yaml")
+@click.argument("files", nargs=-1, metavar="[FILE|PRESET]...", shell_complete=complete_preset)
 @set_option
 @json_option
 def check(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> None:
@@ -61,7 +62,7 @@ def check(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> 
         sys.exit(EXIT_UNUSABLE)
 
 
-@config.command("migrate")
+@config.command("migrate", example="xtts config migrate old.yaml > new.yaml")
 @click.argument("file", type=FOLDER, required=False, metavar="[OLD.YAML]")
 @click.option("--train-data", metavar="DIR", help="The flag --train-data of train_main.py.")
 @click.option("--val-data", metavar="DIR", help="The flag --val-data of train_main.py.")

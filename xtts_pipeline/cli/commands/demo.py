@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from xtts_pipeline.cache.format.listings import read_utterances
+from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import COUNT, FOLDER
 from xtts_pipeline.corpus.demo.espeak import make_corpus
 from xtts_pipeline.errors import StepError
@@ -19,7 +20,7 @@ from xtts_pipeline.errors import StepError
 CORPUS_STEPS = 200
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, example="xtts demo --data LJSpeech-1.1 --steps 500")
 @click.option(
     "--data",
     type=FOLDER,
@@ -34,7 +35,10 @@ CORPUS_STEPS = 200
     help=f"Training steps.  [default: those of the `demo` preset; with --data {CORPUS_STEPS}]",
 )
 def demo(output: Path, data: Path | None, steps: int | None) -> None:
-    """Run the whole job, from a corpus to speech, and show each command."""
+    """Run the whole job, from a corpus to speech.
+
+    Each command is shown as you would type it.
+    """
     run_demo(output, data, steps)
 
 

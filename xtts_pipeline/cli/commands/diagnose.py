@@ -21,10 +21,10 @@ from xtts_pipeline.training.settings import training_config
 
 @click.group(cls=SummaryGroup)
 def diagnose() -> None:
-    """Find what is slow or wrong in training, and say what to do about it."""
+    """Find what is slow or wrong in training, and how to mend it."""
 
 
-@diagnose.command("retracing")
+@diagnose.command("retracing", example="xtts diagnose retracing --cache cache/")
 @cache_option
 @config_options
 @click.option(
@@ -57,7 +57,7 @@ def diagnose_retracing(context: click.Context, /, demonstrate: bool, as_json: bo
     print_report(with_tensorflow("xtts_pipeline.perf.diagnose.demonstration:demonstrate", echo=context.obj), as_json)
 
 
-@diagnose.command("input")
+@diagnose.command("input", example="xtts diagnose input --cache cache/ --measure-fix")
 @cache_option
 @config_options
 @click.option("--batches", type=click.IntRange(min=2), default=50, show_default=True, help="Number of batches to time.")
@@ -76,7 +76,7 @@ def diagnose_input(debug: bool, /, plot: Path | None, as_json: bool, **options: 
     print_report(report, as_json, is_true=report.verdict.is_healthy)
 
 
-@diagnose.command("gpu")
+@diagnose.command("gpu", example="xtts diagnose gpu --cache cache/ --seconds 60")
 @cache_option
 @config_options
 @click.option(

@@ -13,6 +13,7 @@ import click
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.cli.gate import tensorflow
+from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
     COUNT,
     FOLDER,
@@ -137,7 +138,7 @@ class EvaluationReport:
         return pool_comparisons([row.phonemes for row in self.utterances if row.phonemes is not None])
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, example="xtts evaluate --run runs/first --cache cache/ --limit 20")
 @run_option
 @cache_option
 @click.option(
@@ -158,9 +159,9 @@ class EvaluationReport:
 @json_option
 @click.pass_obj
 def evaluate(debug: bool, /, as_json: bool, **options: Any) -> None:
-    """Speak the texts of a split and measure how close the speech is to the recordings.
+    """Measure how close a run's speech is to the recordings.
 
-    Sounds, pictures, figures and a page to listen on are written into a new folder.
+    The run speaks the texts of a split. Sounds, pictures, figures and a page are written into a new folder.
     """
     print_report(evaluate_run(echo=debug, **options), as_json)
 

@@ -9,6 +9,7 @@ import click
 
 from xtts_pipeline.cache.build.folder import format_bytes
 from xtts_pipeline.cli.gate import tensorflow
+from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, run_option, synthesis_option
 
 
@@ -37,7 +38,7 @@ class ExportReport:
         return "\n".join(lines)
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, example="xtts export --run runs/first --output exported/")
 @run_option
 @click.option("--output", type=FOLDER, required=True, help="New folder for the SavedModel and its xtts.json.")
 @synthesis_option
@@ -65,7 +66,7 @@ def export(
     jit_compile: bool,
     as_json: bool,
 ) -> None:
-    """Write a run as a TensorFlow SavedModel that needs no code of this package.
+    """Write a run as a SavedModel that needs none of this code.
 
     Token ids and a reference go in, mel frames come out.
     """

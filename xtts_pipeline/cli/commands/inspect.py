@@ -14,6 +14,8 @@ from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME, UTTERANCES_NAME, load_manifest, record_spec
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cli.commands.cache import reaching_stores
+from xtts_pipeline.cli.completion import complete_id
+from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, stored_cache_option
 from xtts_pipeline.config.schema import SynthesisConfig
 from xtts_pipeline.errors import CacheError, did_you_mean, output_errors
@@ -83,9 +85,9 @@ class InspectReport:
         )
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, example="xtts inspect --cache cache/ --id LJ001-0001")
 @stored_cache_option
-@click.option("--id", required=True, help="Id of the utterance.")
+@click.option("--id", required=True, shell_complete=complete_id, help="Id of the utterance.")
 @click.option(
     "--output",
     type=FOLDER,
@@ -95,7 +97,7 @@ class InspectReport:
 )
 @json_option
 def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
-    """Show one record of a cache: its tokens, its lengths, its mel as a picture and as sound."""
+    """Show one record of a cache: its tokens, its mel, its sound."""
     with reaching_stores(cache):
         report = inspect_record(cache, id, output)
     print_report(report, as_json)

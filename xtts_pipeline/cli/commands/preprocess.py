@@ -22,6 +22,7 @@ from xtts_pipeline.cache.build.pool import Pool, dask_pool, local_pool
 from xtts_pipeline.cache.build.receipts import SourceCheck
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
     COUNT,
     FOLDER,
@@ -170,7 +171,14 @@ class DryRunReport:
         )
 
 
-@click.command()
+@click.command(
+    cls=DocumentedCommand,
+    example="xtts preprocess --data LJSpeech-1.1 --config ljspeech",
+    sections={
+        "Rejected rows and changed clips": ["max_rejected", "check", "dry_run"],
+        "Shards and workers": ["jobs", "shards", "reshard", "backend", "scheduler"],
+    },
+)
 @click.option("--data", type=FOLDER, required=True, help="Folder of the corpus, or its manifest file.")
 @cache_option
 @config_options

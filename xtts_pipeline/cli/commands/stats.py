@@ -13,6 +13,7 @@ from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest, summarize
 from xtts_pipeline.cli.commands.cache import reaching_stores
+from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
     FOLDER,
     STORED_CACHE_FOLDER,
@@ -139,7 +140,7 @@ class StatsReport:
         return "\n".join(lines)
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, example="xtts stats --data LJSpeech-1.1 --plot lengths.png")
 @click.option("--data", type=FOLDER, help="Folder of a corpus; its headers and texts are read.")
 @click.option("--cache", type=STORED_CACHE_FOLDER, help="Folder or store of a cache; its utterances.jsonl is read.")
 @config_options
@@ -155,7 +156,7 @@ def stats(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Show how long clips and texts are, and which limits and shapes fit them."""
+    """Show how long clips and texts are, and which limits fit them."""
     print_report(measure_lengths(data, cache, load_config(configs, overrides), plot, layout), as_json)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from xtts_pipeline.audio.save import WavStream, write_wave
 from xtts_pipeline.cli.gate import tensorflow
+from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
     FOLDER,
     create_empty_folder,
@@ -90,7 +91,14 @@ class SynthesisReport:
         return len(self.files) == 1 and self.files[0].output == self.output
 
 
-@click.command()
+@click.command(
+    cls=DocumentedCommand,
+    example='xtts synthesize --run runs/first --text "Good morning." --output speech.wav',
+    sections={
+        "Voice": ["references", "speaker", "language", "overrides"],
+        "Other outputs": ["stream", "plot", "mel_output", "as_json"],
+    },
+)
 @run_option
 @click.option("--text", help="Text to speak; a long one is split at its sentences.")
 @click.option(

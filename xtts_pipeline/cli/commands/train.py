@@ -20,7 +20,9 @@ from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
 from xtts_pipeline.cli.commands.stats import lengths_of_cache
+from xtts_pipeline.cli.completion import complete_setting_name
 from xtts_pipeline.cli.gate import with_tensorflow
+from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
     COUNT,
     FOLDER,
@@ -65,7 +67,15 @@ class CorpusOptions:
     val_data: Path | None
 
 
-@click.command()
+@click.command(
+    cls=DocumentedCommand,
+    example="xtts train --cache cache/ --output runs/first --steps 10000",
+    sections={
+        "Continuing and fine-tuning": ["resume", "allow_change", "init_from"],
+        "Training without a cache": ["data", "layout", "val_data"],
+        "Machine": ["stage", "devices", "profile_steps"],
+    },
+)
 @stored_cache_option
 @click.option("--data", type=FOLDER, help="Train without a cache on this corpus of 16-bit PCM WAV files.")
 @layout_option
@@ -79,7 +89,11 @@ class CorpusOptions:
     "--resume", is_flag=True, help="Continue the run in --output from its last checkpoint; start it if it has none."
 )
 @click.option(
-    "--allow-change", multiple=True, metavar="SECTION.KEY", help="With --resume: a setting that may differ; repeatable."
+    "--allow-change",
+    multiple=True,
+    metavar="SECTION.KEY",
+    shell_complete=complete_setting_name,
+    help="With --resume: a setting that may differ; repeatable.",
 )
 @click.option(
     "--stage",

@@ -15,6 +15,7 @@ import click
 from xtts_pipeline.cache.verify.verify import Level, VerifyReport
 from xtts_pipeline.cache.verify.verify import verify_cache as verify_bytes
 from xtts_pipeline.cli.commands.cache import reaching_stores
+from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, json_option, print_report, stored_cache_option
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.machine import usable_cores
@@ -23,7 +24,7 @@ from xtts_pipeline.system.storage import check_local
 DEFAULT_SAMPLE = 20
 
 
-@click.command("verify-cache")
+@click.command("verify-cache", cls=DocumentedCommand, example="xtts verify-cache --cache cache/ --level quick")
 @stored_cache_option
 @click.option(
     "--level",
