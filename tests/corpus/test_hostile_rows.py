@@ -38,6 +38,10 @@ def only_rejection(root: Path) -> Rejection:
         (b"a|b|c|d", Reason.BAD_ROW, "4 fields"),
         (b"b|te\x00xt", Reason.BAD_ROW, "NUL"),
         (b"b|caf\xe9", Reason.BAD_ROW, "0xe9, is not UTF-8"),
+        *[
+            (f"b|text{separator}c|text".encode(), Reason.BAD_ROW, f"U+{ord(separator):04X} at character 6 separates")
+            for separator in "\r\v\f\x1c\x85\u2028\u2029"
+        ],
         (b"|text", Reason.BAD_ROW, "the id is empty"),
         (b"../../x|text", Reason.UNSAFE_ID, "has an empty, . or .. part"),
         (b"/etc/passwd|text", Reason.UNSAFE_ID, "absolute"),
@@ -133,6 +137,7 @@ def test_a_bad_transcript_costs_its_row(tmp_path: Path, transcript: bytes) -> No
         '{"audio": "a.wav", "text": "x", "split": "training set"}',
         '{"audio": "a.wav", "text": "x", "language": "e"}',
         '{"audio": "a.wav", "text": "x", "speaker": "\\u0007"}',
+        '{"audio": "a.wav", "text": "x", "text": "y"}',
         "[" * 100_000,
         '{"id": ' + "9" * 5_000 + "}",
     ],
@@ -142,6 +147,19 @@ def test_a_bad_json_line_costs_its_row(tmp_path: Path, line: str) -> None:
     (tmp_path / "manifest.jsonl").write_text(line + "\n")
     (rejection,) = read_corpus(tmp_path).rejections
     assert (rejection.reason, rejection.where) == (Reason.BAD_ROW, "manifest.jsonl:1")
+
+
+def test_a_line_separator_within_a_json_text_is_text(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(b"")
+    (tmp_path / "manifest.jsonl").write_text('{"audio": "a.wav", "text": "one\u2028two\x85three"}\n')
+    assert [utterance.text for utterance in read_corpus(tmp_path).utterances] == ["one\u2028two\x85three"]
+
+
+@pytest.mark.parametrize("header", ["audio,text,text", "audio,Text,text,", '"audio",text,speaker,"audio"'])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, header: str) -> None:
+    (tmp_path / "m.csv").write_text(f"{header}\na.wav,one,two\n")
+    with pytest.raises(CorpusError, match=r"m\.csv:1: several columns are called (audio|text); rename all but one"):
+        read_corpus(tmp_path / "m.csv")
 
 
 def test_an_open_quote_swallows_no_other_row(tmp_path: Path) -> None:

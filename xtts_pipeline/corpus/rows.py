@@ -196,10 +196,13 @@ def _is_broken_link(link: os.DirEntry[str]) -> bool:
     return False
 
 
-def read_lines(path: Path, root: Path, rows: RowCollector, first: int = 1) -> Iterator[tuple[str, str]]:
+def read_lines(
+    path: Path, root: Path, rows: RowCollector, first: int = 1, *, is_delimited: bool = True
+) -> Iterator[tuple[str, str]]:
     """Yield `file:line` and text of each line from `first` on that is not blank.
 
-    Lines that are not UTF-8 or hold NUL bytes are rejected. Raises CorpusError if the file cannot be read.
+    Lines that are not UTF-8 or hold NUL bytes are rejected. So are delimited rows with a line separator other than a
+    newline (lone CR, VT, FF, NEL, U+2028): two rows may be in one. Raises CorpusError if the file cannot be read.
     """
     shown = PurePosixPath(path.relative_to(root)).as_posix()
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
@@ -217,10 +220,17 @@ def read_lines(path: Path, root: Path, rows: RowCollector, first: int = 1) -> It
             rows.reject(where, Reason.BAD_ROW, "the row holds NUL bytes; expected UTF-8 text", shown_id)
             continue
         try:
-            yield where, raw.decode("utf-8").rstrip("\r")
+            line = raw.decode("utf-8").rstrip("\r")
         except UnicodeDecodeError as error:
             detail = f"byte {error.start} of the row, 0x{raw[error.start]:02x}, is not UTF-8; save the file as UTF-8"
             rows.reject(where, Reason.BAD_ROW, detail, raw[:MAX_SHOWN].decode("utf-8", "replace").split("|")[0])
+            continue
+        beginning, *others = line.splitlines()
+        if others and is_delimited:
+            found = f"U+{ord(line[len(beginning)]):04X} at character {len(beginning)} separates lines"
+            rows.reject(where, Reason.BAD_ROW, f"{found}; end each row with a newline", beginning.split("|")[0])
+        else:
+            yield where, line
 
 
 def printable(text: str) -> str:

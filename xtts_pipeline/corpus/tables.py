@@ -5,12 +5,13 @@ A quoted field ends on its own line: otherwise one stray quote would swallow eve
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from xtts_pipeline.corpus.rows import RowCollector, read_lines
-from xtts_pipeline.errors import Reason
+from xtts_pipeline.errors import CorpusError, Reason
 
 SUFFIXES = (".csv", ".tsv", ".txt")
 HEADER_BYTES = 4_096
@@ -38,10 +39,11 @@ def read_header(path: Path) -> TableHeader:
         line = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except (OSError, UnicodeDecodeError):
         return TableHeader(",", ())
-    if len(raw) > HEADER_BYTES or "\x00" in line:
+    line = line.rstrip("\r")
+    if len(raw) > HEADER_BYTES or "\x00" in line or len(line.splitlines()) > 1:
         return TableHeader(",", ())
     delimiter = max(_DELIMITERS, key=line.count)
-    columns = [column.strip().lower() for column in line.strip("\r").split(delimiter)]
+    columns = [column.strip().lower() for column in line.split(delimiter)]
     return TableHeader(delimiter, tuple(column.strip('"') for column in columns))
 
 
@@ -70,8 +72,14 @@ def split_in_name(path: Path) -> str:
 
 
 def read_table(path: Path, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield `file:line` and the fields by column of each row; a row with another number of fields is rejected."""
+    """Yield `file:line` and the fields by column of each row; a row with another number of fields is rejected.
+
+    Raises CorpusError if two columns have one name.
+    """
     header = read_header(path)
+    repeated = sorted(name for name, count in Counter(header.columns).items() if count > 1 and name)
+    if repeated:
+        raise CorpusError(f"{path}:1: several columns are called {repeated[0]}; rename all but one of them")
     for where, line in read_lines(path, rows.root, rows, first=2):
         fields = _fields(line, header.delimiter)
         if fields is None:

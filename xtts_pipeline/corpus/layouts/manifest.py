@@ -62,9 +62,10 @@ def _is_manifest(path: Path) -> bool:
 
 def _read_json_lines(path: Path, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield `file:line` and the known fields of each object; numbers become text."""
-    for where, line in read_lines(path, rows.root, rows):
+    # Within JSON's quotes such a separator is text.
+    for where, line in read_lines(path, rows.root, rows, is_delimited=False):
         try:
-            fields = json.loads(line)
+            fields = json.loads(line, object_pairs_hook=_object)
         except (ValueError, RecursionError) as error:
             detail = f"not JSON ({' '.join(str(error).split())}); expected one object a line"
             rows.reject(where, Reason.BAD_ROW, detail, line[:80])
@@ -75,6 +76,13 @@ def _read_json_lines(path: Path, rows: RowCollector) -> Iterator[tuple[str, dict
             rows.reject(where, Reason.BAD_ROW, problem, row_id)
         else:
             yield where, {key: str(fields[key]) for key in (*REQUIRED, *OPTIONAL) if fields.get(key) is not None}
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a key is repeated in an object")
+    return fields
 
 
 def _problem(fields: object) -> str | None:
