@@ -64,7 +64,7 @@ def write_metadata(root: Path, count: int, *, changed: dict[int, str] | None = N
 
 
 # One thread: all of the write path but the processes.
-THREAD_POOL = Pool(lambda: ThreadPoolExecutor(1), 2)
+THREAD_POOL = Pool(lambda _tasks: ThreadPoolExecutor(1), 2)
 
 
 def build(

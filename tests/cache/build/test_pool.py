@@ -68,7 +68,7 @@ def test_ctrl_c_reaches_the_parent_but_never_a_starting_worker() -> None:
     program = (
         "import signal\n"
         "from xtts_pipeline.cache.build.pool import local_pool\n"
-        "with local_pool(2).open() as executor:\n"
+        "with local_pool(2).open(2) as executor:\n"
         "    tasks = [executor.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()) for _ in range(8)]\n"
         "    masks = [task.result() for task in tasks]\n"
         "own_mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())\n"

@@ -9,14 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.cache.build.test_pool import SABOTAGE
 from tests.cache.corpora import CONFIG, cache_bytes, write_clip, write_corpus, write_metadata
+from xtts_pipeline.cache.build import pool
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
+from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError
 
 SETTINGS = [argument for setting in CONFIG for argument in ("--set", setting)]
@@ -62,6 +66,35 @@ def test_any_number_of_jobs_gives_the_same_bytes_and_json_is_alone_on_stdout(dat
         assert content["shards_written"] == len(load_manifest(tmp_path / "1").shards)
         assert content["seconds"] > 0.1  # type: ignore[operator]
         assert content["clips_per_second"] == pytest.approx(40 / content["seconds"], rel=0.05)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("options", "workers"),
+    [(["--jobs", "1000"], 6), (["--jobs", "2"], 2), ([], 1)],
+    ids=["more jobs than shards", "fewer jobs than shards", "default"],
+)
+def test_there_are_no_more_workers_than_shards_and_by_default_than_usable_cores(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], workers: int
+) -> None:
+    started = []
+
+    class Threads(ThreadPoolExecutor):
+        def __init__(self, max_workers: int, **_: object) -> None:
+            started.append(max_workers)
+            super().__init__(1)
+
+        def shutdown(self, **_: object) -> None:
+            super().shutdown()
+
+    monkeypatch.setattr(pool, "ProcessPoolExecutor", Threads)
+    usable = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(usable)})
+    try:
+        arguments = ["--data", str(data), "--cache", str(tmp_path / "cache"), *SETTINGS, *options]
+        ended = CliRunner().invoke(cli, ["preprocess", *arguments])
+    finally:
+        os.sched_setaffinity(0, usable)
+    assert (ended.exit_code, started) == (0, [workers]), ended.output
 
 
 def test_too_many_rejected_rows_end_with_1_and_a_complete_cache(data: Path, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ class _Builder:
         reused = {file for name in layout if name not in stale for file in name.files(len(self._specs))}
         old_bytes = sum((self.folder / file).stat().st_size for file in set(existing_shard_files(self.folder)) - reused)
         # A shard's old file is replaced only when the new one is complete.
-        unfinished_bytes = self.options.jobs * max((sizes[name] for name in stale), default=0)
+        unfinished_bytes = min(self.options.jobs, len(stale)) * max((sizes[name] for name in stale), default=0)
         check_free_space(self.folder, min(new_bytes, new_bytes - old_bytes + unfinished_bytes))
 
     def _done(self, result: ShardResult) -> None:

@@ -81,7 +81,10 @@ def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: Bu
         bytes_to_write=sum(sizes[name] for name in stale),
         free_bytes=shutil.disk_usage(_existing_parent(folder)).free,
         estimated_seconds=round(
-            _seconds_per_clip(layout, rows_to_make, index, config, folder) * len(rows_to_make) / options.jobs, 1
+            _seconds_per_clip(layout, rows_to_make, index, config, folder)
+            * len(rows_to_make)
+            / max(min(options.jobs, len(stale)), 1),
+            1,
         ),
     )
 

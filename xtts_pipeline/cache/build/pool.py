@@ -40,22 +40,22 @@ WORKER_ENVIRONMENT = dict.fromkeys(
 
 @dataclass(frozen=True)
 class Pool:
-    """A way to open an executor, and the number of tasks to submit to it at a time."""
+    """A way to open an executor for a number of tasks, and the number of tasks to submit to it at a time."""
 
-    open: Callable[[], AbstractContextManager[Executor]]
+    open: Callable[[int], AbstractContextManager[Executor]]
     in_flight: int
 
 
 def local_pool(jobs: int) -> Pool:
-    """Return a pool of `jobs` local processes, which end with the executor's block."""
+    """Return a pool of up to `jobs` local processes, one a task, which end with the executor's block."""
     # loky cannot shut down cleanly while more tasks than this wait in front of its call queue.
     return Pool(partial(_local_executor, jobs), 2 * jobs)
 
 
 @contextmanager
-def _local_executor(jobs: int) -> Iterator[Executor]:
+def _local_executor(jobs: int, tasks: int) -> Iterator[Executor]:
     executor = ProcessPoolExecutor(
-        max_workers=jobs, env=WORKER_ENVIRONMENT, initializer=start_worker, initargs=(os.getpid(),)
+        max_workers=min(jobs, tasks), env=WORKER_ENVIRONMENT, initializer=start_worker, initargs=(os.getpid(),)
     )
     # Before the workers: Python would start it with the first of them and unblock interruptions.
     resource_tracker.ensure_running()
@@ -105,7 +105,7 @@ def _run_round(
     suspects: dict[ShardName, set[int]] = {}
     waiting = deque(tasks)
     running: dict[Future[ShardResult], ShardTask] = {}
-    with pool.open() as executor:
+    with pool.open(len(tasks)) as executor:
         while running or (waiting and not failed):
             while waiting and not failed and len(running) < pool.in_flight:
                 try:
@@ -162,7 +162,7 @@ def dask_pool(scheduler: str) -> Pool:
 
 
 @contextmanager
-def _dask_executor(scheduler: str) -> Iterator[Executor]:
+def _dask_executor(scheduler: str, _tasks: int) -> Iterator[Executor]:
     """Yield the cluster as an executor.
 
     The scheduler retries a task whose worker dies, up to `distributed.scheduler.allowed-failures` deaths.
