@@ -1,8 +1,10 @@
 """A sound file becomes a wave, or an AudioError that says why not; never anything else."""
 
 import io
+import os
 import struct
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -208,8 +210,10 @@ def test_load_wave_reads_a_file_and_misses_it_by_name(tmp_path):
     with pytest.raises(AudioError, match=r"b\.wav: no such file") as raised:
         load_wave(tmp_path / "b.wav", AUDIO, LIMITS)
     assert raised.value.reason == Reason.AUDIO_MISSING
-    with pytest.raises(AudioError, match="cannot be read"):
-        load_wave(tmp_path, AUDIO, LIMITS)
+    os.mkfifo(tmp_path / "pipe.wav")
+    for path in (tmp_path, tmp_path / "pipe.wav", Path("/dev/zero")):
+        with pytest.raises(AudioError, match="cannot be read"):
+            load_wave(path, AUDIO, LIMITS)
 
 
 SOUNDS = [

@@ -24,7 +24,7 @@ def write(path: Path, text: str) -> str:
 
 @pytest.mark.parametrize(
     ("written", "read"),
-    [("1e-4", 1e-4), ("3E5", 3e5), ("1.5e-3", 1.5e-3), (".5e1", 5.0), ("+2e0", 2.0), ("0.25", 0.25), ("1", 1.0)],
+    [("1e-4", 1e-4), ("3E2", 300.0), ("1.5e-3", 1.5e-3), (".5e1", 5.0), ("+2e0", 2.0), ("0.25", 0.25), ("1", 1.0)],
 )
 def test_a_number_in_scientific_notation_is_a_number(tmp_path: Path, written: str, read: float) -> None:
     file = write(tmp_path / "a.yaml", f"training:\n  learning_rate: {written}\n")
@@ -53,7 +53,7 @@ def test_a_dumped_config_is_read_back_unchanged(tmp_path: Path) -> None:
 
 
 @given(
-    st.floats(min_value=1e-12, max_value=1e12), st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
+    st.floats(min_value=1e-12, max_value=1e3), st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
 )
 def test_any_value_survives_yaml(rate: float, symbols: str) -> None:
     config = Config.model_validate({"training": {"learning_rate": rate}, "text": {"symbols": symbols}})
@@ -68,7 +68,7 @@ def test_any_value_survives_yaml(rate: float, symbols: str) -> None:
         ("training: {batch_size: '8'}", "training.batch_size='8': input should be a valid integer"),
         ("training: {batch_size: 0}", "training.batch_size=0: input should be greater than or equal to 1"),
         ("training: {batch_size: 2.5}", "training.batch_size=2.5"),
-        ("training: {learning_rate: yes}", "training.learning_rate=True"),
+        ("training: {learning_rate: yes}", "training.learning_rate='yes': input should be a valid number"),
         ("training: 3", "training=3"),
         ("training: {strict_shapes: maybe}", "training.strict_shapes='maybe': input should be a valid boolean"),
         ("training: {strategy: 1}", "unknown key training.strategy; known are batch_size"),
@@ -83,7 +83,7 @@ def test_any_value_survives_yaml(rate: float, symbols: str) -> None:
         ("training: [", "not valid YAML"),
         ("audio: &a {x: *a}", "aliases are not allowed"),
         ("? [a]\n: 1", "not valid YAML"),
-        ("training: {seed: 2001-99-99}", "not valid YAML"),
+        ("training: {seed: 2001-99-99}", "training.seed='2001-99-99'"),
         ("training: {seed: !!int abc}", "not valid YAML"),
         ("[" * 5_000, "not valid YAML"),
         ("audio: {floor: .inf}", "audio.floor=inf"),
@@ -154,7 +154,7 @@ def test_a_malformed_override_is_an_error_with_an_example(text: str) -> None:
 
 
 def test_a_huge_config_file_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"found 1048577 bytes, expected at most 1048576"):
+    with pytest.raises(ConfigError, match=r"found 1048577 bytes, expected at most 65536"):
         load_config([write(tmp_path / "a.yaml", "#" * (1 << 20) + "\n")])
 
 

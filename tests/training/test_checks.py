@@ -62,6 +62,16 @@ def test_a_batch_that_does_not_fit_is_an_error_that_names_one_that_does(manifest
         )
 
 
+def test_the_largest_batch_size_is_refused_without_trying_each_smaller_one(
+    tmp_path: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+    monkeypatch.setattr(checks, "is_filled", lambda _manifest, size, _parts: tried.append(size) or size <= 60)
+    with pytest.raises(CacheError, match=r"60 training records, but .*; set training.batch_size=60 or less"):
+        check_enough_records(tmp_path, manifest, settings(65_536))
+    assert tried == [60]
+
+
 def test_with_accumulation_one_part_of_the_batch_must_fit(manifest: Manifest) -> None:
     config = settings(12, accumulation_steps=3)
     check_memory(manifest, config, room_for(manifest, config, 4))

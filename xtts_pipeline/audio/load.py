@@ -3,6 +3,7 @@
 Used for clips of the cache and for reference voices. NumPy, libsndfile and soxr only; no TensorFlow.
 """
 
+import errno
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from xtts_pipeline.audio.loudness import normalize_loudness
 from xtts_pipeline.audio.wav_header import WavHeader, read_wav_header
 from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 from xtts_pipeline.errors import AudioError, Reason
+from xtts_pipeline.system.regular_files import read_regular_file
 
 SAMPLE_RATES = range(1_000, 768_001)
 MAX_CHANNELS = 64
@@ -83,12 +85,12 @@ def decode_clip(source: bytes, limits: LimitsConfig, name: str) -> DecodedClip:
 def load_wave(path: Path, audio: AudioConfig, limits: LimitsConfig) -> np.ndarray:
     """Read a sound file and decode it with `decode_wave`. Raises AudioError, also if there is no such file."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise AudioError(Reason.AUDIO_TOO_LONG, f"{path}: over {MAX_FILE_BYTES} bytes; expected a clip")
-        source = path.read_bytes()
+        source = read_regular_file(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         raise AudioError(Reason.AUDIO_MISSING, f"{path}: no such file") from None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise AudioError(Reason.AUDIO_TOO_LONG, f"{path}: {error.strerror}; expected a clip") from None
         raise AudioError(Reason.AUDIO_UNREADABLE, f"{path}: cannot be read ({error.strerror})") from None
     return decode_wave(source, audio, limits, str(path))
 

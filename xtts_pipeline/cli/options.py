@@ -1,6 +1,7 @@
 """Options that several commands share, the types of their values, the output folder and the report of a command."""
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,20 @@ class Choice(click.Choice[str]):
         return f"found {value}; {did_you_mean(str(value), self.choices)}"
 
 
+class Seconds(click.FloatRange):
+    """A duration of at least this many seconds and at most one hour."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__(least, 3_600.0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds; a usage error otherwise, and for NaN, which no bound catches."""
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
+
+
 class LocalPath(click.Path):
     """A file or folder of this machine, or with `may_be_stored` of a store.
 
@@ -104,7 +119,7 @@ class Count(click.IntRange):
     name = "count"
 
 
-COUNT = Count(min=1)
+COUNT = Count(1, 2**31 - 1)
 FOLDER = LocalPath()
 CACHE_FOLDER = LocalPath("a folder of this machine: use a copy there, and xtts cache push")
 STORED_CACHE_FOLDER = LocalPath(may_be_stored=True)

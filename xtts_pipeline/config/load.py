@@ -5,6 +5,7 @@ No TensorFlow; opens no corpus.
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from xtts_pipeline.config.schema import MAX_SHOWN, Config, shorten
 from xtts_pipeline.errors import ConfigError, did_you_mean
 from xtts_pipeline.system.regular_files import read_regular_file
 
-MAX_CONFIG_BYTES = 1 << 20
+MAX_CONFIG_BYTES = 1 << 16
+MAX_NUMBER_CHARACTERS = 1_000
+_NUMBERS = (":int", ":float")
 MAX_KEY_DEPTH = 4
 MAX_PROBLEMS = 20
 # PyYAML raises these for values with valid YAML syntax and invalid content: `2001-99-99`, `!!int x`, a list as a key.
@@ -41,10 +44,10 @@ RENAMED_KEYS = {
 }
 
 
-class StrictLoader(yaml.SafeLoader):
-    """PyYAML's safe loader, with YAML 1.2 floats (`1e-4` is a number), no duplicate keys and no aliases.
+class EarlierLoader(yaml.SafeLoader):
+    """PyYAML's loader of YAML 1.1, which the earlier system had; `1e-4` is a number, duplicate keys are errors.
 
-    Aliases could turn a file of a few hundred bytes into a tree of billions of nodes, or one without an end.
+    So are aliases: they turn a file of a few hundred bytes into a tree of billions of nodes, or one without an end.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -59,18 +62,59 @@ class StrictLoader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=deep)
             if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", key_node.start_mark)
+                problem = f"duplicate key {shorten(key)}"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """Return a scalar's text. Raises ConstructorError for a number too long to print."""
+        if node.tag.endswith(_NUMBERS) and len(node.value) > MAX_NUMBER_CHARACTERS:
+            problem = f"a number of {len(node.value)} characters, expected at most {MAX_NUMBER_CHARACTERS}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return super().construct_scalar(node)
+
+
+class StrictLoader(EarlierLoader):
+    """Reads numbers as people do, by the core schema of YAML 1.2: `0100` is 100, `1e-4` a number, `1:30` a text.
+
+    Unlike the core schema it allows underscores between digits: `20_000`.
+    """
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 -- PyYAML's name; filled below
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """Return a whole number. Raises ValueError for other text."""
+        text = self.construct_scalar(node)
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        """Return a number. Raises ValueError for other text."""
+        return float(self.construct_scalar(node).lower().replace(".inf", "inf").replace(".nan", "nan"))
+
 
 class StrictDumper(yaml.SafeDumper):
-    """The loader's counterpart: it quotes a text that the loader would read as a number."""
+    """Quotes every text that either loader would read as a number, a switch or nothing."""
 
 
-_YAML_1_2_FLOAT = re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)[eE][-+]?[0-9]+$")
-for _side in (StrictLoader, StrictDumper):
-    _side.add_implicit_resolver("tag:yaml.org,2002:float", _YAML_1_2_FLOAT, list("-+.0123456789"))
+_DIGITS = "[0-9]+(?:_[0-9]+)*"
+_CORE_SCALARS = {
+    "null": ("~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "bool": ("true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "int": (f"[-+]?{_DIGITS}|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    "float": (
+        rf"[-+]?(?:\.{_DIGITS}|{_DIGITS}(?:\.(?:{_DIGITS})?)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|INF)|\.(?:nan|NAN)",
+        list("-+.0123456789"),
+    ),
+}
+for _name, (_pattern, _first_characters) in _CORE_SCALARS.items():
+    _resolver = f"tag:yaml.org,2002:{_name}", re.compile(f"^(?:{_pattern})$"), _first_characters
+    StrictLoader.add_implicit_resolver(*_resolver)
+    StrictDumper.add_implicit_resolver(*_resolver)
+    if _name == "float":
+        EarlierLoader.add_implicit_resolver(*_resolver)
+StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yaml_int)
+StrictLoader.add_constructor("tag:yaml.org,2002:float", StrictLoader.construct_yaml_float)
 
 
 def preset_names() -> list[str]:
@@ -109,7 +153,7 @@ def load_config(
     sources: dict[str, str] = {}
     layers = [("the cache's settings", dict(base or {}))]
     layers += [(name, read_yaml(find_config_file(name))) for name in files]
-    layers += [(f"--set {text}", _parse_override(text)) for text in overrides]
+    layers += [(f"--set {text[:MAX_SHOWN]}", _parse_override(text)) for text in overrides]
     for source, layer in layers:
         _merge(tree, layer, source, sources)
     return validate_tree(tree, sources)
@@ -149,15 +193,15 @@ def to_yaml(tree: Mapping[str, Any]) -> str:
     return yaml.dump(dict(tree), Dumper=StrictDumper, sort_keys=False, allow_unicode=True)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path, loader: type[yaml.SafeLoader] = StrictLoader) -> dict[str, Any]:
     """Return the sections of a YAML file, not validated. Raises ConfigError if the file is no YAML of sections."""
     try:
         text = read_regular_file(path, MAX_CONFIG_BYTES).decode()
-        tree = yaml.load(text, Loader=StrictLoader)  # noqa: S506 (a SafeLoader)
+        tree = yaml.load(text, Loader=loader)  # noqa: S506 (a SafeLoader)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a YAML file in UTF-8") from None
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a YAML file of settings") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: cannot be read ({error}); expected a YAML file in UTF-8") from None
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -200,31 +244,33 @@ def _merge(
 
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
-    """Return one line per problem: its source, its key and, for an unknown key, the nearest known key or all."""
-    problems: list[str] = []
-    for item in error.errors():
+    """Return one line per key with a problem: its source, its key and, for an unknown key, the nearest known or all."""
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for item in error.errors(include_url=False):
         # Pydantic adds the type that it tried, for a choice of types.
-        keys = [str(key) for key in item["loc"][:2]]
+        found.setdefault(tuple(str(key) for key in item["loc"][:2]), []).append(item)
+    problems = []
+    for keys, items in islice(found.items(), MAX_PROBLEMS):
         path = ".".join(keys)
         source = sources.get(path, sources.get(keys[0], "") if keys else "")
         # An override names its key and value already.
-        is_named = source.startswith(f"--set {path}=")
-        if item["type"] == "extra_forbidden":
-            problem = f"unknown key{'' if is_named else f' {path}'}; {_nearest_key(keys)}"
-        elif item["type"] == "value_error":
-            problem = f"{path}: {item['ctx']['error']}" if path and not is_named else str(item["ctx"]["error"])
-        else:
-            expected = f"{item['msg'][0].lower()}{item['msg'][1:]}"
-            problem = expected if is_named else f"{path}={shorten(item['input'])}: {expected}"
-        problem = f"{source}: {problem}" if source else problem
-        head, _, expected = problem.partition(": input should be ")
-        if expected and problems and problems[-1].startswith(f"{head}: "):
-            # A choice such as `a number or auto` fails once for each of its types: one line names them all.
-            problems[-1] += f", or {expected}"
-        elif problem not in problems:
-            problems.append(problem)
-    more = [f"{len(problems) - MAX_PROBLEMS} more problems"] if len(problems) > MAX_PROBLEMS else []
-    return problems[:MAX_PROBLEMS] + more
+        problem = _problem(keys, items, is_named=source.startswith(f"--set {path}="))
+        problems.append(f"{source}: {problem}" if source else problem)
+    more = [f"{len(found) - MAX_PROBLEMS} more problems"] if len(found) > MAX_PROBLEMS else []
+    return problems + more
+
+
+def _problem(keys: Sequence[str], items: Sequence[Mapping[str, Any]], *, is_named: bool) -> str:
+    """Return what is wrong with a key, and its name and value unless they are named already."""
+    path, item = ".".join(keys)[:MAX_SHOWN], items[0]
+    if item["type"] == "extra_forbidden":
+        return f"unknown key{'' if is_named else f' {path}'}; {_nearest_key(keys)}"
+    if item["type"] == "value_error":
+        return f"{path}: {item['ctx']['error']}" if path and not is_named else str(item["ctx"]["error"])
+    # A choice such as `a number or auto` fails once for each of its types: one line names them all.
+    first, *others = dict.fromkeys(f"{item['msg'][0].lower()}{item['msg'][1:]}" for item in items)
+    expected = ", or ".join([first, *(text.removeprefix("input should be ") for text in others)])
+    return expected if is_named else f"{path}={shorten(item['input'])}: {expected}"
 
 
 def _nearest_key(keys: Sequence[str]) -> str:

@@ -10,8 +10,15 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+"""0 or more, below 1."""
+Weight = Annotated[float, Field(ge=0.0, le=1e6)]
+"""0 to 1,000,000."""
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+"""1 to 2,147,483,647."""
+Batch = Annotated[int, Field(ge=1, le=65_536)]
+"""1 to 65,536."""
 Width = Annotated[int, Field(ge=1, le=16_384)]
+"""1 to 16,384."""
 MINUTES = "^[1-9][0-9]{0,5} ?(min|minutes?)$"
 MAX_BUCKETS = 8
 MAX_SHOWN = 100
@@ -37,8 +44,8 @@ class AudioConfig(Section):
     hop_samples: Annotated[int, Field(ge=1, le=65_536)] = 256
     window_samples: Annotated[int, Field(ge=1, le=65_536)] = 1_024
     mel_bins: Annotated[int, Field(ge=1, le=1_024)] = 80
-    min_hz: Annotated[float, Field(ge=0.0)] = 0.0
-    max_hz: Annotated[float, Field(gt=0.0)] = 8_000.0
+    min_hz: Annotated[float, Field(ge=0.0, le=96_000.0)] = 0.0
+    max_hz: Annotated[float, Field(gt=0.0, le=96_000.0)] = 8_000.0
     floor: Annotated[float, Field(ge=1e-10, le=0.1)] = 1e-5
     trim_db: Annotated[float, Field(gt=0.0, le=200.0)] | None = None
     trim_margin_seconds: Annotated[float, Field(ge=0.0, le=60.0)] = 0.05
@@ -59,9 +66,9 @@ class AudioConfig(Section):
 class TextConfig(Section):
     """How a transcript becomes token ids. Every key is part of the cache's fingerprint."""
 
-    language: Annotated[str, Field(min_length=2)] = "en"
+    language: Annotated[str, Field(min_length=2, max_length=64)] = "en"
     tokens: Literal["characters", "phonemes"] = "characters"
-    symbols: Annotated[str, Field(min_length=1)] = "corpus"
+    symbols: Annotated[str, Field(min_length=1, max_length=8_192)] = "corpus"
     lowercase: bool = True
     expand: bool = True
     blank: bool = False
@@ -72,7 +79,7 @@ class LimitsConfig(Section):
 
     max_text_length: Annotated[int, Field(ge=3, le=10_000)] = 200
     max_mel_frames: Annotated[int, Field(ge=2, le=100_000)] = 880
-    min_seconds: Annotated[float, Field(ge=0.0)] = 0.1
+    min_seconds: Annotated[float, Field(ge=0.0, le=3_600.0)] = 0.1
     max_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 60.0
     min_peak_db: Annotated[float, Field(ge=-200.0, le=0.0)] = -60.0
     max_clipped_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
@@ -81,7 +88,7 @@ class LimitsConfig(Section):
 class CacheConfig(Section):
     """How records are divided into splits and shards."""
 
-    seed: int = 0
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = 0
     validation_share: Share = 0.01
     test_share: Share = 0.0
     records_per_shard: Count = 256
@@ -151,7 +158,7 @@ class DataConfig(Section):
     buckets: Annotated[tuple[Bucket, ...] | Literal["auto"] | None, BeforeValidator(_read_buckets)] = None
     shuffle_records: Count = 2_048
     num_workers: Count | Literal["auto"] = "auto"
-    prefetch_buffer_size: Count | Literal["auto"] = "auto"
+    prefetch_buffer_size: Annotated[int, Field(ge=1, le=1_024)] | Literal["auto"] = "auto"
     cache_records: bool | Literal["auto"] = "auto"
     cache_features: bool = False
 
@@ -220,25 +227,25 @@ class ModelConfig(Section):
 class TrainingConfig(Section):
     """The optimizer, the losses, the schedules, and how often a run logs, evaluates and saves."""
 
-    batch_size: Count | Literal["auto"] = 16
-    accumulation_steps: Count = 1
+    batch_size: Batch | Literal["auto"] = 16
+    accumulation_steps: Batch = 1
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     steps: Count = 20_000
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3
+    learning_rate: Annotated[float, Field(ge=1e-12, le=1e3)] = 1e-3
     schedule: Literal["cosine", "noam", "exponential", "constant"] = "cosine"
-    warmup_steps: Annotated[int, Field(ge=0)] = 200
+    warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = 200
     final_lr_fraction: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
-    weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
-    clip_norm: Annotated[float, Field(gt=0.0)] = 1.0
+    weight_decay: Annotated[float, Field(ge=0.0, le=1e3)] = 0.01
+    clip_norm: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
     ema_decay: Share = 0.999
-    stop_weight: Annotated[float, Field(gt=0.0)] = 0.5
-    stop_positive_weight: Annotated[float, Field(gt=0.0)] = 5.0
-    guided_attention_weight: Annotated[float, Field(ge=0.0)] = 2.0
-    guided_attention_width: Annotated[float, Field(gt=0.0)] = 0.2
+    stop_weight: Annotated[float, Field(gt=0.0, le=1e6)] = 0.5
+    stop_positive_weight: Annotated[float, Field(gt=0.0, le=1e6)] = 5.0
+    guided_attention_weight: Weight = 2.0
+    guided_attention_width: Annotated[float, Field(ge=1e-3, le=1e3)] = 0.2
     guided_attention_steps: Count = 10_000
-    alignment_weight: Annotated[float, Field(ge=0.0)] = 1.0
-    scheduled_sampling_start: Annotated[int, Field(ge=0)] | None = 12_000
+    alignment_weight: Weight = 1.0
+    scheduled_sampling_start: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = 12_000
     scheduled_sampling_ramp_steps: Count = 1_000
     scheduled_sampling_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     reference_dropout: Share = 0.2
@@ -292,13 +299,13 @@ class SynthesisConfig(Section):
     """How a trained network decodes speech, and how Griffin-Lim renders it."""
 
     stop_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
-    max_frames_per_token: Annotated[float, Field(ge=1.0)] = 16.0
+    max_frames_per_token: Annotated[float, Field(ge=1.0, le=1_000.0)] = 16.0
     attention_back: Annotated[int, Field(ge=0, le=10_000)] = 2
     attention_ahead: Annotated[int, Field(ge=1, le=10_000)] = 6
     batch_size: Annotated[int, Field(ge=2, le=1_024)] = 8
     sharpness: Annotated[float, Field(ge=1.0, le=5.0)] = 1.0
     chunk_frames: Annotated[int, Field(ge=1, le=100_000)] = 32
-    griffin_lim_iterations: Count = 20
+    griffin_lim_iterations: Annotated[int, Field(ge=1, le=10_000)] = 20
     griffin_lim_momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
 
 

@@ -45,7 +45,7 @@ def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> Non
     if not manifest.split_records("train"):
         raise CacheError(f"{cache}: 0 training records; preprocess a larger corpus")
     for bucket, found, needed in unfilled_buckets(manifest, training.clips_per_batch, training.accumulation_steps):
-        smaller = _largest_filled_batch(manifest, training.clips_per_batch, training.accumulation_steps)
+        smaller = _largest_trainable_batch(manifest, training.clips_per_batch, training.accumulation_steps)
         remedy = (
             "preprocess with other data.buckets" if smaller is None else f"set training.batch_size={smaller} or less"
         )

@@ -154,6 +154,15 @@ def test_the_files_of_a_text_file_are_not_mixed_with_those_of_another(run: Path,
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["0001.wav"]
 
 
+@pytest.mark.parametrize("option", ["--text-file", "--reference"])
+def test_a_pipe_and_a_device_are_refused_at_once(run: Path, tmp_path: Path, option: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        texts = () if option == "--text-file" else ("--text", "a")
+        error = error_of("--run", run, *texts, option, path, "--output", tmp_path / "out.wav")
+        assert f"{path}: cannot be read (no regular file)" in str(error)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

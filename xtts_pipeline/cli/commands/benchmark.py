@@ -19,6 +19,7 @@ from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import (
     COUNT,
     FOLDER,
+    Seconds,
     cache_option,
     config_options,
     create_empty_folder,
@@ -76,7 +77,7 @@ _data_option = click.option(
 )
 _seconds_option = click.option(
     "--seconds",
-    type=click.FloatRange(min=0.05),
+    type=Seconds(0.05),
     default=2.0,
     show_default=True,
     help="Duration of each measurement of the input pipeline.",

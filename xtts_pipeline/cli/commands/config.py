@@ -13,7 +13,7 @@ import click
 from xtts_pipeline.cli.completion import complete_preset
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, set_option
-from xtts_pipeline.config.load import dump_config, load_config, read_yaml, to_yaml, validate_tree
+from xtts_pipeline.config.load import EarlierLoader, dump_config, load_config, read_yaml, to_yaml, validate_tree
 from xtts_pipeline.config.migration import RULES, NotCarriedError
 from xtts_pipeline.config.schema import Config, shorten
 from xtts_pipeline.errors import EXIT_UNUSABLE, ConfigError
@@ -145,7 +145,10 @@ def migrate(file: Path | None, flags: Mapping[str, str | int]) -> Migration:
 
     Raises ConfigError if the file is no YAML of sections, or if a value is not valid for its new setting.
     """
-    found = [*_old_keys({} if file is None else read_yaml(file)), *((flag, flag, flags[flag]) for flag in flags)]
+    found = [
+        *_old_keys({} if file is None else read_yaml(file, EarlierLoader)),
+        *((flag, flag, flags[flag]) for flag in flags),
+    ]
     old = {name.removeprefix("--").replace("-", "_"): value for _, name, value in found}
     migrated = [_migrate_key(key, name, value, old) for key, name, value in found]
     keys = _without_overridden(migrated, [name for _, name, _ in found])

@@ -12,11 +12,13 @@ from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup
-from xtts_pipeline.cli.options import FOLDER, cache_option, config_options, json_option, print_report
+from xtts_pipeline.cli.options import FOLDER, Seconds, cache_option, config_options, json_option, print_report
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.training.checks import check_enough_records
 from xtts_pipeline.training.settings import training_config
+
+_BATCHES = click.IntRange(2, 2**31 - 1)
 
 
 @click.group(cls=SummaryGroup)
@@ -29,7 +31,7 @@ def diagnose() -> None:
 @config_options
 @click.option(
     "--steps",
-    type=click.IntRange(min=2),
+    type=_BATCHES,
     default=10,
     show_default=True,
     help="Number of batches to compare and of steps to run.",
@@ -60,7 +62,7 @@ def diagnose_retracing(context: click.Context, /, demonstrate: bool, as_json: bo
 @diagnose.command("input", example="xtts diagnose input --cache cache/ --measure-fix")
 @cache_option
 @config_options
-@click.option("--batches", type=click.IntRange(min=2), default=50, show_default=True, help="Number of batches to time.")
+@click.option("--batches", type=_BATCHES, default=50, show_default=True, help="Number of batches to time.")
 @click.option(
     "--measure-fix", is_flag=True, help="Measure how much faster input becomes with the setting that the verdict names."
 )
@@ -79,9 +81,7 @@ def diagnose_input(debug: bool, /, plot: Path | None, as_json: bool, **options: 
 @diagnose.command("gpu", example="xtts diagnose gpu --cache cache/ --seconds 60")
 @cache_option
 @config_options
-@click.option(
-    "--seconds", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="How long to run the step."
-)
+@click.option("--seconds", type=Seconds(0.1), default=20.0, show_default=True, help="How long to run the step.")
 @click.option(
     "--plot",
     type=FOLDER,

@@ -28,6 +28,7 @@ from xtts_pipeline.cli.options import (
 from xtts_pipeline.corpus.rows import has_surrogate
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
 from xtts_pipeline.plots import save_speech_picture
+from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.text.fallback import TextChanges
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ Voice = tuple[str | None, str | None, Sequence[Path]]
 STDOUT = Path("-")
 # Batches of lines that are spoken before their files are written: enough to sort lines by length, and little memory.
 BATCHES_AT_ONCE = 4
-MAX_TEXT_FILE_BYTES = 64 << 20
+MAX_TEXT_FILE_BYTES = 16 << 20
 TITLE_CHARACTERS = 300
 
 
@@ -197,9 +198,8 @@ def _check_files_differ(outputs: Mapping[str, Path | None], references: Sequence
 def _read_lines(path: Path) -> list[str]:
     """Return the lines of a text file, none of them empty."""
     try:
-        if path.stat().st_size > MAX_TEXT_FILE_BYTES:
-            raise CorpusError(f"{path}: over {MAX_TEXT_FILE_BYTES} bytes; split it")
-        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+        text = read_regular_file(path, MAX_TEXT_FILE_BYTES).decode("utf-8-sig")
+        lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except OSError as error:
