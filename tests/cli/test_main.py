@@ -143,7 +143,11 @@ def test_a_summary_is_the_first_sentence_of_the_help_of_its_command(name: str):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_fits_in_80_columns_and_ends_with_an_example_that_it_accepts(name: str):
+def test_the_help_of_a_command_fits_in_80_columns_and_ends_with_an_example_that_it_accepts(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "runs" / "first" / "checkpoints" / "step-00000001").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
     command, shown = COMMANDS[name], help_of(name)
 
     assert [line for line in shown if len(line) > 80] == []

@@ -11,9 +11,10 @@ import click
 
 from xtts_pipeline.cli.completion import complete_preset, complete_setting
 from xtts_pipeline.corpus.read import LAYOUTS
-from xtts_pipeline.errors import EXIT_UNTRUE, OutputError, did_you_mean, output_errors
+from xtts_pipeline.errors import EXIT_UNTRUE, CacheError, OutputError, did_you_mean, output_errors
 from xtts_pipeline.system.storage import folder_path, is_stored
 from xtts_pipeline.text.fallback import TextChanges, describe_changes
+from xtts_pipeline.training.checkpoints.run_folder import find_checkpoint, read_cache_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,6 +48,17 @@ def create_empty_folder(folder: Path, remedy: str = "choose another --output") -
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise OutputError(f"{folder}: this folder is not empty; {remedy}")
+
+
+def cache_of_run(run: Path | None) -> Path:
+    """Return the cache that a run was trained on; `cache` without a run, or for a run that does not name its cache.
+
+    Raises CacheError if the cache is not on this machine.
+    """
+    cache = None if run is None else read_cache_path(run)
+    if cache is not None and (is_stored(cache) or not cache.is_dir()):
+        raise CacheError(f"{run}: its cache {cache} is not on this machine; name a copy with --cache")
+    return cache or Path("cache")
 
 
 class Share(click.ParamType[float]):
@@ -119,6 +131,16 @@ class Count(click.IntRange):
     name = "count"
 
 
+class RunPath(LocalPath):
+    """The folder of a run, or of one of its checkpoints: it is looked for before TensorFlow is imported."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Raises CheckpointError that names the runs below or beside it if it is no run."""
+        path = super().convert(value, param, ctx)
+        find_checkpoint(path)
+        return path
+
+
 COUNT = Count(1, 2**31 - 1)
 FOLDER = LocalPath()
 CACHE_FOLDER = LocalPath("a folder of this machine: use a copy there, and xtts cache push")
@@ -135,7 +157,11 @@ stored_cache_option = click.option(
     show_default=True,
     help="Folder of the cache, or a store: gs://bucket/cache.",
 )
-run_option = click.option("--run", type=FOLDER, required=True, help="Folder of the run, or one of its checkpoints.")
+# For a command that may take the cache of a run.
+run_cache_option = click.option(
+    "--cache", type=CACHE_FOLDER, help="Folder of the cache.  [default: that of the run, else cache]"
+)
+run_option = click.option("--run", type=RunPath(), required=True, help="Folder of the run, or one of its checkpoints.")
 reference_option = click.option(
     "--reference", "references", type=FOLDER, multiple=True, help="Sound file of the voice to speak with; repeatable."
 )

@@ -21,6 +21,7 @@ from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputErr
 from xtts_pipeline.evaluation.ground_truth import first_frame, read_true_mels, split_entries
 from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.training.checkpoints.run_folder import write_cache_path
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
 # Bins enough for the cepstrum; a pitch in the range of voices.
@@ -118,6 +119,15 @@ def test_speech_equal_to_the_ground_truth_has_no_error(evaluate: Callable[..., c
     assert worst["voicing_error"] == 0.0
     assert worst["duration_ratio"] == worst["attention_focus"] == 1.0
     assert worst["skipped_tokens"] == worst["repeated_tokens"] == 0
+
+
+def test_the_cache_of_the_run_is_the_default(
+    evaluate: Callable[..., command.EvaluationReport], work: Work, tmp_path: Path
+):
+    (tmp_path / "run").mkdir()
+    write_cache_path(tmp_path / "run", work.cache)
+
+    assert evaluate(run=tmp_path / "run", cache=None, limit=1).cache == work.cache
 
 
 def test_raw_texts_are_spoken_once_each_after_one_warm_up(

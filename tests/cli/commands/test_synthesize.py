@@ -16,7 +16,7 @@ from xtts_pipeline.inference.synthesizer import Synthesizer
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("run"))
+    return make_run(tmp_path_factory.mktemp("runs") / "first")
 
 
 def xtts(*arguments: object) -> Result:
@@ -180,6 +180,16 @@ def test_options_that_exclude_each_other_are_an_error(
     assert isinstance(error, ConfigError)
     assert message in str(error)
     assert not (tmp_path / "a.wav").exists()
+
+
+def test_a_folder_of_runs_is_refused_with_the_runs_in_it(run: Path) -> None:
+    error = error_of("--run", run.parent, "--text", "a", "--output", "a.wav")
+    assert f"no checkpoint here; it holds the runs {run.name}; name one, such as {run}" in str(error)
+
+
+def test_a_misspelled_run_is_refused_with_the_similar_one(run: Path) -> None:
+    error = error_of("--run", run.with_name(f"{run.name}x"), "--text", "a", "--output", "a.wav")
+    assert str(error).endswith(f"no checkpoint here; did you mean {run}?")
 
 
 def test_an_output_without_a_file_name_is_refused(run: Path) -> None:

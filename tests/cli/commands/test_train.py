@@ -15,6 +15,7 @@ import pytest
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, load_manifest, manifest_bytes
 from xtts_pipeline.cli.commands import train as train_module
 from xtts_pipeline.cli.commands.train import summary_text
+from xtts_pipeline.cli.options import cache_of_run
 from xtts_pipeline.cli.progress import RunProgress
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config, TrainingConfig
@@ -261,3 +262,51 @@ def test_the_run_is_locked_before_settings_are_measured(
     (tmp_path / "run").mkdir()
     with locked_run(tmp_path / "run"), pytest.raises(OutputError, match="another process trains this run"):
         begin(tmp_path / "cache", tmp_path / "run", settings=["training.autotune=true"], resume=True)
+
+
+def test_a_run_that_was_stopped_while_starting_is_started_by_the_same_command(
+    tmp_path: Path, write_cache: WriteCache, bases: list[Any]
+) -> None:
+    cache, run = tmp_path / "cache", tmp_path / "run"
+    write_cache(cache)
+    for options in ({"init_from": tmp_path / "base"}, {}):
+        with pytest.raises(Killed):
+            begin(cache, run, **options)
+    assert [base and base.folder.name for base in bases] == ["base", None]
+    assert not (run / "init-from.txt").exists()
+    (run / "metrics.jsonl").write_text("{}\n")
+    with pytest.raises(OutputError, match=r"not empty; .*, or go on with the run there by --resume"):
+        begin(cache, run)
+
+
+def test_a_config_of_the_user_in_the_output_folder_is_kept(tmp_path: Path, write_cache: WriteCache) -> None:
+    write_cache(tmp_path / "cache")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("training: {}\n")
+    with pytest.raises(OutputError, match="not empty"):
+        begin(tmp_path / "cache", tmp_path / "run")
+    assert (tmp_path / "run" / "config.yaml").is_file()
+
+
+def test_a_mistyped_run_to_resume_is_said_to_begin_and_the_similar_run_is_named(
+    stopped: tuple[Path, Path], bases: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache, run = stopped
+    with pytest.raises(Killed):
+        begin(cache, run.with_name("rnu"), resume=True)
+    expected = f"--resume: no checkpoint in {run.with_name('rnu')}: beginning at step 0; did you mean {run}?"
+    assert expected in capsys.readouterr().err.splitlines()
+    assert bases == [None]
+
+
+def test_a_run_names_its_cache(tmp_path: Path, write_cache: WriteCache, bases: list[Any]) -> None:
+    write_cache(tmp_path / "cache")
+    with pytest.raises(Killed):
+        begin(tmp_path / "cache", tmp_path / "run")
+    assert bases == [None]
+    for path in (tmp_path / "run", tmp_path / "run" / "best", tmp_path / "run" / "checkpoints" / "step-00000001"):
+        assert cache_of_run(path) == tmp_path / "cache"
+    assert cache_of_run(None) == cache_of_run(tmp_path) == Path("cache")
+    (tmp_path / "cache").rename(tmp_path / "moved")
+    with pytest.raises(CacheError, match=r"its cache .*/cache is not on this machine; name a copy with --cache"):
+        cache_of_run(tmp_path / "run")

@@ -12,13 +12,23 @@ from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup
-from xtts_pipeline.cli.options import FOLDER, Seconds, cache_option, config_options, json_option, print_report
-from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.cli.options import (
+    FOLDER,
+    Seconds,
+    cache_of_run,
+    config_options,
+    json_option,
+    print_report,
+    run_cache_option,
+)
+from xtts_pipeline.errors import CheckpointError, ConfigError
 from xtts_pipeline.system.storage import check_apart
+from xtts_pipeline.training.checkpoints.run_folder import CONFIG_NAME, find_run_file, nearest_run
 from xtts_pipeline.training.checks import check_enough_records
 from xtts_pipeline.training.settings import training_config
 
 _BATCHES = click.IntRange(2, 2**31 - 1)
+_run_option = click.option("--run", type=FOLDER, help="Folder of a run whose cache and settings are diagnosed.")
 
 
 @click.group(cls=SummaryGroup)
@@ -26,8 +36,9 @@ def diagnose() -> None:
     """Find what is slow or wrong in training, and how to mend it."""
 
 
-@diagnose.command("retracing", example="xtts diagnose retracing --cache cache/")
-@cache_option
+@diagnose.command("retracing", example="xtts diagnose retracing --run runs/first")
+@_run_option
+@run_cache_option
 @config_options
 @click.option(
     "--steps",
@@ -59,8 +70,9 @@ def diagnose_retracing(context: click.Context, /, demonstrate: bool, as_json: bo
     print_report(with_tensorflow("xtts_pipeline.perf.diagnose.demonstration:demonstrate", echo=context.obj), as_json)
 
 
-@diagnose.command("input", example="xtts diagnose input --cache cache/ --measure-fix")
-@cache_option
+@diagnose.command("input", example="xtts diagnose input --run runs/first --measure-fix")
+@_run_option
+@run_cache_option
 @config_options
 @click.option("--batches", type=_BATCHES, default=50, show_default=True, help="Number of batches to time.")
 @click.option(
@@ -78,8 +90,9 @@ def diagnose_input(debug: bool, /, plot: Path | None, as_json: bool, **options: 
     print_report(report, as_json, is_true=report.verdict.is_healthy)
 
 
-@diagnose.command("gpu", example="xtts diagnose gpu --cache cache/ --seconds 60")
-@cache_option
+@diagnose.command("gpu", example="xtts diagnose gpu --run runs/first --seconds 60")
+@_run_option
+@run_cache_option
 @config_options
 @click.option("--seconds", type=Seconds(0.1), default=20.0, show_default=True, help="How long to run the step.")
 @click.option(
@@ -101,9 +114,22 @@ def diagnose_gpu(debug: bool, /, as_json: bool, **options: Any) -> None:
 
 
 def _diagnose(
-    target: str, cache: Path, configs: Sequence[str], overrides: Sequence[str], *, echo: bool, **options: Any
+    target: str,
+    run: Path | None,
+    cache: Path | None,
+    configs: Sequence[str],
+    overrides: Sequence[str],
+    *,
+    echo: bool,
+    **options: Any,
 ) -> Any:
     """Check cache and settings as `xtts train` does, and return the report of the target."""
+    if run is not None:
+        settings = find_run_file(run, CONFIG_NAME)
+        if settings is None:
+            raise CheckpointError(f"{run}: no {CONFIG_NAME} here; {nearest_run(run)}")
+        configs = [str(settings), *configs]
+    cache = cache or cache_of_run(run)
     if options.get("plot") is not None:
         check_apart(options["plot"], cache, "choose another --plot")
     manifest = load_manifest(cache)

@@ -18,12 +18,13 @@ from xtts_pipeline.cli.options import (
     COUNT,
     FOLDER,
     Choice,
-    cache_option,
+    cache_of_run,
     create_empty_folder,
     json_option,
     print_report,
     print_text_changes,
     reference_option,
+    run_cache_option,
     run_option,
     synthesis_option,
 )
@@ -140,7 +141,7 @@ class EvaluationReport:
 
 @click.command(cls=DocumentedCommand, example="xtts evaluate --run runs/first --cache cache/ --limit 20")
 @run_option
-@cache_option
+@run_cache_option
 @click.option(
     "--split", type=Choice(SPLITS), default="val", show_default=True, help="Split whose utterances are spoken."
 )
@@ -169,7 +170,7 @@ def evaluate(debug: bool, /, as_json: bool, **options: Any) -> None:
 def evaluate_run(
     *,
     run: Path,
-    cache: Path,
+    cache: Path | None,
     split: str,
     data: Path | None,
     output: Path | None,
@@ -181,11 +182,13 @@ def evaluate_run(
 ) -> EvaluationReport:
     """Synthesize a split's texts, compare with the ground truth, and write sounds, pictures, metrics and a page.
 
-    `data`, `references` and `overrides` are those of `SplitEvaluator`.
+    Without `cache`, the split is that of the run's own cache. `data`, `references` and `overrides` are those of
+    `SplitEvaluator`.
     Raises CacheError if the run was trained on another kind of cache, ConfigError without the extra that
     `phoneme_error_rate` needs.
     """
     recogniser = Recogniser() if phoneme_error_rate else None
+    cache = cache or cache_of_run(run)
     manifest = load_manifest(cache)
     entries = split_entries(cache, manifest, split, limit)
     folder = output or Path("evaluation") / time.strftime("%Y%m%d-%H%M%S")

@@ -43,10 +43,14 @@ from xtts_pipeline.system.storage import check_apart, check_local
 from xtts_pipeline.training.checkpoints.run_folder import (
     AUTOTUNE_NAME,
     CONFIG_NAME,
+    NATIVE_LOG_NAME,
     checkpoint_folders,
     open_run_folder,
     read_init_from,
     read_summary,
+    remove_start,
+    similar_run,
+    write_cache_path,
 )
 from xtts_pipeline.training.checkpoints.state import read_run_config
 from xtts_pipeline.training.checks import available_memory, check_enough_records, check_memory, describe_batches
@@ -197,9 +201,11 @@ def run_training(
     _check_tuning(plan, is_staged=stage is not None)
     startup.estimated_bytes = _print_plan(plan)
     plan = _with_local_cache(plan, stage)
-    if plan.is_chief and not resume:
-        create_empty_folder(run, "choose another --output, or go on with the run there by --resume")
+    if plan.is_chief:
+        _check_folder(run, is_resumed=resume)
     with open_run_folder(run) if plan.is_chief else nullcontext(), _disk_errors(run):
+        if plan.is_chief and corpus is None:
+            write_cache_path(run, cache)
         if plan.is_tuned_first:
             plan = replace(plan, config=_tune(plan))
             startup.estimated_bytes = _print_plan(plan)
@@ -209,7 +215,7 @@ def run_training(
             plan,
             RunProgress if plan.is_chief else NullProgress,
             startup,
-            log_path=run / "tensorflow.log" if plan.is_chief else None,
+            log_path=run / NATIVE_LOG_NAME if plan.is_chief else None,
             echo=echo_native_log,
         )
 
@@ -225,6 +231,17 @@ def _check_options(
     if allow_change and not is_resumed:
         raise ConfigError("--allow-change: a new run has nothing to change; leave it out, or add --resume")
     check_allowed_keys(allow_change)
+
+
+def _check_folder(run: Path, *, is_resumed: bool) -> None:
+    """Say that a resumed run has no checkpoint. Raise OutputError if the folder of a new run holds anything."""
+    if not is_resumed:
+        remove_start(run)
+        create_empty_folder(run, "choose another --output, or go on with the run there by --resume")
+    elif not checkpoint_folders(run):
+        similar = None if run.exists() else similar_run(run)
+        hint = "" if similar is None else f"; did you mean {similar}?"
+        click.echo(f"--resume: no checkpoint in {run}: beginning at step 0{hint}", err=True)
 
 
 def _read_manifest(cache: Path) -> Manifest:

@@ -14,19 +14,23 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
-from xtts_pipeline.errors import CheckpointError, OutputError, output_errors
+from xtts_pipeline.errors import MOST_NAMES_SHOWN, CheckpointError, OutputError, nearest_name, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder, atomic_write, sync_path
+from xtts_pipeline.system.storage import folder_path, is_stored
 
 LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
 STATE_NAME = "state.json"
 CONFIG_NAME, SUMMARY_NAME, LOCK_NAME = "config.yaml", "summary.json", ".lock"
-INIT_FROM_NAME, AUTOTUNE_NAME = "init-from.txt", "autotune.json"
+INIT_FROM_NAME, CACHE_NAME, AUTOTUNE_NAME = "init-from.txt", "cache.txt", "autotune.json"
 METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME = "metrics.jsonl", "skipped.jsonl", "left_out.jsonl"
+NATIVE_LOG_NAME = "tensorflow.log"
 PROFILE_FOLDER, TENSORBOARD_FOLDER = "profile", "tensorboard"
 # A folder without config.yaml and checkpoints that holds anything else is not a run.
 _RUN_FOLDERS = {LAST_FOLDER, BEST_FOLDER, PROFILE_FOLDER, TENSORBOARD_FOLDER}
-_REPORTS = {METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME, REJECTED_NAME, AUTOTUNE_NAME, "tensorflow.log"}
-_RUN_NAMES = {CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, INIT_FROM_NAME} | _RUN_FOLDERS | _REPORTS
+_REPORTS = {METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME, REJECTED_NAME, AUTOTUNE_NAME, NATIVE_LOG_NAME}
+_RUN_NAMES = {CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, INIT_FROM_NAME, CACHE_NAME} | _RUN_FOLDERS | _REPORTS
+# Files that a run has before its first step; a new run replaces or removes them.
+_STARTED_NAMES = _RUN_NAMES - _RUN_FOLDERS - {SUMMARY_NAME}
 _STEP_NAME = re.compile(r"step-(\d{8})")
 
 
@@ -54,9 +58,31 @@ def find_checkpoint(path: Path) -> Path:
         return path
     folders = checkpoint_folders(path) or list_checkpoints(path)
     if not folders:
-        expected = "expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, or RUN/best"
-        raise CheckpointError(f"{path}: no checkpoint here; {expected}")
+        raise CheckpointError(f"{path}: no checkpoint here; {nearest_run(path)}")
     return folders[-1]
+
+
+def similar_run(path: Path) -> Path | None:
+    """Return the run beside `path` whose name is most like it, or None."""
+    near = nearest_name(path.name, _runs_in(path.parent))
+    return None if near is None else path.with_name(near)
+
+
+def _runs_in(folder: Path) -> list[str]:
+    children = folder.iterdir() if folder.is_dir() else ()
+    return sorted(child.name for child in children if checkpoint_folders(child))
+
+
+def nearest_run(path: Path) -> str:
+    """Return which run may be meant by a path that is none."""
+    runs = _runs_in(path)
+    if runs:
+        more = f" and {len(runs) - MOST_NAMES_SHOWN} more" if len(runs) > MOST_NAMES_SHOWN else ""
+        return f"it holds the runs {', '.join(runs[:MOST_NAMES_SHOWN])}{more}; name one, such as {path / runs[-1]}"
+    similar = None if path.exists() else similar_run(path)
+    if similar is not None:
+        return f"did you mean {similar}?"
+    return "expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, or RUN/best"
 
 
 def place_checkpoint(folder: Path, write: Callable[[Path], None], keep: int) -> Path:
@@ -107,21 +133,45 @@ def write_config(run: Path, text: str) -> None:
 
 def write_init_from(run: Path, source: Path) -> None:
     """Write init-from.txt, the path whose weights the run starts with, in case it is killed before a checkpoint."""
-    with atomic_write(run / INIT_FROM_NAME) as file:
-        file.write(f"{source.absolute()}\n".encode())
+    _write_path(run / INIT_FROM_NAME, source)
+
+
+def write_cache_path(run: Path, cache: Path) -> None:
+    """Write cache.txt, the path of the cache that the run is trained on."""
+    _write_path(run / CACHE_NAME, cache)
+
+
+def _write_path(file_name: Path, path: Path) -> None:
+    with atomic_write(file_name) as file:
+        file.write(f"{path if is_stored(path) else path.absolute()}\n".encode())
 
 
 def read_init_from(run: Path) -> Path | None:
     """Return what `write_init_from` wrote, or None. Raises OutputError if it cannot be read."""
-    path = run / INIT_FROM_NAME
+    return _read_path(run / INIT_FROM_NAME, "name the run to begin with by --init-from")
+
+
+def find_run_file(path: Path, name: str) -> Path | None:
+    """Return this file of the run that `path` is or is a checkpoint of, or None if the run has none."""
+    return next((folder / name for folder in [path, *path.absolute().parents[:2]] if (folder / name).is_file()), None)
+
+
+def read_cache_path(path: Path) -> Path | None:
+    """Return the cache of the run that `path` is or is a checkpoint of, or None if the run does not name one.
+
+    Raises OutputError if cache.txt cannot be read.
+    """
+    found = find_run_file(path, CACHE_NAME)
+    return None if found is None else _read_path(found, "name the cache with --cache")
+
+
+def _read_path(path: Path, remedy: str) -> Path | None:
     try:
-        return Path(path.read_text(encoding="utf-8").removesuffix("\n"))
+        return folder_path(path.read_text(encoding="utf-8").removesuffix("\n"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise OutputError(
-            f"{path}: cannot be read ({error}); remove it, and name the run to begin with by --init-from"
-        ) from None
+        raise OutputError(f"{path}: cannot be read ({error}); remove it, and {remedy}") from None
 
 
 def write_summary(run: Path, summary: dict[str, Any]) -> None:
@@ -146,6 +196,17 @@ def read_summary(run: Path) -> dict[str, Any] | None:
             f"{path}: found a {type(summary).__name__}, expected a summary; remove it, and --resume goes on"
         )
     return summary
+
+
+def remove_start(run: Path) -> None:
+    """Remove the files of a run that was stopped before its first step; leave any other folder as it is."""
+    found = {child.name for child in run.iterdir()} if run.is_dir() else set()
+    # A config.yaml without one of these two is the user's own.
+    is_start = found & {LOCK_NAME, NATIVE_LOG_NAME} and found <= _STARTED_NAMES
+    if is_start and not any((run / name).stat().st_size for name in found & {METRICS_NAME, SKIPPED_NAME}):
+        with locked_run(run):
+            for name in found:
+                (run / name).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,0 +1,53 @@
+"""Which cache and settings `xtts diagnose` takes. tests/perf/diagnose covers the diagnoses."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.cli.commands import diagnose as module
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.config.load import dump_config
+from xtts_pipeline.errors import CheckpointError
+from xtts_pipeline.training.checkpoints.run_folder import write_cache_path, write_config
+from xtts_pipeline.training.settings import training_config
+
+
+@pytest.fixture
+def diagnosed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The arguments of each diagnosis, which is not made."""
+    calls: list[tuple[Any, ...]] = []
+
+    def stop(*arguments: Any, **_: Any) -> None:
+        calls.append(arguments)
+        raise click.Abort
+
+    monkeypatch.setattr(module, "with_tensorflow", stop)
+    return calls
+
+
+@pytest.mark.parametrize("kind", ["input", "retracing", "gpu"])
+def test_a_run_is_diagnosed_with_its_own_cache_and_settings(
+    tmp_path: Path, write_cache: Callable[..., Manifest], diagnosed: list[tuple[Any, ...]], kind: str
+) -> None:
+    run = tmp_path / "run"
+    manifest = write_cache(tmp_path / "own")
+    run.mkdir()
+    write_config(run, dump_config(training_config(manifest, (), ["training.batch_size=3", "training.seed=9"], 2)))
+    write_cache_path(run, tmp_path / "own")
+
+    CliRunner().invoke(cli, ["diagnose", kind, "--run", str(run), "--set", "training.batch_size=2"])
+
+    ((_, cache, _, config),) = diagnosed
+    assert cache == tmp_path / "own"
+    assert (config.training.batch_size, config.training.seed) == (2, 9)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    error = CliRunner().invoke(cli, ["diagnose", "input", "--run", str(tmp_path)]).exception
+    assert isinstance(error, CheckpointError)
+    assert "no config.yaml here; expected a run folder" in str(error)
