@@ -15,6 +15,8 @@ from xtts_pipeline.errors import AudioError, Reason
 
 # 32 frames of 1,024 samples, their spectra and magnitudes fit in a core's second-level cache, beside the filters.
 BLOCK_FRAMES = 32
+# 16-bit sound: the sample that stands for 1.0. Sound from a 16-bit file comes back exactly.
+PCM_SCALE = 32_768
 
 
 def log_mel(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
@@ -33,9 +35,25 @@ def wave_to_mel(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
     `trim_margin_seconds` of silence stay. The remaining frames equal those of the untrimmed clip.
     Raises AudioError as `log_mel` does.
     """
+    return wave_to_trimmed_mel(wave, audio)[0]
+
+
+def wave_to_trimmed_mel(wave: np.ndarray, audio: AudioConfig) -> tuple[np.ndarray, int]:
+    """Return `wave_to_mel` and the number of frames that were cut off before the first one."""
     mel, energy = _analyze(wave, audio)
     start, end = sound_span(energy, audio)
-    return mel[start:end]
+    return mel[start:end], start
+
+
+def pcm_under_frames(wave: np.ndarray, start: int, frames: int, audio: AudioConfig) -> np.ndarray:
+    """Return the sound under `frames` frames from frame `start` on, int16 [frames * hop_samples].
+
+    The first frame is centred at the first sample. Samples beyond the clip's end are zero.
+    """
+    pcm = np.zeros(frames * audio.hop_samples, np.int16)
+    sound = wave[start * audio.hop_samples :][: len(pcm)]
+    pcm[: len(sound)] = np.clip(np.rint(sound * np.float32(PCM_SCALE)), -PCM_SCALE, PCM_SCALE - 1)
+    return pcm
 
 
 def sound_span(energy: np.ndarray, audio: AudioConfig) -> tuple[int, int]:

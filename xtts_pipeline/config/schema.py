@@ -86,12 +86,16 @@ class LimitsConfig(Section):
 
 
 class CacheConfig(Section):
-    """How records are divided into splits and shards."""
+    """How records are divided into splits and shards.
+
+    store_waves: also store the sound under each clip's mel frames, for the training of a vocoder.
+    """
 
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = 0
     validation_share: Share = 0.01
     test_share: Share = 0.0
     records_per_shard: Count = 256
+    store_waves: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> "CacheConfig":

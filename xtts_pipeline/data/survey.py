@@ -183,7 +183,8 @@ def _lay_out(
     }
     reasons = Counter(rejection.reason.value for rejection in rejections)
     files = dict.fromkeys((UTTERANCES_NAME, REJECTED_NAME), FileEntry(0, NO_CHECKSUM))
-    return Survey(manifest_of(index, config, shards, lengths, reasons, files), tuple(ordered), rejections)
+    waves = [FileEntry(0, NO_CHECKSUM)] * len(shards) if config.cache.store_waves else []
+    return Survey(manifest_of(index, config, shards, lengths, reasons, files, waves), tuple(ordered), rejections)
 
 
 def _predicted_bytes(clips: Sequence[SurveyedClip], spec: RecordSpec) -> int:

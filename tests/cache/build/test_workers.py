@@ -29,21 +29,21 @@ def make_task(root: Path, config: Config) -> ShardTask:
     return ShardTask(root, root, ShardName("train", 0, 1), index.rows, index.roots, config, index.symbols)
 
 
-def make(task: ShardTask) -> tuple[str | None, bytes | None]:
-    clip, payload = ExampleMaker(task, StageClock()).make(task.rows[0])
-    return clip.reason, payload
+def make(task: ShardTask) -> tuple[str | None, list[bytes]]:
+    clip, payloads = ExampleMaker(task, StageClock()).make(task.rows[0])
+    return clip.reason, payloads
 
 
 def test_a_sound_clip_becomes_a_record(task: ShardTask) -> None:
-    reason, payload = make(task)
+    reason, payloads = make(task)
     assert reason is None
-    assert payload is not None
+    assert len(payloads) == 1
 
 
 def test_a_file_too_large_for_any_clip_is_not_read(task: ShardTask) -> None:
     path = task.roots[0] / "wavs" / "clip.wav"
     os.truncate(path, 1 << 40)
-    assert make(task) == ("audio_too_long", None)
+    assert make(task) == ("audio_too_long", [])
 
 
 @pytest.mark.parametrize("place", ["missing", "folder", "fifo"])
@@ -54,7 +54,7 @@ def test_an_irregular_file_is_not_opened(task: ShardTask, place: str) -> None:
         path.mkdir()
     elif place == "fifo":
         os.mkfifo(path)
-    assert make(task) == ("audio_missing" if place == "missing" else "audio_unreadable", None)
+    assert make(task) == ("audio_missing" if place == "missing" else "audio_unreadable", [])
 
 
 def test_a_machine_error_is_not_a_rejection(task: ShardTask, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_a_machine_error_is_not_a_rejection(task: ShardTask, monkeypatch: pytest
         monkeypatch.setattr(Path, "read_bytes", read_bytes)
 
     fail(errno.EACCES)
-    assert make(task) == ("audio_unreadable", None)
+    assert make(task) == ("audio_unreadable", [])
     for number in MACHINE_ERRORS:
         fail(number)
         with pytest.raises(CacheError, match=re.escape(os.strerror(number))):
@@ -73,4 +73,4 @@ def test_a_machine_error_is_not_a_rejection(task: ShardTask, monkeypatch: pytest
 
 
 def test_a_text_is_checked_before_its_sound(tmp_path: Path) -> None:
-    assert make(make_task(tmp_path, make_config("limits.max_text_length=5"))) == ("text_too_long", None)
+    assert make(make_task(tmp_path, make_config("limits.max_text_length=5"))) == ("text_too_long", [])

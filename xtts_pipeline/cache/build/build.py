@@ -4,7 +4,7 @@ The cache's bytes depend on the corpus, the config and the shard counts only, ne
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ from xtts_pipeline.cache.build.receipts import (
     reusable_receipt,
 )
 from xtts_pipeline.cache.build.workers import CLIP_SECONDS, ShardResult, ShardTask, explained_write
-from xtts_pipeline.cache.format.example import encode_example
+from xtts_pipeline.cache.format.example import encode_example, encode_values
 from xtts_pipeline.cache.format.manifest import (
     CACHE_SECTIONS,
     Manifest,
@@ -42,7 +42,7 @@ from xtts_pipeline.cache.format.manifest import (
     fingerprint,
     load_manifest,
 )
-from xtts_pipeline.cache.format.schema import Example, RecordSpec
+from xtts_pipeline.cache.format.schema import Example, padded_wave, wave_fields
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
 from xtts_pipeline.config.schema import Config
@@ -129,15 +129,23 @@ def changed_settings(folder: Path, config: Config, index: CorpusIndex) -> Iterat
             yield f"{name}: {len(new)} new {_shown(new)}, {len(gone)} gone {_shown(gone)}"
 
 
-def planned_bytes(layout: Layout, specs: Sequence[RecordSpec], buckets: Mapping[str, int]) -> dict[ShardName, int]:
-    """Return the size of each shard if none of its rows is rejected.
+def planned_bytes(layout: Layout, config: Config, buckets: Mapping[str, int]) -> dict[ShardName, int]:
+    """Return the size of each shard with its waves if none of its rows is rejected.
 
-    `buckets` maps ids to positions in `specs`; a row without one counts as one of the largest bucket.
+    `buckets` maps ids to buckets; a row without one counts as one of the largest bucket.
     """
+    specs = bucket_specs(config)
     empty = Example("", np.zeros(0, np.int32), np.zeros((0, specs[-1].mel_bins), np.float32))
     record_bytes = [FRAME_BYTES + len(encode_example(empty, spec)) for spec in specs]
+    records = 1
+    if config.cache.store_waves:
+        records = 2
+        fields = [wave_fields(spec, config.audio.hop_samples) for spec in specs]
+        silence = np.zeros(0, np.int16)
+        for bucket, of_bucket in enumerate(fields):
+            record_bytes[bucket] += FRAME_BYTES + len(encode_values(padded_wave("", silence, of_bucket), of_bucket))
     return {
-        name: sum(record_bytes[buckets.get(row.id, -1)] + len(row.id.encode()) for row in rows)
+        name: sum(record_bytes[buckets.get(row.id, -1)] + records * len(row.id.encode()) for row in rows)
         for name, rows in layout.items()
     }
 
@@ -151,6 +159,8 @@ def current_receipts(
     def find(name: ShardName) -> tuple[Receipt, bool] | None:
         receipt = load_receipt(folder, name)
         if receipt is None or receipt.fingerprint != wanted_fingerprint:
+            return None
+        if bool(receipt.waves) != config.cache.store_waves:
             return None
         current = reusable_receipt(receipt, folder, layout[name], index.roots, options.check)
         return None if current is None else (current, current is not receipt)
@@ -173,9 +183,6 @@ class _Builder:
     written: set[ShardName] = field(default_factory=set)
     stage_seconds: Counter[str] = field(default_factory=Counter)
 
-    def __post_init__(self) -> None:
-        self._specs = bucket_specs(self.config)
-
     def bring_up_to_date(self, layout: Layout) -> None:
         """Write every missing or stale shard of the layout and remove all others."""
         current = current_receipts(self.folder, layout, self.index, self.config, self.options)
@@ -185,11 +192,10 @@ class _Builder:
                     file.write(receipt_bytes(receipt))
         stale = [name for name in layout if name not in current]
         self.progress(sum(len(layout[name]) for name in current))
-        wanted = {file for name in layout for file in name.files(len(self._specs))}
-        if stale or not set(existing_shard_files(self.folder)) <= wanted:
+        if stale or not set(existing_shard_files(self.folder)) <= self._files(layout):
             self._check_free_space(layout, stale)
             invalidate(self.folder)
-        remove_shards_but(self.folder, layout, len(self._specs))
+        remove_shards_but(self.folder, layout, self._files(layout))
         tasks = [
             ShardTask(
                 folder=self.folder,
@@ -205,10 +211,16 @@ class _Builder:
         ]
         run_tasks(tasks, self.options.pool, self._done)
 
+    def _files(self, names: Iterable[ShardName]) -> set[str]:
+        """Return the names of all files of these shards."""
+        buckets = len(bucket_specs(self.config))
+        files = {file for name in names for file in name.files(buckets)}
+        return files | {file for name in names for file in name.wave_files(buckets) if self.config.cache.store_waves}
+
     def _check_free_space(self, layout: Layout, stale: list[ShardName]) -> None:
-        sizes = planned_bytes(layout, self._specs, {})
+        sizes = planned_bytes(layout, self.config, {})
         new_bytes = sum(sizes[name] for name in stale) + _OTHER_BYTES_PER_ROW * len(self.index.rows)
-        reused = {file for name in layout if name not in stale for file in name.files(len(self._specs))}
+        reused = self._files([name for name in layout if name not in stale])
         old_bytes = sum((self.folder / file).stat().st_size for file in set(existing_shard_files(self.folder)) - reused)
         # A shard's old file is replaced only when the new one is complete.
         unfinished_bytes = min(self.options.jobs, len(stale)) * max((sizes[name] for name in stale), default=0)

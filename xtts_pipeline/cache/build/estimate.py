@@ -66,7 +66,7 @@ def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: Bu
         row.id: verdict for row, verdict in zip(index.rows, verdicts, strict=True) if isinstance(verdict, RowLengths)
     }
     found = {id: bucket_of(specs, lengths.tokens, lengths.frames) for id, lengths in kept.items()}
-    sizes = planned_bytes(layout, specs, {id: bucket for id, bucket in found.items() if bucket is not None})
+    sizes = planned_bytes(layout, config, {id: bucket for id, bucket in found.items() if bucket is not None})
     rows_to_make = [row for name in stale for row in layout[name]]
     return BuildEstimate(
         layout=index.layout,

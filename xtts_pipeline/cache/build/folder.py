@@ -92,7 +92,7 @@ def existing_shards(folder: Path) -> list[ShardName]:
 
 
 def existing_shard_files(folder: Path) -> list[str]:
-    """Return the names of the shard files in the folder, of any layout and buckets."""
+    """Return the names of the shard and wave files in the folder, of any layout and buckets."""
     return sorted(entry.name for entry in folder.iterdir() if parse_shard_name(entry.name))
 
 
@@ -113,9 +113,9 @@ def invalidate(folder: Path) -> None:
     sync_path(folder)
 
 
-def remove_shards_but(folder: Path, wanted: Collection[ShardName], bucket_count: int) -> None:
-    """Remove every shard file and receipt outside the plan. The manifest must be removed before."""
-    for file in set(existing_shard_files(folder)) - {file for name in wanted for file in name.files(bucket_count)}:
+def remove_shards_but(folder: Path, wanted: Collection[ShardName], files: Collection[str]) -> None:
+    """Remove every file of a shard and every receipt outside the plan. The manifest must be removed before."""
+    for file in set(existing_shard_files(folder)) - set(files):
         (folder / file).unlink()
     remove_receipts_but(folder, {str(name) for name in wanted})
 

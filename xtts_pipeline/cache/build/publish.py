@@ -50,6 +50,7 @@ class BuildTotals:
     """Sums over all receipts."""
 
     shards: list[ShardEntry] = field(default_factory=list)
+    waves: list[FileEntry] = field(default_factory=list)
     rejections: list[tuple[int, Rejection]] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     seconds: "array[float]" = field(default_factory=lambda: array("d"))
@@ -83,7 +84,7 @@ def publish_cache(
         lengths = {measure: getattr(totals, measure) for measure in MEASURES}
         reasons = Counter(rejection.reason.value for _, rejection in totals.rejections)
         files = {UTTERANCES_NAME: utterance_entry, REJECTED_NAME: rejected_entry}
-        manifest = manifest_of(index, config, totals.shards, lengths, reasons, files)
+        manifest = manifest_of(index, config, totals.shards, lengths, reasons, files, totals.waves)
         data = manifest_bytes(manifest)
         if not _is_file_of(folder / MANIFEST_NAME, data):
             invalidate(folder)
@@ -114,6 +115,7 @@ def _utterance_lines(
         for clip, row in zip(receipt.rows, rows, strict=True):
             if clip.reason is not None:
                 totals.rejections.append((row.corpus, Rejection(row.id, row.where, clip.reason, clip.detail)))
+        totals.waves += [FileEntry(file.bytes, file.shard_checksum) for file in receipt.waves]
         for bucket, file in enumerate(receipt.files):
             entry_bucket = bucket if receipt.buckets else None
             totals.shards.append(
@@ -149,6 +151,7 @@ def manifest_of(
     lengths: Mapping[str, Sequence[float]],
     reasons: Mapping[str, int],
     files: dict[str, FileEntry],
+    waves: Sequence[FileEntry] = (),
 ) -> Manifest:
     """Return the manifest of a cache of these shards and listings.
 
@@ -173,6 +176,7 @@ def manifest_of(
         statistics={measure: summarize(lengths[measure]) for measure in MEASURES} if kept else {},
         files=files,
         buckets=buckets_of(config),
+        waves=tuple(waves),
     )
 
 

@@ -79,7 +79,7 @@ class Receipt:
     """One shard: its file or its files by bucket, and its rows in order, kept and rejected.
 
     `shard` to `shard_checksum` describe the first file. With a single file `buckets` and `more_files` are empty and are
-    not written.
+    not written, and neither are `waves`, one wave file for each of `files`, without stored waves.
     """
 
     shard: str
@@ -91,11 +91,17 @@ class Receipt:
     rows: tuple[ClipReceipt, ...]
     buckets: tuple[Bucket, ...] = ()
     more_files: tuple[FileReceipt, ...] = ()
+    waves: tuple[FileReceipt, ...] = ()
 
     @property
     def files(self) -> tuple[FileReceipt, ...]:
         """Every file of the shard, in the order of the buckets."""
         return (FileReceipt(self.shard, self.records, self.bytes, self.mtime_ns, self.shard_checksum), *self.more_files)
+
+    @property
+    def all_files(self) -> tuple[FileReceipt, ...]:
+        """`files`, and then the wave files."""
+        return (*self.files, *self.waves)
 
     def kept_rows(self, specs: Sequence[RecordSpec], bucket: int) -> list[ClipReceipt]:
         """Return the rows whose records are in a bucket's file, in order; `specs` are those of all buckets."""
@@ -103,12 +109,16 @@ class Receipt:
 
 
 def make_receipt(
-    fingerprint: str, files: Sequence[FileReceipt], rows: tuple[ClipReceipt, ...], buckets: tuple[Bucket, ...]
+    fingerprint: str,
+    files: Sequence[FileReceipt],
+    rows: tuple[ClipReceipt, ...],
+    buckets: tuple[Bucket, ...],
+    waves: Sequence[FileReceipt] = (),
 ) -> Receipt:
     """Return the receipt of a shard with these files, at least one, in the order of the buckets."""
     first, *more = files
     sizes = (first.records, first.bytes, first.mtime_ns, first.shard_checksum)
-    return Receipt(first.shard, fingerprint, *sizes, rows, buckets, tuple(more))
+    return Receipt(first.shard, fingerprint, *sizes, rows, buckets, tuple(more), tuple(waves))
 
 
 _RECEIPT = TypeAdapter(Receipt)
@@ -124,6 +134,8 @@ def receipt_bytes(receipt: Receipt) -> bytes:
     content = _RECEIPT.dump_python(receipt, mode="json")
     if not receipt.buckets:
         del content["buckets"], content["more_files"]
+    if not receipt.waves:
+        del content["waves"]
     return seal_json(content)
 
 
@@ -134,7 +146,8 @@ def load_receipt(folder: Path, shard: ShardName) -> Receipt | None:
     except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
         return None
     bucket_count = len(receipt.buckets) or 1
-    return receipt if [file.shard for file in receipt.files] == shard.files(bucket_count) else None
+    names = [*shard.files(bucket_count), *(shard.wave_files(bucket_count) if receipt.waves else ())]
+    return receipt if [file.shard for file in receipt.all_files] == names else None
 
 
 def source_stat(path: Path) -> SourceStat | None:
@@ -158,10 +171,10 @@ def reusable_receipt(
     sources = [
         None if clip.reason in _TEXT_REASONS else source_stat(roots[clip.corpus] / clip.audio) for clip in receipt.rows
     ]
-    found = [source_stat(folder / file.shard) for file in receipt.files]
+    found = [source_stat(folder / file.shard) for file in receipt.all_files]
     files = [
         replace(file, mtime_ns=now.mtime_ns)
-        for file, now in zip(receipt.files, found, strict=True)
+        for file, now in zip(receipt.all_files, found, strict=True)
         if now and now.bytes == file.bytes
     ]
     is_same_source = _has_same_stat if check == "stat" else _may_have_same_content
@@ -170,13 +183,16 @@ def reusable_receipt(
     if check == "content" and not all(_has_same_content(clip, roots[clip.corpus]) for clip in receipt.rows):
         return None
     # Another modification time means another copy of the shard: compare its bytes.
-    doubtful = [file for file, before in zip(files, receipt.files, strict=True) if check == "content" or file != before]
+    doubtful = [
+        file for file, before in zip(files, receipt.all_files, strict=True) if check == "content" or file != before
+    ]
     if any(file_checksum(folder / file.shard) != file.shard_checksum for file in doubtful):
         return None
-    if tuple(files) == receipt.files and all(map(_has_same_stat, receipt.rows, sources)):
+    if tuple(files) == receipt.all_files and all(map(_has_same_stat, receipt.rows, sources)):
         return receipt
     rows_now = tuple(replace(clip, source=source) for clip, source in zip(receipt.rows, sources, strict=True))
-    return make_receipt(receipt.fingerprint, files, rows_now, receipt.buckets)
+    shards = len(receipt.files)
+    return make_receipt(receipt.fingerprint, files[:shards], rows_now, receipt.buckets, files[shards:])
 
 
 def _has_same_stat(clip: ClipReceipt, found: SourceStat | None) -> bool:

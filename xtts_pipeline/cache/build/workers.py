@@ -19,7 +19,7 @@ from typing import Self
 import xxhash
 
 from xtts_pipeline.audio.load import decode_wave
-from xtts_pipeline.audio.mel import wave_to_mel
+from xtts_pipeline.audio.mel import pcm_under_frames, wave_to_trimmed_mel
 from xtts_pipeline.cache.build.plan import PlannedRow, content_of
 from xtts_pipeline.cache.build.receipts import (
     ClipReceipt,
@@ -30,9 +30,9 @@ from xtts_pipeline.cache.build.receipts import (
     receipt_path,
     source_stat,
 )
-from xtts_pipeline.cache.format.example import encode_example
+from xtts_pipeline.cache.format.example import encode_example, encode_values
 from xtts_pipeline.cache.format.manifest import bucket_specs, buckets_of, fingerprint
-from xtts_pipeline.cache.format.schema import Example, bucket_of
+from xtts_pipeline.cache.format.schema import Example, bucket_of, padded_wave, wave_fields
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, keep_freed_memory
 from xtts_pipeline.config.schema import Config, LimitsConfig
@@ -103,19 +103,23 @@ def write_shard(task: ShardTask) -> ShardResult:
     name = str(task.name) if buckets_of(task.config) else task.name.file()
     with _one_shard_at_a_time, explained_write(task.folder, name):
         maker = ExampleMaker(task, clock)
-        paths = [task.folder / name for name in task.name.files(len(maker.specs))]
+        buckets = len(maker.specs)
+        names = task.name.files(buckets)
+        if task.config.cache.store_waves:
+            names += task.name.wave_files(buckets)
+        paths = [task.folder / name for name in names]
         with Heartbeat(task.work_folder) as heartbeat, ExitStack() as stack:
             files = [stack.enter_context(atomic_write(path, task.work_folder)) for path in paths]
             writers = [RecordWriter(file) for file in files]
             clips = []
             for position, row in enumerate(task.rows):
                 heartbeat.start_clip(task.name, position, task.clip_seconds)
-                clip, payload = maker.make(row)
+                clip, payloads = maker.make(row)
                 heartbeat.disarm()
                 clips.append(clip)
-                if payload is not None:
-                    with clock.stage("write"):
-                        writers[maker.bucket_of(clip)].write(payload)
+                with clock.stage("write"):
+                    for kind, payload in enumerate(payloads):
+                        writers[kind * buckets + maker.bucket_of(clip)].write(payload)
             with clock.stage("write"):
                 for file in files:
                     file.flush()
@@ -124,7 +128,13 @@ def write_shard(task: ShardTask) -> ShardResult:
             FileReceipt(path.name, writer.records, writer.bytes, path.stat().st_mtime_ns, writer.checksum)
             for path, writer in zip(paths, writers, strict=True)
         ]
-        receipt = make_receipt(fingerprint(task.config, task.symbols), written, tuple(clips), buckets_of(task.config))
+        receipt = make_receipt(
+            fingerprint(task.config, task.symbols),
+            written[:buckets],
+            tuple(clips),
+            buckets_of(task.config),
+            written[buckets:],
+        )
         with atomic_write(receipt_path(task.folder, task.name), task.work_folder) as file:
             file.write(receipt_bytes(receipt))
     return ShardResult(task.name, len(clips), clock.seconds)
@@ -218,8 +228,8 @@ class ExampleMaker:
             )
         return bucket
 
-    def make(self, row: PlannedRow) -> tuple[ClipReceipt, bytes | None]:
-        """Return the row's receipt and its record, or None instead of a record if the row is rejected."""
+    def make(self, row: PlannedRow) -> tuple[ClipReceipt, list[bytes]]:
+        """Return the row's receipt and its records: that of the mel, that of the wave if stored; none if rejected."""
         task, config, clock = self._task, self._task.config, self._clock
         path = task.roots[row.corpus] / row.audio
         source: SourceStat | None = None
@@ -236,15 +246,21 @@ class ExampleMaker:
             with clock.stage("decode"):
                 wave = decode_wave(data, config.audio, config.limits, row.audio)
             with clock.stage("mel"):
-                mel = wave_to_mel(wave, config.audio)
+                mel, start = wave_to_trimmed_mel(wave, config.audio)
             check_mel_length(len(mel), config.limits, row.audio)
             with clock.stage("encode"):
                 seconds = round(len(wave) / config.audio.sample_rate, 6)
                 clip = _receipt(row, source, checksum, seconds, len(mel), len(tokens))
                 example = Example(row.id, tokens, mel, row.speaker_id, row.language_id)
-                return clip, encode_example(example, self.specs[self.bucket_of(clip)])
+                spec = self.specs[self.bucket_of(clip)]
+                payloads = [encode_example(example, spec)]
+                if config.cache.store_waves:
+                    fields = wave_fields(spec, config.audio.hop_samples)
+                    pcm = pcm_under_frames(wave, start, len(mel), config.audio)
+                    payloads.append(encode_values(padded_wave(row.id, pcm, fields), fields))
+                return clip, payloads
         except RowError as error:
-            return _receipt(row, source, checksum, error=error), None
+            return _receipt(row, source, checksum, error=error), []
         except MemoryError:
             raise ClipOutOfMemoryError(row.id) from None
 

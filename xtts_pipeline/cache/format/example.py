@@ -3,6 +3,7 @@
 Needs only the protobuf runtime, so workers and the verifier run without TensorFlow.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,10 +54,14 @@ def encode_example(example: schema.Example, spec: schema.RecordSpec) -> bytes:
 
     Equal features give equal bytes. Raises ValueError if an array is longer than the spec allows.
     """
-    values = schema.padded_values(example, spec)
+    return encode_values(schema.padded_values(example, spec), spec.fields)
+
+
+def encode_values(values: Mapping[str, Any], fields: Sequence[schema.RecordField]) -> bytes:
+    """Return the serialized tf.train.Example of the fields' stored values. Equal values give equal bytes."""
     message = _Example()
     feature = message.features.feature
-    for field in spec.fields:
+    for field in fields:
         value = values[field.name]
         if field.storage == "int64":
             feature[field.name].int64_list.value.append(int(value))
@@ -69,7 +74,12 @@ def encode_example(example: schema.Example, spec: schema.RecordSpec) -> bytes:
 
 
 def decode_example(payload: bytes, spec: schema.RecordSpec) -> dict[str, np.ndarray | str | int]:
-    """Return one record's features: `raw` fields as arrays of the spec's dtype and shape, the others as str or int.
+    """Return one record's features as `decode_values` does."""
+    return decode_values(payload, spec.fields)
+
+
+def decode_values(payload: bytes, fields: Sequence[schema.RecordField]) -> dict[str, np.ndarray | str | int]:
+    """Return the features of a record: `raw` fields as arrays of the field's dtype and shape, others as str or int.
 
     Raises CacheError if the payload is no tf.train.Example, or a feature is missing, unknown or of a wrong kind or
     size.
@@ -79,11 +89,11 @@ def decode_example(payload: bytes, spec: schema.RecordSpec) -> dict[str, np.ndar
     except DecodeError:
         raise CacheError(f"found {len(payload)} bytes that are no tf.train.Example; {REPAIR}") from None
     feature = message.features.feature
-    names = {field.name for field in spec.fields}
+    names = {field.name for field in fields}
     if set(feature) != names:
         found = ", ".join(sorted(set(feature) ^ names))
         raise CacheError(f"features differ from the manifest's fields in {found}; {REPAIR}")
-    return {field.name: _decode_field(field, feature[field.name]) for field in spec.fields}
+    return {field.name: _decode_field(field, feature[field.name]) for field in fields}
 
 
 def _decode_field(field: schema.RecordField, feature: Any) -> np.ndarray | str | int:

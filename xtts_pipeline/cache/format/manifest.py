@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.format.schema import FORMAT_VERSION, RecordField, RecordSpec
-from xtts_pipeline.cache.format.shards import ShardName, parse_shard_file, parse_shard_name
+from xtts_pipeline.cache.format.shards import WAVE_PREFIX, ShardName, parse_shard_file, parse_shard_name
 from xtts_pipeline.config.schema import (
     AudioConfig,
     Bucket,
@@ -96,7 +96,8 @@ class Statistics:
 class Manifest:
     """Everything a reader must know about a cache. Constructing one checks every type, range and sum.
 
-    Without buckets, `buckets` is empty and the file has no such key.
+    Without buckets, `buckets` is empty and the file has no such key. Without stored waves, `waves` is empty and the
+    file has neither that key nor `cache.store_waves`; else `waves` has the wave file of each of `shards`, in order.
     """
 
     format_version: int
@@ -116,11 +117,19 @@ class Manifest:
     statistics: Mapping[str, Statistics]
     files: Mapping[str, FileEntry]
     buckets: tuple[Bucket, ...] = ()
+    waves: tuple[FileEntry, ...] = ()
 
     @property
     def all_files(self) -> dict[str, FileEntry]:
         """Every file of the cache except the manifest, by name."""
-        return {**{shard.name: FileEntry(shard.bytes, shard.checksum) for shard in self.shards}, **self.files}
+        shards = {shard.name: FileEntry(shard.bytes, shard.checksum) for shard in self.shards}
+        return {**shards, **self.wave_files, **self.files}
+
+    @property
+    def wave_files(self) -> dict[str, FileEntry]:
+        """The wave files by name, in the order of the shards."""
+        names = (WAVE_PREFIX + shard.name for shard in self.shards)
+        return dict(zip(names, self.waves, strict=bool(self.waves)))
 
     @property
     def bucket_count(self) -> int:
@@ -162,6 +171,7 @@ class Manifest:
         _expect("counts.kept", counts.kept, sum(shard.records for shard in self.shards))
         _expect("counts.rejected", counts.rejected, sum(self.rejected_by_reason.values()))
         _expect("rejected_by_reason", sorted(set(self.rejected_by_reason) - set(Reason)), [])
+        _expect("waves", len(self.waves), len(self.shards) if self.cache.store_waves else 0)
         _expect("files", sorted(self.files), [REJECTED_NAME, UTTERANCES_NAME])
         _expect("statistics", sorted(self.statistics), sorted(MEASURES) if counts.kept else [])
         for measure, spread in self.statistics.items():
@@ -302,6 +312,8 @@ def manifest_bytes(manifest: Manifest) -> bytes:
         del content["buckets"]
         for shard in content["shards"]:
             del shard["bucket"]
+    if not manifest.cache.store_waves:  # nor do those of a cache without waves
+        del content["waves"], content["cache"]["store_waves"]
     return seal_json(content)
 
 

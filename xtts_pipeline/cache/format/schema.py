@@ -68,6 +68,14 @@ class RecordSpec:
         return tuple(field for field in self.fields if field.storage != "utf8")
 
 
+def wave_fields(spec: RecordSpec, hop_samples: int) -> tuple[RecordField, ...]:
+    """Return the features of a wave record, which lies beside a record of `spec`."""
+    return (
+        RecordField("id", "str", (), "utf8"),
+        RecordField("wave", "int16", (spec.max_mel_frames * hop_samples,), "raw"),
+    )
+
+
 def bucket_of(specs: Sequence[RecordSpec], text_length: int, mel_length: int) -> int | None:
     """Return the index of the first (smallest) bucket that holds a clip of these lengths, or None.
 
@@ -105,6 +113,12 @@ def pad_to(array: np.ndarray, length: int, value: float, dtype: str | None = Non
     padded = np.full((length, *array.shape[1:]), value, dtype or array.dtype)
     padded[: len(array)] = array
     return padded
+
+
+def padded_wave(id: str, wave: np.ndarray, fields: Sequence[RecordField]) -> Mapping[str, np.ndarray | str]:
+    """Return the stored values of a wave record, padded with zeros to the static shape of its `fields`."""
+    (samples,) = fields[1].shape
+    return {"id": id, "wave": pad_to(wave, samples, 0, "<i2")}
 
 
 def padded_values(example: Example, spec: RecordSpec) -> Mapping[str, np.ndarray | np.int32 | str]:

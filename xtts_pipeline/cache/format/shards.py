@@ -12,6 +12,7 @@ from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.config.schema import CacheConfig
 
 # Nine digits are enough; int() refuses numbers of thousands of digits.
+WAVE_PREFIX = "wave-"
 _NAME = re.compile(rf"({'|'.join(SPLITS)})-([0-9]{{5,9}})-of-([0-9]{{5,9}})(?:-bucket([0-9]))?\.tfrecord")
 
 
@@ -34,6 +35,10 @@ class ShardName:
         """Return the names of all files of the shard, in the order of the buckets."""
         return [self.file()] if bucket_count == 1 else [self.file(bucket) for bucket in range(bucket_count)]
 
+    def wave_files(self, bucket_count: int) -> list[str]:
+        """Return the names of the shard's wave files, in the order of `files`."""
+        return [WAVE_PREFIX + name for name in self.files(bucket_count)]
+
 
 def parse_shard_file(name: str) -> tuple[ShardName, int | None] | None:
     """Return the shard and the bucket of a shard file's name, or None for any other name."""
@@ -45,8 +50,8 @@ def parse_shard_file(name: str) -> tuple[ShardName, int | None] | None:
 
 
 def parse_shard_name(name: str) -> ShardName | None:
-    """Return the shard of a shard file's name, or None for any other name."""
-    parsed = parse_shard_file(name)
+    """Return the shard of a shard file's or a wave file's name, or None for any other name."""
+    parsed = parse_shard_file(name.removeprefix(WAVE_PREFIX))
     return parsed and parsed[0]
 
 

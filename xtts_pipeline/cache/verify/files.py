@@ -105,12 +105,15 @@ def _receipt_contradictions(receipt: Receipt, name: ShardName, manifest: Manifes
     files = [
         (file, entries[listed]) for file, listed in zip(receipt.files, name.files(manifest.bucket_count), strict=False)
     ]
+    listed = manifest.wave_files
+    waves = [(listed[wave].bytes, listed[wave].checksum) for wave in name.wave_files(manifest.bucket_count) if listed]
     expected = [
         ("fingerprint", receipt.fingerprint, manifest.fingerprint),
         ("buckets", receipt.buckets, manifest.buckets),
         *(("records", file.records, entry.records) for file, entry in files),
         *(("bytes", file.bytes, entry.bytes) for file, entry in files),
         *(("shard_checksum", file.shard_checksum, entry.checksum) for file, entry in files),
+        ("waves", [(file.bytes, file.shard_checksum) for file in receipt.waves], waves),
         ("kept rows", sum(row.is_kept for row in receipt.rows), sum(entry.records for _, entry in files)),
     ]
     for what, have, want in expected:

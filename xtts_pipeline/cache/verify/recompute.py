@@ -4,32 +4,36 @@ Uses the writer's own functions, so that the two cannot diverge.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
 from xtts_pipeline.cache.build.build import BuildOptions, build_cache
 from xtts_pipeline.cache.build.folder import LOCK_NAME, locked_folder
 from xtts_pipeline.cache.build.plan import PlannedRow, index_corpora
 from xtts_pipeline.cache.build.pool import local_pool
 from xtts_pipeline.cache.build.receipts import receipt_path
 from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
-from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.example import decode_example, decode_values
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import Manifest, listed_shards, load_manifest, record_spec
 from xtts_pipeline.cache.format.problems import Kind, Problem
-from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.cache.format.shards import ShardName
+from xtts_pipeline.cache.format.schema import RecordSpec, wave_fields
+from xtts_pipeline.cache.format.shards import WAVE_PREFIX, ShardName
 from xtts_pipeline.cache.format.tfrecord import read_records
-from xtts_pipeline.config.schema import Config, DataConfig
+from xtts_pipeline.config.schema import AudioConfig, Config, DataConfig
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.utterance import Corpus
 from xtts_pipeline.errors import CacheError
 
 # One float16 step at the log-mel floor: the rounding difference between processors.
 MEL_TOLERANCE = 2.0**-7
+# The mel magnitude of the rounding of sound to 16 bits: about 1e-5, and no more than this in any frame.
+ROUNDING_MAGNITUDE = 1e-4
 _REMEDY = "run xtts preprocess --check content to bring the cache up to date"
 
 
@@ -59,11 +63,13 @@ def check_sources(folder: Path, data: Path, sample: int) -> SourceReport:
     maker = ExampleMaker(task, StageClock())
     problems = []
     for shard in sorted({entry.shard for entry in entries}):
-        payloads = dict(enumerate(read_records(folder / shard)))
+        files = [shard, *(WAVE_PREFIX + shard for _ in range(manifest.cache.store_waves))]
+        payloads = [dict(enumerate(read_records(folder / file))) for file in files]
         spec = record_spec(manifest, manifest.bucket_of_shard(shard))
         for entry in (entry for entry in entries if entry.shard == shard):
             if entry.id in rows:
-                detail = _difference(maker, entry, rows[entry.id], payloads[entry.position], spec)
+                stored = [payloads_of_file[entry.position] for payloads_of_file in payloads]
+                detail = _difference(maker, entry, rows[entry.id], stored, spec, manifest.audio)
             else:
                 detail = f"the corpus has {refusals.get(entry.id, 'no such row')} now; {_REMEDY}"
             if detail is not None:
@@ -115,7 +121,11 @@ def _remove_broken(folder: Path, problem: Problem, names: Sequence[ShardName], b
     """Remove a broken shard's receipt, so that it is made again, and links and pipes in a file's place."""
     place = problem.where.split(" ")[0]
     for name in names:
-        if place in (*name.files(bucket_count), receipt_path(folder, name).relative_to(folder).as_posix()):
+        if place in (
+            *name.files(bucket_count),
+            *name.wave_files(bucket_count),
+            receipt_path(folder, name).relative_to(folder).as_posix(),
+        ):
             receipt_path(folder, name).unlink(missing_ok=True)
     path = folder / place
     if problem.kind is Kind.NOT_A_FILE and (path.is_symlink() or not path.is_dir()):
@@ -155,17 +165,43 @@ def _planned(
 
 
 def _difference(
-    maker: ExampleMaker, entry: UtteranceEntry, row: PlannedRow, stored: bytes, spec: RecordSpec
+    maker: ExampleMaker,
+    entry: UtteranceEntry,
+    row: PlannedRow,
+    stored: Sequence[bytes],
+    spec: RecordSpec,
+    audio: AudioConfig,
 ) -> str | None:
-    """Return the difference between the stored record and a recomputed one, or None."""
-    receipt, payload = maker.make(row)
-    if payload is None:
+    """Return the difference between the stored records of a clip and recomputed ones, or None."""
+    receipt, made = maker.make(row)
+    if not made:
         return f"the corpus has {receipt.reason} ({receipt.detail}) now; {_REMEDY}"
     if receipt.checksum != entry.source.checksum:
         return f"{row.audio} is not the file that the cache was made from; {_REMEDY}"
-    if payload == stored:
+    if len(stored) > 1:
+        wave = decode_values(stored[1], wave_fields(spec, audio.hop_samples))["wave"]
+        if detail := _wave_difference(np.asarray(wave), decode_example(stored[0], spec), audio):
+            return detail
+    if made == list(stored):
         return None
-    return next(_field_differences(decode_example(stored, spec), decode_example(payload, spec)), None)
+    return next(_field_differences(decode_example(stored[0], spec), decode_example(made[0], spec)), None)
+
+
+def _wave_difference(wave: np.ndarray, stored: Mapping[str, Any], audio: AudioConfig) -> str | None:
+    """Return the difference between a stored mel and that of the stored wave, or None.
+
+    Trimming cuts off sound that the outermost frames were computed from, so those are left out.
+    """
+    frames = int(stored["mel_length"])
+    edge = 0 if audio.trim_db is None else -(-audio.fft_size // (2 * audio.hop_samples))
+    inner = slice(edge, max(edge, frames - edge))
+    sound = wave[: frames * audio.hop_samples].astype(np.float32) / PCM_SCALE
+    of_wave, of_record = (np.exp(mel[inner].astype(np.float32)) for mel in (log_mel(sound, audio), stored["mel"]))
+    distance = np.abs(of_wave - of_record) - MEL_TOLERANCE * of_record
+    if distance.size and float(distance.max()) > ROUNDING_MAGNITUDE:
+        frame = edge + int(distance.max(axis=1).argmax())
+        return f"wave: its mel differs from the stored mel by {float(distance.max()):.2g} in magnitude at frame {frame}"
+    return None
 
 
 def _field_differences(

@@ -3,7 +3,7 @@
 Needs only NumPy and the protobuf runtime, so that a CI job needs no TensorFlow.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -11,11 +11,12 @@ from typing import cast
 import numpy as np
 import xxhash
 
-from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.example import decode_example, decode_values
 from xtts_pipeline.cache.format.listings import UtteranceEntry
 from xtts_pipeline.cache.format.manifest import Manifest, ShardEntry, bucket_specs
 from xtts_pipeline.cache.format.problems import Kind, Problem
-from xtts_pipeline.cache.format.schema import bucket_of
+from xtts_pipeline.cache.format.schema import bucket_of, wave_fields
+from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.verify.listings import check_checksum
 from xtts_pipeline.errors import CacheError, TextError
@@ -38,7 +39,8 @@ class ShardVerifier:
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder = folder
-        self._specs = bucket_specs(manifest)
+        self._specs, self._hop_samples = bucket_specs(manifest), manifest.audio.hop_samples
+        self._waves = manifest.wave_files
         self._speakers = {name: index for index, name in enumerate(manifest.speakers)}
         self._languages = {name: index for index, name in enumerate(manifest.languages)}
         self._tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
@@ -47,34 +49,59 @@ class ShardVerifier:
 
     def check(self, shard: ShardEntry, entries: Sequence[UtteranceEntry] | None) -> ShardCheck:
         """Return the problems of a shard's bytes and records; without entries, compare with the manifest only."""
+        check = self._check_file(shard.name, shard.checksum, shard, entries, self._contradictions)
+        if wave := self._waves.get(WAVE_PREFIX + shard.name):
+            waves = self._check_file(WAVE_PREFIX + shard.name, wave.checksum, shard, entries, self._wave_contradictions)
+            check.problems += waves.problems
+        return check
+
+    def _check_file(
+        self,
+        name: str,
+        checksum: str,
+        shard: ShardEntry,
+        entries: Sequence[UtteranceEntry] | None,
+        contradictions: Callable[[bytes, int, UtteranceEntry | None], Iterator[str]],
+    ) -> ShardCheck:
+        """Return the problems of one file of a shard: of its mels or of its waves."""
         check = ShardCheck()
         digest = xxhash.xxh3_128()
         try:
-            for payload in read_records(self._folder / shard.name, digest):
+            for payload in read_records(self._folder / name, digest):
                 entry = entries[check.records] if entries is not None and check.records < len(entries) else None
-                where = f"{shard.name} record {check.records}"
+                where = f"{name} record {check.records}"
                 check.problems += [
-                    Problem(Kind.RECORD, where, detail)
-                    for detail in self._contradictions(payload, shard.bucket or 0, entry)
+                    Problem(Kind.RECORD, where, detail) for detail in contradictions(payload, shard.bucket or 0, entry)
                 ]
                 check.records += 1
         except CacheError as error:
             # The digest is incomplete: reading stopped early.
-            file_problems = list(check_checksum(self._folder, shard.name, shard.checksum))
+            file_problems = list(check_checksum(self._folder, name, checksum))
             if not any(problem.kind is Kind.UNREADABLE for problem in file_problems):
-                prefix = f"{self._folder / shard.name}: record {check.records} "
-                where = f"{shard.name} record {check.records}"
+                prefix = f"{self._folder / name}: record {check.records} "
+                where = f"{name} record {check.records}"
                 file_problems.append(Problem(Kind.RECORD, where, str(error).removeprefix(prefix)))
             check.problems += file_problems
             return check
-        if digest.hexdigest() != shard.checksum:
-            check.problems.append(
-                Problem(Kind.CHECKSUM, shard.name, f"found {digest.hexdigest()}, expected {shard.checksum}")
-            )
+        if digest.hexdigest() != checksum:
+            check.problems.append(Problem(Kind.CHECKSUM, name, f"found {digest.hexdigest()}, expected {checksum}"))
         if check.records != shard.records:
             detail = f"found {check.records} records, the manifest says {shard.records}"
-            check.problems.append(Problem(Kind.RECORD, shard.name, detail))
+            check.problems.append(Problem(Kind.RECORD, name, detail))
         return check
+
+    def _wave_contradictions(self, payload: bytes, bucket: int, entry: UtteranceEntry | None) -> Iterator[str]:
+        try:
+            values = decode_values(payload, wave_fields(self._specs[bucket], self._hop_samples))
+        except CacheError as error:
+            yield str(error)
+            return
+        if entry is None:
+            return
+        if values["id"] != entry.id:
+            yield f"id: found {values['id']!r}, {entry.id!r} is at this place of utterances.jsonl"
+        if np.asarray(values["wave"])[entry.frames * self._hop_samples :].any():
+            yield f"wave: found sound after frame {entry.frames}, expected zeros"
 
     def _contradictions(self, payload: bytes, bucket: int, entry: UtteranceEntry | None) -> Iterator[str]:
         try:

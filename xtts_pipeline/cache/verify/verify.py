@@ -106,10 +106,13 @@ def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: i
     problems += [receipt for receipt in receipts.values() if isinstance(receipt, Problem)]
     sizes = {shard: size for shard in manifest.shards if (size := regular_size(folder / shard.name)) is not None}
     records = sum(shard.records for shard in sizes)
+    wave_sizes = [regular_size(folder / name) or 0 for name in manifest.wave_files]
     if level == "full":
         content_problems, records = _check_contents(folder, manifest, list(sizes), receipts, jobs)
         problems += content_problems
-    return VerifyReport(tuple(dict.fromkeys(problems)), records, len(sizes), sum(sizes.values()), level)
+    return VerifyReport(
+        tuple(dict.fromkeys(problems)), records, len(sizes), sum(sizes.values()) + sum(wave_sizes), level
+    )
 
 
 def require_whole(folder: Path) -> None:

@@ -123,7 +123,7 @@ class PreprocessReport:
         if busy:
             shares = ", ".join(f"{stage} {spent / busy:.0%}" for stage, spent in build.stage_seconds.items())
             lines.append(f"workers: {shares}")
-        lines.append(f"cache: {self.cache}, {format_bytes(sum(shard.bytes for shard in manifest.shards))}")
+        lines.append(f"cache: {self.cache}, {format_bytes(sum(entry.bytes for entry in manifest.all_files.values()))}")
         lines += [f"warning: {warning}" for warning in self.warnings]
         if counts.rejected:
             limit = f"over --max-rejected {self.max_rejected:.2%}, though the cache is complete; "
