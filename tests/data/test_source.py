@@ -15,7 +15,7 @@ from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.schedule import StreamPosition, batch_sizes, bucket_order
 from xtts_pipeline.data.source import Source
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, CheckpointError
 from xtts_pipeline.model.network import Batch
 
 BUCKETS = ((9, 12), (12, 20), (16, 24))
@@ -152,3 +152,8 @@ def test_the_clips_of_a_batch_can_be_looked_up(source: Source) -> None:
     # A few of them, in any order.
     assert source.batch_clips(CONFIG, signatures, [positions[-1], positions[3]]) == [expected[-1], expected[3]]
     assert source.batch_clips(CONFIG, signatures, []) == []
+
+
+def test_a_position_past_the_end_of_its_epoch_is_refused(source: Source) -> None:
+    with pytest.raises(CheckpointError, match="an epoch has 12 batches, but the checkpoint goes on with batch 12"):
+        source.training_batches(CONFIG, signatures_of(source), StreamPosition(0, 12))

@@ -13,7 +13,8 @@ from pydantic.dataclasses import dataclass
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.cache.format.schema import RecordSpec
 
-_Count = Annotated[int, Field(ge=0)]
+# The number of a batch in the whole stream must fit into an int64.
+_Count = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))

@@ -15,7 +15,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import to_batch
 from xtts_pipeline.data.order import TrainingOrder
 from xtts_pipeline.data.schedule import START, StreamPosition, bucket_order
-from xtts_pipeline.errors import XttsError
+from xtts_pipeline.errors import CheckpointError, XttsError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.text.tokens import PAD_ID
 
@@ -119,9 +119,13 @@ class Source(ABC):
 
         In an epoch each bucket has as many batches as its records fill, in the order of `bucket_order`. `rows` are the
         rows of each bucket's batches that this process trains on; None for all. Raises CacheError if a bucket has
-        records, but fewer than one batch, or if a shard does not match the manifest.
+        records, but fewer than one batch, or if a shard does not match the manifest, and CheckpointError if the epoch
+        has no batch at the position.
         """
         batches, seed, epoch = self._bucket_batches(signatures), config.training.seed, position.epoch
+        if position.batch >= max(sum(batches), 1):
+            found = f"an epoch has {sum(batches)} batches, but the checkpoint goes on with batch {position.batch}"
+            raise CheckpointError(f"{self.folder}: {found}; use an earlier step")
         records = [self.manifest.split_records("train", bucket) for bucket in range(len(signatures))]
         skipped = np.bincount(bucket_order(batches, seed, epoch)[: position.batch], minlength=len(batches)).tolist()
 

@@ -30,10 +30,10 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     SKIPPED_NAME,
     checkpoint_folders,
     remove_after,
-    write_summary,
 )
 from xtts_pipeline.training.checkpoints.saver import SaveSchedule, Snapshot
 from xtts_pipeline.training.checkpoints.state import BestEvaluation, RunState, origin_to_json
+from xtts_pipeline.training.checkpoints.summary import write_summary
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import RetraceError
 from xtts_pipeline.training.context import OpenProgress, RunContext, prepare_run
@@ -379,7 +379,7 @@ class _Training:
         context.distribution.barrier()
         if context.is_chief:
             remove_after(context.folder, checkpoint.step)
-        context.metrics.rewind(checkpoint.step, checkpoint.state.file_bytes[METRICS_NAME])
+        context.metrics.rewind(checkpoint.step, checkpoint.state.file_bytes.get(METRICS_NAME, 0))
         context.media.rewind()
         self.steps_done = context.saver.saved_step = checkpoint.step
         # Skipped steps of the window are recorded already, and their clips cannot be looked up any more.

@@ -16,7 +16,7 @@ class RunPlan:
 
     data: folder of the cache, or of the corpus if there is a `survey` of one.
     allowed: keys and sections of settings that a resumed run may change.
-    is_resumed: whether the run's folder may hold a run; is_new: whether it has no checkpoint to continue from.
+    is_resumed: whether the run's folder may hold a run; is_new: whether it has no settings of its own yet.
     init_from: the run or checkpoint whose weights a new run starts with.
     devices: the number that the user asked for; None for all GPUs.
     """

@@ -16,6 +16,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     CONFIG_NAME,
     LAST_FOLDER,
     checkpoint_folders,
+    damaged_checkpoints,
     list_checkpoints,
     quarantine_checkpoint,
     remove_after,
@@ -80,6 +81,7 @@ def load_newest(run: Path, log: Callable[[str], None]) -> Resumption | None:
     for folder in reversed(folders):
         try:
             checkpoint = load_checkpoint(folder)
+            _check_window(checkpoint)
         except DamagedCheckpointError as error:
             log(f"damaged checkpoint: {error}; it is now {quarantine_checkpoint(folder)}")
             continue
@@ -88,15 +90,23 @@ def load_newest(run: Path, log: Callable[[str], None]) -> Resumption | None:
                 f"{folder}: was written without the state of its run, so no run goes on from it; train again"
             )
         return Resumption(checkpoint, checkpoint.state)
-    if folders:
+    if damaged := damaged_checkpoints(run):
         raise CheckpointError(
-            f"{run}: none of its {len(folders)} checkpoints is sound; remove the folder, or choose another --output"
+            f"{run}: none of its {len(damaged)} checkpoints is sound; remove the folder, or choose another --output"
         )
     if list_checkpoints(run / BEST_FOLDER):
         raise CheckpointError(
             f"{run}: holds {BEST_FOLDER}/ but no checkpoint to go on from; move it away, or choose another --output"
         )
     return None
+
+
+def _check_window(checkpoint: Checkpoint) -> None:
+    """Raise DamagedCheckpointError unless each step of the open window has every metric."""
+    window, expected = () if checkpoint.state is None else checkpoint.state.window, len(TrainStep.METRICS)
+    if found := next((len(row) for row in window if len(row) != expected), None):
+        problem = f"run.window: found {found} metrics of a step, expected {expected}"
+        raise DamagedCheckpointError(f"{checkpoint.folder}: {problem}; use an earlier step")
 
 
 def load_newest_finite(run: Path, log: Callable[[str], None]) -> Checkpoint | None:

@@ -3,51 +3,26 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, load_manifest, manifest_bytes
+from tests.cli.commands.conftest import SUMMARY, Killed, WriteCache, begin
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, load_manifest, manifest_bytes
 from xtts_pipeline.cli.commands import train as train_module
 from xtts_pipeline.cli.commands.train import summary_text
 from xtts_pipeline.cli.options import cache_of_run
 from xtts_pipeline.cli.progress import RunProgress
-from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config, TrainingConfig
-from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
-from xtts_pipeline.training import init_from, loop
-from xtts_pipeline.training.checkpoints.files import save_checkpoint
-from xtts_pipeline.training.checkpoints.run_folder import locked_run, write_config
-from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION, RunState
+from xtts_pipeline.training import loop
+from xtts_pipeline.training.checkpoints.run_folder import locked_run
+from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION
 from xtts_pipeline.training.checks import describe_batches
-from xtts_pipeline.training.context import RunContext
 from xtts_pipeline.training.distributed.cluster import Cluster
-from xtts_pipeline.training.settings import training_config
-
-WriteCache = Callable[..., Manifest]
-SUMMARY: dict[str, Any] = {
-    "steps": 7,
-    "stopped_early": True,
-    "first_step_seconds": 1.5,
-    "parameters": 2_000_000,
-    "loss": {"first": 3.0, "last": 1.0},
-    "best": {"step": 5, "val_loss": 1.25},
-    "weights_sha256": "5e" * 32,
-    "resumed_at_steps": [3, 4],
-    "origin": None,
-    "traces": 1,
-    "compilations": 1,
-    "by_function": {"train_step": {"traces": 1, "compilations": 1}},
-    "step_ms": None,
-    "profile": None,
-}
 
 
 def test_two_buckets_make_two_traces_and_two_compilations(tmp_path: Path, write_cache: WriteCache) -> None:
@@ -122,30 +97,6 @@ def test_the_summary_shows_start_up_time_and_memory() -> None:
     assert "memory         2.00 GB at most, estimated 1.84" in text.splitlines()
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL: no code of the run catches it."""
-
-
-def begin(cache: Path, run: Path, *, settings: Sequence[str] = (), **options: Any) -> None:
-    rest = {"configs": (), "steps": 2, "allow_change": (), "echo_native_log": False, "resume": False}
-    train_module.run_training(cache, output=run, overrides=("training.batch_size=2", *settings), **{**rest, **options})
-
-
-@pytest.fixture
-def bases(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The base checkpoint of each run; every run is killed before its first checkpoint."""
-    found: list[Any] = []
-
-    def killed_at_once(context: RunContext) -> None:
-        found.append(context.base)
-        raise Killed
-
-    monkeypatch.setattr(loop, "run", killed_at_once)
-    monkeypatch.setattr(train_module, "read_run_config", lambda _: Config())
-    monkeypatch.setattr(init_from, "load_checkpoint", lambda path: SimpleNamespace(folder=path))
-    return found
-
-
 def test_a_run_killed_before_its_first_checkpoint_starts_with_the_same_weights_again(
     tmp_path: Path, write_cache: WriteCache, bases: list[Any]
 ) -> None:
@@ -170,20 +121,6 @@ def test_a_run_without_a_base_starts_without_one_again(
         with pytest.raises(Killed):
             begin(tmp_path / "cache", tmp_path / "run", resume=is_resumed)
     assert bases == [None, None]
-
-
-@pytest.fixture
-def stopped(tmp_path: Path, write_cache: WriteCache) -> tuple[Path, Path]:
-    """A cache, and a run on it that stopped after its first step. Its weights are one number: they are never loaded."""
-    cache, run = tmp_path / "cache", tmp_path / "run"
-    manifest = write_cache(cache)
-    config = training_config(manifest, (), ("training.batch_size=2",), 2)
-    run.mkdir()
-    write_config(run, dump_config(config))
-    source = CachedSource(cache, manifest)
-    state = RunState(source.records_digest())
-    save_checkpoint(run, 1, config, source.identity(), {"weight": np.ones(1, np.float32)}, keep=3, state=state)
-    return cache, run
 
 
 def test_a_checkpoint_of_another_version_is_refused_with_the_reason(stopped: tuple[Path, Path]) -> None:

@@ -1,6 +1,7 @@
 import errno
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
+from xtts_pipeline.training.checkpoints import files
 from xtts_pipeline.training.checkpoints.files import (
     link_best,
     load_checkpoint,
@@ -79,6 +81,18 @@ def test_a_loaded_network_has_the_ema_weights(step: TrainStep, batch: Batch, tmp
     network = load_network(load_checkpoint(tmp_path))
     np.testing.assert_array_equal(network.text_encoder.embedding, step.average.text_encoder.embedding)
     assert not np.array_equal(network.text_encoder.embedding, step.network.text_encoder.embedding)
+
+
+def test_a_network_larger_than_the_weights_is_refused_before_it_is_built(
+    step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, step, 1)
+    checkpoint = load_checkpoint(tmp_path)
+    wide = checkpoint.config.model.model_copy(update={"width": 4_096})
+    larger = replace(checkpoint, config=checkpoint.config.model_copy(update={"model": wide}))
+    monkeypatch.setattr(files, "build_network", lambda *_: pytest.fail("built"))
+    with pytest.raises(CheckpointError, match=r"found \d+ weights, its settings make \d{9}; another model's weights"):
+        load_network(larger)
 
 
 def test_only_the_last_checkpoints_are_kept(step: TrainStep, tmp_path: Path) -> None:
@@ -166,7 +180,7 @@ def test_every_flipped_bit_is_found(step: TrainStep, tmp_path: Path, name: str) 
 def test_weights_of_another_size_are_refused(step: TrainStep, tmp_path: Path) -> None:
     weights = save(tmp_path, step, 1) / "weights.safetensors"
     weights.write_bytes(weights.read_bytes() + b"more")
-    with pytest.raises(CheckpointError, match=r"bytes, expected \d+"):
+    with pytest.raises(CheckpointError, match=r"found \d+ bytes, expected at most \d+"):
         load_checkpoint(tmp_path)
 
 

@@ -342,7 +342,7 @@ def load_manifest(folder: Path) -> Manifest:
     try:
         manifest = _MANIFEST.validate_json(canonical_json(content))
     except ValidationError as error:
-        raise CacheError(f"{path}: {_explain(error)}; {remedy} anew") from None
+        raise CacheError(f"{path}: {first_problem(error)}; {remedy} anew") from None
     if manifest_bytes(manifest) != data:
         raise CacheError(
             f"{path}: found missing keys or numbers of another type, expected what preprocess writes; {remedy} anew"
@@ -380,7 +380,7 @@ def _expect(where: str, found: object, expected: object) -> None:
         raise ValueError(f"{where}: found {found}, expected {expected}")
 
 
-def _explain(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
     """Return the first problem: where, found, expected."""
     first = error.errors()[0]
     if first["type"] == "value_error":

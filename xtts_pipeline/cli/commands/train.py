@@ -47,12 +47,12 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     checkpoint_folders,
     open_run_folder,
     read_init_from,
-    read_summary,
     remove_start,
     similar_run,
     write_cache_path,
 )
 from xtts_pipeline.training.checkpoints.state import read_run_config
+from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.checks import available_memory, check_enough_records, check_memory, describe_batches
 from xtts_pipeline.training.distributed.cluster import Cluster, find_cluster
 from xtts_pipeline.training.monitoring.startup import StartupTimer
@@ -168,8 +168,8 @@ def run_training(
     if corpus is None:
         check_apart(run, cache)
 
-    previous = _previous_config(run) if resume else None
-    if resume and previous is None and init_from is None:
+    previous, has_checkpoint = (_previous_config(run), bool(checkpoint_folders(run))) if resume else (None, False)
+    if resume and not has_checkpoint and init_from is None:
         # The run was killed before its first checkpoint: start again with the same weights.
         init_from = read_init_from(run)
     survey = None if corpus is None else _survey_data(corpus, configs, overrides, previous)
@@ -180,6 +180,8 @@ def run_training(
         manifest, configs, overrides, steps, previous, allowed, model, devices=device_count(devices), cluster=cluster
     )
     check_enough_records(data, manifest, config)
+    if previous is not None and not has_checkpoint:
+        check_changes(run, changed_settings(previous, config), allowed)
     finished = None if previous is None else _finished_summary(run, previous, config, allowed)
     if finished is not None:
         return run, finished
@@ -250,14 +252,15 @@ def _read_manifest(cache: Path) -> Manifest:
 
 
 def _previous_config(run: Path) -> Config | None:
-    """Return the settings of a run that has a checkpoint, or None: without one, other settings lose nothing."""
-    if not checkpoint_folders(run):
-        return None
-    if not (run / CONFIG_NAME).is_file():
+    """Return the settings of a run that has begun, or None. Raises OutputError if they are lost."""
+    path = run / CONFIG_NAME
+    if not path.is_file():
+        if not os.path.lexists(path) and not checkpoint_folders(run):
+            return None
         raise OutputError(
-            f"{run / CONFIG_NAME}: no such file, expected the run's settings; restore it from a checkpoint's state.json"
+            f"{path}: no regular file, expected the run's settings; restore it from a checkpoint's state.json"
         )
-    return load_config([str(run / CONFIG_NAME)])
+    return load_config([str(path)])
 
 
 def _survey_data(

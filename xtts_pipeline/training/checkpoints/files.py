@@ -4,7 +4,6 @@ Weights are safetensors and the rest is JSON, so nothing in a checkpoint can exe
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from pydantic import TypeAdapter
 from safetensors.numpy import load, save
 
 from xtts_pipeline import __version__
@@ -20,9 +18,10 @@ from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
 from xtts_pipeline.config.load import override_synthesis
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
+from xtts_pipeline.model.architecture import NetworkSizes, parameter_count
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.system.regular_files import read_regular_file
-from xtts_pipeline.system.sealed_json import seal_json, unseal_json
+from xtts_pipeline.system.sealed_json import seal_json
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.run_folder import (
     BEST_FOLDER,
@@ -34,16 +33,16 @@ from xtts_pipeline.training.checkpoints.run_folder import (
 )
 from xtts_pipeline.training.checkpoints.state import (
     CHECKPOINT_VERSION,
-    MAX_STATE_BYTES,
     RunState,
+    SavedState,
+    WeightsEntry,
     explaining_damage,
     read_state,
+    state_to_json,
 )
 from xtts_pipeline.training.checkpoints.variables import named_variables
 
 WEIGHTS_NAME = "weights.safetensors"
-_CACHE = TypeAdapter(CacheIdentity)
-_RUN: TypeAdapter[RunState | None] = TypeAdapter(RunState | None)
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,18 @@ def build_network(cache: CacheIdentity, config: Config, dtype: tf.DType = tf.flo
 
 
 def load_network(checkpoint: Checkpoint) -> Network:
-    """Return the checkpoint's network with the EMA of the trained weights, ready for synthesis."""
-    network = build_network(checkpoint.cache, checkpoint.config)
+    """Return the checkpoint's network with the EMA of the trained weights, ready for synthesis.
+
+    Raises CheckpointError, before any memory is allocated, if the network is larger than the weights.
+    """
+    cache, config = checkpoint.cache, checkpoint.config
+    found = sum(array.size for name, array in checkpoint.arrays.items() if name.startswith("average."))
+    symbols = Tokenizer(cache.symbols, config.text.blank).symbol_count
+    sizes = NetworkSizes(cache.spec, symbols, len(cache.speakers), len(cache.languages))
+    if (expected := parameter_count(config.model, sizes)) > found:
+        problem = f"found {found} weights, its settings make {expected}"
+        raise CheckpointError(f"{checkpoint.folder}: {problem}; another model's weights?")
+    network = build_network(cache, config)
     restore_variables(named_variables(network), checkpoint, "average.")
     return network
 
@@ -95,20 +104,12 @@ def save_checkpoint(
     Raises CheckpointError if the disk refuses or the step has a checkpoint; earlier checkpoints are then untouched.
     """
     weights = save({name: np.asarray(variable) for name, variable in variables.items()})
-    content = {
-        "checkpoint_version": CHECKPOINT_VERSION,
-        "xtts_pipeline": __version__,
-        "tensorflow": tf.__version__,
-        "step": step,
-        "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
-        "config": config.model_dump(mode="json"),
-        "cache": _CACHE.dump_python(cache, mode="json"),
-        "run": _RUN.dump_python(state, mode="json"),
-    }
+    entry = WeightsEntry(len(weights), hashlib.sha256(weights).hexdigest())
+    content = SavedState(CHECKPOINT_VERSION, __version__, tf.__version__, step, entry, config, cache, state)
 
     def write(folder: Path) -> None:
         (folder / WEIGHTS_NAME).write_bytes(weights)
-        (folder / STATE_NAME).write_bytes(seal_json(content))
+        (folder / STATE_NAME).write_bytes(seal_json(state_to_json(content)))
 
     return place_checkpoint(run / LAST_FOLDER / step_name(step), write, keep)
 
@@ -136,19 +137,15 @@ def load_checkpoint(path: Path) -> Checkpoint:
     folder = find_checkpoint(path)
     with explaining_damage(folder):
         state = read_state(folder)
-        weights_path = folder / WEIGHTS_NAME
-        found, expected = weights_path.stat().st_size, state["weights"]["bytes"]
-        if found != expected:
-            raise _damaged(weights_path, f"{found} bytes, expected {expected}")
-        weights = read_regular_file(weights_path, expected)
-        checksum = hashlib.sha256(weights).hexdigest()
-        if checksum != state["weights"]["sha256"]:
+        weights_path, expected = folder / WEIGHTS_NAME, state.weights
+        weights = read_regular_file(weights_path, expected.bytes, follow_links=False)
+        if len(weights) != expected.bytes:
+            raise _damaged(weights_path, f"{len(weights)} bytes, expected {expected.bytes}")
+        if hashlib.sha256(weights).hexdigest() != expected.sha256:
             raise _damaged(weights_path, f"checksum differs from {STATE_NAME}")
-        identity = _CACHE.validate_json(json.dumps(state["cache"]), strict=True)
-        config = Config.model_validate(state["config"])
-        _check_identity(identity, config)
-        run_state = _RUN.validate_json(json.dumps(state["run"]), strict=True)
-        return Checkpoint(folder, int(state["step"]), config, identity, load(weights), checksum, run_state)
+        _check_identity(state.cache, state.config)
+        arrays = load(weights)
+        return Checkpoint(folder, state.step, state.config, state.cache, arrays, expected.sha256, state.run)
 
 
 def _damaged(path: Path, found: str) -> DamagedCheckpointError:
@@ -157,8 +154,8 @@ def _damaged(path: Path, found: str) -> DamagedCheckpointError:
 
 def read_weights_sha256(folder: Path) -> str:
     """Return the saved checksum of a checkpoint's weights without reading the weights."""
-    state = unseal_json(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
-    return str(state["weights"]["sha256"])
+    with explaining_damage(folder):
+        return read_state(folder).weights.sha256
 
 
 def _check_identity(cache: CacheIdentity, config: Config) -> None:

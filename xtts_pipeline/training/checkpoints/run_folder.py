@@ -3,19 +3,18 @@
 Knows nothing of the contents of a checkpoint. Imports no TensorFlow.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.errors import MOST_NAMES_SHOWN, CheckpointError, OutputError, nearest_name, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder, atomic_write, sync_path
+from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.storage import folder_path, is_stored
 
 LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
@@ -32,11 +31,18 @@ _RUN_NAMES = {CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, INIT_FROM_NAME, CACHE_NAME} 
 # Files that a run has before its first step; a new run replaces or removes them.
 _STARTED_NAMES = _RUN_NAMES - _RUN_FOLDERS - {SUMMARY_NAME}
 _STEP_NAME = re.compile(r"step-(\d{8})")
+_DAMAGED = "damaged-"
+_MAX_PATH_BYTES = 64 << 10
 
 
 def step_name(step: int) -> str:
     """Return the folder name of a step's checkpoint."""
     return f"step-{step:08d}"
+
+
+def has_step_of(folder: Path, step: int) -> bool:
+    """Return whether a folder is not named after another step. A copy may have any other name."""
+    return folder.name == step_name(step) or not _STEP_NAME.fullmatch(folder.name)
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -57,6 +63,8 @@ def find_checkpoint(path: Path) -> Path:
     if (path / STATE_NAME).is_file():
         return path
     folders = checkpoint_folders(path) or list_checkpoints(path)
+    if not folders and _STEP_NAME.fullmatch(path.name) and path.exists():
+        return path  # a checkpoint that is not whole: reading it says what is missing
     if not folders:
         raise CheckpointError(f"{path}: no checkpoint here; {nearest_run(path)}")
     return folders[-1]
@@ -94,11 +102,11 @@ def place_checkpoint(folder: Path, write: Callable[[Path], None], keep: int) -> 
         raise CheckpointError(f"{folder}: there is a checkpoint of this step; remove it, or choose another --output")
     try:
         for partial in folder.parent.glob(".step-*.partial"):
-            shutil.rmtree(partial)
+            remove(partial)
         with atomic_folder(folder) as partial:
             write(partial)
         for old in list_checkpoints(folder.parent)[:-keep]:
-            shutil.rmtree(old)
+            remove(old)
     except OSError as error:
         raise CheckpointError(
             f"{folder}: cannot be written ({error.strerror}); earlier checkpoints are untouched, free space and go on"
@@ -106,11 +114,23 @@ def place_checkpoint(folder: Path, write: Callable[[Path], None], keep: int) -> 
     return folder
 
 
+def remove(path: Path) -> None:
+    """Remove a folder, a file or nothing; of a link, the link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def damaged_checkpoints(run: Path) -> list[Path]:
+    """Return the checkpoints that `quarantine_checkpoint` has renamed."""
+    return sorted((run / LAST_FOLDER).glob(f"{_DAMAGED}step-*"))
+
+
 def quarantine_checkpoint(folder: Path) -> Path:
     """Rename a damaged checkpoint so that nothing loads it and its step can be saved again; return its new path."""
-    renamed = folder.with_name(f"damaged-{folder.name}")
-    if renamed.exists():
-        shutil.rmtree(renamed)
+    renamed = folder.with_name(f"{_DAMAGED}{folder.name}")
+    remove(renamed)
     folder.rename(renamed)
     sync_path(folder.parent)
     return renamed
@@ -121,7 +141,7 @@ def remove_after(run: Path, step: int) -> None:
     for folder in (run / LAST_FOLDER, run / BEST_FOLDER):
         for checkpoint in list_checkpoints(folder):
             if checkpoint.name > step_name(step):
-                shutil.rmtree(checkpoint)
+                remove(checkpoint)
 
 
 def write_config(run: Path, text: str) -> None:
@@ -167,35 +187,12 @@ def read_cache_path(path: Path) -> Path | None:
 
 def _read_path(path: Path, remedy: str) -> Path | None:
     try:
-        return folder_path(path.read_text(encoding="utf-8").removesuffix("\n"))
+        text = read_regular_file(path, _MAX_PATH_BYTES, follow_links=False).decode()
+        return folder_path(text.removesuffix("\n"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise OutputError(f"{path}: cannot be read ({error}); remove it, and {remedy}") from None
-
-
-def write_summary(run: Path, summary: dict[str, Any]) -> None:
-    """Write summary.json, which marks the run as finished."""
-    with atomic_write(run / SUMMARY_NAME) as file:
-        file.write(json.dumps(summary, indent=1).encode() + b"\n")
-
-
-def read_summary(run: Path) -> dict[str, Any] | None:
-    """Return the summary of a finished run, or None. Raises OutputError if it cannot be read."""
-    path = run / SUMMARY_NAME
-    try:
-        summary = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise OutputError(
-            f"{path}: cannot be read ({error}); remove it, and --resume goes on from the last checkpoint"
-        ) from None
-    if not isinstance(summary, dict):
-        raise OutputError(
-            f"{path}: found a {type(summary).__name__}, expected a summary; remove it, and --resume goes on"
-        )
-    return summary
 
 
 def remove_start(run: Path) -> None:
@@ -213,7 +210,8 @@ def remove_start(run: Path) -> None:
 def open_run_folder(run: Path) -> Iterator[None]:
     """Create the run's folder if it is missing and hold its lock.
 
-    Raises OutputError if the folder holds anything other than a run, or cannot be written.
+    Raises OutputError if the folder holds anything other than a run, or a link, pipe or device under a name of the run,
+    or if it cannot be written.
     """
     with output_errors(run, "choose another --output"):
         found = {child.name for child in run.iterdir()} if run.exists() else set()
@@ -221,9 +219,21 @@ def open_run_folder(run: Path) -> Iterator[None]:
         # A scheduler's log or a synthesized WAV in the folder of a run does not matter.
         if not is_run and (foreign := sorted(name for name in found - _RUN_NAMES if not name.startswith("."))):
             raise OutputError(f"{run}: holds {foreign[0]}, expected a run and nothing else; choose another --output")
+        for name in sorted(found & _RUN_NAMES):
+            _check_kind(run / name, is_folder=name in _RUN_FOLDERS)
         run.mkdir(parents=True, exist_ok=True)
     with locked_run(run):
         yield
+
+
+def _check_kind(path: Path, *, is_folder: bool) -> None:
+    """Raise OutputError unless a path is a regular file, or a folder without links: a run writes and removes them."""
+    expected = "a folder" if is_folder else "a regular file"
+    if path.is_symlink() or not (path.is_dir() if is_folder else path.is_file()):
+        raise OutputError(f"{path}: found a link or something else, expected {expected}; remove it")
+    links = (child for child in path.iterdir() if child.is_symlink()) if is_folder else ()
+    if link := next(iter(links), None):
+        raise OutputError(f"{link}: found a link, expected a folder of the run itself; remove it")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 Imports no TensorFlow.
 """
 
+import errno
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,21 +11,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 from safetensors import SafetensorError
 
+from xtts_pipeline.cache.format.manifest import CacheIdentity, first_problem
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.system.regular_files import read_regular_file
-from xtts_pipeline.system.sealed_json import unseal_json
-from xtts_pipeline.training.checkpoints.run_folder import STATE_NAME, find_checkpoint
+from xtts_pipeline.system.sealed_json import canonical_json, unseal_json
+from xtts_pipeline.training.checkpoints.run_folder import STATE_NAME, find_checkpoint, has_step_of
 
 CHECKPOINT_VERSION = 5
 MAX_STATE_BYTES = 64 << 20
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-Natural = Annotated[int, Field(ge=0)]
+Natural = Annotated[int, Field(ge=0, lt=1 << 63)]
+# A file that is missing, of another kind or too large has not the bytes that were saved; others may be intact.
+_NOT_SAVED_SO = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.EFBIG})
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -137,21 +141,58 @@ class RunState:
         return replace(self, resumed_at_steps=(*self.resumed_at_steps, step))
 
 
+@dataclass(frozen=True, config=_STRICT)
+class WeightsEntry:
+    """Size and checksum of a checkpoint's weights."""
+
+    bytes: Natural
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+@dataclass(frozen=True, config=_STRICT)
+class SavedState:
+    """The content of state.json.
+
+    run: None if the checkpoint was saved without one; such a checkpoint can synthesize but cannot be resumed.
+    """
+
+    checkpoint_version: int
+    xtts_pipeline: str
+    tensorflow: str
+    step: Natural
+    weights: WeightsEntry
+    config: Config
+    cache: CacheIdentity
+    run: RunState | None
+
+
+_SAVED_STATE = TypeAdapter(SavedState)
+
+
 def origin_to_json(origin: Origin) -> Any:
     """Return the origin as summary.json has it."""
     return TypeAdapter(Origin).dump_python(origin, mode="json")
 
 
-def read_state(folder: Path) -> dict[str, Any]:
-    """Return the contents of a checkpoint's state.json after checking its checksum.
+def state_to_json(state: SavedState) -> Any:
+    """Return the content of state.json."""
+    return _SAVED_STATE.dump_python(state, mode="json")
+
+
+def read_state(folder: Path) -> SavedState:
+    """Return the contents of a checkpoint's state.json after checking its size, checksum and schema.
 
     Raises CheckpointError for another version, and the errors that `explaining_damage` turns into one line.
     """
-    state = unseal_json(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES))
-    if state["checkpoint_version"] != CHECKPOINT_VERSION:
+    content = unseal_json(read_regular_file(folder / STATE_NAME, MAX_STATE_BYTES, follow_links=False))
+    if content.get("checkpoint_version") != CHECKPOINT_VERSION:
         raise CheckpointError(
-            f"{folder}: checkpoint version {state['checkpoint_version']}, expected {CHECKPOINT_VERSION}; train again"
+            f"{folder}: checkpoint version {content.get('checkpoint_version')}, expected {CHECKPOINT_VERSION}; "
+            "train again"
         )
+    state = _SAVED_STATE.validate_json(canonical_json(content), strict=True)
+    if not has_step_of(folder, state.step):
+        raise ValueError(f"{STATE_NAME} is that of step {state.step}")
     return state
 
 
@@ -159,7 +200,7 @@ def read_run_config(path: Path) -> Config:
     """Return the config saved in a checkpoint. Raises CheckpointError if there is no intact one."""
     folder = find_checkpoint(path)
     with explaining_damage(folder):
-        return Config.model_validate(read_state(folder)["config"])
+        return read_state(folder).config
 
 
 @contextmanager
@@ -174,7 +215,10 @@ def explaining_damage(folder: Path) -> Iterator[None]:
         found = f"{error.filename}: no such file"
         raise DamagedCheckpointError(f"{found}; the checkpoint is not whole, use an earlier step") from None
     except OSError as error:
-        raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, SafetensorError) as error:
-        found = f"not a sound checkpoint ({str(error).splitlines()[0]})"
-        raise DamagedCheckpointError(f"{folder}: {found}; use an earlier step") from None
+        found = f"{error.filename}: cannot be read ({error.strerror})"
+        if error.errno in _NOT_SAVED_SO:
+            raise DamagedCheckpointError(f"{found}; the checkpoint is not whole, use an earlier step") from None
+        raise CheckpointError(found) from None
+    except (ValueError, SafetensorError) as error:
+        problem = first_problem(error) if isinstance(error, ValidationError) else str(error).splitlines()[0]
+        raise DamagedCheckpointError(f"{folder}: not a sound checkpoint ({problem}); use an earlier step") from None

@@ -1,0 +1,198 @@
+"""`xtts train --resume` in the folder of a run that was damaged, changed or stopped early."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.commands.conftest import SUMMARY, Killed, WriteCache, begin
+from xtts_pipeline.errors import CheckpointError, ConfigError, OutputError, XttsError
+from xtts_pipeline.system.sealed_json import seal_json, unseal_json
+from xtts_pipeline.training import loop
+
+
+def copy_checkpoint(run: Path) -> Path:
+    """Return a newer checkpoint of the run, which is sound."""
+    folders = [run / "checkpoints" / f"step-{step:08d}" for step in (1, 2)]
+    shutil.copytree(*folders)
+    change_state(folders[1], {"step": 2})
+    return folders[1]
+
+
+def change_state(folder: Path, changes: dict[str, Any], *lost: str) -> None:
+    """Change a state.json as a program would: with a new checksum."""
+    state = unseal_json((folder / "state.json").read_bytes())
+    kept = {key: value for key, value in {**state, **changes}.items() if key not in lost}
+    (folder / "state.json").write_bytes(seal_json(kept))
+
+
+def lose_state(folder: Path) -> None:
+    (folder / "state.json").unlink()
+
+
+def lose_weights(folder: Path) -> None:
+    (folder / "weights.safetensors").unlink()
+
+
+def lose_everything(folder: Path) -> None:
+    lose_state(folder)
+    lose_weights(folder)
+
+
+def become_a_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.touch()
+
+
+def become_a_pipe(folder: Path) -> None:
+    lose_state(folder)
+    os.mkfifo(folder / "state.json")
+
+
+def link_state(folder: Path) -> None:
+    shutil.move(folder / "state.json", folder / "elsewhere")
+    (folder / "state.json").symlink_to(folder / "elsewhere")
+
+
+def claim_another_step(folder: Path) -> None:
+    change_state(folder, {"step": 3})
+
+
+def lose_run_state(folder: Path) -> None:
+    change_state(folder, {}, "run")
+
+
+def claim_a_huge_step(folder: Path) -> None:
+    change_state(folder, {"step": 10**30})
+
+
+def shorten_the_window(folder: Path) -> None:
+    run = unseal_json((folder / "state.json").read_bytes())["run"]
+    change_state(folder, {"run": {**run, "window": [[1.0, 2.0]]}})
+
+
+def add_a_key(folder: Path) -> None:
+    change_state(folder, {"more": 1})
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lose_state, "state.json: no such file"),
+        (lose_weights, "weights.safetensors: no such file"),
+        (lose_everything, "state.json: no such file"),
+        (become_a_file, "state.json: cannot be read (Not a directory)"),
+        (become_a_pipe, "state.json: cannot be read (no regular file)"),
+        (link_state, "state.json: cannot be read (a link, expected a regular file)"),
+        (claim_another_step, "not a sound checkpoint (state.json is that of step 3)"),
+        (lose_run_state, "not a sound checkpoint (run: "),
+        (claim_a_huge_step, "not a sound checkpoint (step: "),
+        (shorten_the_window, "run.window: found 2 metrics of a step, expected"),
+        (add_a_key, "not a sound checkpoint (more: "),
+    ],
+)
+def test_a_newest_checkpoint_that_is_not_whole_is_skipped_with_the_reason(
+    stopped: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], None],
+    said: str,
+) -> None:
+    cache, run = stopped
+    newest = copy_checkpoint(run)
+    damage(newest)
+    begun: list[int] = []
+    monkeypatch.setattr(loop, "run", lambda context: begun.append(context.resumption.checkpoint.step) or {})
+    begin(cache, run, resume=True)
+    assert begun == [1]
+    shown = capsys.readouterr().err
+    assert "damaged checkpoint: " in shown
+    assert said in shown
+    assert [path.name for path in sorted(newest.parent.iterdir())] == ["damaged-step-00000002", "step-00000001"]
+
+
+def test_a_run_without_a_sound_checkpoint_is_refused_each_time(stopped: tuple[Path, Path]) -> None:
+    cache, run = stopped
+    lose_state(run / "checkpoints" / "step-00000001")
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="run: none of its 1 checkpoints is sound"):
+            begin(cache, run, resume=True)
+
+
+def test_a_run_resumed_before_its_first_checkpoint_keeps_its_own_settings(
+    tmp_path: Path, write_cache: WriteCache, bases: list[Any]
+) -> None:
+    write_cache(tmp_path / "cache")
+    run, own = tmp_path / "run", ["model.width=16", "model.heads=2"]
+    with pytest.raises(Killed):
+        begin(tmp_path / "cache", run, settings=own)
+    settings = (run / "config.yaml").read_bytes()
+    with pytest.raises(ConfigError, match=r"model.width: the run has 16, asked for is 32; .* --allow-change"):
+        begin(tmp_path / "cache", run, settings=["model.width=32"], resume=True)
+    with pytest.raises(Killed):
+        begin(tmp_path / "cache", run, resume=True)
+    assert (run / "config.yaml").read_bytes() == settings
+    with pytest.raises(Killed):
+        begin(tmp_path / "cache", run, settings=["model.width=32"], resume=True, allow_change=("model",))
+    assert "width: 32" in (run / "config.yaml").read_text()
+    assert bases == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{", "not a summary"),
+        (b"[]", "not a summary"),
+        (json.dumps({**SUMMARY, "steps": "7"}).encode(), "steps: found '7'"),
+        (json.dumps({**SUMMARY, "steps": None}).encode(), "steps: found 'None'"),
+        (json.dumps({**SUMMARY, "loss": {"first": 1.0}}).encode(), "loss.last: "),
+        (json.dumps({**SUMMARY, "best": {"step": 5, "val_loss": "low"}}).encode(), "best.val_loss: found 'low'"),
+        (json.dumps({**SUMMARY, "by_function": {"f": 1}}).encode(), "by_function.f: found '1'"),
+        (json.dumps({**SUMMARY, "step_ms": dict.fromkeys(("mean", "std", "p50", "p95"), 1.0)}).encode(), "step_ms: "),
+        (json.dumps({**SUMMARY, "resumed_at_steps": 1}).encode(), "resumed_at_steps: found '1'"),
+        (b"[" * 100_000, "not a summary"),
+        (b'{"steps": ' + b"9" * 20_000 + b"}", "not a summary"),
+    ],
+)
+def test_a_summary_that_is_none_is_refused_in_one_line(stopped: tuple[Path, Path], content: bytes, said: str) -> None:
+    cache, run = stopped
+    (run / "summary.json").write_bytes(content)
+    with pytest.raises(OutputError, match=r"summary.json: .*remove it, and --resume goes on") as caught:
+        begin(cache, run, resume=True)
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+RUN_FILES = ("config.yaml", "summary.json", "metrics.jsonl", "tensorflow.log", "checkpoints", "best", ".lock")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("link", name) for name in (*RUN_FILES, "checkpoints/step-00000002", "tensorboard/train")),
+        *(("pipe", name) for name in RUN_FILES),
+    ],
+)
+def test_no_file_of_a_run_is_written_through_a_link_or_waits_for_a_pipe(
+    tmp_path: Path, stopped: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    cache, run = stopped
+    monkeypatch.setattr(loop, "run", lambda _: pytest.fail("trained"))
+    elsewhere, path = tmp_path / "elsewhere", run / name
+    path.parent.mkdir(exist_ok=True)
+    if path.exists():
+        path.rename(elsewhere)
+    else:
+        elsewhere.write_text("{}")
+    if kind == "link":
+        path.symlink_to(elsewhere)
+    else:
+        os.mkfifo(path)
+    before = {file: file.read_bytes() for file in [elsewhere, *elsewhere.rglob("*")] if file.is_file()}
+    with pytest.raises(XttsError, match=r"found a link|no regular file|a link, expected"):
+        begin(cache, run, resume=True)
+    assert {file: file.read_bytes() for file in [elsewhere, *elsewhere.rglob("*")] if file.is_file()} == before
