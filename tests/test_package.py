@@ -225,6 +225,7 @@ def test_every_import_is_declared():
         "google_crc32c": "google-crc32c",
         "phonemizer": "phonemizer-fork",
         "pynvml": "nvidia-ml-py",
+        "unicode_rbnf": "unicode-rbnf",
         "yaml": "pyyaml",
     }
     imported = {name.split(".")[0] for module in MODULES for name in imported_names(module)}

@@ -6,7 +6,10 @@ import unicodedata
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.errors import Reason, TextError
 from xtts_pipeline.text.languages.english import expand_english
+from xtts_pipeline.text.languages.french import French
+from xtts_pipeline.text.languages.german import German
 from xtts_pipeline.text.languages.persian import PERSIAN_LETTERS, expand_persian, spell_persian
+from xtts_pipeline.text.languages.spanish import Spanish
 from xtts_pipeline.text.numbers import expand_numbers
 
 PLAIN_FORMS = {
@@ -63,7 +66,11 @@ class _PlainCharacters(dict[int, str | None]):
 
 
 _PLAIN_CHARACTERS = _PlainCharacters()
-_EXPANDERS = {"en": expand_english, "fa": expand_persian}
+_EXPANDERS = {
+    "en": expand_english,
+    "fa": expand_persian,
+    **{reading.words.language: reading().expand for reading in (German, French, Spanish)},
+}
 
 
 def normalize(text: str, config: TextConfig, language: str) -> str:

@@ -1,9 +1,10 @@
-"""Spell out whole and decimal numbers in the languages of num2words; in others they stay digits."""
+"""Spell out numbers, in the languages of the CLDR's spelling rules and of num2words; in others digits stay."""
 
 import re
 from functools import lru_cache
 
 from num2words import CONVERTER_CLASSES, num2words
+from unicode_rbnf import RbnfEngine
 
 MAX_DIGITS = 15  # longer numbers are not spoken as one, and languages run out of words
 _COMMA_IS_DECIMAL = re.compile(
@@ -31,6 +32,18 @@ def expand_numbers(text: str, primary: str) -> str:
         return match[0] if words is None else set_apart(words, match)
 
     return pattern.sub(spoken, text)
+
+
+@lru_cache(maxsize=20_000)
+def spell(number: int, language: str, form: str = "numbering") -> str:
+    """Return a number in words by the CLDR's rules, in a form such as `cardinal-feminine` or `ordinal-masculine`."""
+    rules = f"spellout-{form}"
+    return str(_rules_of(language).format_number(number, ruleset_names=[rules]).text_by_ruleset[rules])
+
+
+@lru_cache(maxsize=8)
+def _rules_of(language: str) -> RbnfEngine:
+    return RbnfEngine.for_language(language)
 
 
 def set_apart(words: str, match: re.Match[str]) -> str:

@@ -1,0 +1,242 @@
+"""German sentences are read as a person reads them."""
+
+import pytest
+
+from tests.text.languages.sentences import read_table
+from xtts_pipeline.config.schema import TextConfig
+from xtts_pipeline.text.normalize import normalize
+
+# What is written, and below it what is said.
+SENTENCES = """
+Am 3. Oktober 1990 wurde Deutschland wiedervereinigt.
+    am dritten oktober neunzehnhundertneunzig wurde deutschland wiedervereinigt.
+Der 2. Weltkrieg endete 1945.
+    der zweite weltkrieg endete neunzehnhundertfünfundvierzig.
+Sie wurde am 21.03.1985 in Köln geboren.
+    sie wurde am einundzwanzigsten märz neunzehnhundertfünfundachtzig in köln geboren.
+Er starb am 1. Januar 1900.
+    er starb am ersten januar neunzehnhundert.
+Heute ist Montag, der 12. Mai 2025.
+    heute ist montag, der zwölfte mai zweitausendfünfundzwanzig.
+Wir treffen uns um 14:30 Uhr.
+    wir treffen uns um vierzehn uhr dreißig.
+Der Zug fährt um 8:15 ab.
+    der zug fährt um acht uhr fünfzehn ab.
+Um 1 Uhr nachts war alles still.
+    um ein uhr nachts war alles still.
+Das Büro ist von 9-17 Uhr geöffnet.
+    das büro ist von neun bis siebzehn uhr geöffnet.
+Die Sitzung dauert von 14:00-15:30 Uhr.
+    die sitzung dauert von vierzehn uhr bis fünfzehn uhr dreißig.
+Das kostet 3,50 €.
+    das kostet drei euro fünfzig.
+Ein Kaffee für 2 € und ein Tee für 1 €.
+    ein kaffee für zwei euro und ein tee für einen euro.
+Das Haus kostet 1,5 Mio. €.
+    das haus kostet eins komma fünf millionen euro.
+Die Firma machte 3 Mrd. Euro Gewinn.
+    die firma machte drei milliarden euro gewinn.
+Der Gewinn lag bei 5 Mio. €.
+    der gewinn lag bei fünf millionen euro.
+Es waren nur 0,99 €.
+    es waren nur neunundneunzig cent.
+Das Buch kostet $20 oder £15.
+    das buch kostet zwanzig dollar oder fünfzehn pfund.
+50 % der Wähler blieben zu Hause.
+    fünfzig prozent der wähler blieben zu hause.
+Die Quote stieg um 2,5 Prozent auf 7,5%.
+    die quote stieg um zwei komma fünf prozent auf sieben komma fünf prozent.
+Pi ist ungefähr 3,14159.
+    pi ist ungefähr drei komma eins vier eins fünf neun.
+In Berlin leben 3.664.088 Menschen.
+    in berlin leben drei millionen sechshundertvierundsechzigtausendachtundachtzig menschen.
+Auf der Welt leben 8 Milliarden Menschen.
+    auf der welt leben acht milliarden menschen.
+Der Berg ist 2.962 m hoch.
+    der berg ist zweitausendneunhundertzweiundsechzig meter hoch.
+Die Schweiz zählt 8'700'000 Einwohner.
+    die schweiz zählt acht millionen siebenhunderttausend einwohner.
+Der Erste Weltkrieg dauerte von 1914-1918.
+    der erste weltkrieg dauerte von neunzehnhundertvierzehn bis neunzehnhundertachtzehn.
+Bitte 10-20 Minuten warten.
+    bitte zehn bis zwanzig minuten warten.
+Seiten 3–5 fehlen.
+    seiten drei bis fünf fehlen.
+Tempo 30 oder 120 km/h?
+    tempo dreißig oder einhundertzwanzig kilometer pro stunde?
+Er wiegt 82,5 kg.
+    er wiegt zweiundachtzig komma fünf kilogramm.
+Draußen sind es -5 °C.
+    draußen sind es minus fünf grad celsius.
+Die Wohnung hat 75 m² und 3 Zimmer.
+    die wohnung hat fünfundsiebzig quadratmeter und drei zimmer.
+Die Datei ist 1,5 GB groß.
+    die datei ist eins komma fünf gigabyte groß.
+Wir brauchen 1 kg Mehl, 250 g Butter und 1 l Milch.
+    wir brauchen ein kilogramm mehl, zweihundertfünfzig gramm butter und ein liter milch.
+Obst, z. B. Äpfel, Birnen usw.
+    obst, zum beispiel äpfel, birnen und so weiter.
+Dr. Müller und Prof. Schmidt, d. h. beide Ärzte.
+    doktor müller und professor schmidt, das heißt beide ärzte.
+Siehe Nr. 5, S. 12.
+    siehe nummer fünf, seite zwölf.
+Cäsar wurde 44 v. Chr. ermordet.
+    cäsar wurde vierundvierzig vor christus ermordet.
+Er wohnt ca. 3 km entfernt.
+    er wohnt circa drei kilometer entfernt.
+Die Bäcker & Söhne GmbH.
+    die bäcker und söhne gmbh.
+2 + 2 = 4
+    zwei plus zwei gleich vier
+10 - 3 = 7
+    zehn minus drei gleich sieben
+Nach § 5 und den §§ 7 und 8 gilt das.
+    nach paragraf fünf und den paragrafen sieben und acht gilt das.
+Wir sind die #1!
+    wir sind die nummer eins!
+Ludwig XIV. war König von Frankreich.
+    ludwig der vierzehnte war könig von frankreich.
+Das Schloss Ludwigs XIV. steht in Versailles.
+    das schloss ludwigs des vierzehnten steht in versailles.
+Unter Friedrich II. blühte Preußen auf.
+    unter friedrich dem zweiten blühte preußen auf.
+Elisabeth II. regierte 70 Jahre.
+    elisabeth die zweite regierte siebzig jahre.
+Lesen Sie Kapitel IV bis Kapitel VI.
+    lesen sie kapitel vier bis kapitel sechs.
+Im XX. Jahrhundert änderte sich alles.
+    im zwanzigsten jahrhundert änderte sich alles.
+Der II. Weltkrieg war furchtbar.
+    der zweite weltkrieg war furchtbar.
+Rufen Sie 030 123456 an.
+    rufen sie null drei null, eins zwei drei vier fünf sechs an.
+Tel. +49 89 98765
+    telefon plus vier neun, acht neun, neun acht sieben sechs fünf
+Er wurde im 19. Jahrhundert berühmt.
+    er wurde im neunzehnten jahrhundert berühmt.
+Beim 1. Mal klappte es nicht.
+    beim ersten mal klappte es nicht.
+Sie belegte den 3. Platz.
+    sie belegte den dritten platz.
+In der 2. Runde war Schluss.
+    in der zweiten runde war schluss.
+Das ist die 4. Auflage.
+    das ist die vierte auflage.
+Ein 2. Versuch ist erlaubt.
+    ein zweiter versuch ist erlaubt.
+Die 1., 2. und 3. Klasse feiern.
+    die erste, zweite und dritte klasse feiern.
+Vom 3. bis 5. Mai ist geschlossen.
+    vom dritten bis fünften mai ist geschlossen.
+Das 1. Kapitel ist kurz.
+    das erste kapitel ist kurz.
+Berlin, 9. November 1989
+    berlin, neunter november neunzehnhundertneunundachtzig
+Sie kommt am Freitag, dem 13. Juni.
+    sie kommt am freitag, dem dreizehnten juni.
+Der Urlaub beginnt ab 1. August.
+    der urlaub beginnt ab ersten august.
+Das Spiel endete 3:2.
+    das spiel endete drei zu zwei.
+In den 90er Jahren war das so.
+    in den neunziger jahren war das so.
+Die Musik der 1960er gefällt mir.
+    die musik der neunzehnhundertsechziger gefällt mir.
+Ein 20-jähriger Mann und eine 5-köpfige Familie.
+    ein zwanzigjähriger mann und eine fünfköpfige familie.
+Das geschah im Jahr 2001.
+    das geschah im jahr zweitausendeins.
+Seit 1871 ist Berlin Hauptstadt.
+    seit achtzehnhunderteinundsiebzig ist berlin hauptstadt.
+1492 entdeckte Kolumbus Amerika.
+    vierzehnhundertzweiundneunzig entdeckte kolumbus amerika.
+Es kamen 1200 Gäste.
+    es kamen eintausendzweihundert gäste.
+Ich habe 1 Bruder und 2 Schwestern.
+    ich habe einen bruder und zwei schwestern.
+In 1 Stunde bin ich da.
+    in einer stunde bin ich da.
+Wir warten seit 1 Woche.
+    wir warten seit einer woche.
+Gib mir 1/2 Liter Wasser.
+    gib mir einen halben liter wasser.
+Es fehlen 3/4 der Teile.
+    es fehlen drei viertel der teile.
+Das dauert 2½ Stunden.
+    das dauert zweieinhalb stunden.
+Version 2.0.1 ist da.
+    version zwei punkt null punkt eins ist da.
+Agent 007 ist zurück.
+    agent null null sieben ist zurück.
+Das sind 21 Äpfel und 101 Birnen.
+    das sind einundzwanzig äpfel und einhunderteins birnen.
+Meine Adresse ist max@example.
+    meine adresse ist max at example.
+Das Konzert am 24.12. fällt aus.
+    das konzert am vierundzwanzigsten dezember fällt aus.
+Der Termin ist der 05.06.2024.
+    der termin ist der fünfte juni zweitausendvierundzwanzig.
+Die Frist läuft bis 31.12.2023.
+    die frist läuft bis einunddreißigsten dezember zweitausenddreiundzwanzig.
+Der Vertrag vom 2024-02-29 gilt.
+    der vertrag vom neunundzwanzigsten februar zweitausendvierundzwanzig gilt.
+Er lief 100 m in 9,58 s.
+    er lief einhundert meter in neun komma fünf acht sekunden.
+Das Flugzeug fliegt mit 900 km/h in 10.000 m Höhe.
+    das flugzeug fliegt mit neunhundert kilometer pro stunde in zehntausend meter höhe.
+Der Motor hat 150 PS und 110 kW.
+    der motor hat einhundertfünfzig ps und einhundertzehn kilowatt.
+Es gibt Strom mit 230 V und 50 Hz.
+    es gibt strom mit zweihundertdreißig volt und fünfzig hertz.
+Wasser kocht bei 100°C.
+    wasser kocht bei einhundert grad celsius.
+Zimmer 101 liegt im 1. Stock.
+    zimmer einhunderteins liegt im ersten stock.
+Am 1. und 2. Weihnachtstag ist zu.
+    am ersten und zweiten weihnachtstag ist zu.
+Der 1. FC Köln spielt heute.
+    der erste fc köln spielt heute.
+Die Temperatur fiel auf -12,5 Grad.
+    die temperatur fiel auf minus zwölf komma fünf grad.
+Es ist 0:05 Uhr.
+    es ist null uhr fünf.
+Um 21.45 Uhr kommt ein Film.
+    um einundzwanzig uhr fünfundvierzig kommt ein film.
+Das Verhältnis ist 16:9.
+    das verhältnis ist sechzehn zu neun.
+Ab 18 Jahren!
+    ab achtzehn jahren!
+Er hat 1.000.000 € gewonnen.
+    er hat eine million euro gewonnen.
+Die Hauptstr. 5 in St. Gallen
+    die hauptstraße fünf in sankt gallen
+Mit 1 Million Euro wäre ich reich.
+    mit einer million euro wäre ich reich.
+Karl V. war Kaiser.
+    karl der fünfte war kaiser.
+König Karl I. und Heinrich VIII. herrschten.
+    könig karl der erste und heinrich der achte herrschten.
+Der I. Akt ist kurz.
+    der erste akt ist kurz.
+Das Turnier findet 2024/25 statt.
+    das turnier findet zweitausendvierundzwanzig fünfundzwanzig statt.
+Kapitel 1, Seite 3
+    kapitel eins, seite drei
+Das kostet 5 € - 10 €.
+    das kostet fünf euro bis zehn euro.
+Ein Brett von 4x4 cm.
+    ein brett von vier mal vier zentimeter.
+Der Film (1939-1945)
+    der film (neunzehnhundertneununddreißig bis neunzehnhundertfünfundvierzig)
+Es sind 1.234,56 €.
+    es sind eintausendzweihundertvierunddreißig euro sechsundfünfzig.
+Der 1. Mai und der 3. Oktober sind frei.
+    der erste mai und der dritte oktober sind frei.
+Die 5 l Wasser sind weg.
+    die fünf liter wasser sind weg.
+"""
+
+
+@pytest.mark.parametrize(("written", "spoken"), read_table(SENTENCES))
+def test_sentences_are_read_as_a_person_reads_them(written: str, spoken: str) -> None:
+    assert normalize(written, TextConfig(), "de") == spoken

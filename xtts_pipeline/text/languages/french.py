@@ -1,0 +1,253 @@
+"""Read French figures, signs and abbreviations aloud, in traditional spelling: hyphens below a hundred only."""
+
+import re
+from collections.abc import Iterable
+
+from xtts_pipeline.text.languages.reading import (
+    FEMININE,
+    MASCULINE,
+    ROMAN,
+    Counted,
+    Noun,
+    Reading,
+    Rule,
+    Vocabulary,
+    roman_value,
+    word_set,
+)
+from xtts_pipeline.text.numbers import set_apart
+
+_FEMININE_NOUNS = word_set(
+    "heure minute seconde tonne livre personne fois femme fille page année semaine journée nuit voiture maison ville "
+    "partie équipe place étoile pomme bouteille tasse table chambre lettre image ligne pièce école église route "
+    "rue chose idée piste marche couleur carte photo victoire défaite médaille course étape "
+    "sœur mère tante cousine amie voix pinte dose"
+)
+_FEMININE_ENDINGS = ("tion", "sion", "ette", "ance", "ée", "ité", "euse", "trice")
+_MASCULINE_NOUNS = word_set("musée lycée trophée silence comité")
+# Only these are followed by a numeral of one letter.
+_KINGS = word_set(
+    "Charles Henri Louis Philippe Jean François Georges Édouard Guillaume Napoléon Alexandre Nicolas Pierre Paul Pie "
+    "Grégoire Benoît Léon Clément Innocent Urbain Jacques Frédéric Albert Léopold Humbert Ferdinand Alphonse"
+)
+_LABELS = (
+    "[Cc]hapitre|[Tt]ome|[Aa]cte|[Ll]ivre|[Pp]artie|[Ss]cène|[Vv]olume|[Tt]itre|[Aa]rticle|[Pp]hase|[Tt]ype|[Aa]nnexe"
+)
+_LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) ({ROMAN})(?!')")
+_ROYAL = re.compile(rf"(?<!\w)([A-ZÀÂÉÈÊÎÔ][a-zàâçéèêëîïôûü]{{2,20}}) ({ROMAN})(?![.']\w)")
+_ROMAN_ORDINAL = re.compile(r"(?<!\w)(?:(I)(er|re|ère)|([IVX]{1,6})(e|ème|ème)s?)(?!\w)")
+_ORDINAL = re.compile(
+    r"(?<![\w.,])(\d{1,4})(?:(ers?)|(i?[èe]res?|res?)|(nds?|d)|(ndes?|de)|(i?[eè]me?s?|es?))(?!['\w])"
+)
+_MONTHS = (
+    "janvier",
+    "février",
+    "mars",
+    "avril",
+    "mai",
+    "juin",
+    "juillet",
+    "août",
+    "septembre",
+    "octobre",
+    "novembre",
+    "décembre",
+)
+_FIRST_OF_MONTH = re.compile(rf"(?<![\w.,/-])1(?= (?:{'|'.join(_MONTHS)})(?!\w))")
+_DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
+_SHORT_DATE = re.compile(r"(?:(?<=[Ll]e )|(?<=[Dd]u )|(?<=[Aa]u ))(\d{1,2})/(\d{1,2})(?![\w/]|[.,]\d)")
+_TIME_RANGE = re.compile(r"(?<=[\dh:]\d\d)-(?=\d{1,2}[h:]\d\d)|(?<=\dh) ?- ?(?=\d{1,2} ?h)")
+_TIME = re.compile(
+    r"(?<![\w:.,])([01]?\d|2[0-4])(?: ?[hH](?!\w)(?: ?([0-5]\d)(?!\d)(?: ?min(?!\w))?)?"
+    r"|[hH]([0-5]\d)|:([0-5]\d))(?![\w:])"
+)
+_ELIDED = re.compile(r"(?<!\w)([Dd]|[Qq]u)e (?=1 [^\W\d_]{2})")
+_OF_ALL = re.compile(r"(?<!\w)(24) ?h/24(?!\w)|(?<!\w)(7) ?j/7(?!\w)")
+_NOT_NOUNS = word_set("de du des la le les un une et ou à au aux en est sur pour par dans")
+_PHONE = re.compile(r"(?<![\w.,])(?:(\+\d{1,3}) ?(\d)|(0\d))((?:[ .-]?\d\d){4})(?![\w-]|[.,]\d)")
+
+
+_WORDS = Vocabulary(
+    language="fr",
+    decimal_comma="virgule",
+    decimal_point="point",
+    minus="moins",
+    to="à",
+    versus="à",
+    slash="sur",
+    per="par",
+    million=Noun("million", "millions"),
+    money="{whole} {cents}",
+    of={**dict.fromkeys("aeéiouhy", " d'"), "": " de "},
+    months=_MONTHS,
+    digits=("zéro", "un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf"),
+    abbreviations={
+        "M.": "monsieur", "MM.": "messieurs", "Mme": "madame", "Mmes": "mesdames", "Mlle": "mademoiselle",
+        "Mlles": "mesdemoiselles", "Dr": "docteur", "Dr.": "docteur", "Pr": "professeur", "Prof.": "professeur",
+        "St-": "saint-", "Ste-": "sainte-", "St": "saint", "Ste": "sainte", "av. J.-C.": "avant Jésus-Christ",
+        "apr. J.-C.": "après Jésus-Christ", "ap. J.-C.": "après Jésus-Christ", "etc.": "et cetera",
+        "c.-à-d.": "c'est-à-dire", "p. ex.": "par exemple", "env.": "environ", "tél.": "téléphone",
+        "Tél.": "téléphone", "bd": "boulevard", "Bd": "boulevard", "bd.": "boulevard", "av.": "avenue",
+        "cf.": "confer", "Cie": "compagnie", "ex.": "exemple", "max.": "maximum", "min.": "minimum",
+        "éd.": "édition", "s.v.p.": "s'il vous plaît", "janv.": "janvier", "févr.": "février", "juil.": "juillet",
+        "sept.": "septembre", "oct.": "octobre", "nov.": "novembre", "déc.": "décembre",
+    },
+    number_abbreviations={
+        "n°": "numéro", "N°": "numéro", "nº": "numéro", "no": "numéro", "No": "numéro", "n°s": "numéros",
+        "p.": "page", "pp.": "pages",
+        "vol.": "volume", "chap.": "chapitre", "art.": "article", "fig.": "figure",
+    },
+    ending_abbreviations=frozenset(["etc.", "s.v.p."]),
+    signs={
+        "&": "et", "+": "plus", "=": "égale", "%": "pour cent", "‰": "pour mille", "@": "arobase", "§": "paragraphe",
+        "€": "euros", "$": "dollars", "£": "livres", "°": "degrés", "×": "fois", "÷": "divisé par", "²": "au carré",
+        "³": "au cube", "#": "hashtag", "±": "plus ou moins", "<": "inférieur à", ">": "supérieur à",
+    },
+    number_signs={"#": "numéro", "№": "numéro", "§§": "paragraphes"},
+    scales={
+        "million": Noun("million", "millions"), "millions": Noun("million", "millions"),
+        "milliard": Noun("milliard", "milliards"), "milliards": Noun("milliard", "milliards"),
+        "Md": Noun("milliard", "milliards"), "Mds": Noun("milliard", "milliards"),
+        "M": Noun("million", "millions"),
+    },
+    units={
+        "%": Noun("pour cent", "pour cent"), "‰": Noun("pour mille", "pour mille"),
+        "km/h": Noun("kilomètre à l'heure", "kilomètres à l'heure"),
+        "m/s": Noun("mètre par seconde", "mètres par seconde"), "km": Noun("kilomètre", "kilomètres"),
+        "m": Noun("mètre", "mètres"), "cm": Noun("centimètre", "centimètres"), "mm": Noun("millimètre", "millimètres"),
+        "km²": Noun("kilomètre carré", "kilomètres carrés"), "m²": Noun("mètre carré", "mètres carrés"),
+        "cm²": Noun("centimètre carré", "centimètres carrés"), "m³": Noun("mètre cube", "mètres cubes"),
+        "cm³": Noun("centimètre cube", "centimètres cubes"), "ha": Noun("hectare", "hectares"),
+        "kg": Noun("kilogramme", "kilogrammes"), "g": Noun("gramme", "grammes"),
+        "mg": Noun("milligramme", "milligrammes"), "t": Noun("tonne", "tonnes", FEMININE),
+        "l": Noun("litre", "litres"), "L": Noun("litre", "litres"), "cl": Noun("centilitre", "centilitres"),
+        "ml": Noun("millilitre", "millilitres"), "°C": Noun("degré Celsius", "degrés Celsius"),
+        "°F": Noun("degré Fahrenheit", "degrés Fahrenheit"), "°": Noun("degré", "degrés"),
+        "min": Noun("minute", "minutes", FEMININE), "s": Noun("seconde", "secondes", FEMININE),
+        "heure": Noun("heure", "heures", FEMININE), "heures": Noun("heure", "heures", FEMININE),
+        "kWh": Noun("kilowattheure", "kilowattheures"), "kW": Noun("kilowatt", "kilowatts"),
+        "MW": Noun("mégawatt", "mégawatts"), "W": Noun("watt", "watts"), "V": Noun("volt", "volts"),
+        "Hz": Noun("hertz", "hertz"), "kHz": Noun("kilohertz", "kilohertz"), "MHz": Noun("mégahertz", "mégahertz"),
+        "GHz": Noun("gigahertz", "gigahertz"), "Mo": Noun("mégaoctet", "mégaoctets"),
+        "Go": Noun("gigaoctet", "gigaoctets"), "To": Noun("téraoctet", "téraoctets"), "dB": Noun("décibel", "décibels"),
+    },
+    currencies={
+        "€": Noun("euro", "euros"), "EUR": Noun("euro", "euros"), "euros": Noun("euro", "euros"),
+        "$": Noun("dollar", "dollars"), "USD": Noun("dollar", "dollars"), "£": Noun("livre", "livres", FEMININE),
+        "¥": Noun("yen", "yens"), "CHF": Noun("franc suisse", "francs suisses"),
+    },
+    cents={
+        **dict.fromkeys(["€", "EUR", "$", "USD"], Noun("centime", "centimes")),
+        **dict.fromkeys(["$", "USD"], Noun("cent", "cents")),
+        "£": Noun("penny", "pence"), "CHF": Noun("centime", "centimes"),
+    },
+    half="un demi",
+    half_more="{} et demi",
+    fraction_of=" de ",
+    fractions={
+        2: Noun("demi", "demis"), 3: Noun("tiers", "tiers"), 4: Noun("quart", "quarts"),
+        5: Noun("cinquième", "cinquièmes"), 8: Noun("huitième", "huitièmes"),
+    },
+)  # fmt: skip
+
+
+class French(Reading):
+    """French: `une heure`, `le premier mai`, telephone numbers in pairs."""
+
+    words = _WORDS
+
+    @property
+    def rules(self) -> Iterable[Rule]:
+        """Return the rules of dates, times, ordinals and telephone numbers."""
+        return (
+            (_DATE, lambda match: self.read_date(match, match[1], match[3], match[4])),
+            (_SHORT_DATE, lambda match: self.read_date(match, match[1], match[2], None)),
+            (_PHONE, self._phone),
+            (_OF_ALL, lambda match: "24 heures sur 24" if match[1] else "7 jours sur 7"),
+            (_ELIDED, lambda match: f"{match[1]}'"),
+            (_FIRST_OF_MONTH, "premier"),
+            (_TIME_RANGE, f" {self.words.to} "),
+            (_TIME, self._time),
+            (_ORDINAL, self._ordinal),
+        )
+
+    def cardinal(self, number: int, form: str = "numbering") -> str:
+        """Return a number in traditional spelling: `vingt et un`."""
+        return super().cardinal(number, form).replace("-et-", " et ")
+
+    def decimals(self, figure: str) -> str:
+        """Return up to three digits after the comma as a number, after its zeros: `zéro cinq`, `quatorze`."""
+        digits = figure.lstrip("0")
+        if not digits or len(figure) > 3:
+            return self.digit_by_digit(figure)
+        return " ".join([*[self.words.digits[0]] * (len(figure) - len(digits)), self.cardinal(int(digits))])
+
+    def expand_roman(self, text: str) -> str:
+        """Return the text with the numerals of rulers, chapters and centuries in digits."""
+        if not re.search("[IVXL]", text):
+            return text
+        text = _LABELLED_ROMAN.sub(lambda match: f"{match[1]} {roman_value(match[2])}", text)
+        text = _ROYAL.sub(self._royal, text)
+        return _ROMAN_ORDINAL.sub(lambda match: f"{roman_value(match[1] or match[3])}{match[2] or 'e'}", text)
+
+    def date(self, day: int, month: int, year: str | None) -> str:
+        """Return `quatorze juillet mille sept cent quatre-vingt-neuf`."""
+        said = ["premier" if day == 1 else self.cardinal(day), self.words.months[month - 1]]
+        return " ".join([*said, self.year(year)] if year else said)
+
+    def half_of(self, whole: str | None, noun: Noun) -> str:
+        """Return `une demi-heure` or `deux heures et demie`."""
+        end = "e" if noun.gender == FEMININE else ""
+        if whole:
+            number = self.cardinal(int(whole), f"cardinal-{noun.gender}")
+            return f"{number} {noun.one if int(whole) < 2 else noun.many} et demi{end}"
+        return f"un{end} demi-{noun.one}"
+
+    def noun(self, word: str) -> Noun | None:
+        """Return any word that is no function word."""
+        return None if word.lower() in _NOT_NOUNS else Noun(word, word, _gender(word))
+
+    def form(self, counted: Counted) -> str:
+        """Return the gender of the unit, or of the noun after the number."""
+        return f"cardinal-{counted.noun.gender if counted.noun else _gender(counted.word_after)}"
+
+    def is_one(self, figure: str) -> bool:
+        """Return whether a unit is in the singular: below two."""
+        return float(figure) < 2
+
+    def _royal(self, match: re.Match[str]) -> str:
+        name, numeral = match[1], match[2]
+        if len(numeral) == 1 and name not in _KINGS:
+            return match[0]
+        value = roman_value(numeral)
+        return f"{name} {'premier' if value == 1 else value}"
+
+    def _ordinal(self, match: re.Match[str]) -> str:
+        number, (first, first_feminine, second, second_feminine, _) = int(match[1]), match.groups()[1:]
+        plural = "s" if match[0].endswith("s") else ""
+        if (second or second_feminine) and number == 2:
+            return f"second{'e' if second_feminine else ''}{plural}"
+        gender = "feminine" if first_feminine or second_feminine else "masculine"
+        if number == 1 and not (first or first_feminine):
+            gender = "masculine"
+        return f"{super().cardinal(number, f'ordinal-{gender}').replace('-et-', ' et ')}{plural}"
+
+    def _time(self, match: re.Match[str]) -> str:
+        hour, minute = int(match[1]), int(match[2] or match[3] or match[4] or 0)
+        said = f"{self.cardinal(hour, 'cardinal-feminine')} {'heure' if hour < 2 else 'heures'}"
+        return set_apart(f"{said} {self.cardinal(minute, 'cardinal-feminine')}" if minute else said, match)
+
+    def _phone(self, match: re.Match[str]) -> str:
+        code, first, own, rest = match.groups()
+        pairs = re.findall(r"\d\d", rest)
+        start = [f"plus {self.cardinal(int(code[1:]))}", self.cardinal(int(first))] if code else [self._pair(own)]
+        return ", ".join([*start, *map(self._pair, pairs)])
+
+    def _pair(self, pair: str) -> str:
+        return self.digit_by_digit(pair) if pair[0] == "0" else self.cardinal(int(pair))
+
+
+def _gender(noun: str) -> str:
+    singular = noun.lower().removesuffix("s")
+    is_feminine = singular in _FEMININE_NOUNS or singular.endswith(_FEMININE_ENDINGS)
+    return FEMININE if is_feminine and singular not in _MASCULINE_NOUNS else MASCULINE

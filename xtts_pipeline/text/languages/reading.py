@@ -1,0 +1,363 @@
+"""Read figures, signs and abbreviations aloud: what German, French and Spanish have in common.
+
+A language subclasses Reading with its tables and with its own dates, times and ordinals. Each pattern is bounded or
+cannot begin inside its own match, so reading takes time linear in the length of the text.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from xtts_pipeline.text.numbers import MAX_DIGITS, set_apart, spell
+
+Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str] | str]
+
+MASCULINE, FEMININE, NEUTER = "masculine", "feminine", "neuter"
+# 1.250, 1 250, 1'250 and 1,250,000 are one figure.
+FIGURE = r"(?:\d{1,3}(?:(?:\.\d{3}){1,4}|(?: \d{3}){1,4}|(?:'\d{3}){1,4}|(?:,\d{3}){2,4})(?!\d)|\d+)"
+DECIMALS = r"(?:,(?P<{0}_decimals>\d+)|\.(?P<{0}_pointed>\d{{1,2}})(?!\d|\.\d))"
+ROMAN = r"(?=[IVXL])(?:XL|L?X{0,3})(?:IX|IV|V?I{0,3})(?!\w)"
+_ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50}
+_ISO_DATE = re.compile(r"(?<![\w.,-])(\d{4})-(0\d|1[0-2])-([0-2]\d|3[01])(?![\w-])")
+_DOTTED = re.compile(r"(?<![\w.,])\d{1,4}(?:\.\d{1,4}){2,8}(?![\w]|[.,]\d)")
+_VULGAR = str.maketrans({"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"})
+_MINUS = re.compile(r"(?<=\d) ?[-\u2212] ?(?=\d{1,15}(?:,\d{1,15})? ?=)|(?<![^\s(])-(?=[€$£¥]?\d)")
+_MINUS_AFTER_CURRENCY = re.compile(r"([€$£¥]) ?-(?=\d)")
+_RANGE_OF_UNITS = re.compile(r"(?<=[\d ][€$£%]) ?- ?(?=\d)")
+_BY = re.compile(r"(?<=\d) ?x ?(?=\d)")
+_PER = re.compile(r"(?<=[€$£¥])/(?=[^\W\d_]{3})")
+_TWO_YEARS = re.compile(r"(?<![\w/.,])([12]\d{3})/(\d{4}|\d\d)(?![\w/.,]\d|\d)")
+_LAST_WORDS_CHARACTERS = 60
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True)
+class Noun:
+    """A noun that follows a number."""
+
+    one: str
+    many: str
+    gender: str = MASCULINE
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words of a language.
+
+    abbreviations: spaces in them are optional; `number_abbreviations` only stand before a number, and
+    `ending_abbreviations` keep their full stop before a capital letter.
+    of: between a million and its unit, by the unit's first letter; "" is any other letter.
+    money: a sum from its words `whole`, `cents` and the name `cent`.
+    half_more: what follows a number, as in two and a half.
+    """
+
+    language: str
+    decimal_comma: str
+    decimal_point: str
+    minus: str
+    to: str
+    versus: str
+    slash: str
+    per: str
+    money: str
+    half: str
+    half_more: str
+    months: Sequence[str]
+    digits: Sequence[str]
+    abbreviations: Mapping[str, str]
+    number_abbreviations: Mapping[str, str]
+    ending_abbreviations: frozenset[str]
+    signs: Mapping[str, str]
+    number_signs: Mapping[str, str]
+    scales: Mapping[str, Noun]
+    million: Noun
+    units: Mapping[str, Noun]
+    currencies: Mapping[str, Noun]
+    cents: Mapping[str, Noun]
+    fractions: Mapping[int, Noun]
+    of: Mapping[str, str] = field(default_factory=lambda: {"": " "})
+    fraction_of: str = " "
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A number in its place in the text, and the unit or scale that follows it, if any."""
+
+    number: int
+    match: re.Match[str]
+    noun: Noun | None
+
+    @property
+    def before(self) -> list[str]:
+        """The words before the number in lower case, the nearest first."""
+        return [word.strip(".,;:()\"'").lower() for word in words_before(self.match, 2)]
+
+    @property
+    def word_after(self) -> str:
+        """The word right after the number; empty if there is none."""
+        is_beside = self.match.string[self.match.end() : self.match.end() + 1] == " "
+        return word_after(self.match) if is_beside else ""
+
+
+class Reading(ABC):
+    """How a language reads figures aloud."""
+
+    words: Vocabulary
+
+    @property
+    @abstractmethod
+    def rules(self) -> Iterable[Rule]:
+        """The language's own rules for text with digits, in order; they come before plain numbers."""
+
+    @abstractmethod
+    def expand_roman(self, text: str) -> str:
+        """Return the text with the Roman numerals that are certain in words or in digits."""
+
+    @abstractmethod
+    def date(self, day: int, month: int, year: str | None) -> str:
+        """Return a date in words, or in figures that later rules read; `year` has two or four digits."""
+
+    @abstractmethod
+    def half_of(self, whole: str | None, noun: Noun) -> str:
+        """Return a half, or a number and a half, with its noun; `whole` is the number in digits."""
+
+    @abstractmethod
+    def noun(self, word: str) -> Noun | None:
+        """Return a word of the text as a noun with its gender, or None if it is no noun."""
+
+    @abstractmethod
+    def form(self, counted: Counted) -> str:
+        """Return the form of a number, such as `cardinal-feminine`, by the words around it."""
+
+    def is_one(self, figure: str) -> bool:
+        """Return whether a unit after this figure is in the singular."""
+        return figure == "1"
+
+    def cardinal(self, number: int, form: str = "numbering") -> str:
+        """Return a number in words."""
+        return spell(number, self.words.language, form)
+
+    def expand(self, text: str) -> str:
+        """Return the text without figures, abbreviations and signs."""
+        text = self._number_abbreviation.sub(lambda match: f"{self.words.number_abbreviations[match[1]]} ", text)
+        text = self._abbreviation.sub(self._abbreviated, text)
+        text = self.expand_roman(text)
+        text = self._number_sign.sub(lambda match: set_apart(f"{self.words.number_signs[match[1]]} ", match), text)
+        text = text.translate(_VULGAR)
+        if any(map(str.isdecimal, text)):
+            text = _ISO_DATE.sub(lambda match: self.read_date(match, match[3], match[2], match[1]), text)
+            for pattern, replace in self.rules:
+                text = pattern.sub(replace, text)
+            text = _RANGE_OF_UNITS.sub(f" {self.words.to} ", _BY.sub(" \u00d7 ", text))
+            text = _TWO_YEARS.sub(r"\1 \2", _PER.sub(f" {self.words.per} ", text))
+            text = self._fraction_pattern.sub(self.fraction, _DOTTED.sub(self._dotted, text))
+            text = _MINUS_AFTER_CURRENCY.sub(r"-\1", text)
+            text = _MINUS.sub(f" {self.words.minus} ", text)
+            text = self._quantity_pattern.sub(self._quantity, text)
+        return self._sign.sub(lambda match: f" {set_apart(self.words.signs[match[1]], match)}", text)
+
+    def read_date(self, match: re.Match[str], day: str, month: str, year: str | None) -> str:
+        """Return the date's words, or the match as it is if there is no such day."""
+        if not (1 <= int(day) <= 31 and 1 <= int(month) <= 12):
+            return match[0]
+        return set_apart(self.date(int(day), int(month), year), match)
+
+    def year(self, figure: str) -> str:
+        """Return a year in words."""
+        return self.digit_by_digit(figure) if figure.startswith("0") else self.cardinal(int(figure))
+
+    def digit_by_digit(self, figure: str) -> str:
+        """Return the digits of a figure in words; other characters are left out."""
+        return " ".join(self.words.digits[int(digit)] for digit in figure if digit.isdecimal())
+
+    def is_plain_number(self, figure: str) -> bool:
+        """Return whether a figure is one number: it has no leading zero, and is not too long."""
+        return len(figure) <= MAX_DIGITS and (figure[0] != "0" or len(figure) == 1)
+
+    def decimals(self, figure: str) -> str:
+        """Return the digits after the comma in words, digit by digit."""
+        return self.digit_by_digit(figure)
+
+    def groups(self, match: re.Match[str]) -> str:
+        """Return a telephone number digit by digit, with a pause between its groups."""
+        plus = f"{self.words.signs['+']} " if "+" in match[0] else ""
+        return plus + ", ".join(self.digit_by_digit(group) for group in re.findall(r"\d+", match[0]))
+
+    def _abbreviated(self, match: re.Match[str]) -> str:
+        written = match[1].replace(" ", "")
+        words = self._abbreviated_words[written]
+        if not written.endswith("."):
+            return words
+        following = _WORD.match(match.string, match.end() + 1)
+        ends_sentence = (
+            written in self.words.ending_abbreviations and following is not None and following[0][0].isupper()
+        )
+        return f"{words}." if match.end() == len(match.string) or ends_sentence else words
+
+    def _dotted(self, match: re.Match[str]) -> str:
+        parts = match[0].split(".")
+        if all(len(part) == 3 for part in parts[1:]) and len(parts[0]) <= 3 and parts[0] != "0":
+            return match[0]  # thousands
+        return f" {self.words.decimal_point} ".join(
+            self.cardinal(int(part)) if self.is_plain_number(part) else self.digit_by_digit(part) for part in parts
+        )
+
+    def fraction(self, match: re.Match[str]) -> str:
+        """Return a fraction in words, with the unit or word after it."""
+        whole, above, below = match["whole"], int(match["above"]), int(match["below"])
+        part = self.words.fractions.get(below)
+        unit = self.words.units[match["unit"]] if match["unit"] else None
+        noun = unit or (self.noun(match["word"]) if match["word"] else None)
+        word = f" {match['word']}" if match["word"] else ""
+        if (above, below) == (1, 2) and noun is not None:
+            return self.half_of(whole, noun)
+        if (above, below) == (1, 2):
+            return (
+                set_apart(self.words.half_more.format(self.cardinal(int(whole))) if whole else self.words.half, match)
+                + word
+            )
+        if part is None or not 0 < above < below:
+            joint = " " if (above, below) == (24, 7) else f" {self.words.slash} "
+            return match[0] if whole or unit else f"{match['above']}{joint}{match['below']}{word}"
+        form = f"cardinal-{part.gender}" if above == 1 else "numbering"
+        words = f"{self.cardinal(above, form)} {part.one if above == 1 else part.many}"
+        words = f"{self.cardinal(int(whole))} {self.words.signs['&']} {words}" if whole else words
+        return set_apart(f"{words}{self.words.fraction_of}{unit.one}" if unit else words, match) + word
+
+    def _quantity(self, match: re.Match[str]) -> str:
+        unit_key = match["unit"] or match["currency"]
+        unit = {**self.words.units, **self.words.currencies}[unit_key] if unit_key else None
+        scale = self.words.scales[match["scale"]] if match["scale"] else None
+        low, decimals = _plain_digits(match["low"]), match["low_decimals"] or match["low_pointed"] or ""
+        if unit_key in self.words.currencies and len(decimals) == 3:
+            return set_apart(self._money(unit_key, low + decimals, "00"), match)  # $1,250
+        if unit is not None and scale is None and match["high"] is None and _is_millions(low) and not decimals:
+            low, scale = low.removesuffix("000000"), self.words.million
+        if unit_key in self.words.cents and len(decimals) == 2 and scale is None and match["high"] is None:
+            return set_apart(self._money(unit_key, low, decimals), match)
+        noun = scale or unit
+        is_height = unit_key == "m" and scale is None and len(decimals) == 2 and decimals[0] != "0"
+        if unit is not None and is_height and len(low) <= MAX_DIGITS:
+            return set_apart(f"{self._counted(int(low), unit)} {self.cardinal(int(decimals))}", match)
+        words = self._amount(match, "low", low, noun)
+        last, last_decimals = low, decimals
+        if match["high"] is not None:
+            last = _plain_digits(match["high"])
+            last_decimals = match["high_decimals"] or match["high_pointed"] or ""
+            is_years = len(low) == 4 and len(last) == 2
+            is_range = is_years or (self.is_plain_number(low) and int(last) > int(low)) or noun is not None
+            words += f" {self.words.to if is_range else self.words.versus} {self._amount(match, 'high', last, noun)}"
+        if noun is not None:
+            is_one = self.is_one(f"{last}.{last_decimals}" if last_decimals else last)
+            words += f" {noun.one if is_one else noun.many}"
+        if scale is not None and unit is not None:
+            linked = self.words.of.get(unit.many[0].lower(), self.words.of.get("", " "))
+            words += f"{linked}{unit.many}"
+        return set_apart(words, match)
+
+    def _amount(self, match: re.Match[str], end: str, digits: str, noun: Noun | None) -> str:
+        decimals, pointed = match[f"{end}_decimals"], match[f"{end}_pointed"]
+        if not self.is_plain_number(digits):
+            words = self.digit_by_digit(digits)
+        elif decimals or pointed:
+            words = self.cardinal(int(digits))
+        else:
+            words = self.cardinal(int(digits), self.form(Counted(int(digits), match, noun)))
+        if decimals or pointed:
+            mark = self.words.decimal_comma if decimals else self.words.decimal_point
+            words += f" {mark} {self.decimals(decimals or pointed)}"
+        return words
+
+    def _money(self, symbol: str, whole: str, decimals: str) -> str:
+        unit, cent = self.words.currencies[symbol], self.words.cents[symbol]
+        if len(whole) > MAX_DIGITS:
+            return f"{self.digit_by_digit(whole)} {unit.many}"
+        if not int(decimals):
+            return self._counted(int(whole), unit)
+        if not int(whole):
+            return self._counted(int(decimals), cent)
+        cents = self.cardinal(int(decimals), f"cardinal-{cent.gender}")
+        return self.words.money.format(whole=self._counted(int(whole), unit), cents=cents, cent=cent.many)
+
+    def _counted(self, number: int, noun: Noun) -> str:
+        words = self.cardinal(number, f"cardinal-{noun.gender}")
+        return f"{words} {noun.one if self.is_one(str(number)) else noun.many}"
+
+    @cached_property
+    def _fraction_pattern(self) -> re.Pattern[str]:
+        return re.compile(
+            r"(?<![\w/.,:-])(?:(?P<whole>\d{1,3}) )?(?P<above>\d{1,2})/(?P<below>\d{1,2})(?![\w/]|[.,]\d)"
+            rf"(?: (?P<unit>{alternatives(self.words.units)})(?!['\w])| (?P<word>[^\W\d_]{{1,30}}))?"
+        )
+
+    @cached_property
+    def _quantity_pattern(self) -> re.Pattern[str]:
+        symbols = alternatives(symbol for symbol in self.words.currencies if not symbol.isalpha())
+        units = alternatives([*self.words.units, *self.words.currencies])
+        return re.compile(
+            rf"(?:(?P<currency>{symbols}) ?)?"
+            rf"(?P<low>{FIGURE}){DECIMALS.format('low')}?"
+            rf"(?:(?: ?- ?| {self.words.to} )(?P<high>{FIGURE}){DECIMALS.format('high')}?(?![\d-]))?"
+            rf"(?: ?(?P<scale>{alternatives(self.words.scales)})(?!\w))?(?:[ -]?(?P<unit>{units})(?!['\w]))?"
+        )
+
+    @cached_property
+    def _abbreviated_words(self) -> Mapping[str, str]:
+        return {written.replace(" ", ""): words for written, words in self.words.abbreviations.items()}
+
+    @cached_property
+    def _abbreviation(self) -> re.Pattern[str]:
+        written = alternatives(self.words.abbreviations).replace(r"\ ", " ?")
+        return re.compile(rf"(?<![\w.])({written})(?!\w)")
+
+    @cached_property
+    def _number_abbreviation(self) -> re.Pattern[str]:
+        return re.compile(rf"(?<![\w.])({alternatives(self.words.number_abbreviations)}) ?(?=\d|[IVXL]+(?!\w))")
+
+    @cached_property
+    def _number_sign(self) -> re.Pattern[str]:
+        return re.compile(rf"(?<!\w)({alternatives(self.words.number_signs)}) ?(?=\d)")
+
+    @cached_property
+    def _sign(self) -> re.Pattern[str]:
+        return re.compile(f" ?({alternatives(self.words.signs)})")
+
+
+def alternatives(words: Iterable[str]) -> str:
+    """Return a pattern that matches any of the words, the longest first."""
+    return "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word)))
+
+
+def word_set(words: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(words.split())
+
+
+def roman_value(numeral: str) -> int:
+    """Return the value of a Roman numeral of I, V, X and L."""
+    values = [_ROMAN_VALUES[letter] for letter in numeral]
+    return sum(
+        -value if value < following else value for value, following in zip(values, [*values[1:], 0], strict=True)
+    )
+
+
+def words_before(match: re.Match[str], count: int) -> list[str]:
+    """Return up to `count` words that end right before the match, the nearest first, each with its comma."""
+    before = match.string[max(0, match.start() - _LAST_WORDS_CHARACTERS) : match.start()]
+    return before.split()[: -count - 1 : -1]
+
+
+def word_after(match: re.Match[str]) -> str:
+    """Return the word after the match, without its punctuation; empty if there is none."""
+    found = _WORD.match(match.string, match.end() + (match.string[match.end() : match.end() + 1] == " "))
+    return found[0] if found else ""
+
+
+def _is_millions(digits: str) -> bool:
+    return 7 <= len(digits) <= 9 and digits.endswith("000000")
+
+
+def _plain_digits(figure: str) -> str:
+    return "".join(str(int(character)) for character in figure if character.isdecimal())

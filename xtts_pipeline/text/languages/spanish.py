@@ -1,0 +1,305 @@
+"""Read Spanish figures, signs and abbreviations aloud."""
+
+import re
+from collections.abc import Iterable
+
+from xtts_pipeline.text.languages.reading import (
+    FEMININE,
+    MASCULINE,
+    ROMAN,
+    Counted,
+    Noun,
+    Reading,
+    Rule,
+    Vocabulary,
+    roman_value,
+    word_after,
+    word_set,
+)
+from xtts_pipeline.text.numbers import set_apart
+
+_NOT_NOUNS = word_set(
+    "a al ante bajo con contra de del desde e el ella en entre es está están eran era fue ha han hasta hay la las lo "
+    "los me más menos mientras ni no o para pero por porque que se según si sin sobre son su sus también tras u un una "
+    "y ya"
+)
+_MASCULINE_IN_A = word_set(
+    "día mapa problema programa sistema tema idioma planeta poeta clima drama poema síntoma gramo kilograma "
+    "telegrama atleta futbolista artista turista deportista periodista guardia policía"
+)
+_FEMININE_NOUNS = word_set("noche mujer mano calle clase tarde parte madre llave nave nube fase frase torre vez")
+_FEMININE_ENDINGS = ("a", "ción", "sión", "cion", "sion", "dad", "tad", "tud")
+_QUEENS = word_set("Isabel Juana María Cristina Catalina Ana Sofía Urraca Margarita Victoria Blanca Leonor")
+_NAME = r"(?<!\w)([A-ZÁÉÍÓÚÑ][a-záéíóúüñ]{2,20})"
+_CENTURY = re.compile(rf"(?<!\w)([Ss]iglos?|s\.) ({ROMAN})(?:( ?- ?| y | al | a )({ROMAN}))?")
+_LABELS = (
+    "[Cc]apítulo|[Tt]omo|[Aa]cto|[Ll]ibro|[Ee]scena|[Vv]olumen|[Tt]ítulo|[Aa]rtículo|[Ff]ase|[Tt]ipo|[Aa]nexo|[Pp]arte"
+)
+_LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) ({ROMAN})(?!')")
+_ROYAL = re.compile(rf"{_NAME} ({ROMAN})")
+_ROMAN_ORDINAL = re.compile(rf"(?<!\w)((?:[Ll]a|[Ee]l|[Dd]el|[Aa]l) )?({ROMAN})(?= [A-ZÁÉÍÓÚÑ][a-záéíóúüñ])")
+_ORDINAL = re.compile(r"(?<![\w.,])(\d{1,4})\.?(?:([ºo°](?!\w| ?C))|(ª|a(?!\w))|((?:er|r)(?!\w)))(\s?s(?!\w))?")
+_MONTHS = (
+    "enero",
+    "febrero",
+    "marzo",
+    "abril",
+    "mayo",
+    "junio",
+    "julio",
+    "agosto",
+    "septiembre",
+    "octubre",
+    "noviembre",
+    "diciembre",
+)
+_DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
+_SHORT_DATE = re.compile(r"(?:(?<=[Ee]l )|(?<=[Dd]el )|(?<=[Aa]l ))(\d{1,2})/(\d{1,2})(?![\w/]|[.,]\d)")
+_HALF_OF_DAY = r"(?: ?([ap])\. ?m\.?| ?([ap])m)"
+_TIME_RANGE = re.compile(r"(?<=:\d\d) ?- ?(?=\d{1,2}:\d\d)")
+_TIME = re.compile(
+    rf"(?<![\w:.,])([01]?\d|2[0-4])(?:[:.]([0-5]\d)(?: ?(h|hs|hrs|horas)(?!\w))|:([0-5]\d)(?!:))"
+    rf"(?:{_HALF_OF_DAY}(?!\w))?(?![\w:])"
+)
+_HOUR = re.compile(rf"(?<![\w:.,])(1[0-2]|0?[1-9]){_HALF_OF_DAY}(?!\w)")
+# `ha` is also a verb: ha llegado.
+_HECTARES = re.compile(r"(?<=\d) ?ha(?= de |[.,;:!?)]|$)")
+_AND_I = re.compile(r" ?& ?(?=[Hh]?[IiÍí])")
+_PHONE = re.compile(
+    r"(?<![\w.,/-])(?:\+\d{1,3}(?: \d{2,4}){2,5}|[6-9]\d\d \d\d \d\d \d\d|[89]\d \d{3} \d\d \d\d"
+    r"|0\d{1,3}(?:[ -]\d{2,4}){2,4})"
+    r"(?![\w-]|[.,]\d)"
+)
+_CALLED_PHONE = re.compile(
+    r"(?:(?<=teléfono )|(?<=Teléfono )|(?<=móvil )|(?<=llame al )|(?<=Llame al )|(?<=número ))\d{3} \d{3} \d{3}(?!\d)"
+)
+
+
+_WORDS = Vocabulary(
+    language="es",
+    decimal_comma="coma",
+    decimal_point="punto",
+    minus="menos",
+    to="a",
+    versus="a",
+    slash="sobre",
+    per="al",
+    million=Noun("millón", "millones"),
+    money="{whole} con {cents} {cent}",
+    of={"": " de "},
+    months=_MONTHS,
+    digits=("cero", "uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve"),
+    abbreviations={
+        "Sr.": "señor", "Sra.": "señora", "Srta.": "señorita", "Sres.": "señores", "Sras.": "señoras",
+        "Dr.": "doctor", "Dra.": "doctora", "D.ª": "doña", "Dña.": "doña", "Ud.": "usted", "Uds.": "ustedes",
+        "Vd.": "usted", "Vds.": "ustedes", "EE. UU.": "Estados Unidos", "EEUU": "Estados Unidos",
+        "JJ. OO.": "Juegos Olímpicos", "etc.": "etcétera", "p. ej.": "por ejemplo", "a. C.": "antes de Cristo",
+        "d. C.": "después de Cristo", "tel.": "teléfono", "Tel.": "teléfono", "tfno.": "teléfono", "avda.": "avenida",
+        "Avda.": "avenida", "av.": "avenida", "Av.": "avenida", "pl.": "plaza", "Prof.": "profesor",
+        "Profa.": "profesora", "Gral.": "general", "aprox.": "aproximadamente", "máx.": "máximo", "mín.": "mínimo",
+        "Sto.": "santo", "Sta.": "santa", "vs.": "contra", "izda.": "izquierda", "dcha.": "derecha",
+        "c/": "calle ", "C/": "calle ", "Cía.": "compañía", "Ing.": "ingeniero", "Lic.": "licenciado",
+    },
+    number_abbreviations={
+        "núm.": "número", "Núm.": "número", "n.º": "número", "nº": "número", "N.º": "número", "Nº": "número",
+        "n.°": "número", "n°": "número", "pág.": "página", "págs.": "páginas", "p.": "página", "pp.": "páginas",
+        "cap.": "capítulo", "art.": "artículo", "vol.": "volumen", "fig.": "figura",
+    },
+    ending_abbreviations=frozenset(["etc."]),
+    signs={
+        "&": "y", "+": "más", "=": "igual a", "%": "por ciento", "‰": "por mil", "@": "arroba", "§": "sección",
+        "€": "euros", "$": "dólares", "£": "libras", "°": "grados", "×": "por", "÷": "entre", "²": "al cuadrado",
+        "³": "al cubo", "#": "almohadilla", "±": "más menos", "<": "menor que", ">": "mayor que",
+    },
+    number_signs={"#": "número", "№": "número", "§§": "secciones"},
+    scales={
+        "millón": Noun("millón", "millones"), "millones": Noun("millón", "millones"),
+        "mill.": Noun("millón", "millones"), "M": Noun("millón", "millones"),
+        "billón": Noun("billón", "billones"), "billones": Noun("billón", "billones"),
+    },
+    units={
+        "%": Noun("por ciento", "por ciento"), "‰": Noun("por mil", "por mil"),
+        "km/h": Noun("kilómetro por hora", "kilómetros por hora"),
+        "m/s": Noun("metro por segundo", "metros por segundo"), "km": Noun("kilómetro", "kilómetros"),
+        "m": Noun("metro", "metros"), "cm": Noun("centímetro", "centímetros"), "mm": Noun("milímetro", "milímetros"),
+        "km²": Noun("kilómetro cuadrado", "kilómetros cuadrados"), "m²": Noun("metro cuadrado", "metros cuadrados"),
+        "cm²": Noun("centímetro cuadrado", "centímetros cuadrados"), "m³": Noun("metro cúbico", "metros cúbicos"),
+        "cm³": Noun("centímetro cúbico", "centímetros cúbicos"),
+        "kg": Noun("kilogramo", "kilogramos"), "g": Noun("gramo", "gramos"), "mg": Noun("miligramo", "miligramos"),
+        "t": Noun("tonelada", "toneladas", FEMININE), "l": Noun("litro", "litros"), "L": Noun("litro", "litros"),
+        "ml": Noun("mililitro", "mililitros"), "°C": Noun("grado Celsius", "grados Celsius"),
+        "ºC": Noun("grado Celsius", "grados Celsius"), "°F": Noun("grado Fahrenheit", "grados Fahrenheit"),
+        "°": Noun("grado", "grados"), "h": Noun("hora", "horas", FEMININE), "min": Noun("minuto", "minutos"),
+        "s": Noun("segundo", "segundos"), "kWh": Noun("kilovatio hora", "kilovatios hora"),
+        "kW": Noun("kilovatio", "kilovatios"), "MW": Noun("megavatio", "megavatios"), "W": Noun("vatio", "vatios"),
+        "V": Noun("voltio", "voltios"), "Hz": Noun("hercio", "hercios"), "kHz": Noun("kilohercio", "kilohercios"),
+        "MHz": Noun("megahercio", "megahercios"), "GHz": Noun("gigahercio", "gigahercios"),
+        "MB": Noun("megabyte", "megabytes"), "GB": Noun("gigabyte", "gigabytes"), "TB": Noun("terabyte", "terabytes"),
+        "dB": Noun("decibelio", "decibelios"),
+    },
+    currencies={
+        "€": Noun("euro", "euros"), "EUR": Noun("euro", "euros"), "euros": Noun("euro", "euros"),
+        "$": Noun("dólar", "dólares"), "USD": Noun("dólar", "dólares"), "US$": Noun("dólar", "dólares"),
+        "£": Noun("libra", "libras", FEMININE), "¥": Noun("yen", "yenes"), "CHF": Noun("franco", "francos"),
+    },
+    cents={
+        **dict.fromkeys(["€", "EUR"], Noun("céntimo", "céntimos")),
+        **dict.fromkeys(["$", "USD", "US$"], Noun("centavo", "centavos")), "£": Noun("penique", "peniques"),
+    },
+    half="un medio",
+    half_more="{} y medio",
+    fraction_of=" de ",
+    fractions={
+        2: Noun("medio", "medios"), 3: Noun("tercio", "tercios"), 4: Noun("cuarto", "cuartos"),
+        5: Noun("quinto", "quintos"), 8: Noun("octavo", "octavos"),
+    },
+)  # fmt: skip
+
+
+class Spanish(Reading):
+    """Spanish: numbers agree with the noun after them; ordinals up to the tenth for rulers and centuries."""
+
+    words = _WORDS
+
+    @property
+    def rules(self) -> Iterable[Rule]:
+        """Return the rules of dates, times, ordinals and telephone numbers."""
+        return (
+            (_DATE, lambda match: self.read_date(match, match[1], match[3], match[4])),
+            (_SHORT_DATE, lambda match: self.read_date(match, match[1], match[2], None)),
+            (_PHONE, self.groups),
+            (_CALLED_PHONE, self.groups),
+            (_TIME_RANGE, f" {self.words.to} "),
+            (_TIME, self._time),
+            (_HOUR, self._hour),
+            (_ORDINAL, self._ordinal),
+        )
+
+    def decimals(self, figure: str) -> str:
+        """Return up to three digits after the comma as a number, after its zeros: `cero cinco`, `catorce`."""
+        digits = figure.lstrip("0")
+        if not digits or len(figure) > 3:
+            return self.digit_by_digit(figure)
+        return " ".join([*[self.words.digits[0]] * (len(figure) - len(digits)), self.cardinal(int(digits))])
+
+    def expand_roman(self, text: str) -> str:
+        """Return the text with the numerals of rulers, chapters and centuries in words or digits."""
+        if not re.search("[IVXL]", text):
+            return text
+        text = _CENTURY.sub(self._century, text)
+        text = _LABELLED_ROMAN.sub(lambda match: f"{match[1]} {roman_value(match[2])}", text)
+        text = _ROYAL.sub(self._royal, text)
+        return _ROMAN_ORDINAL.sub(self._roman_ordinal, text)
+
+    def date(self, day: int, month: int, year: str | None) -> str:
+        """Return `catorce de julio de mil setecientos ochenta y nueve`."""
+        said = [self.cardinal(day), self.words.months[month - 1]]
+        return " de ".join([*said, self.year(year)] if year else said)
+
+    def half_of(self, whole: str | None, noun: Noun) -> str:
+        """Return `media hora` or `dos horas y media`."""
+        half = "media" if noun.gender == FEMININE else "medio"
+        if whole:
+            number = self.cardinal(int(whole), f"cardinal-{noun.gender}")
+            return f"{number} {noun.one if int(whole) == 1 else noun.many} y {half}"
+        return f"{half} {noun.one}"
+
+    def noun(self, word: str) -> Noun | None:
+        """Return any word that is no function word."""
+        return None if word.lower() in _NOT_NOUNS else Noun(word, word, _gender(word.lower()))
+
+    def expand(self, text: str) -> str:
+        """Return the text without figures, abbreviations and signs."""
+        return super().expand(_AND_I.sub(" e ", _HECTARES.sub(" hectáreas", text)))
+
+    def form(self, counted: Counted) -> str:
+        """Return the form that agrees with the unit or noun after the number, or with the article before it."""
+        number, noun = counted.number, counted.word_after.lower()
+        if counted.noun is not None:
+            # A percentage keeps `uno`.
+            return "numbering" if counted.noun.one.startswith("por ") else f"cardinal-{counted.noun.gender}"
+        article = counted.before[0] if counted.before else ""
+        if not noun or noun in _NOT_NOUNS or noun in self.words.months:
+            return "cardinal-feminine" if article in ("las", "la") and number < 100 else "numbering"
+        if noun == "mil":
+            return "cardinal-masculine"
+        is_singular = not noun.endswith("s")
+        is_name = article in ("el", "número", "capítulo", "página")
+        return (
+            f"cardinal-{_gender(noun)}"
+            if is_singular == (number == 1) and not (is_singular and is_name)
+            else "numbering"
+        )
+
+    def _century(self, match: re.Match[str]) -> str:
+        label, first, joint, last = match.groups()
+        said = f"{'siglo' if label == 's.' else label} {self._ranked(roman_value(first), 'masculine')}"
+        if not last:
+            return said
+        between = " a " if "-" in joint else joint
+        return f"{said}{between}{self._ranked(roman_value(last), 'masculine')}"
+
+    def _royal(self, match: re.Match[str]) -> str:
+        name, numeral = match[1], match[2]
+        if numeral in "XVL" and len(numeral) == 1 and name not in ("Carlos", "Alfonso", "Felipe", "Enrique", "Pío"):
+            return match[0]
+        return f"{name} {self._ranked(roman_value(numeral), 'feminine' if name in _QUEENS else 'masculine')}"
+
+    def _ranked(self, number: int, gender: str) -> str:
+        """Return the ordinal up to the tenth, and the cardinal from then on."""
+        return self.cardinal(number, f"ordinal-{gender}" if number <= 10 else "numbering")
+
+    def _roman_ordinal(self, match: re.Match[str]) -> str:
+        article, numeral = match[1] or "", match[2]
+        if not article and len(numeral) == 1:
+            return match[0]
+        is_feminine = article.strip().lower() == "la" if article else _gender(word_after(match).lower()) == FEMININE
+        form = "ordinal-feminine" if is_feminine else "ordinal-masculine-adjective"
+        return f"{article}{self.cardinal(roman_value(numeral), form)}"
+
+    def _ordinal(self, match: re.Match[str]) -> str:
+        number, masculine, feminine, short, plural = int(match[1]), *match.groups()[1:]
+        noun = word_after(match).lower()
+        if feminine:
+            form = "feminine"
+        elif short or (masculine and noun and noun not in _NOT_NOUNS and noun not in self.words.months):
+            form = "masculine-adjective"
+        else:
+            form = "masculine"
+        if number == 0:
+            return match[0]
+        return set_apart(f"{self.cardinal(number, f'ordinal-{form}')}{'s' if plural else ''}", match)
+
+    def _time(self, match: re.Match[str]) -> str:
+        hour, minute, with_hours = int(match[1]), int(match[2] or match[4]), match[3]
+        said = self.cardinal(hour, "cardinal-feminine")
+        if minute and 1 <= hour <= 12:
+            said += f" y {({15: 'cuarto', 30: 'media'}).get(minute) or self.cardinal(minute)}"
+        elif minute:
+            said += f" {'cero ' if minute < 10 else ''}{self.cardinal(minute)}"
+        if with_hours and not (minute and 1 <= hour <= 12):
+            said += " hora" if hour == 1 else " horas"
+        return set_apart(said + self._half_of_day(match, 5), match)
+
+    def _hour(self, match: re.Match[str]) -> str:
+        return set_apart(self.cardinal(int(match[1]), "cardinal-feminine") + self._half_of_day(match, 2), match)
+
+    def _half_of_day(self, match: re.Match[str], group: int) -> str:
+        letter = match[group] or match[group + 1]
+        if not letter:
+            return ""
+        full_stop = "." if match[0].endswith(".") and match.end() == len(match.string) else ""
+        return f" {letter.replace('p', 'pe')} eme{full_stop}"
+
+
+def _gender(noun: str) -> str:
+    singular = noun.removesuffix("s")
+    if singular in _MASCULINE_IN_A or singular.endswith("ista"):
+        return MASCULINE
+    stem = singular.removesuffix("e")
+    known = {singular, stem, stem.removesuffix("c") + "z"} & _FEMININE_NOUNS
+    return (
+        "feminine"
+        if known or singular.endswith(_FEMININE_ENDINGS) or stem.endswith(_FEMININE_ENDINGS[1:])
+        else "masculine"
+    )
