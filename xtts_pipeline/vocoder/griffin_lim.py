@@ -150,7 +150,7 @@ class _Span:
 
         Each iteration visits each block once: spectrum of the last wave, new phases, frames of the next wave.
         """
-        gain = _overlap_gain(self.first, self.frames, self.audio, is_last)
+        gain = overlap_gain(self.first, self.frames, self.audio, is_last)
         bins = self._magnitudes.shape[1]
         tails = self._settled
         for _ in range(iterations):
@@ -208,7 +208,7 @@ def _inversion_plan(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray]:
     return filters, filters / (filters.sum(axis=0) + TINY)
 
 
-def _overlap_gain(first: int, frames: int, audio: AudioConfig, is_last: bool) -> np.ndarray:
+def overlap_gain(first: int, frames: int, audio: AudioConfig, is_last: bool) -> np.ndarray:
     """Return the inverse of the summed squared windows of the frames from `first` on, float32 [hops, hop_samples].
 
     It is zero before the centre of frame 0 and, if `is_last`, after the centre of the last frame.

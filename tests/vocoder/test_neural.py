@@ -1,0 +1,72 @@
+"""The trained vocoder: its generator, and whole and streamed waves."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtts_pipeline.audio.mel import log_mel
+from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.errors import AudioError
+from xtts_pipeline.vocoder.generator import Generator
+from xtts_pipeline.vocoder.neural import STREAM_BLOCK_FRAMES, NeuralVocoder
+
+AUDIO = AudioConfig(sample_rate=8_000, fft_size=256, window_samples=256, hop_samples=64, mel_bins=20, max_hz=4_000.0)
+
+
+@pytest.fixture(scope="module")
+def vocoder() -> NeuralVocoder:
+    """A vocoder of random weights."""
+    return NeuralVocoder(Generator(AUDIO, width=32, blocks=2, seed=1))
+
+
+def mels(frames: int) -> np.ndarray:
+    return np.random.default_rng(0).uniform(-8.0, 0.0, (frames, AUDIO.mel_bins)).astype(np.float32)
+
+
+@pytest.mark.parametrize("frames", [0, 1, 2, 7, STREAM_BLOCK_FRAMES, 3 * STREAM_BLOCK_FRAMES + 5, 300])
+@pytest.mark.parametrize("piece", [1, 20, 1_000])
+def test_the_streamed_wave_is_the_whole_wave(vocoder: NeuralVocoder, frames: int, piece: int) -> None:
+    mel, stream = mels(frames), vocoder.stream()
+
+    pieces = [stream.push(mel[start : start + piece]) for start in range(0, frames, piece)]
+    streamed = np.concatenate([*pieces, stream.finish()])
+
+    whole = vocoder(mel)
+    assert whole.shape == (max(0, frames - 1) * AUDIO.hop_samples,)
+    np.testing.assert_allclose(streamed, whole, atol=1e-5)
+
+
+def test_blocks_give_the_wave_of_the_network_on_the_whole_mel(vocoder: NeuralVocoder) -> None:
+    mel = mels(100)
+    whole = vocoder.generator(tf.constant(mel[None]))[0].numpy()
+    np.testing.assert_allclose(vocoder(mel), whole, atol=1e-5)
+
+
+def test_frames_that_are_masked_change_nothing(vocoder: NeuralVocoder) -> None:
+    mel = mels(60)
+    mask = np.arange(60) < 40
+    masked = vocoder.generator(tf.constant(mel[None]), tf.constant(mask[None]))[0].numpy()
+    whole = vocoder.generator(tf.constant(mel[None, :40]))[0].numpy()
+    # The last frames overlap with masked ones, which have no sound.
+    kept = 36 * AUDIO.hop_samples
+    np.testing.assert_allclose(masked[:kept], whole[:kept], atol=1e-5)
+
+
+def test_the_first_sound_needs_one_block_and_the_context_after_it(vocoder: NeuralVocoder) -> None:
+    stream, needed = vocoder.stream(), STREAM_BLOCK_FRAMES + vocoder.generator.reach
+    assert len(stream.push(mels(needed - 1))) == 0
+    assert len(stream.push(mels(1))) > 0
+
+
+def test_an_untrained_generator_has_the_magnitudes_of_the_mel() -> None:
+    """The blocks add to the mel's pseudo-inverse, so speech has its spectrum before any training."""
+    time = np.arange(8_000) / AUDIO.sample_rate
+    tone = (0.3 * np.sin(2 * np.pi * 1_000 * time)).astype(np.float32)
+    generator = Generator(AUDIO, width=32, blocks=2)
+    magnitude = np.exp(generator.mel_magnitude(tf.constant(log_mel(tone, AUDIO)[None]))[0].numpy())
+    assert magnitude.mean(axis=0).argmax() * AUDIO.sample_rate / AUDIO.fft_size == pytest.approx(1_000, abs=100)
+
+
+def test_frames_that_are_not_finite_are_refused(vocoder: NeuralVocoder) -> None:
+    with pytest.raises(AudioError, match="not finite"):
+        vocoder(np.full((3, AUDIO.mel_bins), np.nan, np.float32))

@@ -1,0 +1,91 @@
+"""Short-time Fourier transforms with static shapes, as products with constant matrices.
+
+Frames are cut and added by reshapes, so the transforms compile under XLA, export everywhere, and have gradients that
+are matrix products too. TensorFlow operations only.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.audio.mel import hann_window
+from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.vocoder.griffin_lim import overlap_gain
+
+# Keeps the gradient of a magnitude finite where the spectrum is zero.
+TINY_POWER = 1e-12
+
+
+class Stft:
+    """The spectra of a wave's whole frames; no frame reaches over an end of the wave.
+
+    `window` is float32 [fft_size].
+    """
+
+    def __init__(self, window: np.ndarray, hop_samples: int) -> None:
+        self.hop_samples, self.overlap = hop_samples, -(-len(window) // hop_samples)
+        cosine, sine = fourier_basis(len(window))
+        basis = np.concatenate([cosine, -sine], axis=1) * window[:, None]
+        self._basis = np.pad(basis, ((0, self.overlap * hop_samples - len(window)), (0, 0)))
+
+    def __call__(self, wave_BN: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the real and the imaginary part, [B, frames, 1 + fft_size // 2] each.
+
+        There are N // hop_samples - overlap + 1 frames; samples after the last whole hop are not used.
+        """
+        rows, samples = wave_BN.shape
+        hops = samples // self.hop_samples
+        frames = hops - self.overlap + 1
+        hops_BHN = tf.reshape(wave_BN[:, : hops * self.hop_samples], [rows, hops, self.hop_samples])
+        frames_BTN = tf.concat([hops_BHN[:, first : first + frames] for first in range(self.overlap)], axis=-1)
+        real, imaginary = tf.split(tf.matmul(frames_BTN, tf.constant(self._basis, wave_BN.dtype)), 2, axis=-1)
+        return real, imaginary
+
+    def magnitude(self, wave_BN: tf.Tensor) -> tf.Tensor:
+        """Return the magnitudes, [B, frames, 1 + fft_size // 2]."""
+        real, imaginary = self(wave_BN)
+        return tf.sqrt(tf.square(real) + tf.square(imaginary) + TINY_POWER)
+
+
+class InverseStft:
+    """The wave of centred frames, as `log_mel` analyses them: frame 0 is centred at the first sample."""
+
+    def __init__(self, audio: AudioConfig) -> None:
+        self.audio, self.overlap = audio, -(-audio.fft_size // audio.hop_samples)
+        cosine, sine = fourier_basis(audio.fft_size)
+        # The bins between the first and the last stand for themselves and for their mirror images.
+        weight = np.full((1, cosine.shape[1]), 2.0 / audio.fft_size)
+        weight[:, 0] = weight[:, -1] = 1.0 / audio.fft_size
+        basis = np.concatenate([(cosine * weight).T, (-sine * weight).T]) * hann_window(audio)
+        rest = self.overlap * audio.hop_samples - audio.fft_size
+        self._basis = np.pad(basis, ((0, 0), (0, rest))).astype(np.float32)
+
+    def __call__(self, real_BTK: tf.Tensor, imaginary_BTK: tf.Tensor) -> tf.Tensor:
+        """Return [B, (frames - 1) * hop_samples]."""
+        hop, overlap = self.audio.hop_samples, self.overlap
+        hops_BTON = self.windowed_frames(real_BTK, imaginary_BTK)
+        rows, frames = hops_BTON.shape[:2]
+        shifted = [
+            tf.pad(hops_BTON[:, :, shift], [[0, 0], [shift, overlap - 1 - shift], [0, 0]]) for shift in range(overlap)
+        ]
+        gain = tf.constant(overlap_gain(0, frames, self.audio, is_last=True), real_BTK.dtype)
+        wave_BN = tf.reshape(tf.add_n(shifted) * gain, [rows, -1])
+        start = self.audio.fft_size // 2
+        return wave_BN[:, start : start + (frames - 1) * hop]
+
+    def windowed_frames(self, real_BTK: tf.Tensor, imaginary_BTK: tf.Tensor) -> tf.Tensor:
+        """Return each frame's windowed samples, cut into hops: [B, T, overlap, hop_samples]."""
+        rows, frames, _ = real_BTK.shape
+        spectrum_BTK = tf.concat([real_BTK, imaginary_BTK], axis=-1)
+        samples_BTN = tf.matmul(spectrum_BTK, tf.constant(self._basis, real_BTK.dtype))
+        return tf.reshape(samples_BTN, [rows, frames, self.overlap, self.audio.hop_samples])
+
+
+@lru_cache(maxsize=8)
+def fourier_basis(fft_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the cosines and the sines of a real Fourier transform, float32 [fft_size, 1 + fft_size // 2] each."""
+    # Whole turns are taken off in integers: float32 angles of 2 pi * 500,000 have no accuracy left.
+    turns = np.outer(np.arange(fft_size), np.arange(1 + fft_size // 2)) % fft_size
+    angle = 2 * np.pi * turns / fft_size
+    return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)

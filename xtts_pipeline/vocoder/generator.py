@@ -1,0 +1,103 @@
+"""The trained vocoder's network: mel frames to spectra by ConvNeXt blocks at the frame rate, then one inverse STFT.
+
+After Vocos (Siuzdak 2023). The magnitudes start from the pseudo-inverse of the mel, as in FreeV (Lv et al. 2024), so
+the blocks learn only what a mel does not hold: details of the magnitudes, and phases.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.audio.filterbank import mel_filterbank
+from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.model.layers import Dense, Initializer, LayerNorm
+from xtts_pipeline.vocoder.fourier import InverseStft
+
+TAPS = 7
+# The inner width of a block, in widths.
+EXPANSION = 3
+# Natural logs of magnitudes: the floor, and a bound that keeps `exp` finite.
+LEAST_LOG_MAGNITUDE, GREATEST_LOG_MAGNITUDE = -16.0, 6.0
+# The least magnitude that the pseudo-inverse gives; it may be negative.
+LEAST_MEL_MAGNITUDE = 1e-4
+
+
+class DepthwiseConvolution(tf.Module):
+    """A convolution of each channel along time, as shifted products: XLA's own is up to 24 times slower on a CPU."""
+
+    def __init__(self, initializer: Initializer, width: int, name: str) -> None:
+        super().__init__(name=name)
+        self.weight = initializer.normal((TAPS, width), TAPS**-0.5, "weight")
+        self.bias = tf.Variable(tf.zeros([width]), name="bias")
+
+    def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
+        """Return [B, T, D]."""
+        frames = x_BTD.shape[1]
+        padded_BTD = tf.pad(x_BTD, [[0, 0], [TAPS // 2, TAPS // 2], [0, 0]])
+        weight = tf.cast(self.weight, x_BTD.dtype)
+        taps = [padded_BTD[:, tap : tap + frames] * weight[tap] for tap in range(TAPS)]
+        return tf.add_n(taps) + tf.cast(self.bias, x_BTD.dtype)
+
+
+class ConvNextBlock(tf.Module):
+    """Depthwise convolution, normalisation, two dense layers with a GELU between, and a scaled residual (Liu 2022)."""
+
+    def __init__(self, initializer: Initializer, width: int, scale: float, name: str) -> None:
+        super().__init__(name=name)
+        self.depthwise = DepthwiseConvolution(initializer, width, "depthwise")
+        self.norm = LayerNorm(width, "norm")
+        self.widen = Dense(initializer, width, EXPANSION * width, "widen")
+        self.narrow = Dense(initializer, EXPANSION * width, width, "narrow")
+        self.scale = tf.Variable(tf.fill([width], scale), name="scale")
+
+    def __call__(self, x_BTD: tf.Tensor, mask_BT1: tf.Tensor) -> tf.Tensor:
+        """Return [B, T, D]; the mask is 1 for real frames and 0 for others."""
+        inner = self.widen(self.norm(self.depthwise(x_BTD)))
+        inner = self.narrow(tf.nn.gelu(inner, approximate=True)) * tf.cast(self.scale, x_BTD.dtype)
+        # Frames that are not there stay zero in every layer, so that a streamed block equals a part of the whole.
+        return (x_BTD + inner) * mask_BT1
+
+
+class Generator(tf.Module):
+    """Mel frames to a wave. `reach` is how many frames to each side a frame's spectrum depends on."""
+
+    def __init__(self, audio: AudioConfig, width: int, blocks: int, seed: int = 0) -> None:
+        super().__init__(name="generator")
+        initializer = Initializer(seed)
+        self.audio, self.bins = audio, 1 + audio.fft_size // 2
+        self.reach = TAPS // 2 * (blocks + 1)
+        filters = mel_filterbank(audio)
+        self._inverse_filters = np.linalg.pinv(filters).T.astype(np.float32)
+        self.embed = Dense(initializer, TAPS * audio.mel_bins, width, "embed")
+        self.embed_norm = LayerNorm(width, "embed_norm")
+        self.blocks = [ConvNextBlock(initializer, width, 1.0 / blocks, f"block_{index}") for index in range(blocks)]
+        self.norm = LayerNorm(width, "norm")
+        self.head = Dense(initializer, width, 2 * self.bins, "head")
+        self.inverse = InverseStft(audio)
+
+    def __call__(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tf.Tensor:
+        """Return the wave [B, (frames - 1) * hop_samples] of natural-log mels; the mask is True for real frames."""
+        return self.inverse(*self.spectrum(mel_BTM, mask_BT))
+
+    def spectrum(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the real and the imaginary part of each frame's spectrum, float32 [B, T, 1 + fft_size // 2]."""
+        rows, frames, _ = mel_BTM.shape
+        is_real = tf.ones([rows, frames], tf.bool) if mask_BT is None else mask_BT
+        mask_BT1 = tf.cast(is_real, mel_BTM.dtype)[..., None]
+        # The network's scale is near zero; a frame that is not there is zero there.
+        scaled_BTM = (mel_BTM + 5.0) / 4.0 * mask_BT1
+        padded_BTM = tf.pad(scaled_BTM, [[0, 0], [TAPS // 2, TAPS // 2], [0, 0]])
+        window_BTN = tf.concat([padded_BTM[:, tap : tap + frames] for tap in range(TAPS)], axis=-1)
+        x_BTD = self.embed_norm(self.embed(window_BTN)) * mask_BT1
+        for block in self.blocks:
+            x_BTD = block(x_BTD, mask_BT1)
+        change_BTK, phase_BTK = tf.split(tf.cast(self.head(self.norm(x_BTD)), tf.float32), 2, axis=-1)
+        log_magnitude_BTK = tf.clip_by_value(
+            self.mel_magnitude(mel_BTM) + change_BTK, LEAST_LOG_MAGNITUDE, GREATEST_LOG_MAGNITUDE
+        )
+        magnitude_BTK = tf.exp(log_magnitude_BTK) * tf.cast(mask_BT1, tf.float32)
+        return magnitude_BTK * tf.cos(phase_BTK), magnitude_BTK * tf.sin(phase_BTK)
+
+    def mel_magnitude(self, mel_BTM: tf.Tensor) -> tf.Tensor:
+        """Return the natural logs of the magnitudes that the pseudo-inverse of the mel filters gives, [B, T, K]."""
+        magnitude_BTK = tf.matmul(tf.exp(tf.cast(mel_BTM, tf.float32)), tf.constant(self._inverse_filters))
+        return tf.math.log(tf.maximum(magnitude_BTK, LEAST_MEL_MAGNITUDE))

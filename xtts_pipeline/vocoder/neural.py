@@ -1,0 +1,109 @@
+"""Speak mels by a trained generator, whole or streamed, with one wave for both.
+
+The generator runs on blocks of a fixed number of frames, each with as many frames of context as a frame's spectrum
+depends on. So there are two compiled shapes, and a streamed block equals its part of the whole.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.audio.mel import hann_window
+from xtts_pipeline.errors import AudioError, Reason
+from xtts_pipeline.vocoder.generator import Generator
+
+# Frames of a block: long ones waste little on context, short ones are heard soon.
+WHOLE_BLOCK_FRAMES, STREAM_BLOCK_FRAMES = 256, 32
+TINY = 1e-8
+
+
+class NeuralVocoder:
+    """Mel frames to sound by a trained generator."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.generator, self.audio = generator, generator.audio
+        # Without JIT: the same program runs on a machine where XLA has no compiler for the device.
+        self.frames_of_block = tf.function(self._frames_of_block, autograph=False, reduce_retracing=False)
+
+    def __call__(self, log_mel: np.ndarray) -> np.ndarray:
+        """Return the wave, float32 [(frames - 1) * hop_samples]. Raises AudioError if the frames are not finite."""
+        stream = NeuralStream(self, WHOLE_BLOCK_FRAMES)
+        return np.concatenate([stream.push(log_mel), stream.finish()])
+
+    def stream(self) -> "NeuralStream":
+        """Return a new stream, for one wave."""
+        return NeuralStream(self, STREAM_BLOCK_FRAMES)
+
+    def _frames_of_block(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor) -> tf.Tensor:
+        """Return the windowed samples of each frame, float32 [B, T, overlap, hop_samples]."""
+        return self.generator.inverse.windowed_frames(*self.generator.spectrum(mel_BTM, mask_BT))
+
+
+class NeuralStream:
+    """One wave, computed while its frames arrive; the look-ahead is exact."""
+
+    def __init__(self, vocoder: NeuralVocoder, block_frames: int) -> None:
+        self._vocoder, self._block, self._reach = vocoder, block_frames, vocoder.generator.reach
+        audio = vocoder.audio
+        self._overlap = -(-audio.fft_size // audio.hop_samples)
+        squares = np.zeros(self._overlap * audio.hop_samples, np.float32)
+        squares[: audio.fft_size] = np.square(hann_window(audio))
+        self._squares = squares.reshape(self._overlap, audio.hop_samples)
+        # Frames not yet needed no more: those of the context before the next block, and all that follow.
+        self._mel = np.zeros((0, audio.mel_bins), np.float32)
+        self._first = 0  # the number of the first of them
+        self._done = 0  # frames that are rendered
+        self._sums = np.zeros((self._overlap - 1, audio.hop_samples), np.float32)
+        self._weights = self._sums.copy()
+        self._samples_to_skip = audio.fft_size // 2
+
+    def push(self, log_mel: np.ndarray) -> np.ndarray:
+        """Take the next frames, float [frames, mel_bins]; return the samples that are now final, float32 [n].
+
+        Raises AudioError if the frames are not finite.
+        """
+        if not np.isfinite(log_mel).all():
+            raise AudioError(Reason.AUDIO_NOT_FINITE, "the mel frames are not finite; expected what log_mel returns")
+        self._mel = np.concatenate([self._mel, log_mel.astype(np.float32)])
+        waves = [np.zeros(0, np.float32)]
+        while self._first + len(self._mel) >= self._done + self._block + self._reach:
+            waves.append(self._render(self._block))
+        return np.concatenate(waves)
+
+    def finish(self) -> np.ndarray:
+        """End the stream and return its rest; all pieces together have (frames - 1) * hop_samples samples."""
+        frames = self._first + len(self._mel)
+        waves = [np.zeros(0, np.float32)]
+        while self._done < frames:
+            waves.append(self._render(min(self._block, frames - self._done)))
+        waves.append(self._without_start((self._sums / np.maximum(self._weights, TINY)).reshape(-1)))
+        wave, audio = np.concatenate(waves), self._vocoder.audio
+        # Nothing after the centre of the last frame.
+        return wave[: max(0, len(wave) - (self._overlap * audio.hop_samples - audio.fft_size // 2))]
+
+    def _render(self, frames: int) -> np.ndarray:
+        """Render the next frames; return the samples that no later frame reaches."""
+        size, first = self._block + 2 * self._reach, self._done - self._reach
+        number = np.arange(first, first + size)
+        is_real = (number >= 0) & (number < self._first + len(self._mel))
+        mel = np.zeros((size, self._mel.shape[1]), np.float32)
+        mel[is_real] = self._mel[number[is_real] - self._first]
+        rendered = self._vocoder.frames_of_block(mel[None], is_real[None])[0].numpy()
+        windowed = rendered[self._reach : self._reach + frames]
+        sums, weights = (
+            np.concatenate([tail, np.zeros((frames, tail.shape[1]), np.float32)])
+            for tail in (self._sums, self._weights)
+        )
+        for shift in range(self._overlap):
+            sums[shift : shift + frames] += windowed[:, shift]
+            weights[shift : shift + frames] += self._squares[shift]
+        self._sums, self._weights = sums[frames:], weights[frames:]
+        self._done += frames
+        unneeded = max(0, self._done - self._reach - self._first)
+        self._mel, self._first = self._mel[unneeded:], self._first + unneeded
+        return self._without_start((sums[:frames] / np.maximum(weights[:frames], TINY)).reshape(-1))
+
+    def _without_start(self, wave: np.ndarray) -> np.ndarray:
+        """Drop the half window before the centre of frame 0."""
+        skipped = min(self._samples_to_skip, len(wave))
+        self._samples_to_skip -= skipped
+        return wave[skipped:]
