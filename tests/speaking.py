@@ -32,11 +32,11 @@ SETTINGS = {
 }
 
 
-def make_run(folder: Path, stop_bias: float = -30.0, **model: int) -> Path:
+def make_run(folder: Path, stop_bias: float = -30.0, speakers: tuple[str, ...] = ("ann", "bob"), **model: int) -> Path:
     """Write a run of random weights; by its stop bias it ends every text at once (30) or never (-30)."""
     config = Config.model_validate({**SETTINGS, "model": {**MODEL, **model}})
     spec = record_spec_of(config.audio, config.limits)
-    cache = CacheIdentity("fingerprint", spec, SYMBOLS, ("ann", "bob"), ("en",))
+    cache = CacheIdentity("fingerprint", spec, SYMBOLS, speakers, ("en",))
     network = build_network(cache, config)
     network.mel_decoder.to_stop.bias.assign([stop_bias])
     weights = {f"average.{name}": variable for name, variable in named_variables(network).items()}

@@ -88,6 +88,13 @@ def test_few_clips_have_few_bins(tmp_path: Path, drawn: list[Figure], clips: int
     assert len(drawn[0].axes[0].patches) == bins
 
 
+@pytest.mark.parametrize(("suffix", "start"), [(".svg", b"<?xml"), (".pdf", b"%PDF"), ("", b"\x89PNG")])
+def test_the_suffix_names_the_format(tmp_path: Path, suffix: str, start: bytes) -> None:
+    path = tmp_path / f"lengths{suffix}"
+    save_histograms(path, {"seconds": np.ones(3)}, {"seconds": {"p50": 1.0}})
+    assert path.read_bytes().startswith(start)
+
+
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 

@@ -1,4 +1,4 @@
-"""Draw mels, attention, histograms and bars as PNG files.
+"""Draw mels, attention, histograms and bars as PNG, SVG or PDF files.
 
 Computes none of the values. Loads matplotlib when the first figure is made.
 """
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# The first is also that of a file without a suffix.
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 DOTS_PER_INCH = 100
 WIDTH_INCHES = (7.0, 14.0)
 INCHES_PER_SECOND = 2.5
@@ -186,7 +188,8 @@ def new_figure(width_inches: float, height_inches: float) -> "Figure":
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure as PNG and make its folder. Raises OutputError if it cannot be written."""
-    with output_errors(path, "expected a place for a PNG file; choose another path"):
+    """Write a figure in the format of the suffix and make its folder. Raises OutputError if it cannot be written."""
+    suffix = path.suffix.lower() if path.suffix.lower() in PICTURE_SUFFIXES else PICTURE_SUFFIXES[0]
+    with output_errors(path, "expected a place for a picture; choose another path"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
+        figure.savefig(path, dpi=DOTS_PER_INCH, format=suffix[1:])

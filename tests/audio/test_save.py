@@ -22,6 +22,24 @@ def test_a_written_wave_is_read_back(tmp_path: Path) -> None:
     np.testing.assert_allclose(samples, wave, atol=5e-5)
 
 
+@pytest.mark.parametrize("suffix", [".wav", ".flac", ".mp3", ".ogg", ".FLAC", ""])
+def test_the_suffix_names_the_format(tmp_path: Path, suffix: str) -> None:
+    wave = 0.5 * np.sin(2 * np.pi * 300 * np.arange(200_000) / 22_050)
+    write_wave(tmp_path / f"a{suffix}", wave, 22_050)
+    found, rate = soundfile.read(tmp_path / f"a{suffix}")
+    assert soundfile.info(tmp_path / f"a{suffix}").format == (suffix[1:].upper() or "WAV")
+    assert rate == 22_050
+    # MP3 begins and ends with its own padding.
+    assert len(found) == pytest.approx(len(wave), abs=2_304)
+    assert np.std(found) == pytest.approx(np.std(wave), rel=0.02)
+
+
+def test_a_rate_that_a_format_lacks_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"a.mp3: libsndfile writes no MP3 of 12345 Hz \(.*\); name a .wav file"):
+        write_wave(tmp_path / "a.mp3", np.zeros(100), 12_345)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_wave_over_full_scale_is_scaled_and_not_clipped(tmp_path: Path) -> None:
     wave = np.array([0.5, -4.0, 2.0], np.float32)
     write_wave(tmp_path / "out.wav", wave, 16_000)

@@ -1,6 +1,7 @@
 """The command line as a whole: help, interruption."""
 
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.main import COMMANDS as SECTIONS
-from xtts_pipeline.cli.main import cli
+from xtts_pipeline.cli.main import cli, main
 
 ROOT = Path(__file__).parents[2]
 INTERRUPTED_IMPORT = """
@@ -31,7 +32,7 @@ main()
 """
 IMPORTS_OF = """
 import sys
-from xtts_pipeline.cli.main import cli
+from xtts_pipeline.cli.main import main, cli
 try:
     cli({arguments!r}, standalone_mode=False)
 finally:
@@ -101,6 +102,29 @@ def test_a_misspelled_name_is_answered_with_the_nearest_one(words: str, message:
     assert message.casefold() in f"{result.output} {shown}".casefold()
 
 
+@pytest.mark.parametrize("words", ["--debug config show nothing", "config show nothing --debug", "config show nothing"])
+def test_debug_may_stand_before_or_after_the_command(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "argv", ["xtts", *words.split()])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 2
+    assert ("Traceback" in capsys.readouterr().err) is ("--debug" in words)
+
+
+def test_every_command_passes_debug_on(monkeypatch: pytest.MonkeyPatch):
+    passed = []
+    monkeypatch.setattr(COMMANDS["stats"], "callback", lambda **_: passed.append(click.get_current_context().obj))
+    for words in (["stats"], ["stats", "--debug"], ["--debug", "stats"]):
+        CliRunner().invoke(cli, words)
+
+    assert passed == [False, True, True]
+
+
 def test_help_imports_no_command_and_nothing_slow():
     imported = modules_imported_by("--help")
 
@@ -110,7 +134,7 @@ def test_help_imports_no_command_and_nothing_slow():
 
 def test_help_costs_less_than_a_tenth_of_a_second():
     """Of processor time, which other load on the machine does not change much; the least of several is the cost."""
-    program = "import time; from xtts_pipeline.cli.main import cli; cli(['--help'], standalone_mode=False); "
+    program = "import time; from xtts_pipeline.cli.main import main, cli; cli(['--help'], standalone_mode=False); "
     program += "print(time.process_time())"
     command = [sys.executable, "-c", program]
     shown = [subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout for _ in range(5)]

@@ -1,12 +1,14 @@
-"""Write mono 16-bit WAV files: whole and atomic, or growing while they are played."""
+"""Write mono sound files, whole and atomic, or 16-bit WAV files that grow while they are played."""
 
+import io
 import struct
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import soundfile
 
-from xtts_pipeline.errors import AudioError, Reason, output_errors
+from xtts_pipeline.errors import AudioError, OutputError, Reason, output_errors
 from xtts_pipeline.system.atomic_files import atomic_write
 
 HEADER_BYTES = 44
@@ -15,28 +17,47 @@ BYTES_PER_SAMPLE = 2
 UNKNOWN_BYTES = 0xFFFFFFFF
 # 32,767 and not 32,768: the largest positive sample that 16 bits hold.
 FULL_SCALE_INT16 = 32_767
+# libsndfile's names of the formats, by suffix; the first is also that of a file without a suffix.
+SOUND_FORMATS = {".wav": "WAV", ".flac": "FLAC", ".mp3": "MP3", ".ogg": "OGG"}
+# libsndfile's Vorbis encoder keeps a block on the stack.
+BLOCK_SAMPLES = 65_536
 
 
 def write_wave(path: Path, wave: np.ndarray, sample_rate: int) -> None:
-    """Write float samples, [samples], to a WAV file that appears whole or not at all.
+    """Write float samples, [samples], to a sound file that appears whole or not at all.
 
-    A symlink is followed; anything but a regular file, such as a pipe, is written directly. A wave with a peak over 1
-    is scaled to a peak of 1 rather than clipped. Raises AudioError if a sample is not finite, OutputError if the file
-    cannot be written.
+    The suffix names one of SOUND_FORMATS; WAV and FLAC have 16 bits. A symlink is followed; anything but a regular
+    file, such as a pipe, is written directly. A wave with a peak over 1 is scaled to a peak of 1 rather than clipped.
+    Raises AudioError if a sample is not finite, OutputError if the file cannot be written.
     """
     peak = float(np.abs(wave).max(initial=0.0))
     if not np.isfinite(peak):
         raise AudioError(
             Reason.AUDIO_NOT_FINITE, f"{path}: the wave holds samples that are not finite; nothing was written"
         )
-    samples = np.round(wave * (FULL_SCALE_INT16 / max(peak, 1.0))).astype("<i2").tobytes()
-    content = _header(len(samples), sample_rate) + samples
+    samples = np.round(wave * (FULL_SCALE_INT16 / max(peak, 1.0))).astype("<i2")
+    content = _encode(path, samples, sample_rate)
     with output_errors(path, "name a file in a folder that exists and is writable"):
         if path.exists() and not path.is_file():
             path.write_bytes(content)
         else:
             with atomic_write(path.resolve()) as file:
                 file.write(content)
+
+
+def _encode(path: Path, samples: np.ndarray, sample_rate: int) -> bytes:
+    name = SOUND_FORMATS.get(path.suffix.lower(), "WAV")
+    if name == "WAV":
+        return _header(samples.nbytes, sample_rate) + samples.tobytes()
+    encoded = io.BytesIO()
+    try:
+        with soundfile.SoundFile(encoded, "w", sample_rate, 1, format=name) as file:
+            for start in range(0, len(samples), BLOCK_SAMPLES):
+                file.write(samples[start : start + BLOCK_SAMPLES])
+    except soundfile.LibsndfileError as error:
+        problem = f"libsndfile writes no {name} of {sample_rate} Hz ({error.error_string})"
+        raise OutputError(f"{path}: {problem}; name a .wav file") from None
+    return encoded.getvalue()
 
 
 class WavStream:

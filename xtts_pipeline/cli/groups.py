@@ -10,10 +10,11 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 from xtts_pipeline.errors import did_you_mean
 
 MAX_TERM_WIDTH = 27
+DEBUG_HELP = "Show tracebacks and TensorFlow's own log."
 
 
 class DocumentedCommand(click.Command):
-    """A command whose `--help` has its everyday options first and ends with an example.
+    """A command whose `--help` has its everyday options first and ends with an example; it takes `--debug` too.
 
     sections: headings, and below each the names of parameters; parameters without a heading stand first.
     """
@@ -22,6 +23,7 @@ class DocumentedCommand(click.Command):
         self, *args: Any, example: str, sections: Mapping[str, Sequence[str]] | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
+        self.params.append(_debug_option())
         self.example = example
         self._sections = sections or {}
 
@@ -42,6 +44,15 @@ class DocumentedCommand(click.Command):
         """Write the example."""
         with formatter.section("Example"):
             formatter.write(f"  {self.example}\n")
+
+
+def _debug_option() -> click.Option:
+    """Return the option that makes `xtts train --debug` the same as `xtts --debug train`."""
+
+    def set_debug(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        context.obj = context.obj or value
+
+    return click.Option(["--debug"], is_flag=True, expose_value=False, callback=set_debug, help=DEBUG_HELP)
 
 
 class SummaryGroup(click.Group):

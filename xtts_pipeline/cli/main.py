@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from xtts_pipeline import __version__
-from xtts_pipeline.cli.groups import LazyGroup
+from xtts_pipeline.cli.groups import DEBUG_HELP, LazyGroup
 from xtts_pipeline.errors import EXIT_INTERRUPTED, EXIT_UNTRUE, EXIT_UNUSABLE, XttsError
 
 # In the order of their use. Each summary is the first sentence of the command's own help, and fits on a line.
@@ -51,7 +51,7 @@ COMMANDS = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @click.version_option(__version__, prog_name="xtts")
-@click.option("--debug", is_flag=True, help="Show tracebacks and TensorFlow's own log.")
+@click.option("--debug", is_flag=True, help=DEBUG_HELP)
 @click.pass_context
 def cli(context: click.Context, debug: bool) -> None:
     """Train a voice with TensorFlow: preprocess a corpus once, train on the cache, speak.

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +12,7 @@ import click
 from xtts_pipeline.cli.completion import complete_preset, complete_setting
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import EXIT_UNTRUE, CacheError, OutputError, did_you_mean, output_errors
+from xtts_pipeline.plots import PICTURE_SUFFIXES
 from xtts_pipeline.system.storage import folder_path, is_stored
 from xtts_pipeline.text.fallback import TextChanges, describe_changes
 from xtts_pipeline.training.checkpoints.run_folder import find_checkpoint, read_cache_path
@@ -59,6 +60,13 @@ def cache_of_run(run: Path | None) -> Path:
     if cache is not None and (is_stored(cache) or not cache.is_dir()):
         raise CacheError(f"{run}: its cache {cache} is not on this machine; name a copy with --cache")
     return cache or Path("cache")
+
+
+def warn_of_one_voice(run: Path, speakers: Sequence[str], references: Sequence[Path]) -> None:
+    """Say on stderr that a run of one speaker cannot clone the voice of references."""
+    if references and len(speakers) == 1:
+        problem = "was trained on one speaker and cannot clone a voice: --reference hardly changes its speech"
+        click.echo(f"warning: {run} {problem}; train on a corpus of several speakers", err=True)
 
 
 class Share(click.ParamType[float]):
@@ -131,6 +139,26 @@ class Count(click.IntRange):
     name = "count"
 
 
+class OutputFile(LocalPath):
+    """A file to write in the format of its suffix: one of `suffixes`, or none for the first."""
+
+    def __init__(self, *suffixes: str) -> None:
+        super().__init__()
+        self._suffixes = suffixes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Raises OutputError for another suffix."""
+        path = super().convert(value, param, ctx)
+        check_suffix(path, self._suffixes)
+        return path
+
+
+def check_suffix(path: Path, suffixes: Collection[str]) -> None:
+    """Raise OutputError if a file to write has a suffix of another format."""
+    if path.suffix and path.suffix.lower() not in suffixes:
+        raise OutputError(f"{path}: found the suffix {path.suffix}, expected {' or '.join(suffixes)}; rename the file")
+
+
 class RunPath(LocalPath):
     """The folder of a run, or of one of its checkpoints: it is looked for before TensorFlow is imported."""
 
@@ -143,6 +171,7 @@ class RunPath(LocalPath):
 
 COUNT = Count(1, 2**31 - 1)
 FOLDER = LocalPath()
+PICTURE = OutputFile(*PICTURE_SUFFIXES)
 CACHE_FOLDER = LocalPath("a folder of this machine: use a copy there, and xtts cache push")
 STORED_CACHE_FOLDER = LocalPath(may_be_stored=True)
 

@@ -144,13 +144,13 @@ class Synthesizer:
         self._embed = tf.function(self._embed_windows, **compiled)
 
     @classmethod
-    def load(cls, run: Path, overrides: Sequence[str] = (), *, strict_text: bool = False) -> "Synthesizer":
+    def load(cls, run: Path | str, overrides: Sequence[str] = (), *, strict_text: bool = False) -> "Synthesizer":
         """Load a run's newest checkpoint, or the checkpoint at this path.
 
         `overrides` such as `synthesis.sharpness=1.5` replace settings of the checkpoint. Raises CheckpointError if it
         cannot be read, ConfigError for an override that is invalid or of another section.
         """
-        return cls(load_checkpoint(run).with_synthesis(overrides), strict_text=strict_text)
+        return cls(load_checkpoint(Path(run)).with_synthesis(overrides), strict_text=strict_text)
 
     def warm_up(self, *, batch: bool = False) -> None:
         """Compile the functions for one text, and with `batch` also for a batch, so that the next call need not."""
@@ -165,7 +165,7 @@ class Synthesizer:
         open_stream(self.vocoder).push(self.silence(self._chunk_steps * self._network.frames_per_step))
 
     def synthesize(
-        self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path] = ()
+        self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path | str] = ()
     ) -> SpokenText:
         """Synthesize a text, in pieces if it is longer than the checkpoint's longest training text.
 
@@ -184,7 +184,7 @@ class Synthesizer:
         texts: Sequence[str],
         speaker: str | None = None,
         language: str | None = None,
-        references: Sequence[Path] = (),
+        references: Sequence[Path | str] = (),
         *,
         with_attention: bool = True,
     ) -> list[SpokenText]:
@@ -215,7 +215,7 @@ class Synthesizer:
         ]
 
     def stream(
-        self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path] = ()
+        self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path | str] = ()
     ) -> SpeechStream:
         """Return the wave of `synthesize`, chunk by chunk as it is decoded; raises its errors at once."""
         voice = self._voice(speaker, language, references)
@@ -239,7 +239,7 @@ class Synthesizer:
         """Return each token's symbol, or a name such as `<begin>`."""
         return [self._splitter.tokenizer.name_of(int(token)) for token in tokens]
 
-    def _voice(self, speaker: str | None, language: str | None, references: Sequence[Path]) -> _Voice:
+    def _voice(self, speaker: str | None, language: str | None, references: Sequence[Path | str]) -> _Voice:
         cache, folder = self.checkpoint.cache, self.checkpoint.folder
         speaker_id = _index("speaker", cache.speakers, speaker, folder)
         language_id = _index("language", cache.languages, language, folder)
@@ -251,9 +251,9 @@ class Synthesizer:
             )
         if self._network.voice_encoder is None:
             raise CheckpointError(
-                f"{folder}: the model takes no reference (model.voice_latents=0); train one with latents, or give none"
+                f"{folder}: the model cannot clone a voice (model.voice_latents=0); train another, or give none"
             )
-        return _Voice(speaker_id, language_id, np.mean([self._embed_clip(path) for path in references], axis=0))
+        return _Voice(speaker_id, language_id, np.mean([self._embed_clip(Path(path)) for path in references], axis=0))
 
     def _embed_clip(self, path: Path) -> np.ndarray:
         """Return the latents of a sound file, float32 [V, D], cached for the last files while they do not change."""

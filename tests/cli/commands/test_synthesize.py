@@ -192,6 +192,68 @@ def test_a_misspelled_run_is_refused_with_the_similar_one(run: Path) -> None:
     assert str(error).endswith(f"no checkpoint here; did you mean {run}?")
 
 
+def test_sound_and_picture_are_in_the_formats_of_their_suffixes(run: Path, tmp_path: Path) -> None:
+    speech, picture = tmp_path / "speech.mp3", tmp_path / "speech.svg"
+    result = xtts("--run", run, "--text", "abc", "--output", speech, "--plot", picture)
+    assert result.exit_code == 0, result.output
+    assert soundfile.info(speech).format == "MP3"
+    assert picture.read_bytes().startswith(b"<?xml")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--output", "a.mp4"),
+            "found the suffix .mp4, expected .wav or .flac or .mp3 or .ogg; rename the file",
+        ),
+        (("--output", "a.mp3", "--stream"), "a.mp3: found the suffix .mp3, expected .wav;"),
+        (("--output", "a.wav", "--plot", "a.bmp"), "a.bmp: found the suffix .bmp, expected .png or .svg or .pdf;"),
+        (("--output", "a.wav", "--mel-output", "a.npz"), "a.npz: found the suffix .npz, expected .npy;"),
+    ],
+)
+def test_an_unknown_suffix_is_refused_before_the_run_is_loaded(
+    run: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("loaded"))
+    assert message in str(error_of("--run", run, "--text", "a", *options))
+
+
+@pytest.mark.parametrize(("option", "names"), [("--list-speakers", ["ann", "bob"]), ("--list-languages", ["en"])])
+def test_the_names_of_a_run_are_listed_without_a_text(run: Path, option: str, names: list[str]) -> None:
+    assert xtts("--run", run, option).stdout.splitlines() == names
+    assert json.loads(xtts("--run", run, option, "--json").stdout) == names
+
+
+def test_a_text_without_an_output_is_a_usage_error(run: Path) -> None:
+    result = xtts("--run", run, "--text", "a")
+    assert result.exit_code == 2
+    assert "--output: found none" in result.output
+
+
+def test_lines_come_from_stdin(run: Path, tmp_path: Path) -> None:
+    words = ["synthesize", "--run", str(run), "--text-file", "-", "--output", str(tmp_path / "out")]
+    assert CliRunner().invoke(cli, words, input="a\nb\n").exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0000.wav", "0001.wav"]
+    error = CliRunner().invoke(cli, words, input="").exception
+    assert "stdin: no lines" in str(error)
+
+
+def test_a_run_of_one_speaker_says_that_it_cannot_clone(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", speakers=("ann",))
+    soundfile.write(tmp_path / "voice.wav", 0.3 * np.sin(0.1 * np.arange(16_000)), 16_000)
+    reference = ("--reference", tmp_path / "voice.wav")
+    result = xtts("--run", run, "--text", "a", "--output", tmp_path / "a.wav", *reference)
+    assert result.exit_code == 0, result.output
+    assert f"warning: {run} was trained on one speaker and cannot clone a voice" in result.stderr
+
+
+def test_paths_may_be_text(run: Path, tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "voice.wav", 0.3 * np.sin(0.1 * np.arange(16_000)), 16_000)
+    spoken = Synthesizer.load(str(run)).synthesize("abc", references=[str(tmp_path / "voice.wav")])
+    assert len(spoken.mel) == 10
+
+
 def test_an_output_without_a_file_name_is_refused(run: Path) -> None:
     assert "name a file" in str(error_of("--run", run, "--text", "a", "--output", ""))
 

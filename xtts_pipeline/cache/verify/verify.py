@@ -27,6 +27,7 @@ from xtts_pipeline.cache.verify.listings import ListingCheck, RejectedCheck, che
 from xtts_pipeline.cache.verify.parallel import parallel_map
 from xtts_pipeline.cache.verify.shards import ShardCheck, ShardVerifier
 from xtts_pipeline.errors import CacheError
+from xtts_pipeline.system.storage import folder_path
 
 Level = Literal["quick", "full", "deep"]
 
@@ -82,12 +83,13 @@ class VerifyReport:
         return f"deep: {self.sampled} of {self.records} clips recomputed"
 
 
-def verify_cache(folder: Path, level: Literal["quick", "full"] = "full", jobs: int = 2) -> VerifyReport:
+def verify_cache(folder: Path | str, level: Literal["quick", "full"] = "full", jobs: int = 2) -> VerifyReport:
     """Return every problem of a cache.
 
     `quick` checks the manifest, receipts, names and sizes; `full` also every byte and record, with `jobs` processes.
     Raises CacheError if the folder does not exist, is a file or is empty.
     """
+    folder = folder if isinstance(folder, Path) else folder_path(folder)
     if folder.exists() and not folder.is_dir():
         raise CacheError(f"{folder}: is a file, expected the folder of a cache; name the folder")
     if not folder.is_dir() or {path.name for path in folder.iterdir()} <= IGNORED_NAMES:

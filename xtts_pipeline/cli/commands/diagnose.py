@@ -14,6 +14,7 @@ from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import (
     FOLDER,
+    PICTURE,
     Seconds,
     cache_of_run,
     config_options,
@@ -78,7 +79,7 @@ def diagnose_retracing(context: click.Context, /, demonstrate: bool, as_json: bo
 @click.option(
     "--measure-fix", is_flag=True, help="Measure how much faster input becomes with the setting that the verdict names."
 )
-@click.option("--plot", type=FOLDER, help="Write the times of the batches and the costs of the stages as a PNG file.")
+@click.option("--plot", type=PICTURE, help="Picture to write of the times of the batches and the costs of the stages.")
 @json_option
 @click.pass_obj
 def diagnose_input(debug: bool, /, plot: Path | None, as_json: bool, **options: Any) -> None:
@@ -97,10 +98,10 @@ def diagnose_input(debug: bool, /, plot: Path | None, as_json: bool, **options: 
 @click.option("--seconds", type=Seconds(0.1), default=20.0, show_default=True, help="How long to run the step.")
 @click.option(
     "--plot",
-    type=FOLDER,
+    type=PICTURE,
     default=Path("gpu.png"),
     show_default=True,
-    help="PNG file for the steps and the use of the GPU over time.",
+    help="PNG, SVG or PDF file for the steps and the use of the GPU over time.",
 )
 @json_option
 @click.pass_obj

@@ -27,6 +27,7 @@ from xtts_pipeline.cli.options import (
     run_cache_option,
     run_option,
     synthesis_option,
+    warn_of_one_voice,
 )
 from xtts_pipeline.errors import output_errors
 from xtts_pipeline.evaluation.ground_truth import split_entries
@@ -190,6 +191,7 @@ def evaluate_run(
     recogniser = Recogniser() if phoneme_error_rate else None
     cache = cache or cache_of_run(run)
     manifest = load_manifest(cache)
+    warn_of_one_voice(run, manifest.speakers, references)
     entries = split_entries(cache, manifest, split, limit)
     folder = output or Path("evaluation") / time.strftime("%Y%m%d-%H%M%S")
     check_apart(folder, cache)

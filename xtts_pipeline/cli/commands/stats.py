@@ -16,6 +16,7 @@ from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
     FOLDER,
+    PICTURE,
     STORED_CACHE_FOLDER,
     config_options,
     json_option,
@@ -145,7 +146,7 @@ class StatsReport:
 @click.option("--cache", type=STORED_CACHE_FOLDER, help="Folder or store of a cache; its utterances.jsonl is read.")
 @config_options
 @layout_option
-@click.option("--plot", type=FOLDER, help="Write histograms of the lengths as a PNG file.")
+@click.option("--plot", type=PICTURE, help="Write histograms of the lengths as a PNG, SVG or PDF file.")
 @json_option
 def stats(
     data: Path | None,

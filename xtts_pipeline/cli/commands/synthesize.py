@@ -1,22 +1,26 @@
 """`xtts synthesize`: speak texts with a run, and write sound files."""
 
 import io
+import json
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 import numpy as np
 
-from xtts_pipeline.audio.save import WavStream, write_wave
+from xtts_pipeline.audio.save import SOUND_FORMATS, WavStream, write_wave
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
     FOLDER,
+    PICTURE,
+    OutputFile,
+    check_suffix,
     create_empty_folder,
     json_option,
     print_report,
@@ -24,12 +28,14 @@ from xtts_pipeline.cli.options import (
     reference_option,
     run_option,
     synthesis_option,
+    warn_of_one_voice,
 )
 from xtts_pipeline.corpus.rows import has_surrogate
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
 from xtts_pipeline.plots import save_speech_picture
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.text.fallback import TextChanges
+from xtts_pipeline.training.checkpoints.state import read_run_names
 
 if TYPE_CHECKING:
     from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
@@ -37,7 +43,7 @@ if TYPE_CHECKING:
 # Speaker, language and references, as `Synthesizer.synthesize` takes them.
 Voice = tuple[str | None, str | None, Sequence[Path]]
 
-STDOUT = Path("-")
+STDIN = STDOUT = Path("-")
 # Batches of lines that are spoken before their files are written: enough to sort lines by length, and little memory.
 BATCHES_AT_ONCE = 4
 MAX_TEXT_FILE_BYTES = 16 << 20
@@ -96,28 +102,36 @@ class SynthesisReport:
     cls=DocumentedCommand,
     example='xtts synthesize --run runs/first --text "Good morning." --output speech.wav',
     sections={
-        "Voice": ["references", "speaker", "language", "overrides"],
+        "Voice": ["references", "speaker", "language", "listed", "overrides"],
         "Other outputs": ["stream", "plot", "mel_output", "as_json"],
     },
 )
 @run_option
 @click.option("--text", help="Text to speak; a long one is split at its sentences.")
 @click.option(
-    "--text-file", type=FOLDER, help="UTF-8 file with one text per line; --output is a folder: 0000.wav and so on."
+    "--text-file",
+    type=FOLDER,
+    help="UTF-8 file with one text per line, `-` for stdin; --output is a folder: 0000.wav and so on.",
 )
 @click.option(
-    "--output", type=FOLDER, required=True, help="WAV file to write, `-` for stdout, or the folder for --text-file."
+    "--output",
+    type=FOLDER,
+    help="WAV, FLAC, MP3 or OGG file to write, `-` for WAV on stdout, or the folder for --text-file.",
 )
 @reference_option
 @click.option("--speaker", help="Name of a speaker of the cache.  [default: the first]")
 @click.option("--language", help="Language of the cache to speak.  [default: the first]")
+@click.option("--list-speakers", "listed", flag_value="speakers", help="Only print the speakers of the run.")
+@click.option("--list-languages", "listed", flag_value="languages", help="Only print the languages of the run.")
 @synthesis_option
 @click.option("--stream", is_flag=True, help="Write the WAV file while the text is being spoken.")
 @click.option(
     "--strict-text", is_flag=True, help="Refuse a text with a character that the run lacks, instead of changing it."
 )
-@click.option("--plot", type=FOLDER, help="Write a picture of the mel and the attention as a PNG file.")
-@click.option("--mel-output", type=FOLDER, help="Write the mel as .npy: float32 [frames, mel_bins], natural log.")
+@click.option("--plot", type=PICTURE, help="Write the mel and the attention as a PNG, SVG or PDF file.")
+@click.option(
+    "--mel-output", type=OutputFile(".npy"), help="Write the mel as .npy: float32 [frames, mel_bins], in natural log."
+)
 @json_option
 @click.pass_obj
 def synthesize(
@@ -126,10 +140,11 @@ def synthesize(
     run: Path,
     text: str | None,
     text_file: Path | None,
-    output: Path,
+    output: Path | None,
     references: Sequence[Path],
     speaker: str | None,
     language: str | None,
+    listed: Literal["speakers", "languages"] | None,
     overrides: Sequence[str],
     stream: bool,
     strict_text: bool,
@@ -138,6 +153,12 @@ def synthesize(
     as_json: bool,
 ) -> None:
     """Speak a text, or each line of a text file, with a trained run."""
+    if listed is not None:
+        names = read_run_names(run, listed)
+        click.echo(json.dumps(names, ensure_ascii=False) if as_json else "\n".join(names))
+        return
+    if output is None:
+        raise click.UsageError("--output: found none, expected a file, `-` or a folder; add --output speech.wav")
     if as_json and output == STDOUT:
         raise click.UsageError("--json and --output - both need stdout; name a file with --output")
     _check_options(text, text_file, output, stream=stream, extras=plot is not None or mel_output is not None)
@@ -146,9 +167,10 @@ def synthesize(
     voice = speaker, language, references
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, strict_text=strict_text)
+        warn_of_one_voice(run, synthesizer.checkpoint.cache.speakers, references)
         with _output_errors(output):
             if text_file is not None:
-                print_text_changes(_check_lines(synthesizer, text_file, lines, voice[1]))
+                print_text_changes(_check_lines(synthesizer, _shown(text_file), lines, voice[1]))
                 files = _speak_lines(synthesizer, lines, output, voice)
             elif stream:
                 files = (_stream_text(synthesizer, text or "", output, voice),)
@@ -171,6 +193,8 @@ def _check_options(text: str | None, text_file: Path | None, output: Path, *, st
         raise ConfigError("--text-file writes a folder of files: leave out --stream, and name a folder with --output")
     if text_file is None and not output.name:
         raise OutputError(f"--output {output}: is a folder; name a file, such as speech.wav")
+    if text_file is None:
+        check_suffix(output, [".wav"] if stream else SOUND_FORMATS)
     if text is not None and has_surrogate(text):
         raise TextError(
             Reason.BAD_ROW,
@@ -195,10 +219,16 @@ def _check_files_differ(outputs: Mapping[str, Path | None], references: Sequence
             )
 
 
+def _shown(text_file: Path) -> Path:
+    return Path("stdin") if text_file == STDIN else text_file
+
+
 def _read_lines(path: Path) -> list[str]:
-    """Return the lines of a text file, none of them empty."""
+    """Return the lines of a text file or of stdin, none of them empty."""
+    is_stdin, path = path == STDIN, _shown(path)
     try:
-        text = read_regular_file(path, MAX_TEXT_FILE_BYTES).decode("utf-8-sig")
+        content = sys.stdin.buffer.read() if is_stdin else read_regular_file(path, MAX_TEXT_FILE_BYTES)
+        text = content.decode("utf-8-sig")
         lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -201,6 +201,13 @@ def read_run_config(path: Path) -> Config:
     folder = find_checkpoint(path)
     with explaining_damage(folder):
         return read_state(folder).config
+
+
+def read_run_names(path: Path, kind: Literal["speakers", "languages"]) -> list[str]:
+    """Return the speakers or languages of a run or checkpoint. Raises CheckpointError if there is no intact one."""
+    folder = find_checkpoint(path)
+    with explaining_damage(folder):
+        return [str(name) for name in read_state(folder)["cache"][kind]]
 
 
 @contextmanager
