@@ -8,7 +8,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from xtts_pipeline.text.languages.english import ABBREVIATIONS
+from xtts_pipeline.text.languages.english_words import ABBREVIATIONS
 from xtts_pipeline.text.normalize import JOINERS, primary_language
 
 PARAGRAPH_PAUSE_SECONDS = 0.5

@@ -1,89 +1,90 @@
-"""Expand English figures and abbreviations to words: money, years, ordinals, times, decimals, titles."""
+"""Expand English abbreviations, signs, Roman numerals, addresses and figures to words."""
 
 import re
-from functools import lru_cache
 
-from num2words import num2words
+from xtts_pipeline.text.languages.english_figures import (
+    expand_figures,
+    full_stop,
+    month_of,
+    spoken,
+    unit_of,
+    unit_words,
+)
+from xtts_pipeline.text.languages.english_words import (
+    ABBREVIATIONS,
+    BEFORE_NUMBERS,
+    DOTTED_WORDS,
+    NUMBERED,
+    RULERS,
+    TITLES,
+    UNITS,
+    WEEKDAYS,
+)
+from xtts_pipeline.text.languages.reading import roman_value
+from xtts_pipeline.text.numbers import set_apart
 
-from xtts_pipeline.text.numbers import MAX_DIGITS, set_apart
-
-ABBREVIATIONS = {
-    "mr": "mister",
-    "mrs": "misses",
-    "ms": "miz",
-    "messrs": "messieurs",
-    "dr": "doctor",
-    "drs": "doctors",
-    "prof": "professor",
-    "rev": "reverend",
-    "hon": "honorable",
-    "gen": "general",
-    "maj": "major",
-    "col": "colonel",
-    "capt": "captain",
-    "lt": "lieutenant",
-    "sgt": "sergeant",
-    "gov": "governor",
-    "pres": "president",
-    "jr": "junior",
-    "sr": "senior",
-    "esq": "esquire",
-    "co": "company",
-    "corp": "corporation",
-    "ltd": "limited",
-    "inc": "incorporated",
-    "dept": "department",
-    "ave": "avenue",
-    "blvd": "boulevard",
-    "mt": "mount",
-    "vs": "versus",
-    "etc": "et cetera",
-    "approx": "approximately",
-    "vol": "volume",
-}
 # These often end a sentence: their full stop stays before a capital letter.
 _ENDING = frozenset({"etc", "inc", "ltd"})
-SIGNS = {"&": "and", "%": "percent", "@": "at", "\u00b0": "degrees", "\u00a2": "cents"}
-_DEGREES = {"c": "celsius", "f": "fahrenheit"}
+SIGNS = {"&": "and", "%": "percent", "@": "at", "+": "plus", "=": "equals", "#": "hash", "\u00b0": "degrees"}
+SIGNS |= {"\u00b1": "plus or minus", "\u00d7": "times", "\u00f7": "divided by", "\u00a7": "section"}
+SIGNS |= {"\u2248": "approximately", "\u2260": "is not equal to", "\u221e": "infinity", "\u2030": "per thousand"}
+SIGNS |= {
+    "$": "dollars",
+    "\u20ac": "euros",
+    "\u00a3": "pounds",
+    "\u00a2": "cents",
+    "\u2264": "less than or equal to",
+    "\u2265": "greater than or equal to",
+}
+_IN_ADDRESSES = {".": "dot", "/": "slash", "-": "dash", "_": "underscore", "@": "at", ":": "colon", "~": "tilde"}
+_IN_ADDRESSES |= {"?": "question mark", "=": "equals", "&": "and", "#": "hash", "+": "plus", "%": "percent"}
 _FRACTIONS = {"\u00bd": "1/2", "\u00bc": "1/4", "\u00be": "3/4", "\u2153": "1/3", "\u2154": "2/3"}
 _FRACTIONS |= {"\u215b": "1/8", "\u215c": "3/8", "\u215d": "5/8", "\u215e": "7/8"}
-_PARTS = {2: ("half", "halves"), 4: ("quarter", "quarters")}
-CURRENCIES = {
-    "$": ("dollar", "cent"),
-    "\u00a3": ("pound", "penny"),
-    "\u20ac": ("euro", "cent"),
-    "\u00a5": ("yen", "sen"),
-}
-SCALES = {scale: scale for scale in ("hundred", "thousand", "million", "billion", "trillion")}
-SCALES |= {"k": "thousand", "m": "million", "bn": "billion"}
-_PLURALS = {"penny": "pence", "yen": "yen", "sen": "sen"}
-_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+# Signs of one meaning: degrees, number, fraction slash, micro, low digits.
+_PLAIN_SIGNS = str.maketrans(
+    {"\u2103": "\u00b0C", "\u2109": "\u00b0F", "\u2116": "#", "\u2044": "/", "\u00b5": "\u03bc"}
+    | {chr(0x2080 + digit): str(digit) for digit in range(10)}
+)
+_POWERS = {"\u00b2": "squared", "\u00b3": "cubed"}
+_POWERS |= {chr(0x2070 + digit): f"to the power of {spoken(str(digit))}" for digit in (0, *range(4, 10))}
+_SLASHED = {"w/o": "without", "w/out": "without", "c/o": "care of"}
+
 
 # Whole words only: `disco.` does not end in `co.`.
 _ABBREVIATION = re.compile(rf"(?<![\w.])({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE)
-_LETTER_NEXT = re.compile(r" [\"'(]?[^\W\d_]")
 _SAINT_OR_STREET = re.compile(r"(?<![\w.])st\.(?=( ?\w)?)(?!\w)", re.IGNORECASE)
-_NUMBER_SIGN = re.compile(r"(?<![\w.])nos?\. ?(?=\d)", re.IGNORECASE)
-_FIGURE = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)"
-_MONEY = re.compile(rf"([{''.join(CURRENCIES)}]) ?({_FIGURE})(?:\.(\d+))?(?: ?({'|'.join(SCALES)})\b)?", re.IGNORECASE)
-_FEET = re.compile(r"(?<=\d) ?ft\.(?!\w)", re.IGNORECASE)
-# Never from within a long figure: each start would be tried to the figure's end, in quadratic time.
-_ORDINAL = re.compile(rf"(?<![\w.])(?<!\d,)({_FIGURE})(?:st|nd|rd|th)\b", re.IGNORECASE)
-_CENTS = re.compile(rf"([{''.join(CURRENCIES)}]) ?\.(?=\d)")
-_VULGAR = re.compile(f" ?([{''.join(_FRACTIONS)}])")
-_FRACTION = re.compile(r"(?<![\w/.,:-])(?:(\d{1,3}) )?([1-9])/([2-9]|10)(?![\w/]|[.,]\d)")
-_TEMPERATURE = re.compile(r" ?\u00b0 ?([CF])\b", re.IGNORECASE)
-_PHONE = re.compile(r"(?<![\w.,/+-])(?:\d{3}-)?\d{3}-\d{4}(?![\w/-]|[.,]\d)")
-_DECADE = re.compile(r"(?<![\w.,])'?(1[1-9]\d0|20\d0|[2-9]0)'?s\b")
-_TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?: ?([ap])(?:m|\.m(\.)?))?(?![\w:])", re.IGNORECASE)
-_HOUR = re.compile(r"(?<![\w:.,])(1[0-2]|0?[1-9]) ?([ap])(?:m|\.m(\.)?)(?!\w)", re.IGNORECASE)
-_YEAR = re.compile(r"(?<![\w.,$])(?<!\d-)(1[1-9]\d\d|20\d\d)(?![\w,]\d|\w|\.\d)")
-_DECIMAL = re.compile(rf"(?<![\d.])(?<!\d,)({_FIGURE})?\.(\d+)(?!\.?\d)")
-_POINT = re.compile(r"(?<=\d)\.(?=\d)")  # in version numbers, such as 1.2.3
-_NEGATIVE = re.compile(r"(?:(?<=\s)|(?<=^))-(?=\d)")
-_WHOLE = re.compile(_FIGURE)
-_SIGN = re.compile(f" ?([{''.join(SIGNS)}])")
-_TOUCHING = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_TITLE_BEFORE_NAME = re.compile(r"(?<![\w.])(Mr|Mrs|Ms|Dr|Prof|St)(?= [A-Z])")
+_NUMBER_AHEAD = re.compile(
+    rf"(?<![\w.])({'|'.join(BEFORE_NUMBERS)})\. ?(?=\d|(?-i:[IVXLC]{{2,}}|[VX])(?!\w))", re.IGNORECASE
+)
+_MONTH = re.compile(r"(?<![\w.])(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.(?! ?\d)(?!\w)")
+_DOTTED_WORD = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, DOTTED_WORDS))})(?:(\.)|(?!\w))(?!\w)", re.IGNORECASE)
+_LETTERS = re.compile(r"(?<![\w.])((?:[A-Za-z]\.)+[A-Za-z])(?:(\.)|(?!\w))(?!\w)")
+_ADDRESS = re.compile(
+    r"(?<![\w.@/+-])(?:(?:https?|ftp)://(?P<link>[^\s<>\"]+)|(?P<mail>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
+    r"|(?P<site>www\.[^\s<>\"]+|(?:[\w-]+\.)+(?:com|org|net|edu|gov|io|info|co\.uk|ac\.uk)(?![\w-])(?:/[^\s<>\"]*)?))"
+)
+_ADDRESS_SIGN = re.compile(rf"[{re.escape(''.join(_IN_ADDRESSES))}]")
+_UNIT_PER = re.compile(rf"(?<![\w/])(?<!\d )({'|'.join(sorted(UNITS, key=len, reverse=True))})/(s|h|hr|min)(?![\w/])")
+_PER_PERIOD = re.compile(r"(?<=[a-z]s)/(s|h|hr|min|sec|day|week|month|year)(?!\w)")
+_MPH = re.compile(r"(?<![\w/])mph(?!\w)")
+_WITH = re.compile(r"(?<![\w/.])(?:(w/o|w/out|c/o)(?!\w)|w/ ?(?=[^\W\d_]))")
+_BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])/(?=[^\W\d_])")
+_WORLD_WAR = re.compile(r"(?<!\w)WW(II?)(?!\w)")
+_ROMAN = re.compile(r"(?<=[A-Za-z] )(?=[IVXLC])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})(?![\w.]\w|\w)")
+_CENTURY = re.compile(r"(?<![\w.])([IVX]{1,6}) (?=century|centuries|dynasty)")
+_OF_A_RULER = re.compile(r"(?=[,.;:)!?'\"]|$| of | and the )")
+_VULGAR = re.compile(f"([{''.join(_FRACTIONS)}])")
+_POWER = re.compile(f"(?<=[^\\W_]) ?([{''.join(_POWERS)}])")
+_SHARP = re.compile(r"(?<=\b[A-G])#(?!\w)")
+_HASHTAG = re.compile(r"#(?=[^\W\d_])")
+_SIGN = re.compile(f" ?([{re.escape(''.join(SIGNS))}])")
+_AFTER_SENTENCE = re.compile(r" (?:He|She|It|They|We|You|I|The|This|That|There|In|But|And|A)(?!\w)")
+_WEEKDAY = re.compile(rf"(?<![\w.])({'|'.join(WEEKDAYS)})\.(?=[-,]| \d| [A-Z])")
+_ANY_SIGN = re.compile(r"[^\w\s.,;:'\"!?()-]")
+_ANY_NUMERAL = re.compile(r"(?<!\w)[IVXLCW]+(?!\w)")
+_INNER_STOP = re.compile(r"\w\.\w")
+_LAST_WORDS_CHARACTERS = 60
 
 
 def expand_english(text: str) -> str:
@@ -91,122 +92,104 @@ def expand_english(text: str) -> str:
 
     An abbreviation at the end of the text keeps its full stop.
     """
-    # Each rule needs a full stop, a sign or a digit, so most lines pass untouched.
+    expanded = _expand(text)
+    # Words set apart by one rule may be an abbreviation to another: `5Mr.`
+    while expanded != text:
+        text, expanded = expanded, _expand(expanded)
+    return text
+
+
+def _expand(text: str) -> str:
+    # Each rule needs a full stop, a sign, a numeral or a digit, so most lines pass untouched.
+    has_sign = not text.isascii() or _ANY_SIGN.search(text) is not None
+    has_inner_stop = _INNER_STOP.search(text) is not None
+    if has_sign or has_inner_stop:
+        text = _ADDRESS.sub(_address, text.translate(_PLAIN_SIGNS))
+    text = _TITLE_BEFORE_NAME.sub(lambda match: ABBREVIATIONS.get(match[1].lower(), "saint"), text)
     if "." in text:
-        text = _ABBREVIATION.sub(_abbreviation, text)
-        text = _SAINT_OR_STREET.sub(_saint_or_street, text)
-        text = _FEET.sub(" feet", text)
-        text = _NUMBER_SIGN.sub(lambda match: "numbers " if match[0][2] in "sS" else "number ", text)
-    text = _VULGAR.sub(lambda match: set_apart(_FRACTIONS[match[1]], match), text)
+        text = _expand_abbreviations(text)
+    if _ANY_NUMERAL.search(text):
+        text = _CENTURY.sub(_century, _WORLD_WAR.sub(r"World War \1", text))
+        text = _ROMAN.sub(_roman, text)
+    if has_sign:
+        text = _UNIT_PER.sub(unit_words, _WITH.sub(lambda match: _SLASHED.get(match[0], "with "), text))
+        text = _VULGAR.sub(lambda match: set_apart(_FRACTIONS[match[1]], match), text)
+        text = _HASHTAG.sub("hashtag ", _SHARP.sub(" sharp", text))
     if any(map(str.isdecimal, text)):
-        text = _expand_figures(text)
+        text = expand_figures(text)
+    if has_inner_stop:
+        text = _DOTTED_WORD.sub(lambda match: DOTTED_WORDS[match[1].lower()] + _stop_of(match), text)
+        text = _LETTERS.sub(lambda match: match[1].replace(".", " ") + _stop_of(match), text)
+    text = _MPH.sub("miles per hour", text)
+    return _expand_signs(text) if has_sign else text
+
+
+def _expand_abbreviations(text: str) -> str:
+    text = _NUMBER_AHEAD.sub(lambda match: f"{BEFORE_NUMBERS[match[1].lower()]} ", text)
+    text = _ABBREVIATION.sub(_abbreviation, text)
+    text = _SAINT_OR_STREET.sub(_saint_or_street, text)
+    text = _WEEKDAY.sub(lambda match: WEEKDAYS[match[1]], text)
+    return _MONTH.sub(lambda match: month_of(match[1]) + full_stop(match), text)
+
+
+def _expand_signs(text: str) -> str:
+    text = _POWER.sub(lambda match: f" {set_apart(_POWERS[match[1]], match)}", text)
+    text = _PER_PERIOD.sub(lambda match: f" per {unit_of(match[1])}", text)
+    text = _BETWEEN_WORDS.sub(" ", text)
     return _SIGN.sub(lambda match: f" {set_apart(SIGNS[match[1]], match)}", text)
 
 
-def _expand_figures(text: str) -> str:
-    text = _MONEY.sub(_money, _CENTS.sub(r"\g<1>0.", text))
-    text = _PHONE.sub(lambda match: ", ".join(map(_digit_by_digit, match[0].split("-"))), text)
-    text = _TEMPERATURE.sub(lambda match: f" degrees {_DEGREES[match[1].lower()]}", text)
-    text = _FRACTION.sub(_fraction, text)
-    text = _DECADE.sub(lambda match: _plural(_year(match[1])), text)
-    text = _ORDINAL.sub(lambda match: _spoken(match[1], "ordinal"), text)
-    text = _HOUR.sub(_hour, _TIME.sub(_time, text))
-    text = _YEAR.sub(lambda match: _year(match[1]), text)
-    text = _NEGATIVE.sub("minus ", text)
-    text = _TOUCHING.sub(" ", text)
-    text = _DECIMAL.sub(_decimal, text)
-    return _WHOLE.sub(lambda match: _spoken(match[0]), _POINT.sub(" point ", text))
+def _address(match: re.Match[str]) -> str:
+    written = match["link"] or match["mail"] or match["site"]
+    address = written.rstrip(".,;:!?'\")]}")
+    rest = written[len(address) :]
+    spaced = _ADDRESS_SIGN.sub(lambda sign: f" {_IN_ADDRESSES[sign[0]]} ", address.rstrip("/"))
+    return " ".join("w w w" if word == "www" else word for word in spaced.split()) + rest
 
 
-def _decimal(match: re.Match[str]) -> str:
-    return set_apart(f"{_spoken(match[1] or '0')} point {_digit_by_digit(match[2])}", match)
+def _roman(match: re.Match[str]) -> str:
+    """Return a Roman numeral in words after a ruler, a chapter, a war and the like, and others as they are."""
+    numeral, end = match[0], match.end()
+    before = match.string[max(0, match.start() - _LAST_WORDS_CHARACTERS) : match.start()]
+    *others, word = (word.strip("\"'([") or "-" for word in before.split())
+    is_capital = word[0].isupper()
+    # The letter of a middle name.
+    if len(numeral) == 1 and match.string[end : end + 1] == "." and end + 1 < len(match.string):
+        return numeral
+    number = str(roman_value(numeral))
+    if word == "the" and others and others[-1].capitalize() in RULERS:
+        return spoken(number, "ordinal")
+    has_title = is_capital and not TITLES.isdisjoint(others[-2:])
+    if has_title or (is_capital and word.capitalize() in RULERS):
+        is_ruler = numeral not in ("C", "L", "I") or (
+            numeral == "I" and (has_title or _OF_A_RULER.match(match.string, end))
+        )
+        return f"the {spoken(number, 'ordinal')}" if is_ruler else numeral
+    if word.lower() in NUMBERED:
+        return spoken(number) if len(numeral) > 1 or (numeral in "IVX" and is_capital) else numeral
+    if is_capital and len(numeral) > 1 and others and others[-1] in RULERS:
+        return f"the {spoken(number, 'ordinal')}"
+    is_certain = numeral == "II" or (len(numeral) > 2 and set(numeral) <= set("IVX"))
+    return spoken(number) if is_certain and is_capital and word.isalpha() else numeral
+
+
+def _century(match: re.Match[str]) -> str:
+    is_numeral = _ROMAN.fullmatch(f"a {match[1]}", 2) is not None
+    return f"{spoken(str(roman_value(match[1])), 'ordinal')} " if is_numeral else match[0]
 
 
 def _abbreviation(match: re.Match[str]) -> str:
     word = match[1].lower()
-    return ABBREVIATIONS[word] + _full_stop(match, before_capital=word in _ENDING)
+    return ABBREVIATIONS[word] + full_stop(match, before_capital=word in _ENDING)
 
 
 def _saint_or_street(match: re.Match[str]) -> str:
     follows = (match[1] or "").strip()
-    return "saint" if follows.isalpha() and follows.isupper() else "street" + _full_stop(match)
+    return "saint" if follows.isalpha() and follows.isupper() else "street" + full_stop(match)
 
 
-def _full_stop(match: re.Match[str], *, before_capital: bool = False) -> str:
-    """Return the full stop if it ends a sentence: at the end of the text, or, if asked for, before a capital letter."""
-    following = _LETTER_NEXT.match(match.string, match.end()) if before_capital else None
-    is_end = match.end() == len(match.string) or (following is not None and following[0][-1].isupper())
-    return "." if is_end else ""
-
-
-def _money(match: re.Match[str]) -> str:
-    sign, whole, fraction, scale = match.groups()
-    unit, part = CURRENCIES[sign]
-    if scale or (fraction and len(fraction) != 2):
-        amount = _spoken(whole) + (f" point {_digit_by_digit(fraction)}" if fraction else "")
-        return set_apart(" ".join(filter(None, (amount, SCALES.get((scale or "").lower()), _plural(unit)))), match)
-    said = [_amount(whole, unit)] if _plain_digits(whole).strip("0") or not fraction else []
-    if fraction and (fraction.strip("0") or not said):
-        said.append(_amount(fraction, part))
-    return set_apart(" and ".join(said), match)
-
-
-def _amount(figure: str, unit: str) -> str:
-    digits = _plain_digits(figure).lstrip("0") or "0"
-    return f"{_spoken(digits)} {unit if digits == '1' else _plural(unit)}"
-
-
-def _plural(word: str) -> str:
-    if word in _PLURALS:
-        return _PLURALS[word]
-    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}es" if word.endswith("x") else f"{word}s"
-
-
-def _fraction(match: re.Match[str]) -> str:
-    whole, above, below = match[1], int(match[2]), int(match[3])
-    one, many = _PARTS.get(below) or (_spoken(match[3], "ordinal"), _plural(_spoken(match[3], "ordinal")))
-    part = f"{_spoken(match[2])} {one if above == 1 else many}"
-    return set_apart(f"{_spoken(whole)} and {part}" if whole else part, match)
-
-
-def _half_of_day(letter: str, full_stop: str | None, match: re.Match[str]) -> str:
-    """Return `a m` or `p m`, with the full stop if it ends the sentence."""
-    return f" {letter.lower()} m{_full_stop(match, before_capital=True) if full_stop else ''}"
-
-
-def _hour(match: re.Match[str]) -> str:
-    return _spoken(str(int(match[1]))) + _half_of_day(match[2], match[3], match)
-
-
-def _time(match: re.Match[str]) -> str:
-    hour, minute = int(match[1]), int(match[2])
-    said = _spoken(str(hour))
-    if minute:
-        said += f" {'oh ' if minute < 10 else ''}{_spoken(str(minute))}"
-    if match[3]:
-        return said + _half_of_day(match[3], match[4], match)
-    if minute:
-        return said
-    return f"{said} o'clock" if 1 <= hour <= 12 else f"{said} hundred"
-
-
-@lru_cache(maxsize=2_000)
-def _year(figure: str) -> str:
-    return str(num2words(int(figure), to="year")).replace("oh-", "oh ")
-
-
-@lru_cache(maxsize=10_000)
-def _spoken(figure: str, form: str = "cardinal") -> str:
-    digits = _plain_digits(figure)
-    # A number with leading zeros, or too long for words, is read digit by digit.
-    if len(digits) > MAX_DIGITS or (digits[0] == "0" and len(digits) > 1):
-        return _digit_by_digit(digits)
-    return str(num2words(int(digits), to=form)).replace(",", "")
-
-
-def _plain_digits(figure: str) -> str:
-    return figure.replace(",", "")
-
-
-def _digit_by_digit(figure: str) -> str:
-    return " ".join(_DIGITS[int(digit)] for digit in figure)
+def _stop_of(match: re.Match[str]) -> str:
+    """Return the last full stop of letters with full stops if it ends a sentence."""
+    if not match[2]:
+        return ""
+    return "." if _AFTER_SENTENCE.match(match.string, match.end()) else full_stop(match)

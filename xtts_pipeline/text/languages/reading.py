@@ -19,7 +19,7 @@ MASCULINE, FEMININE, NEUTER = "masculine", "feminine", "neuter"
 FIGURE = r"(?:\d{1,3}(?:(?:\.\d{3}){1,4}|(?: \d{3}){1,4}|(?:'\d{3}){1,4}|(?:,\d{3}){2,4})(?!\d)|\d+)"
 DECIMALS = r"(?:,(?P<{0}_decimals>\d+)|\.(?P<{0}_pointed>\d{{1,2}})(?!\d|\.\d))"
 ROMAN = r"(?=[IVXL])(?:XL|L?X{0,3})(?:IX|IV|V?I{0,3})(?!\w)"
-_ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50}
+_ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _ISO_DATE = re.compile(r"(?<![\w.,-])(\d{4})-(0\d|1[0-2])-([0-2]\d|3[01])(?![\w-])")
 _DOTTED = re.compile(r"(?<![\w.,])\d{1,4}(?:\.\d{1,4}){2,8}(?![\w]|[.,]\d)")
 _VULGAR = str.maketrans({"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"})
@@ -336,7 +336,7 @@ def word_set(words: str) -> frozenset[str]:
 
 
 def roman_value(numeral: str) -> int:
-    """Return the value of a Roman numeral of I, V, X and L."""
+    """Return the value of a Roman numeral of I, V, X, L and C."""
     values = [_ROMAN_VALUES[letter] for letter in numeral]
     return sum(
         -value if value < following else value for value, following in zip(values, [*values[1:], 0], strict=True)

@@ -1,0 +1,371 @@
+"""Expand English figures to words: money, dates, times, telephone numbers, units, ranges, fractions, ordinals.
+
+Dates in figures have the month first, unless it can only be the day. No rule begins inside a figure, so the time is
+linear in the length of the text.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from num2words import num2words
+
+from xtts_pipeline.text.languages.english_words import CURRENCIES, MONTHS, PER_WORDS, PLURALS, SCALES, UNITS
+from xtts_pipeline.text.numbers import MAX_DIGITS, set_apart
+
+_DEGREES = {"c": "celsius", "f": "fahrenheit"}
+_FRACTION_PARTS = {2: ("half", "halves"), 4: ("quarter", "quarters")}
+# Other pairs are read as `seven over twenty`.
+_FRACTIONS = frozenset([*range(2, 11), 12, 16, 32, 64, 100])
+_SPOKEN_PAIRS = frozenset({"24/7", "9/11", "50/50", "20/20", "7/7"})
+_POWERS = {None: "", "\u00b2": "square ", "\u00b3": "cubic "}
+_ERAS = {"BC": "b c", "AD": "a d", "BCE": "b c e", "CE": "c e"}
+_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+# Never from within a long figure: each start would be tried to the figure's end, in quadratic time.
+_START = r"(?<![\w.])(?<!\d,)"
+_FIGURE = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)"
+_NUMBER = rf"{_FIGURE}(?:\.\d+)?"
+_SYMBOLS = "".join(CURRENCIES)
+_SCALE = "|".join(sorted(SCALES, key=len, reverse=True))
+_MONTH = "|".join([*MONTHS, "Sept", *(month[:3] for month in MONTHS)])
+_UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
+_PER = "|".join(sorted({*UNITS, *PER_WORDS}, key=len, reverse=True))
+_UNIT_WORDS = "|".join(sorted({*UNITS.values(), "square", "cubic", "degrees", "percent"} | {"feet", "inches"}))
+
+_SIGN_FIRST = re.compile(rf"([{_SYMBOLS}]) ?-(?=[\d.])")
+_MINUS_MONEY = re.compile(rf"(?<![\w-])-(?=[{_SYMBOLS}] ?\.?\d)")
+_TO_MONEY = re.compile(rf"(?<=[\dkKmMBn])-(?=[{_SYMBOLS}] ?\d)")
+_CENTS = re.compile(rf"([{_SYMBOLS}]) ?\.(?=\d)")
+_MONEY = re.compile(
+    rf"([{_SYMBOLS}]) ?({_FIGURE})(?:\.(\d+))?(?:-({_NUMBER})(?![\d-]))?(?: ?({_SCALE})\b)?", re.IGNORECASE
+)
+_MONEY_AFTER = re.compile(rf"{_START}({_FIGURE})(?:\.(\d+))?(?: ?({_SCALE}))? ?([{_SYMBOLS}])(?! ?\d)", re.IGNORECASE)
+_PER_AFTER_NUMBER = re.compile(rf"(?<=\d)/({_PER})(?!\w)")
+_PHONE = re.compile(
+    r"(?<![\w.,/+-])(?:\+\d{1,3}(?:[ -]\(?\d{1,5}\)?){2,5}|\+\d{7,15}|(?:1-)?(?:\(\d{3}\) ?|\d{3}-)?\d{3}-\d{4})"
+    r"(?![\w/-]|[.,]\d)"
+)
+_CALL = re.compile(r"(?<!\w)((?:call|dial|text)(?:l?ed|l?ing)? )(\d{3,6})(?![\w,.:/-]\w|\w)", re.IGNORECASE)
+_DATE_OF_YEAR = re.compile(r"(?<![\w.,/-])(1\d{3}|20\d\d)([-/])(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])(?![\w/-])")
+_DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})(?:/(\d{1,2})/(\d{4}|\d\d)|([.-])(\d{1,2})\4(\d{4}))(?![\w/-]|\.\d)")
+_MONTH_DAY = re.compile(
+    rf"(?<!\w)({_MONTH})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:-(\d{{1,2}})(?:st|nd|rd|th)?)?"
+    r"(?![\w:/%-]|[.,]\d| ?[ap]\.?m\b)"
+)
+_DAY_MONTH = re.compile(rf"(?<![\w.,:/$-])(\d{{1,2}})(?:-(\d{{1,2}}))? ({_MONTH})(?!\w)(\.(?=[ ,]))?")
+_MONTH_YEAR = re.compile(rf"(?<!\w)({_MONTH})\.? (?='?\d)")
+_YEARS = re.compile(r"(?<![\w.,/-])(1[1-9]\d\d|20\d\d)/(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
+_FRACTION = re.compile(r"(?<![\w/.,:-])(?:(\d{1,3}) )?(\d{1,3})/(\d{1,3})(?![\w/]|[.,]\d)")
+_DECADE = re.compile(r"(?<![\w.,])'?(1[1-9]\d0|20\d0|[2-9]0)'?s\b")
+_PLURAL_FIGURE = re.compile(rf"{_START}(\d{{1,4}})'?s\b")
+_ORDINAL = re.compile(rf"{_START}({_FIGURE})(?:st|nd|rd|th)\b", re.IGNORECASE)
+_TIMES_TO = re.compile(
+    r"(?:(?<=\d)|(?<=\d[ap]m)|(?<=\d [ap]m)|(?<=[ap]\.m\.))-(?=(?:[01]?\d|2[0-3])(?::[0-5]\d| ?[ap]\.?m))"
+    r"|(?<=\d:\d\d)-(?=\d{1,2}(?!\d))",
+    re.IGNORECASE,
+)
+_CLOCK = re.compile(r"(?<![\w:.])(\d{1,2}):([0-5]\d):([0-5]\d)(?![\w:])")
+_TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?: ?([ap])(?:m|\.m(\.)?))?(?![\w:])", re.IGNORECASE)
+_HOUR = re.compile(r"(?<![\w:.,])(1[0-2]|0?[1-9]) ?([ap])(?:m|\.m(\.)?)(?!\w)", re.IGNORECASE)
+_RATIO = re.compile(r"(?<![\w:.,])(\d{1,4}):(\d{1,4})(?![\w:])")
+_TEMPERATURE = re.compile(r" ?\u00b0 ?([CF])?(?!\w)", re.IGNORECASE)
+_HEIGHT = re.compile(r"(?<![\w.,'\u00b0])(\d{1,2})' ?(\d{1,2})(\"|'')?(?!\w)")
+_MEASURE = re.compile(
+    rf"(?<=\d)(?P<between>[ -]?)(?P<unit>{_UNIT}|(?<= )s|in(?=\.))(?P<power>[\u00b2\u00b3])?(?:/(?P<per>{_PER})"
+    r"(?P<per_power>[\u00b2\u00b3])?)?(?:(?P<to>-)(?=\d)|(?P<stop>\.)(?!\w)|(?![\w\u00b2\u00b3/]))"
+)
+_BY = re.compile(rf"{_START}({_NUMBER}) ?[x\u00d7] ?(?=\d)")
+_SCALED = re.compile(rf"{_START}({_NUMBER})(?:([kKMB])| ?(bn|mn|tn))(?!\w)")
+_CHAIN = re.compile(r"(?<![\w.,-])\d+(?:-\d+){2,}(?![\w-])")
+_RANGE = re.compile(rf"(?<![\w.,-])({_NUMBER})(%?)-({_NUMBER})(?![\d-]|[.,]\d)")
+_SUBTRACTION = re.compile(r"(?<=\d) - (?=\d{1,15}(?:\.\d{1,15})? ?=)")
+_ERA_AFTER = re.compile(r"(?<=\d) ?(BCE?|CE|AD)(?!\w)")
+_ERA_BEFORE = re.compile(r"(?<!\w)AD (?=\d)")
+_YEAR = re.compile(
+    rf"(?<![\w.,$])(?<!\d-)(1[1-9]\d\d|20\d\d|(?<=[iI]n )10[1-9]\d)(?![\w,]\d|\w|\.\d| (?:{_UNIT_WORDS})s?\b)"
+)
+_DECIMAL = re.compile(rf"(?<![\d.])(?<!\d,)({_FIGURE})?\.(\d+)(?!\.?\d)")
+_POINT = re.compile(r"(?<=\d)\.(?=\d)")  # in version numbers, such as 1.2.3
+_NEGATIVE = re.compile(r"(?:(?<=[\s(])|(?<=^))-(?=\d)")
+_WHOLE = re.compile(_FIGURE)
+_TOUCHING = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_LETTER_NEXT = re.compile(r" [\"'(]?[^\W\d_]")
+_IS_ONE = re.compile(r"(?<![\d.,/-])1 ?\Z")
+_SIGNED = re.compile(r"([~<>#\u00a7]) ?(?=\d)|(?<=\d) ?\* ?(?=\d)|(?<=\w)\^(?=\d)|(?<=\d)/(?=\d)")
+_SIGNED_WORDS = {"~": "about ", "<": "less than ", ">": "greater than ", "#": "number ", "\u00a7": "section "}
+_SIGNED_WORDS |= {"*": " times ", "^": " to the power of ", "/": " slash "}
+
+
+def expand_figures(text: str) -> str:
+    """Return the text without digits. A number from 1100 to 2099 that stands alone is read as a year."""
+    text = _MINUS_MONEY.sub("minus ", _SIGN_FIRST.sub(r"-\1", text))
+    text = _PER_AFTER_NUMBER.sub(lambda match: f" per {unit_of(match[1])}", _TO_MONEY.sub(" to ", text))
+    text = _MONEY.sub(_money, _CENTS.sub(r"\g<1>0.", text))
+    text = _MONEY_AFTER.sub(_money_after, text)
+    for pattern, read in _RULES:
+        text = pattern.sub(read, text)
+    text = _TOUCHING.sub(" ", _NEGATIVE.sub("minus ", text))
+    text = _DECIMAL.sub(lambda match: set_apart(f"{spoken(match[1] or '0')} point {_each(match[2])}", match), text)
+    return _WHOLE.sub(lambda match: spoken(match[0]), _POINT.sub(" point ", text))
+
+
+@lru_cache(maxsize=10_000)
+def spoken(figure: str, form: str = "cardinal") -> str:
+    """Return a whole number in words, as a `cardinal` or an `ordinal`."""
+    digits = _plain_digits(figure)
+    # A number with leading zeros, or too long for words, is read digit by digit.
+    if len(digits) > MAX_DIGITS or (digits[0] == "0" and len(digits) > 1):
+        return _each(digits)
+    return str(num2words(int(digits), to=form)).replace(",", "")
+
+
+def unit_of(written: str) -> str:
+    """Return the name of a unit: `kilogram` for `kg`."""
+    return PER_WORDS.get(written) or UNITS[written]
+
+
+def unit_words(match: re.Match[str]) -> str:
+    """Return a unit without a number before it, such as `km/h`, in words."""
+    return f"{plural(unit_of(match[1]))} per {unit_of(match[2])}"
+
+
+def plural(words: str) -> str:
+    """Return the plural of a noun, such as `mile per hour`."""
+    word, per, rest = words.partition(" per ")
+    if per:
+        return f"{plural(word)}{per}{rest}"
+    if word in PLURALS or word.endswith("hertz"):
+        return PLURALS.get(word, word)
+    if word.endswith("y") and not word.endswith("day"):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith("x") else f"{word}s"
+
+
+def full_stop(match: re.Match[str], *, before_capital: bool = False) -> str:
+    """Return the full stop if it ends a sentence: at the end of the text, or, if asked for, before a capital letter."""
+    following = _LETTER_NEXT.match(match.string, match.end()) if before_capital else None
+    is_end = match.end() == len(match.string) or (following is not None and following[0][-1].isupper())
+    return "." if is_end else ""
+
+
+def month_of(written: str) -> str:
+    """Return the whole name of a month: `September` for `Sept` and `Sep`."""
+    return next(month for month in MONTHS if month.startswith(written[:3]))
+
+
+def _money(match: re.Match[str]) -> str:
+    sign, whole, fraction, last, scale = match.groups()
+    return set_apart(_sum(sign, whole, fraction, scale, last), match)
+
+
+def _money_after(match: re.Match[str]) -> str:
+    whole, fraction, scale, sign = match.groups()
+    return set_apart(_sum(sign, whole, fraction, scale, None), match)
+
+
+def _sum(sign: str, whole: str, fraction: str | None, scale: str | None, last: str | None) -> str:
+    unit, part = CURRENCIES[sign]
+    if last or scale or (fraction and len(fraction) != 2):
+        amounts = [_decimal(f"{whole}.{fraction}" if fraction else whole), *([_decimal(last)] if last else [])]
+        words = (" to ".join(amounts), SCALES.get((scale or "").lower()), plural(unit))
+        return " ".join(filter(None, words))
+    said = [_amount(whole, unit)] if _plain_digits(whole).strip("0") or not fraction else []
+    if fraction and (fraction.strip("0") or not said):
+        said.append(_amount(fraction, part))
+    return " and ".join(said)
+
+
+def _amount(figure: str, unit: str) -> str:
+    digits = _plain_digits(figure).lstrip("0") or "0"
+    return f"{spoken(digits)} {unit if digits == '1' else plural(unit)}"
+
+
+def _decimal(figure: str) -> str:
+    whole, _, decimals = figure.partition(".")
+    return f"{spoken(whole)} point {_each(decimals)}" if decimals else spoken(whole)
+
+
+def _phone(match: re.Match[str]) -> str:
+    groups = re.findall(r"\d+", match[0])
+    # 500-1000 is a range.
+    if len(groups) == 2 and groups[1].endswith("00"):
+        return match[0]
+    said = [spoken(group) if group in ("800", "900") else _each(group) for group in groups]
+    return ("plus " if match[0].startswith("+") else "") + ", ".join(said)
+
+
+def _date_of_year(match: re.Match[str]) -> str:
+    return _date(match[3], match[4], match[1])
+
+
+def _date_in_figures(match: re.Match[str]) -> str:
+    first, second, year = (match[1], match[2], match[3]) if match[3] else (match[1], match[5], match[6])
+    month, day = (second, first) if int(first) > 12 else (first, second)
+    is_date = 1 <= int(month) <= 12 and 1 <= int(day) <= 31
+    return _date(month, day, year) if is_date else match[0]
+
+
+def _date(month: str, day: str, year: str) -> str:
+    return f"{MONTHS[int(month) - 1]} {_nth(day)}, {_year(year)}"
+
+
+def _month_day(match: re.Match[str]) -> str:
+    month, first, last = match.groups()
+    if not all(1 <= int(day) <= 31 for day in (first, last or first)):
+        return match[0]
+    return f"{month_of(month)} {_nth(first)}{f' to {_nth(last)}' if last else ''}"
+
+
+def _day_month(match: re.Match[str]) -> str:
+    first, last, month, _ = match.groups()
+    if not all(1 <= int(day) <= 31 for day in (first, last or first)):
+        return match[0]
+    article = "" if match.string[: match.start()].lower().endswith("the ") else "the "
+    return f"{article}{_nth(first)}{f' to {_nth(last)}' if last else ''} of {month_of(month)}"
+
+
+def _nth(day: str) -> str:
+    return spoken(str(int(day)), "ordinal")
+
+
+def _fraction(match: re.Match[str]) -> str:
+    whole, above, below = match[1], int(match[2]), int(match[3])
+    if f"{match[2]}/{match[3]}" in _SPOKEN_PAIRS:
+        words = f"{spoken(match[2])} {spoken(match[3])}"
+    elif above == below:
+        words = f"{spoken(match[2])} out of {spoken(match[3])}"
+    elif below in _FRACTIONS and 0 < above < max(below, 10) and match[2][0] != "0":
+        one, many = _FRACTION_PARTS.get(below) or (spoken(match[3], "ordinal"), plural(spoken(match[3], "ordinal")))
+        words = f"{spoken(match[2])} {one if above == 1 else many}"
+        if whole:
+            return set_apart(f"{spoken(whole)} and {words}", match)
+    else:
+        words = f"{spoken(match[2])} over {spoken(match[3])}"
+    return set_apart(f"{spoken(whole)} {words}" if whole else words, match)
+
+
+def _half_of_day(letter: str, stop: str | None, match: re.Match[str]) -> str:
+    """Return `a m` or `p m`, with the full stop if it ends the sentence."""
+    return f" {letter.lower()} m{full_stop(match, before_capital=True) if stop else ''}"
+
+
+def _hour(match: re.Match[str]) -> str:
+    return spoken(str(int(match[1]))) + _half_of_day(match[2], match[3], match)
+
+
+def _time(match: re.Match[str]) -> str:
+    hour, minute = int(match[1]), int(match[2])
+    said = spoken(str(hour))
+    if minute:
+        said += f" {_two_digits(match[2])}"
+    if match[3]:
+        return said + _half_of_day(match[3], match[4], match)
+    if minute:
+        return said
+    return f"{said} o'clock" if 1 <= hour <= 12 else f"{said} hundred"
+
+
+def _two_digits(figure: str) -> str:
+    return f"oh {spoken(figure[1])}" if figure[0] == "0" else spoken(figure)
+
+
+def _temperature(match: re.Match[str]) -> str:
+    scale = f" {_DEGREES[match[1].lower()]}" if match[1] else ""
+    return f" degree{'' if _is_one(match) else 's'}{scale}"
+
+
+def _height(match: re.Match[str]) -> str:
+    feet, inches, mark = match.groups()
+    return f"{_amount(feet, 'foot')} {_amount(inches, 'inch') if mark else spoken(inches)}"
+
+
+def _measure(match: re.Match[str]) -> str:
+    unit, power, per = match["unit"], match["power"], match["per"]
+    is_single = match["between"] == "-" or _is_one(match)
+    words = {"s": "second", "in": "inch"}.get(unit) or unit_of(unit)
+    words = f"{'-' if match['between'] == '-' else ' '}{_POWERS[power]}{words if is_single else plural(words)}"
+    if per:
+        is_squared = match["per_power"] and unit_of(per) == "second"
+        words += f" per {'second squared' if is_squared else _POWERS[match['per_power']] + unit_of(per)}"
+    if match["to"]:
+        return f"{words} to "
+    return words + (full_stop(match, before_capital=True) if match["stop"] else "")
+
+
+def _is_one(match: re.Match[str]) -> bool:
+    """Return whether the number before the match is 1."""
+    return _IS_ONE.search(match.string, max(0, match.start() - 3), match.start()) is not None
+
+
+def _scaled(match: re.Match[str]) -> str:
+    number, letter, word = match.groups()
+    # 4K and 10K are names; 10k, 1.5K and 100K are numbers.
+    is_name = letter in ("K", "B") and "." not in number and len(number) < (2 if letter == "B" else 3)
+    return f"{number} {letter}" if is_name else f"{number} {SCALES[(letter or word).lower()]}"
+
+
+def _chain(match: re.Match[str]) -> str:
+    groups = match[0].split("-")
+    if all(len(group) <= 2 for group in groups):
+        return "-".join(map(spoken, groups))
+    return ", ".join(map(_each, groups))
+
+
+def _range(match: re.Match[str]) -> str:
+    first, percent, last = match.groups()
+    is_year = len(first) == 4 and len(last) == 2 and last[0] == "0"
+    return f"{first}{percent} to {_two_digits(last) if is_year else last}"
+
+
+@lru_cache(maxsize=2_000)
+def _year(figure: str) -> str:
+    if len(figure) == 2:
+        return _two_digits(figure)
+    return str(num2words(int(figure), to="year")).replace("oh-", "oh ") if "1010" <= figure < "2100" else spoken(figure)
+
+
+def _signed(match: re.Match[str]) -> str:
+    return _SIGNED_WORDS[match[0].strip()]
+
+
+def _plain_digits(figure: str) -> str:
+    return figure.replace(",", "")
+
+
+def _each(figure: str) -> str:
+    return " ".join(_DIGITS[int(digit)] for digit in figure)
+
+
+# In this order: an early rule takes what a later one would misread.
+_RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (_PHONE, _phone),
+    (_CALL, lambda match: match[1] + _each(match[2])),
+    (_DATE_OF_YEAR, _date_of_year),
+    (_DATE, _date_in_figures),
+    (_MONTH_DAY, _month_day),
+    (_DAY_MONTH, _day_month),
+    (_MONTH_YEAR, lambda match: f"{month_of(match[1])} "),
+    (_YEARS, lambda match: f"{_year(match[1])} {_year(match[2])}"),
+    (_TIMES_TO, " to "),
+    (_CLOCK, lambda match: f"{spoken(match[1])} {_two_digits(match[2])} {_two_digits(match[3])}"),
+    (_TIME, _time),
+    (_HOUR, _hour),
+    (_RATIO, r"\1 to \2"),
+    (_TEMPERATURE, _temperature),
+    (_HEIGHT, _height),
+    (_SCALED, _scaled),
+    (_MEASURE, _measure),
+    (_FRACTION, _fraction),
+    (_DECADE, lambda match: plural(_year(match[1]))),
+    (_PLURAL_FIGURE, lambda match: plural(spoken(match[1])).removeprefix("one ")),
+    (_ORDINAL, lambda match: spoken(match[1], "ordinal")),
+    (_CHAIN, _chain),
+    (_RANGE, _range),
+    (_SUBTRACTION, " minus "),
+    (_BY, lambda match: f"{_decimal(match[1])} by "),
+    (_ERA_BEFORE, "a d "),
+    (_ERA_AFTER, lambda match: f" {_ERAS[match[1]]}"),
+    (_SIGNED, _signed),
+    (_YEAR, lambda match: _year(match[1])),
+)

@@ -1,0 +1,94 @@
+"""Tables of English words: abbreviations, units, currencies, and words before Roman numerals."""
+
+# Several entries a line keep the tables in sight.
+# fmt: off
+ABBREVIATIONS = {
+    "mr": "mister", "mrs": "misses", "ms": "miz", "messrs": "messieurs", "dr": "doctor", "drs": "doctors",
+    "prof": "professor", "rev": "reverend", "hon": "honorable", "gen": "general", "maj": "major", "col": "colonel",
+    "capt": "captain", "lt": "lieutenant", "sgt": "sergeant", "gov": "governor", "pres": "president", "jr": "junior",
+    "sr": "senior", "esq": "esquire", "co": "company", "corp": "corporation", "ltd": "limited", "inc": "incorporated",
+    "dept": "department", "ave": "avenue", "blvd": "boulevard", "mt": "mount", "vs": "versus", "etc": "et cetera",
+    "approx": "approximately", "vol": "volume",
+}
+# Abbreviations with inner full stops; other letters with full stops are read one by one.
+DOTTED_WORDS = {
+    "e.g": "for example", "i.e": "that is", "a.k.a": "also known as", "ph.d": "p h d", "q.v": "which see",
+}
+BEFORE_NUMBERS = {
+    "fig": "figure", "figs": "figures", "p": "page", "pp": "pages", "ch": "chapter", "sec": "section", "no": "number",
+    "nos": "numbers", "eq": "equation", "vols": "volumes", "art": "article",
+}
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)
+WEEKDAYS = {
+    "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday", "Thur": "Thursday",
+    "Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
+}
+CURRENCIES = {
+    "$": ("dollar", "cent"),
+    "\u00a3": ("pound", "penny"),
+    "\u20ac": ("euro", "cent"),
+    "\u00a5": ("yen", "sen"),
+    "\u20b9": ("rupee", "paisa"),
+    "\u20bd": ("ruble", "kopeck"),
+    "\u20a9": ("won", "jeon"),
+    "\u20ba": ("lira", "kurush"),
+    "\u20aa": ("shekel", "agora"),
+    "\u20bf": ("bitcoin", "satoshi"),
+    "\u00a2": ("cent", "cent"),
+}
+SCALES = {
+    "hundred": "hundred", "thousand": "thousand", "million": "million", "billion": "billion", "trillion": "trillion",
+    "k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion", "tn": "trillion",
+}
+UNITS = {
+    "km": "kilometer", "cm": "centimeter", "mm": "millimeter", "m": "meter", "nm": "nanometer",
+    "\u03bcm": "micrometer", "mi": "mile", "yd": "yard", "ft": "foot", "ha": "hectare", "kg": "kilogram", "g": "gram",
+    "mg": "milligram", "\u03bcg": "microgram", "lb": "pound", "lbs": "pound", "oz": "ounce", "l": "liter",
+    "L": "liter", "ml": "milliliter", "mL": "milliliter", "gal": "gallon", "h": "hour", "hr": "hour", "hrs": "hour",
+    "min": "minute", "mins": "minute", "sec": "second", "secs": "second", "ms": "millisecond",
+    "\u03bcs": "microsecond", "ns": "nanosecond", "yr": "year", "yrs": "year", "Hz": "hertz", "kHz": "kilohertz",
+    "MHz": "megahertz", "GHz": "gigahertz", "dB": "decibel", "fps": "f p s", "W": "watt", "kW": "kilowatt",
+    "MW": "megawatt", "GW": "gigawatt", "kWh": "kilowatt hour", "hp": "horsepower", "V": "volt", "mV": "millivolt",
+    "kV": "kilovolt", "mA": "milliamp", "mAh": "milliamp hour", "kB": "kilobyte", "KB": "kilobyte", "MB": "megabyte",
+    "GB": "gigabyte", "TB": "terabyte", "PB": "petabyte", "J": "joule", "kJ": "kilojoule", "cal": "calorie",
+    "kcal": "kilocalorie", "Pa": "pascal", "kPa": "kilopascal", "USD": "u s dollar", "EUR": "euro", "GBP": "pound",
+    "ppm": "part per million", "mph": "mile per hour", "kph": "kilometer per hour", "rpm": "revolution per minute",
+    "mpg": "mile per gallon", "bpm": "beat per minute", "kbps": "kilobit per second", "Mbps": "megabit per second",
+    "Gbps": "gigabit per second",
+}
+# Words that may follow a slash besides the units.
+PER_WORDS = {
+    "s": "second", "second": "second", "minute": "minute", "hour": "hour", "day": "day", "week": "week",
+    "month": "month", "year": "year", "night": "night", "person": "person", "head": "head", "piece": "piece",
+    "word": "word", "mile": "mile", "pound": "pound", "gallon": "gallon", "liter": "liter",
+}
+PLURALS = {
+    "penny": "pence", "foot": "feet", "inch": "inches", "agora": "agorot", "century": "centuries", "yen": "yen",
+    "sen": "sen", "won": "won", "jeon": "jeon", "paisa": "paisa", "kurush": "kurush", "satoshi": "satoshi",
+    "hertz": "hertz", "horsepower": "horsepower", "f p s": "f p s",
+}
+NUMBERED = frozenset([
+    "act", "annex", "apollo", "appendix", "article", "bowl", "book", "canto", "category", "chapter", "class", "corps",
+    "division", "episode", "figure", "grade", "group", "gemini", "level", "lesson", "mark", "olympiad", "part",
+    "phase", "plate", "psalm", "saturn", "scene", "schedule", "section", "series", "stage", "table", "title", "type",
+    "unit", "vol", "volume", "war",
+])
+RULERS = frozenset([
+    "Abdul", "Adrian", "Albert", "Alexander", "Alexandra", "Alfonso", "Anne", "Artaxerxes", "Augustus", "Baldwin",
+    "Benedict", "Boniface", "Carl", "Carol", "Catherine", "Charles", "Christian", "Clement", "Cleopatra", "Conrad",
+    "Constantine", "Darius", "David", "Edward", "Elizabeth", "Emmanuel", "Eric", "Eugene", "Ferdinand", "Francis",
+    "Frederick", "George", "Gregory", "Gustav", "Gustavus", "Haakon", "Harald", "Harold", "Henri", "Henry",
+    "Honorius", "Innocent", "Isabella", "Ivan", "James", "Joan", "John", "Joseph", "Juan", "Julius", "Justinian",
+    "Leo", "Leopold", "Lothar", "Louis", "Margaret", "Maria", "Mary", "Matthias", "Maximilian", "Mehmed", "Michael",
+    "Murad", "Napoleon", "Nicholas", "Olaf", "Oscar", "Otto", "Paul", "Pedro", "Peter", "Philip", "Pius", "Ptolemy",
+    "Ramesses", "Ramses", "Richard", "Robert", "Rudolf", "Selim", "Sixtus", "Stephen", "Suleiman", "Theodosius",
+    "Thutmose", "Umberto", "Urban", "Victor", "Victoria", "Vittorio", "Wilhelm", "William", "Xerxes",
+])
+TITLES = frozenset([
+    "King", "Queen", "Pope", "Emperor", "Empress", "Tsar", "Czar", "Kaiser", "Prince", "Sultan", "Pharaoh", "Duke",
+    "Saint", "Bishop",
+])
+# fmt: on
