@@ -11,11 +11,12 @@ from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import Config, TrainingConfig
+from xtts_pipeline.data import cached as cached_module
 from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.schedule import StreamPosition, batch_sizes, bucket_order
 from xtts_pipeline.data.source import Source
-from xtts_pipeline.errors import CacheError, CheckpointError
+from xtts_pipeline.errors import CacheError, CheckpointError, TrainingError
 from xtts_pipeline.model.network import Batch
 
 BUCKETS = ((9, 12), (12, 20), (16, 24))
@@ -157,3 +158,44 @@ def test_the_clips_of_a_batch_can_be_looked_up(source: Source) -> None:
 def test_a_position_past_the_end_of_its_epoch_is_refused(source: Source) -> None:
     with pytest.raises(CheckpointError, match="an epoch has 12 batches, but the checkpoint goes on with batch 12"):
         source.training_batches(CONFIG, signatures_of(source), StreamPosition(0, 12))
+
+
+@pytest.fixture
+def cached(tmp_path: Path, write_cache: WriteCache) -> CachedSource:
+    return CachedSource(tmp_path / "cache", write_cache(tmp_path / "cache", train=24))
+
+
+def cut_a_shard(shard: Path) -> None:
+    shard.write_bytes(shard.read_bytes()[:-1])
+
+
+def flip_a_bit(shard: Path) -> None:
+    content = bytearray(shard.read_bytes())
+    content[-20] ^= 1
+    shard.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"), [(cut_a_shard, "bytes, expected"), (flip_a_bit, "found [0-9a-f]{32}, expected")]
+)
+def test_an_error_of_tensorflow_is_the_caches_fault_where_a_file_is_damaged(
+    cached: CachedSource, damage: Callable[[Path], None], said: str
+) -> None:
+    shard = cached.folder / cached.manifest.shard_names("train")[1]
+    damage(shard)
+    with pytest.raises(CacheError, match=rf"{shard.name}.*{said}.*run xtts verify-cache"):
+        raise cached.explain(tf.errors.InvalidArgumentError(None, None, "no example\nIn a graph"))
+
+
+def test_an_error_of_tensorflow_over_a_sound_cache_is_its_own(
+    cached: CachedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = cached.explain(tf.errors.InvalidArgumentError(None, None, "9 is greater than 8\nIn a graph"))
+    assert isinstance(error, TrainingError)
+    assert str(error) == f"TensorFlow cannot read {cached.folder} (9 is greater than 8), but its files are valid"
+    monkeypatch.setattr(cached_module, "_QUICKLY_READ_BYTES", 0)
+    large = cached.explain(tf.errors.InvalidArgumentError(None, None, "9 is greater than 8"))
+    assert str(large).endswith(
+        f"but its files have the right sizes; xtts verify-cache --cache {cached.folder} reads them"
+    )
+    assert isinstance(cached.explain(tf.errors.DataLossError(None, None, "corrupted record at 12")), CacheError)

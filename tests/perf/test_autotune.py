@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.perf import autotune as tuning
 from xtts_pipeline.perf.autotune import Tuning, tune
 from xtts_pipeline.perf.measurement import Request, measure_in_process
+from xtts_pipeline.system.machine import Cores
 from xtts_pipeline.training.settings import tuned_overrides
 
 LENGTHS = (np.full(400, 16), np.full(400, 24))  # no padding at all
@@ -153,12 +155,20 @@ def test_a_run_goes_on_with_what_was_chosen() -> None:
     assert tuned_overrides(Config(), ()) == []
 
 
-def test_the_real_pipeline_is_measured_in_a_process_of_its_own(cache: Path) -> None:
+def test_the_real_pipeline_is_measured_in_a_process_of_its_own_on_machines_of_any_size(
+    cache: Path, manifest: Manifest, machine: Callable[..., list[Request]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, workers = machine(lambda _: 100.0), (16, 64, 128)
+    for cores in workers:
+        monkeypatch.setattr(tuning, "usable_cores", partial(Cores, cores, cores, None))
+        tuned(manifest)
+    inputs = [data for request in asked for data in request.inputs if data["num_workers"] in workers]
+    assert [data["num_workers"] for data in inputs] == list(workers)
     config = load_config(
         overrides=["training.batch_size=4", "audio.mel_bins=4", "limits.max_text_length=16", "limits.max_mel_frames=24"]
     )
-    rates = measure_in_process(Request(cache, config, 0.1, ({}, {"num_workers": 1})))
-    assert len(rates) == 2
+    rates = measure_in_process(Request(cache, config, 0.02, tuple(inputs)))
+    assert len(rates) == len(inputs)
     assert min(rates) > 0.0
     with pytest.raises(TrainingError, match=r"measuring failed \(.*; set training.autotune=false"):
         measure_in_process(Request(cache / "none", config, 0.1))

@@ -54,6 +54,9 @@ class MadeUpSource:
     wait_advice = "look why"
     validation_clips = 3
 
+    def check_unchanged(self) -> None:
+        pass
+
     def identity(self) -> CacheIdentity:
         return CacheIdentity("f" * 64, SPEC, self.manifest.symbols, ("anna",), ("en",))
 

@@ -7,29 +7,39 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.example import decode_example, encode_example
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, ManifestWatch
+from xtts_pipeline.cache.format.problems import refuse
 from xtts_pipeline.cache.format.schema import Example, RecordSpec
 from xtts_pipeline.cache.format.tfrecord import record_starts
+from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.data.augment import MelAugmentation, seed_of
-from xtts_pipeline.data.order import ShardReader, TrainingOrder, auto_or, prefetched
-from xtts_pipeline.data.source import Fields, Source
-from xtts_pipeline.errors import CacheError, XttsError
+from xtts_pipeline.data.order import ShardReader, TrainingOrder, parallel_calls, prefetch_size, prefetched
+from xtts_pipeline.data.source import Fields, Source, first_line
+from xtts_pipeline.errors import CacheError, TrainingError, XttsError
 from xtts_pipeline.system.storage import is_stored
 
 # 0 reads a record straight to its place, without a copy through TensorFlow's buffer; records are large and the kernel
 # reads ahead.
 _READ_BUFFER_BYTES = 0
+# Reading this much again to find a fault takes seconds.
+_QUICKLY_READ_BYTES = 2 << 30
 # Each request to an object store is a round trip.
 _STORED_READ_BUFFER_BYTES = 8 << 20
 
 
 class CachedSource(Source):
     """A cache, verified before it is read."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        super().__init__(folder, manifest)
+        self._watch = ManifestWatch(folder, manifest)
 
     def training_dataset(self, order: TrainingOrder) -> tf.data.Dataset:
         """Return shuffled, augmented batches of one bucket, as `Source.training_dataset` documents.
@@ -59,10 +69,10 @@ class CachedSource(Source):
         stream = f"bucket {order.bucket}" + ("" if order.rows is None else f" from row {order.rows.start}")
         changed = batches.enumerate(first).map(
             lambda place, fields: augment(dict(fields), seed_of([stream, place], config.training.seed)),
-            num_parallel_calls=auto_or(data.num_workers),
+            num_parallel_calls=parallel_calls(data),
             deterministic=True,
         )
-        return changed.prefetch(auto_or(data.prefetch_buffer_size))
+        return changed.prefetch(prefetch_size(data))
 
     def validation_dataset(self, bucket: int, batch_size: int, split: str = "val") -> tf.data.Dataset:
         """Return each record of one bucket of a split once, in the order of the shards.
@@ -92,7 +102,7 @@ class CachedSource(Source):
         With `rows` they are read one by one, since the order of record numbers is known without reading.
         """
         if order.rows is not None:
-            read, workers = _RecordReader(self._paths(order.bucket)).read, auto_or(order.config.data.num_workers)
+            read, workers = _RecordReader(self._paths(order.bucket)).read, parallel_calls(order.config.data)
             return self.record_numbers(order).map(read, num_parallel_calls=workers, deterministic=True)
         names, buffer_bytes = self._paths(order.bucket), self._buffer_bytes
         return order.elements(lambda shard, _epoch: shard_records(tf.gather(names, shard), buffer_bytes))
@@ -123,11 +133,32 @@ class CachedSource(Source):
         """The remedy if training waits for this source."""
         return f"xtts diagnose input --cache {self.folder} says why"
 
-    def unreadable(self, found: str) -> XttsError:
-        """Return the error for a record that TensorFlow could not read."""
-        return CacheError(
-            f"{self.folder}: a record cannot be read ({found}); run xtts verify-cache --cache {self.folder}"
-        )
+    def explain(self, error: tf.errors.OpError) -> XttsError:
+        """Return the error for records that TensorFlow could not read: a CacheError only if the cache is at fault.
+
+        A cache that takes more than seconds to read is checked by names and sizes alone.
+        """
+        self.check_unchanged()
+        size = sum(entry.bytes for entry in self.manifest.all_files.values())
+        level: Literal["quick", "full"] = "quick" if is_stored(self.folder) or size > _QUICKLY_READ_BYTES else "full"
+        refuse(self.folder, verify_cache(self.folder, level, jobs=1).problems)
+        verify = f"xtts verify-cache --cache {self.folder}"
+        if isinstance(error, tf.errors.DataLossError):
+            return CacheError(f"{self.folder}: a record cannot be read ({first_line(error)}); run {verify}")
+        proved = "its files are valid" if level == "full" else f"its files have the right sizes; {verify} reads them"
+        return TrainingError(f"TensorFlow cannot read {self.folder} ({first_line(error)}), but {proved}")
+
+    def check_unchanged(self) -> None:
+        """Raise TrainingError if the cache's manifest on disk is no longer the one that was loaded."""
+        try:
+            change = self._watch.change()
+        except OSError as error:
+            change = f"cannot be read ({error.strerror})"
+        if change is not None:
+            raise TrainingError(
+                f"{self.folder / MANIFEST_NAME}: {change}; the last checkpoint is from before: "
+                "restore the cache and use --resume, or train on the new one with another --output"
+            )
 
     @property
     def _buffer_bytes(self) -> int:
@@ -169,7 +200,7 @@ def _parse_batches(
     """Return parsed batches of serialized records, or of the numbers of records in `stored`."""
     return records.batch(batch_size, drop_remainder=True).map(
         lambda rows: parse_batch(rows if stored is None else tf.gather(stored, rows), spec, batch_size),
-        num_parallel_calls=auto_or(data.num_workers),
+        num_parallel_calls=parallel_calls(data),
         deterministic=True,
     )
 

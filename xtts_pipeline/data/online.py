@@ -11,9 +11,9 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.augment import change_wave, mask_mels, seed_of
 from xtts_pipeline.data.features import check_headers, padded_mel, padded_tokens, read_wave, wave_to_mel
-from xtts_pipeline.data.order import ShardReader, TrainingOrder, auto_or, prefetched
+from xtts_pipeline.data.order import ShardReader, TrainingOrder, parallel_calls, prefetched
 from xtts_pipeline.data.resample import Resampler
-from xtts_pipeline.data.source import Fields, Source
+from xtts_pipeline.data.source import Fields, Source, first_line
 from xtts_pipeline.data.survey import Survey
 from xtts_pipeline.errors import CacheError, CorpusError, XttsError
 from xtts_pipeline.text.tokens import PAD_ID
@@ -63,7 +63,7 @@ class OnlineSource(Source):
             examples = order.elements(lambda shard, _epoch: _choose(shards, shard, spec))
         else:
             examples = order.elements(self._clip_reader(order.bucket)).map(
-                make, num_parallel_calls=auto_or(config.data.num_workers), deterministic=True
+                make, num_parallel_calls=parallel_calls(config.data), deterministic=True
             )
         return prefetched(examples.batch(order.rows_read, drop_remainder=True), config.data)
 
@@ -90,11 +90,10 @@ class OnlineSource(Source):
         """The remedy if making clips takes longer than the step."""
         return f"a cache is made once and read many times as fast: xtts preprocess --data {self.folder}"
 
-    def unreadable(self, found: str) -> XttsError:
+    def explain(self, error: tf.errors.OpError) -> XttsError:
         """Return the error for a clip that has changed since the survey."""
-        return CorpusError(
-            f"{self.folder}: a clip cannot be read any more ({found}); has the corpus changed? run again"
-        )
+        found = f"a clip cannot be read any more ({first_line(error)})"
+        return CorpusError(f"{self.folder}: {found}; has the corpus changed? run again")
 
     def _id(self, clip: tf.Tensor) -> str:
         return str(self._ids[int(clip)].numpy().decode())
@@ -117,7 +116,7 @@ class OnlineSource(Source):
         data, spec = self._config.data, self.specs[bucket]
         shards = [
             tf.data.Dataset.range(*self._ranges[name]).map(
-                lambda clip: self._example(clip, spec), num_parallel_calls=auto_or(data.num_workers), deterministic=True
+                lambda clip: self._example(clip, spec), num_parallel_calls=parallel_calls(data), deterministic=True
             )
             for name in self.manifest.shard_names(split, bucket)
         ]

@@ -22,6 +22,8 @@ ShardReader = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
 
 # A fixed number: with AUTOTUNE the order of records would depend on the number of cores.
 _SHARDS_AT_ONCE = 8
+# More calls at once only hold more clips in memory; the largest machines have as many cores.
+_MOST_CALLS = 256
 # Any number but 0; it replaces the program's global seed.
 _GRAPH_SEED = 1
 
@@ -109,7 +111,7 @@ class TrainingOrder:
         elements = shards.interleave(
             lambda shard: read_shard(shard, epoch),
             cycle_length=_SHARDS_AT_ONCE,
-            num_parallel_calls=auto_or(self.config.data.num_workers),
+            num_parallel_calls=parallel_calls(self.config.data, _SHARDS_AT_ONCE),
             deterministic=True,
         )
         order_name = f"order-{self.bucket}" if self.bucket else "order"
@@ -137,9 +139,14 @@ def _hash(name: Any, seed: int, epoch: tf.Tensor) -> tf.Tensor:
     return tf.strings.to_hash_bucket_fast(key, 2**62)
 
 
-def auto_or(value: int | str) -> int:
-    """Return a number of `data.*`, or tf.data's constant for `auto`."""
-    return tf.data.AUTOTUNE if value == "auto" else int(value)
+def parallel_calls(data: DataConfig, most: int = _MOST_CALLS) -> int:
+    """Return `data.num_workers` as tf.data takes it for an operation that allows at most this many calls at once."""
+    return tf.data.AUTOTUNE if data.num_workers == "auto" else min(data.num_workers, most)
+
+
+def prefetch_size(data: DataConfig) -> int:
+    """Return `data.prefetch_buffer_size` as tf.data takes it."""
+    return tf.data.AUTOTUNE if data.prefetch_buffer_size == "auto" else data.prefetch_buffer_size
 
 
 def prefetched(batches: tf.data.Dataset, data: DataConfig) -> tf.data.Dataset:
@@ -148,4 +155,4 @@ def prefetched(batches: tf.data.Dataset, data: DataConfig) -> tf.data.Dataset:
     options.deterministic = True
     # Each operation here copies one batch: threads inside one would only take cores from other batches and the step.
     options.threading.max_intra_op_parallelism = 1
-    return batches.prefetch(auto_or(data.prefetch_buffer_size)).with_options(options)
+    return batches.prefetch(prefetch_size(data)).with_options(options)

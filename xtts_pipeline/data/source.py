@@ -3,6 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain, count, islice, zip_longest
 from pathlib import Path
 
@@ -63,8 +64,11 @@ class Source(ABC):
         """The remedy if training waits for this source."""
 
     @abstractmethod
-    def unreadable(self, found: str) -> XttsError:
-        """Return the error for a clip that TensorFlow could not read."""
+    def explain(self, error: tf.errors.OpError) -> XttsError:
+        """Return the error for clips that TensorFlow could not read, after a look whether the folder is at fault."""
+
+    def check_unchanged(self) -> None:  # noqa: B027 (a corpus has no digest: its clips are checked one by one)
+        """Raise TrainingError if the folder is no longer what it was when the run started."""
 
     def identity(self) -> CacheIdentity:
         """Return what a checkpoint keeps of the cache."""
@@ -137,7 +141,7 @@ class Source(ABC):
 
         # A bucket without records has no stream; without any record the first stream raises the error.
         streams = [stream(bucket) if found or not any(records) else iter(()) for bucket, found in enumerate(records)]
-        order = chain.from_iterable(bucket_order(batches, seed, later) for later in count(epoch))
+        order = chain.from_iterable(self._epoch_order(batches, seed, later) for later in count(epoch))
         return (next(streams[bucket]) for bucket in islice(order, position.batch, None))
 
     def batch_clips(
@@ -158,21 +162,23 @@ class Source(ABC):
             numbers = [number for *where, number in asked if where == [epoch, bucket]]
             first, rows = min(numbers), signatures[bucket].tokens.shape[0]
             stream = self.order(config, bucket, rows, StreamPosition(epoch, first))
-            clips = self.bucket_clips(stream, max(numbers) + 1 - first)
+            with self._explaining():
+                clips = self.bucket_clips(stream, max(numbers) + 1 - first)
             for number in numbers:
                 found[epoch, bucket, number] = clips[rows * (number - first) : rows * (number - first + 1)]
         return [found[place] for place in asked]
 
     def left_out(self, config: Config, signatures: Sequence[Batch], epoch: int) -> list[str]:
         """Return the ids of the clips of all buckets that no training batch of an epoch holds."""
-        return [
-            name
-            for bucket, signature in enumerate(signatures)
-            if self.manifest.split_records("train", bucket)
-            for name in self.bucket_left_out(
-                self.order(config, bucket, signature.tokens.shape[0], StreamPosition(epoch))
-            )
-        ]
+        with self._explaining():
+            return [
+                name
+                for bucket, signature in enumerate(signatures)
+                if self.manifest.split_records("train", bucket)
+                for name in self.bucket_left_out(
+                    self.order(config, bucket, signature.tokens.shape[0], StreamPosition(epoch))
+                )
+            ]
 
     def validation_batches(self, signatures: Sequence[Batch]) -> Iterator[Batch]:
         """Yield the validation split once, bucket after bucket, in a fixed order; raise as `training_batches` does."""
@@ -195,6 +201,11 @@ class Source(ABC):
             *(None if parts[0] is None else tf.concat(parts[:rows], axis=0) for parts in zip(*clips, strict=True))
         )
 
+    def _epoch_order(self, batches: Sequence[int], seed: int, epoch: int) -> np.ndarray:
+        """Return the bucket of each batch of an epoch that begins."""
+        self.check_unchanged()
+        return bucket_order(batches, seed, epoch)
+
     def _bucket_batches(self, signatures: Sequence[Batch]) -> list[int]:
         """Return the number of training batches of each bucket in an epoch."""
         return [
@@ -206,11 +217,21 @@ class Source(ABC):
         return [bucket for bucket in range(self.manifest.bucket_count) if self.manifest.split_records("val", bucket)]
 
     def _read(self, dataset: Iterable[Mapping[str, tf.Tensor]], signature: Batch) -> Iterator[Batch]:
-        try:
+        with self._explaining():
             for fields in dataset:
                 yield to_batch(fields, signature)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
         except _UNREADABLE as error:
-            raise self.unreadable(error.message.splitlines()[0]) from None
+            raise self.explain(error) from None
+
+
+def first_line(error: tf.errors.OpError) -> str:
+    """Return the first line of TensorFlow's message; the rest says where the graph was built."""
+    return str(error.message).partition("\n")[0]
 
 
 def _pad_batch(batch: Batch, spec: RecordSpec) -> Batch:

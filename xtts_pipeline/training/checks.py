@@ -179,7 +179,8 @@ def _data_bytes(manifest: Manifest, config: Config) -> int:
     data, training = config.data, config.training
     specs = bucket_specs(manifest)
     rows = 1 if training.batch_size == "auto" else training.batch_size
-    ahead = BATCHES_AHEAD * rows * _record_bytes(specs[-1])
+    asked = 0 if data.prefetch_buffer_size == "auto" else data.prefetch_buffer_size
+    ahead = max(BATCHES_AHEAD, asked) * rows * _record_bytes(specs[-1])
     if manifest.is_kept_in_memory(data):
         return manifest.split_bytes("train") + ahead
     buffered = (

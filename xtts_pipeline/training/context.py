@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
+import tensorflow as tf
+
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config
@@ -94,7 +96,7 @@ class RunContext:
                 self.metrics = stack.enter_context(NullMetricsWriter())
             self.media = stack.enter_context(MediaWriter(self.folder, self.config))
             self.saver = stack.enter_context(
-                CheckpointSaver(self.folder, self.config, self.source.identity(), self.metrics.sync, saved_step=step)
+                CheckpointSaver(self.folder, self.config, self.source.identity(), self._before_saving, saved_step=step)
                 if self.is_chief
                 else NullCheckpointSaver(step)
             )
@@ -105,6 +107,11 @@ class RunContext:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def _before_saving(self) -> None:
+        """Flush the files that a checkpoint refers to. Raises TrainingError if the cache has changed."""
+        self.source.check_unchanged()
+        self.metrics.sync()
 
 
 @contextmanager
@@ -145,7 +152,12 @@ def prepare_run(
             startup,
             distribution,
         ) as context:
-            yield context
+            try:
+                yield context
+            except tf.errors.OpError:
+                # Records of another cache may have an id or a length that the network does not know.
+                source.check_unchanged()
+                raise
 
 
 def _open_source(plan: RunPlan) -> Source:

@@ -37,7 +37,9 @@ def test_two_buckets_make_two_traces_and_two_compilations(tmp_path: Path, write_
         "sample_every_evaluations=null",
         "scheduled_sampling_start=null",
     ]
-    settings = [*(f"model.{setting}" for setting in model), *(f"training.{setting}" for setting in training)]
+    # More workers than shards are read at once, as on a machine of many cores.
+    settings = ["data.num_workers=16", "data.cache_records=false"]
+    settings += [*(f"model.{setting}" for setting in model), *(f"training.{setting}" for setting in training)]
     command = [
         sys.executable,
         "-m",

@@ -353,6 +353,33 @@ def load_manifest(folder: Path) -> Manifest:
 _MANIFEST = TypeAdapter(Manifest)
 
 
+class ManifestWatch:
+    """Finds out whether a cache is still the one that its manifest was loaded from: a build or a copy may replace it.
+
+    Reads manifest.json only if its time, size or file has changed since the last call.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._path, self._content = folder / MANIFEST_NAME, manifest_bytes(manifest)
+        self._seen: tuple[int, ...] = ()
+
+    def change(self) -> str | None:
+        """Return what has become of the manifest, or None if it is the same. Raises OSError if it cannot be read."""
+        try:
+            status = self._path.stat()
+            # A store gives no times.
+            seen = (
+                () if is_stored(self._path) else (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            )
+            if not seen or seen != self._seen:
+                if read_regular_file(self._path, _MAX_MANIFEST_BYTES) != self._content:
+                    return "has another content than when the run started"
+                self._seen = seen
+        except FileNotFoundError:
+            return "is gone"
+        return None
+
+
 def summarize(values: Sequence[float]) -> Statistics:
     """Return minimum, mean, percentiles and maximum of at least one value, in any order.
 

@@ -36,7 +36,8 @@ class Snapshot:
 class CheckpointSaver:
     """Writes snapshots one after the other in a thread; a context manager that ends when all are on the disk.
 
-    `sync` is called in that thread before a checkpoint is renamed, to flush the files that its state refers to.
+    `sync` is called in that thread before a checkpoint is written, to flush the files that its state refers to. It may
+    raise TrainingError, which ends the run: `poll` and what calls it raise it.
     saved_step: the step of the last snapshot given, 0 before the first.
     saved_best: the evaluation of the checkpoint in best/.
     """
