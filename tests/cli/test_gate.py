@@ -44,12 +44,14 @@ def test_the_function_gets_the_log_first_and_its_result_is_returned(tmp_path: Pa
 
 
 def test_the_log_is_redirected_before_the_module_is_imported(tmp_path: Path):
-    planted = "import os\nos.write(2, b'native line\\n')\ndef work(log):\n    return None\n"
+    planted = (
+        "import os\nprint('import', flush=True)\nos.write(2, b'native line\\n')\ndef work(log):\n    return None\n"
+    )
     (tmp_path / "planted.py").write_text(planted, encoding="utf-8")
     program = (
         "from pathlib import Path\n"
         "from xtts_pipeline.cli.gate import with_tensorflow\n"
-        "with_tensorflow('planted:work', log_path=Path('log'))\n"
+        "with_tensorflow('planted:work', log_path=Path('log'), before_import=lambda found: print('before', found))\n"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program],
@@ -62,3 +64,6 @@ def test_the_log_is_redirected_before_the_module_is_imported(tmp_path: Path):
 
     assert (tmp_path / "log").read_text(encoding="utf-8") == "native line\n"
     assert ended.stderr == ""
+    before, imported = ended.stdout.splitlines()
+    assert before.startswith("before CPU, XLA_FLAGS=")
+    assert imported == "import"

@@ -1,6 +1,7 @@
 """Checks of cache and memory before TensorFlow is imported, and the batch size that `auto` chooses."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,11 @@ def test_a_batch_that_does_not_fit_is_an_error_that_names_one_that_does(manifest
     room = room_for(manifest, config, 8)
     needed, text = check_memory(manifest, config, room)
     assert needed == room.bytes
-    assert text.startswith(f"about {needed / 1e9:.1f} GB are needed (")
-    assert text.endswith(f"{needed / 1e9:.1f} GB of memory are available")
+    assert text.startswith(f"about {needed / 1e9:.1f} GB needed, ")
+    assert text.endswith(f"{needed / 1e9:.1f} GB of memory available")
     with pytest.raises(
         ConfigError,
-        match=r"training.batch_size=12: about .* of memory are available; set training.batch_size=8 or auto",
+        match=r"training.batch_size=12: about .* of memory available; set training.batch_size=8 or auto",
     ):
         check_memory(
             manifest, settings(12), AvailableMemory(training_memory(manifest, settings(12)).total_bytes(8), "memory")
@@ -220,15 +221,29 @@ def test_batch_shapes_and_padding_are_described(tmp_path: Path, write_cache: Wri
     )
     real = one.statistics["frames"].mean * 34
     assert (
-        describe_batches(one, settings)
-        == f"batches of 8 x 16 x 24 (clips x tokens x frames); {1 - real / (34 * 24):.0%} of the frames are padding"
+        describe_batches(one, settings)[0]
+        == f"batches (clips x tokens x frames): 8 x 16 x 24; {1 - real / (34 * 24):.0%} of the frames are padding"
     )
-    assert describe_batches(three, settings).startswith(
-        "batches of 16 x 9 x 12, 9 x 12 x 20, 8 x 16 x 24 (clips x tokens x frames); "
-    )
+    described, *_ = describe_batches(three, settings)
+    assert described.startswith("batches (clips x tokens x frames): 16 x 9 x 12, 9 x 12 x 20, 8 x 16 x 24; ")
     padded = sum(
         three.split_records(split, bucket) * frames
         for split in ("train", "val")
         for bucket, frames in enumerate((12, 20, 24))
     )
-    assert describe_batches(three, settings).endswith(f"; {1 - real / padded:.0%} of the frames are padding")
+    assert described.endswith(f"; {1 - real / padded:.0%} of the frames are padding")
+
+
+def test_buckets_are_advised_where_over_a_quarter_of_the_frames_is_padding(
+    tmp_path: Path, write_cache: WriteCache
+) -> None:
+    manifest = write_cache(tmp_path / "one")
+
+    def described(padding: float) -> list[str]:
+        frames = replace(manifest.statistics["frames"], mean=24 * (1 - padding))
+        return describe_batches(replace(manifest, statistics={**manifest.statistics, "frames": frames}), Config())
+
+    assert [line.partition(":")[0] for line in described(0.26)] == ["batches (clips x tokens x frames)", "advice"]
+    assert "data.buckets=auto" in described(0.26)[1]
+    assert "xtts stats" in described(0.26)[1]
+    assert len(described(0.24)) == 1

@@ -1,5 +1,7 @@
 """What is said of a call that a compiled function was not made for."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -144,3 +146,22 @@ def test_a_shape_of_another_bucket_is_expected_without_strictness_too() -> None:
         function(batch)
         assert monitor.check(step) == []
     assert monitor.counts() == {"frames": {"traces": 2, "compilations": 0}}
+
+
+def test_only_the_first_call_of_a_shape_is_shown_as_a_compilation() -> None:
+    shown: list[str] = []
+
+    @contextmanager
+    def compiling(function: str) -> Iterator[None]:
+        shown.append(function)
+        yield
+
+    function = CompiledByShape(_frames, SIGNATURES, TrainingConfig(jit_compile=False))
+    monitor = CompilationMonitor(NoLog(), is_strict=True, is_compiled=False, compiling=compiling)  # type: ignore[arg-type]
+    monitor.watch(*function.functions, calls=function)
+    counts = []
+    for batch in (BATCH, BATCH, random_batch(LARGE, (9, 4), (20, 7)), BATCH):
+        function(batch)
+        counts.append(len(shown))
+    assert counts == [1, 1, 2, 2]
+    assert {*shown} == {"_frames"}

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,6 +108,12 @@ class Watcher:
     def show(self, step: int, split: str, _: Mapping[str, float]) -> None:
         self.shown.append((step, split))
 
+    def end_evaluation(self, step: int) -> None:
+        self.shown.append((step, "end"))
+
+    def compiling(self, _function: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def log(self, line: str, step: int | None = None) -> None:
         self.logged.append((step, line))
 
@@ -145,9 +152,11 @@ def test_reports_evaluations_and_samples_come_when_due(ended: Ended) -> None:
         (1, "train"),
         (2, "train"),
         (2, "val"),
+        (2, "end"),
         (4, "train"),
         (4, "val"),
         (4, "speech"),
+        (4, "end"),
     ]
     (speech,) = ended.metrics("speech")
     assert set(speech) == {

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -107,6 +108,12 @@ class SilentProgress:
 
     def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
         pass
+
+    def end_evaluation(self, step: int) -> None:
+        pass
+
+    def compiling(self, _function: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def log(self, line: str, step: int | None = None) -> None:
         pass

@@ -12,32 +12,47 @@ Write the names as string literals: a test imports each one that stands in `cli/
 """
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.system.runtime import Environment, NativeLog
 
 
 @contextmanager
-def tensorflow(module: str, *, log_path: Path | None = None, echo: bool = False) -> Iterator[tuple[NativeLog, Any]]:
+def tensorflow(
+    module: str,
+    *,
+    log_path: Path | None = None,
+    echo: bool = False,
+    before_import: Callable[[Environment], None] = lambda _: None,
+) -> Iterator[tuple[NativeLog, Any]]:
     """Yield TensorFlow's native log and the named module, imported while descriptor 2 goes to the log.
 
-    The log goes to a temporary file unless `log_path` is given; `echo` repeats it on stderr. Descriptor 2 is restored
-    at the end of the block, so all work with TensorFlow belongs inside it.
+    The log goes to a temporary file unless `log_path` is given; `echo` repeats it on stderr. The import takes seconds;
+    `before_import` may say so. Descriptor 2 is restored at the end of the block, so all work with TensorFlow belongs
+    inside it.
     Raises OutputError if `log_path` cannot be written.
     """
     with NativeLog(log_path, echo=echo) as log:
+        before_import(log.environment)
         yield log, importlib.import_module(module)
 
 
-def with_tensorflow(target: str, *args: Any, log_path: Path | None = None, echo: bool = False, **kwargs: Any) -> Any:
+def with_tensorflow(
+    target: str,
+    *args: Any,
+    log_path: Path | None = None,
+    echo: bool = False,
+    before_import: Callable[[Environment], None] = lambda _: None,
+    **kwargs: Any,
+) -> Any:
     """Call `function(log, *args, **kwargs)` for the target "package.module:function", and return its result.
 
-    The function's first parameter is the `NativeLog`, which counts compilations; `log_path` and `echo` are those of
-    `tensorflow`.
+    The function's first parameter is the `NativeLog`, which counts compilations; `log_path`, `echo` and `before_import`
+    are those of `tensorflow`.
     """
     module, _, function = target.partition(":")
-    with tensorflow(module, log_path=log_path, echo=echo) as (log, imported):
+    with tensorflow(module, log_path=log_path, echo=echo, before_import=before_import) as (log, imported):
         return getattr(imported, function)(log, *args, **kwargs)

@@ -14,6 +14,7 @@ from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import EXIT_UNTRUE, CacheError, OutputError, did_you_mean, output_errors
 from xtts_pipeline.plots import PICTURE_SUFFIXES
 from xtts_pipeline.system.storage import folder_path, is_stored
+from xtts_pipeline.system.terminal import columns_of, echo_line, fold
 from xtts_pipeline.text.fallback import TextChanges, describe_changes
 from xtts_pipeline.training.checkpoints.run_folder import find_checkpoint, read_cache_path
 
@@ -32,7 +33,10 @@ class Report(Protocol):
 
 def print_report(report: Report, as_json: bool, *, is_true: bool = True) -> None:
     """Print a report on stdout; exit with 1 unless the check or job that it reports succeeded."""
-    click.echo(json.dumps(report.to_json(), ensure_ascii=False) if as_json else report.to_text())
+    if as_json:
+        click.echo(json.dumps(report.to_json(), ensure_ascii=False))
+    else:
+        click.echo(fold(report.to_text(), columns_of(sys.stdout)))
     if not is_true:
         sys.exit(EXIT_UNTRUE)
 
@@ -40,7 +44,7 @@ def print_report(report: Report, as_json: bool, *, is_true: bool = True) -> None
 def print_text_changes(changes: TextChanges) -> None:
     """Print one warning on stderr that names the characters that were replaced or dropped, if there are any."""
     if changes:
-        click.echo(f"warning: characters that the run lacks: {describe_changes(changes)}", err=True)
+        echo_line(f"warning: characters that the run lacks: {describe_changes(changes)}")
 
 
 def create_empty_folder(folder: Path, remedy: str = "choose another --output") -> None:
@@ -66,7 +70,7 @@ def warn_of_one_voice(run: Path, speakers: Sequence[str], references: Sequence[P
     """Say on stderr that a run of one speaker cannot clone the voice of references."""
     if references and len(speakers) == 1:
         problem = "was trained on one speaker and cannot clone a voice: --reference hardly changes its speech"
-        click.echo(f"warning: {run} {problem}; train on a corpus of several speakers", err=True)
+        echo_line(f"warning: {run} {problem}; train on a corpus of several speakers")
 
 
 class Share(click.ParamType[float]):

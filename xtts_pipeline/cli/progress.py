@@ -2,28 +2,56 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Never, Self
 
 import click
 import tqdm
 
+from xtts_pipeline.system.terminal import DEFAULT_COLUMNS, columns_of, duration_text, fold
+
+# Room for the bar itself, its percentage and its edges.
+BAR_COLUMNS = 20
+# A log gets a line at each evaluation, and another one after so long without a line.
+QUIET_SECONDS = 600.0
+_COMPILED = {
+    "_train_step": "the training step",
+    "_gradient_step": "the training step",
+    "_evaluate_step": "the evaluation",
+    "_speak_step": "the synthesis of samples",
+}
+
+
+def fit(parts: Iterable[str], columns: int | None) -> str:
+    """Join parts, the most important first, as far as they fit into the columns; None: all of them."""
+    shown = ""
+    for part in parts:
+        longer = f"{shown}, {part}" if shown else part
+        if columns is not None and len(longer) > columns:
+            break
+        shown = longer
+    return shown
+
 
 class RunProgress:
-    """Shows a tqdm bar on a terminal, and one line for each report in a log file.
+    """Shows a bar on a terminal, and a line at each evaluation; a log gets a line every ten minutes too.
 
     A context manager: the bar opens inside, on the stderr of that moment.
     """
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._first: tuple[int, float] | None = None
+    def __init__(self, steps: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._steps, self._clock = steps, clock
         self._bar: tqdm.tqdm[Never] | None = None
-        self._last: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
+        self._first: tuple[int, float] | None = None
+        self._compiling = self._last_compiled = ""
+        self._compiling_seconds, self._last_line = 0.0, clock()
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
-            self._bar = tqdm.tqdm(total=self._steps, unit="step", desc="train", file=sys.stderr, dynamic_ncols=True)
+            bar_format = "{percentage:3.0f}%|{bar}| {desc}"
+            self._bar = tqdm.tqdm(total=self._steps, file=sys.stderr, dynamic_ncols=True, bar_format=bar_format)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -34,43 +62,85 @@ class RunProgress:
         """Show the numbers of a split together with the last ones of the other splits, and the time left."""
         match split:
             case "val":
-                self._last["val"] = f"{numbers['loss']:.3f}"
+                self._shown["val"] = f"val {numbers['loss']:.3f}"
             case "speech":
-                self._last["stops"] = f"{numbers['stop_rate']:.0%}"
+                self._shown["stops"] = f"stops {numbers['stop_rate']:.0%}"
+            case _ if self._first is None:
+                # The times of this report include tracing and compilation.
+                self._shown["loss"] = f"loss {numbers['loss']:.3f}"
             case _:
-                self._last |= {
-                    "loss": f"{numbers['loss']:.3f}",
-                    "focus": f"{numbers['attention_focus']:.2f}",
-                    "step": f"{numbers['step_ms']:.0f} ms",
-                    "wait": f"{numbers['data_wait_share']:.1%}",
-                    "device": f"{numbers['device_share']:.0%}",
-                    "examples/s": f"{numbers['examples_per_second']:.1f}",
+                self._shown |= {
+                    "loss": f"loss {numbers['loss']:.3f}",
+                    "step": f"{numbers['step_ms']:.0f} ms a step",
+                    "wait": f"wait {numbers['data_wait_share']:.1%}",
+                    "device": f"device {numbers['device_share']:.0%}",
+                    "examples/s": f"{numbers['examples_per_second']:.1f} examples/s",
+                    "focus": f"focus {numbers['attention_focus']:.2f}",
                 }
+        self._estimate(step)
         if self._bar is not None:
-            self._bar.set_postfix(self._last, refresh=False)
-            self._bar.update(step - self._bar.n)
-        else:
-            shown = ", ".join(f"{name} {value}" for name, value in self._last.items())
-            self.log(f"{shown}{self._remaining(step)}", step)
+            self._bar.n = step
+            self._refresh()
+        elif split == "train" and self._clock() - self._last_line >= QUIET_SECONDS:
+            self.end_evaluation(step)
+
+    def end_evaluation(self, step: int) -> None:
+        """Print the line of an evaluation: the last numbers of every split."""
+        columns = columns_of(sys.stderr)
+        prefix = len(f"step {step}/{self._steps}: ")
+        self.log(fit(self._numbers(), None if columns is None else columns - prefix), step)
+
+    @contextmanager
+    def compiling(self, function: str) -> Iterator[None]:
+        """Show that the block compiles a Python function of the run; its seconds do not count in the time left."""
+        started, self._compiling = self._clock(), f"compiling {_COMPILED[function]}"
+        if self._bar is not None:
+            self._refresh()
+        elif self._compiling != self._last_compiled:
+            self.log(self._compiling)
+        try:
+            yield
+        finally:
+            self._last_compiled, self._compiling = self._compiling, ""
+            self._compiling_seconds += self._clock() - started
 
     def log(self, line: str, step: int | None = None) -> None:
         """Print a line, above the bar if there is one. Any thread may call it."""
         line = line if step is None else f"step {step}/{self._steps}: {line}"
+        self._last_line = self._clock()
         if self._bar is not None:
-            self._bar.write(line, file=sys.stderr)
+            self._bar.write(fold(line, columns_of(sys.stderr)), file=sys.stderr)
         else:
             click.echo(line, err=True)
 
-    def _remaining(self, step: int) -> str:
-        """Return the time left, estimated without the first step, which traces and compiles."""
-        now = time.monotonic()
+    def _numbers(self) -> list[str]:
+        """Return what is known, the most important first."""
+        order = ("loss", "val", "left", "stops", "step", "wait", "examples/s", "device", "focus")
+        return [self._shown[name] for name in order if name in self._shown]
+
+    def _refresh(self) -> None:
+        """Draw the bar, with as many numbers behind it as leave room for it."""
+        if self._bar is not None:
+            status = [self._compiling] if self._compiling else []
+            parts = [f"{self._bar.n}/{self._steps}", *status, *self._numbers()]
+            self._bar.set_description_str(fit(parts, (columns_of(sys.stderr) or DEFAULT_COLUMNS) - BAR_COLUMNS))
+
+    def _estimate(self, step: int) -> None:
+        """Estimate the time left from the steps since the first report, without what has been compiled since."""
+        now = self._clock() - self._compiling_seconds
         if self._first is None:
             self._first = (step, now)
-            return ""
+            return
         first_step, first_time = self._first
         if step == first_step:
-            return ""
-        return f", {(now - first_time) / (step - first_step) * (self._steps - step):.0f} s left"
+            return
+        if step == self._steps:
+            self._shown.pop("left", None)
+            return
+        left = duration_text((now - first_time) / (step - first_step) * (self._steps - step))
+        if "left" not in self._shown:
+            self.log(f"about {left} to go, without evaluations", step)
+        self._shown["left"] = f"{left} left"
 
 
 class NullProgress(RunProgress):
@@ -81,6 +151,14 @@ class NullProgress(RunProgress):
 
     def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
         """Do nothing: the chief shows the same numbers."""
+
+    def end_evaluation(self, step: int) -> None:
+        """Do nothing: the chief prints the same line."""
+
+    @contextmanager
+    def compiling(self, function: str) -> Iterator[None]:  # noqa: ARG002 (the chief shows it)
+        """Do nothing: the chief compiles the same function."""
+        yield
 
     def log(self, line: str, step: int | None = None) -> None:
         """Print a line that belongs to no step."""

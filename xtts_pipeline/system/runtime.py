@@ -79,8 +79,8 @@ class Environment:
     compile_cache: Path | None
 
     def __str__(self) -> str:
-        kept = f"compiled programs in {self.compile_cache}" if self.compile_cache else "compiled programs not kept"
-        return f"{self.device}, XLA_FLAGS={self.xla_flags!r}, {kept}"
+        kept = f", compiled programs in {self.compile_cache}" if self.compile_cache else ""
+        return f"{self.device}, XLA_FLAGS={self.xla_flags!r}{kept}"
 
 
 def prepare_environment() -> Environment:

@@ -24,6 +24,8 @@ GPU_RESERVED_BYTES = 1_800 << 20
 AUTO_SHARE = 0.85
 # `auto` rounds down to a multiple: tensor cores prefer it, and small changes of free memory do not change the batch.
 ROUND_BATCH = 8
+# Above this share of padding, buckets are worth their compilations.
+MUCH_PADDING = 0.25
 # Batches that the input pipeline holds in addition to the current one.
 BATCHES_AHEAD = 4
 
@@ -61,15 +63,20 @@ def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> Non
         )
 
 
-def describe_batches(manifest: Manifest, config: Config) -> str:
-    """Return one line with the shape of each bucket's batches and the share of the cache's frames that is padding."""
+def describe_batches(manifest: Manifest, config: Config) -> list[str]:
+    """Return a line with the shape of each bucket's batches and the share of padding, and advice where it is much."""
     specs = bucket_specs(manifest)
     sizes = batch_sizes(specs, config.training.clips_per_batch, config.training.accumulation_steps)
     shapes = ", ".join(f"{rows} x {_shape_text(spec)}" for rows, spec in zip(sizes, specs, strict=True))
     records = [sum(manifest.split_records(split, bucket) for split in SPLITS) for bucket in range(len(specs))]
     frames = sum(count * spec.max_mel_frames for count, spec in zip(records, specs, strict=True))
     padding = 1.0 - manifest.statistics["frames"].mean * manifest.counts.kept / frames
-    return f"batches of {shapes} (clips x tokens x frames); {padding:.0%} of the frames are padding"
+    described = f"batches (clips x tokens x frames): {shapes}; {padding:.0%} of the frames are padding"
+    if padding <= MUCH_PADDING:
+        return [described]
+    remedy = "other data.buckets" if manifest.buckets else "data.buckets=auto"
+    advice = f"advice: preprocess with {remedy} to train faster; xtts stats shows the padding that they leave"
+    return [described, advice]
 
 
 def available_memory() -> AvailableMemory | None:
@@ -103,11 +110,12 @@ def check_memory(
     rows = -(-training.clips_per_batch // (training.accumulation_steps * shares))
     needed = estimate.total_bytes(rows)
     batch, rest = rows * estimate.row_bytes, needed - rows * estimate.row_bytes
-    text = f"about {_gigabytes(needed)} are needed ({_gigabytes(batch)} for the batch, {_gigabytes(rest)} for the rest)"
+    text = f"about {_gigabytes(needed)} needed"
     if available is None:
         return needed, f"{text}; how much the GPU has cannot be asked"
-    room = f"{_gigabytes(available.bytes)} of {available.where} are available"
+    room = f"{_gigabytes(available.bytes)} of {available.where} available"
     if needed > available.bytes and training.check_memory and not training.autotune:
+        text += f" ({_gigabytes(batch)} for the batch, {_gigabytes(rest)} for the rest)"
         parts = training.accumulation_steps * shares
         fitting = _largest_trainable_batch(manifest, estimate.most_rows(available.bytes) * parts, parts)
         raise ConfigError(

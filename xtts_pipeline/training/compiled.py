@@ -4,6 +4,7 @@ Compares descriptions of arguments. Reads no tensor's values.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, NamedTuple
@@ -16,6 +17,10 @@ from xtts_pipeline.model.network import Batch
 
 # For each padded argument: what is padded, and the setting that bounds its length.
 _LENGTHS = {"tokens": ("texts", "limits.max_text_length"), "mel": ("mels", "limits.max_mel_frames")}
+
+
+# Opens the context in which a Python function of this name is traced and compiled.
+Compiling = Callable[[str], AbstractContextManager[None]]
 
 
 class Argument(NamedTuple):
@@ -75,6 +80,7 @@ class CompiledByShape:
     signature, which retraces for every new shape. With `debug_eager` the list is empty and the Python function runs.
     mismatches: the calls that fitted no signature.
     is_new_shape: whether the last call was the first of its shape.
+    compiling: opens a context around tracing and compilation, by the name of the Python function.
     """
 
     def __init__(
@@ -105,6 +111,7 @@ class CompiledByShape:
         self._seen: set[Arguments] = set()
         self.mismatches: list[SignatureMismatch] = []
         self.is_new_shape = False
+        self.compiling: Compiling = lambda _: nullcontext()
 
     @property
     def shapes_seen(self) -> int:
@@ -113,7 +120,13 @@ class CompiledByShape:
 
     def __call__(self, batch: Batch) -> Any:
         """Call the function of the batch's shape. Raise RetraceError before tracing if strict and none fits."""
-        return self.function_of(batch)(*(tensor for tensor in batch if tensor is not None))
+        function = self.function_of(batch)
+        with self.showing_compilation():
+            return function(*(tensor for tensor in batch if tensor is not None))
+
+    def showing_compilation(self) -> AbstractContextManager[None]:
+        """Return the context for the call of what `function_of` has just returned."""
+        return self.compiling(self.python_name) if self.is_new_shape and self.functions else nullcontext()
 
     def function_of(self, batch: Batch) -> Any:
         """Return the function of the batch's shape, or raise RetraceError as a call does."""
@@ -127,7 +140,8 @@ class CompiledByShape:
         """Trace the function of the batch's shape without running it; nothing in eager mode or if no signature fits."""
         function = self._by_shape.get(describe_arguments(batch))
         if self.functions and function is not None:
-            function.get_concrete_function(*(tensor for tensor in batch if tensor is not None))
+            with self.compiling(self.python_name):
+                function.get_concrete_function(*(tensor for tensor in batch if tensor is not None))
 
     def _add_shape(self, arguments: Arguments) -> None:
         if arguments not in self._by_shape:

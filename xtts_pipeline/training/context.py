@@ -43,6 +43,12 @@ class TrainingProgress(Protocol):
     def show(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
         """Show numbers of a split (`train`, `val` or `speech`)."""
 
+    def end_evaluation(self, step: int) -> None:
+        """Show the line of an evaluation, after the numbers of all its splits."""
+
+    def compiling(self, function: str) -> AbstractContextManager[None]:
+        """Show that the block traces and compiles this Python function."""
+
     def log(self, line: str, step: int | None = None) -> None:
         """Show one line. Of several workers, the chief alone shows lines of a step."""
 
@@ -127,7 +133,12 @@ def prepare_run(
     if training.debug_eager and distribution.strategy is not None:
         raise ConfigError("training.debug_eager: found several devices, expected one; add --devices 1, or leave it out")
     source = _open_source(plan)
-    monitor = CompilationMonitor(log, is_strict=training.strict_shapes, is_compiled=training.jit_compile)
+    monitor = CompilationMonitor(
+        log,
+        is_strict=training.strict_shapes,
+        is_compiled=training.jit_compile,
+        compiling=progress.compiling,
+    )
     with Interruption(progress.log) as interruption:
         with distribution.explaining_lost_workers():
             distribution.check_same("the number of GPUs", str(distribution.local_replicas))

@@ -57,11 +57,8 @@ ROLL_BACK_RATE = 0.5
 def train(log: NativeLog, plan: RunPlan, open_progress: OpenProgress, startup: StartupTimer) -> dict[str, Any]:
     """Carry out a plan and return the run's summary. `xtts train` calls this through the gate to TensorFlow."""
     startup.end_part("import")
-    with open_progress(plan.config.training.steps) as progress:
-        if plan.is_chief:
-            progress.log(f"starting: {log.environment}")
-        with prepare_run(log, plan, progress, startup) as context:
-            return run(context)
+    with open_progress(plan.config.training.steps) as progress, prepare_run(log, plan, progress, startup) as context:
+        return run(context)
 
 
 def run(context: RunContext) -> dict[str, Any]:
@@ -256,6 +253,7 @@ class _Training:
                 numbers, sentences = validation.synthesize_samples()
                 self._record(step, "speech", numbers)
                 self.context.media.add(step, sentences)
+            self.context.progress.end_evaluation(step)
             release_free_memory()
         elif step == 1 or step % self.settings.log_every == 0 or is_last:
             self._report(step)

@@ -14,7 +14,6 @@ from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, load_manifest, ma
 from xtts_pipeline.cli.commands import train as train_module
 from xtts_pipeline.cli.commands.train import summary_text
 from xtts_pipeline.cli.options import cache_of_run
-from xtts_pipeline.cli.progress import RunProgress
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
@@ -59,25 +58,7 @@ def test_two_buckets_make_two_traces_and_two_compilations(tmp_path: Path, write_
         name: {"traces": 2, "compilations": 2} for name in ("train_step", "evaluate_step")
     }
     assert (summary["traces"], summary["compilations"]) == (4, 4)
-    assert describe_batches(manifest, Config(training=TrainingConfig(batch_size=4))) in done.stderr
-
-
-def test_the_progress_line_keeps_the_last_numbers_of_each_split(capsys: pytest.CaptureFixture[str]) -> None:
-    with RunProgress(40) as progress:
-        progress.show(10, "val", {"loss": 1.5})
-        progress.show(10, "speech", {"stop_rate": 0.75})
-        times = {"step_ms": 30.0, "data_wait_share": 0.01, "device_share": 0.97, "examples_per_second": 132.25}
-        progress.show(20, "train", {"loss": 2.0, "attention_focus": 0.5, **times})
-        progress.log("warning: something", 20)
-    shown = capsys.readouterr()
-    lines = shown.err.splitlines()
-    assert lines[:2] == ["step 10/40: val 1.500", "step 10/40: val 1.500, stops 75%"]
-    assert lines[2].startswith(
-        "step 20/40: val 1.500, stops 75%, loss 2.000, focus 0.50, step 30 ms, wait 1.0%, device 97%, "
-    )
-    assert ", examples/s 132.2, " in lines[2]
-    assert lines[3] == "step 20/40: warning: something"
-    assert shown.out == ""
+    assert describe_batches(manifest, Config(training=TrainingConfig(batch_size=4)))[0] in done.stderr
 
 
 def test_the_summary_shows_early_stopping_and_the_best_step() -> None:

@@ -40,6 +40,7 @@ from xtts_pipeline.errors import ConfigError, OutputError
 from xtts_pipeline.perf.autotune import tune
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.storage import check_apart, check_local
+from xtts_pipeline.system.terminal import columns_of, duration_text, echo_line, fold
 from xtts_pipeline.training.checkpoints.run_folder import (
     AUTOTUNE_NAME,
     CONFIG_NAME,
@@ -132,7 +133,7 @@ def train(
         )
     corpus = None if data is None else CorpusOptions(data, layout, val_data)
     folder, summary = run_training(cache, corpus=corpus, echo_native_log=debug, **options)
-    click.echo(json.dumps(summary) if as_json else summary_text(folder, summary))
+    click.echo(json.dumps(summary) if as_json else fold(summary_text(folder, summary), columns_of(sys.stdout)))
 
 
 def run_training(
@@ -218,6 +219,7 @@ def run_training(
             RunProgress if plan.is_chief else NullProgress,
             startup,
             log_path=run / NATIVE_LOG_NAME if plan.is_chief else None,
+            before_import=lambda found: echo_line(f"starting TensorFlow: {found}") if plan.is_chief else None,
             echo=echo_native_log,
         )
 
@@ -243,7 +245,7 @@ def _check_folder(run: Path, *, is_resumed: bool) -> None:
     elif not checkpoint_folders(run):
         similar = None if run.exists() else similar_run(run)
         hint = "" if similar is None else f"; did you mean {similar}?"
-        click.echo(f"--resume: no checkpoint in {run}: beginning at step 0{hint}", err=True)
+        echo_line(f"--resume: no checkpoint in {run}: beginning at step 0{hint}")
 
 
 def _read_manifest(cache: Path) -> Manifest:
@@ -282,7 +284,7 @@ def _survey_data(
     if reasons:
         listed = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
         found = f"{found} ({listed}); the run's {REJECTED_NAME} gives each reason"
-    click.echo(found, err=True)
+    echo_line(found)
     return survey
 
 
@@ -320,12 +322,11 @@ def _print_plan(plan: RunPlan) -> int:
     needed, memory_text = check_memory(plan.manifest, plan.config, available_memory(), plan.memory_shares)
     if not plan.is_chief:
         return needed
-    click.echo(describe_batches(plan.manifest, plan.config), err=True)
-    click.echo(f"memory: {memory_text}", err=True)
+    for line in (*describe_batches(plan.manifest, plan.config), f"memory: {memory_text}"):
+        echo_line(line)
     if plan.config.training.debug_eager:
-        click.echo(
-            "training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger",
-            err=True,
+        echo_line(
+            "training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger"
         )
     return needed
 
@@ -356,17 +357,17 @@ def _tune(plan: RunPlan) -> Config:
 
     Raises TrainingError if the step cannot run at all.
     """
-    click.echo(f"autotune: measuring for about {plan.config.training.autotune_seconds:g} s", err=True)
+    echo_line(f"autotune: measuring for about {duration_text(plan.config.training.autotune_seconds)}")
     lengths = lengths_of_cache(plan.data, plan.manifest)
     tuning = tune(
         plan.data,
         plan.manifest,
         plan.config,
         (lengths.tokens, lengths.frames),
-        lambda line: click.echo(line, err=True),
+        echo_line,
     )
     for line in tuning.lines or ["nothing is better than what is set"]:
-        click.echo(f"autotune: {line}", err=True)
+        echo_line(f"autotune: {line}")
     with atomic_write(plan.run / AUTOTUNE_NAME) as file:
         file.write(json.dumps(tuning.report, indent=1).encode() + b"\n")
     return tuning.config
@@ -386,12 +387,13 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
     best_text = "none: no evaluation's weights are in best/"
     if best:
         best_text = f"step {best['step']}, validation loss {best['val_loss']:.3f}"
+    first_step = duration_text(summary["first_step_seconds"], 1)
     lines = [
         f"run            {run}",
-        f"steps          {summary['steps']}{stopped}{resumed_text}, first after {summary['first_step_seconds']:.1f} s",
+        f"steps          {summary['steps']}{stopped}{resumed_text}, first after {first_step}",
         f"parameters     {summary['parameters'] / 1e6:.1f} M",
         f"loss           {first} -> {last}",
-        f"weights        sha256 {summary['weights_sha256']}",
+        f"weights        sha256 {summary['weights_sha256'][:16]}...",
         f"best           {best_text}",
     ]
     if origin:
@@ -421,11 +423,13 @@ def _cost_lines(summary: Mapping[str, Any]) -> list[str]:
     """Return the start-up time by part and the memory. Summaries of older versions have neither."""
     if "startup_seconds" not in summary:
         return []
-    parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in summary["startup_seconds"].items())
+    parts = ", ".join(
+        f"{part} {seconds:.1f}" for part, seconds in summary["startup_seconds"].items() if seconds >= 0.05
+    )
     memory = [f"{summary['memory']['peak_bytes'] / 1e9:.2f} GB at most"]
     memory += [f"{name} {summary['memory'][key] / 1e9:.2f}" for name, key in _MEMORY_PARTS if summary["memory"][key]]
     return [
-        f"start          {sum(summary['startup_seconds'].values()):.1f} s ({parts})",
+        f"start          {duration_text(sum(summary['startup_seconds'].values()), 1)} ({parts})",
         f"memory         {', '.join(memory)}",
     ]
 

@@ -79,7 +79,8 @@ class DistributedTrainStep(TrainStep):
             return [parts[context.replica_id_in_sync_group - first_replica] for parts in shares]
 
         inputs = strategy.experimental_distribute_values_from_function(values_of)
-        result = self._runs[id(function)](inputs, self._whole_lengths(batch))
+        with self.compiled.showing_compilation():
+            result = self._runs[id(function)](inputs, self._whole_lengths(batch))
         return strategy.experimental_local_results(result)[0]
 
     def watch_with(self, monitor: CompilationMonitor) -> None:

@@ -5,6 +5,7 @@ Counting reads counters and XLA's log. It waits for no device.
 
 import resource
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import tensorflow as tf
 
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.system.runtime import NativeLog
-from xtts_pipeline.training.compiled import CompiledByShape
+from xtts_pipeline.training.compiled import CompiledByShape, Compiling
 
 MAX_WARNINGS = 5
 
@@ -53,10 +54,18 @@ class CompilationMonitor:
 
     The counts can differ: a function with a `[None]` signature is traced once and compiled again for every shape.
     A strict monitor raises an error for an unexpected trace or compilation; otherwise it returns a warning.
+    compiling: opens a context around each expected compilation, to show it.
     """
 
-    def __init__(self, log: NativeLog, *, is_strict: bool, is_compiled: bool) -> None:
-        self._log, self._is_strict = log, is_strict
+    def __init__(
+        self,
+        log: NativeLog,
+        *,
+        is_strict: bool,
+        is_compiled: bool,
+        compiling: Compiling = lambda _: nullcontext(),
+    ) -> None:
+        self._log, self._is_strict, self._compiling = log, is_strict, compiling
         self._is_compiled = is_compiled
         self._functions: dict[str, _Watched] = {}
         self.events: list[CompilationEvent] = []
@@ -69,6 +78,8 @@ class CompilationMonitor:
         """
         if not functions:
             return
+        if calls is not None:
+            calls.compiling = self._compiling
         name = functions[0].python_function.__name__
         if name in self._functions:
             raise ValueError(

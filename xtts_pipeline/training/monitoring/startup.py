@@ -6,6 +6,8 @@ Imports no TensorFlow: the clock starts before TensorFlow is imported.
 import time
 from collections.abc import Callable
 
+from xtts_pipeline.system.terminal import duration_text
+
 # In this order. `check`: before TensorFlow is imported. `input`: the wait for the first batch. `run`: the first step
 # without tracing and compilation.
 STARTUP_PARTS = ("check", "import", "build", "input", "trace", "compile", "run")
@@ -43,5 +45,5 @@ class StartupTimer:
         self.seconds["run"] = max(self.seconds["run"] - compiling, 1e-6)
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in self.seconds.items())
-        return f"first step done after {sum(self.seconds.values()):.1f} s ({parts})"
+        compiling = duration_text(self.seconds["trace"] + self.seconds["compile"])
+        return f"first step done after {duration_text(sum(self.seconds.values()))}, {compiling} of them to compile"

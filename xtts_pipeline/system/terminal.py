@@ -1,0 +1,51 @@
+"""Lines for people: durations as they write them, and lines that fit the terminal."""
+
+import os
+import re
+import sys
+import textwrap
+from itertools import pairwise
+from typing import IO
+
+DEFAULT_COLUMNS = 80
+# A term and the spaces behind it: where the explanation starts, its next line starts too.
+_TERM = re.compile(r" *\S+(?: \S+)*  +")
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def duration_text(seconds: float, decimals: int = 0) -> str:
+    """Return seconds as people write them: `12 s`, `3 min 20 s`, `10 h 13 min`, `2 d 4 h`.
+
+    decimals: digits behind the point, under a minute.
+    """
+    if round(seconds, decimals) >= 60:
+        for (unit, size), (smaller, smaller_size) in pairwise(_UNITS):
+            # Rounded before it is split: 119.7 s are 2 min, not 1 min 60 s.
+            whole, rest = divmod(round(seconds / smaller_size), size // smaller_size)
+            if whole:
+                return f"{whole} {unit} {rest} {smaller}" if rest else f"{whole} {unit}"
+    return f"{seconds:.{decimals}f} s"
+
+
+def columns_of(stream: IO[str]) -> int | None:
+    """Return the width of the terminal of a stream; None if it is no terminal."""
+    return (os.get_terminal_size(stream.fileno()).columns or DEFAULT_COLUMNS) if stream.isatty() else None
+
+
+def fold(text: str, columns: int | None) -> str:
+    """Return the text with lines broken between words where they are longer than the terminal; a log keeps them."""
+    return text if columns is None else "\n".join(_fold_line(line, columns) for line in text.split("\n"))
+
+
+def _fold_line(line: str, columns: int) -> str:
+    if len(line) <= columns:
+        return line
+    term = _TERM.match(line)
+    indent = " " * (term.end() if term and term.end() <= columns // 2 else 2)
+    wrapped = textwrap.wrap(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(wrapped)
+
+
+def echo_line(line: str) -> None:
+    """Print a line on stderr, folded at the terminal's width."""
+    sys.stderr.write(f"{fold(line, columns_of(sys.stderr))}\n")
