@@ -15,6 +15,7 @@ from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import (
     FOLDER,
     PICTURE,
+    Count,
     Seconds,
     cache_of_run,
     config_options,
@@ -28,7 +29,7 @@ from xtts_pipeline.training.checkpoints.run_folder import CONFIG_NAME, find_run_
 from xtts_pipeline.training.checks import check_enough_records
 from xtts_pipeline.training.settings import training_config
 
-_BATCHES = click.IntRange(2, 2**31 - 1)
+_BATCHES = Count(2, 2**31 - 1)
 _run_option = click.option("--run", type=FOLDER, help="Folder of a run whose cache and settings are diagnosed.")
 
 
