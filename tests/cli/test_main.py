@@ -22,7 +22,10 @@ import os, signal, sys
 class InterruptingFinder:
     def find_spec(self, name, *_):
         if name == {module!r}:
-            os.kill(os.getpid(), signal.SIGINT)
+            try:
+                os.kill(os.getpid(), signal.{number})
+            except KeyboardInterrupt as interruption:
+                raise {raised} from interruption
 
 sys.meta_path.insert(0, InterruptingFinder())
 sys.argv = ["xtts", "config", "show"]
@@ -40,8 +43,8 @@ finally:
 """
 
 
-def run(module: str, before: str = "") -> tuple[int, bool, str]:
-    program = INTERRUPTED_IMPORT.format(module=module, before=before)
+def run(module: str, before: str = "", number: str = "SIGINT", raised: str = "interruption") -> tuple[int, bool, str]:
+    program = INTERRUPTED_IMPORT.format(module=module, before=before, number=number, raised=raised)
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     return ended.returncode, "sample_rate" in ended.stdout, ended.stderr.strip()
 
@@ -72,8 +75,14 @@ SUMMARIES = {name: text for summaries in SECTIONS.values() for name, text in sum
     [("xtts_pipeline.cli.main", ""), ("click", ""), ("pydantic", "xtts: interrupted")],
     ids=["cli", "click", "pydantic"],
 )
-def test_an_interrupted_import_prints_no_traceback(module: str, stderr: str):
-    assert run(module) == (130, False, stderr)
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_an_interrupted_import_prints_no_traceback(module: str, stderr: str, number: str):
+    assert run(module, number=number) == (130, False, stderr)
+
+
+@pytest.mark.parametrize("raised", ["RuntimeError('of a library')", "OSError(5, 'of a library')"])
+def test_an_interruption_that_a_library_turns_into_its_own_error_ends_with_130(raised: str):
+    assert run("pydantic", raised=raised) == (130, False, "xtts: interrupted")
 
 
 def test_a_job_that_was_started_with_interruptions_ignored_goes_on():

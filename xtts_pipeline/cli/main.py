@@ -67,26 +67,48 @@ def cli(context: click.Context, debug: bool) -> None:
     context.obj = debug
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM. Python ends with a signal, not with our exit code, where native code meets its own class."""
+
+
+_interruptions: list[int] = []  # the signals received
+
+
 def _fail(message: str, exit_code: int, debug: bool) -> NoReturn:
     if debug:
         traceback.print_exc()
+    if _interruptions:
+        # A library may turn the interruption into an error of its own.
+        message, exit_code = "interrupted", EXIT_INTERRUPTED
     # The reader of stderr may be gone, which does not change the exit code.
     with contextlib.suppress(OSError):
         click.echo(f"xtts: {' '.join(message.split())}", err=True)
     sys.exit(exit_code)
 
 
-def _interrupt(_signal_number: int, _frame: FrameType | None) -> NoReturn:
+def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
     # A scheduler may send the signal twice, and a second one would break off the clean-up.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    _interruptions.append(number)
+    raise Interrupted
 
 
 def main() -> None:
     """Run the command line; an XttsError becomes one line and its exit code, an interruption becomes 130."""
-    # A scheduler's SIGTERM ends a command in the same clean way as Ctrl-C.
-    signal.signal(signal.SIGTERM, _interrupt)
+    # A scheduler's SIGTERM ends a command in the same clean way as Ctrl-C. A job in the background ignores Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     debug = "--debug" in sys.argv[1:]
+    try:
+        _run(debug)
+    except Exception:
+        if not _interruptions:
+            raise
+        _fail("interrupted", EXIT_INTERRUPTED, debug)
+
+
+def _run(debug: bool) -> None:
     try:
         cli(standalone_mode=False, prog_name="xtts")
         sys.stdout.flush()
