@@ -20,9 +20,9 @@ import numpy as np
 import soundfile
 
 from tests.cache.corpora import CONFIG, SAMPLE_RATE, build, write_corpus
+from tests.cli.test_main import COMMANDS
 from tests.config.test_bounds import DRAWN as DRAWN_SETTINGS
 from tests.config.test_bounds import KEYS
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import dump_config, load_config, preset_names
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 
@@ -237,8 +237,7 @@ def sound(draws: random.Random) -> bytes:
     """Return a mutated sound file of a drawn format."""
     kind, subtype = draws.choice(SOUND_FORMATS)
     rate = 48_000 if subtype == "OPUS" else draws.choice([SAMPLE_RATE, 16_000, 44_100])
-    time = np.arange(int(0.4 * rate)) / rate
-    wave = 0.5 * np.sin(2 * np.pi * 440 * time)
+    wave = 0.5 * np.sin(np.arange(int(0.4 * rate)) * math.tau * 440 / rate)
     target = io.BytesIO()
     soundfile.write(
         target,
@@ -254,17 +253,14 @@ class Draw:
     """One draw: its random numbers, and a folder of its own for copies of the originals."""
 
     def __init__(self, name: str, originals: Path, folder: Path) -> None:
+        self.has_tensorflow = name.startswith("tensorflow")
         self.draws = random.Random(name)  # noqa: S311 (draws inputs, keeps no secret)
         self.originals, self.folder = originals, folder
 
     def copy(self, name: str) -> Path:
         """Return a copy of an original file or folder."""
         source, target = self.originals / name, self.folder / name
-        if source.is_dir():
-            shutil.copytree(source, target)
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
         return target
 
     def break_files(self, folder: Path, pattern: str = "*", most: int = 2) -> None:
@@ -276,8 +272,7 @@ class Draw:
     def overrides(self) -> Iterator[str]:
         """Yield `--set` options of drawn settings at and beyond their bounds."""
         for key in self.draws.sample(sorted(KEYS), self.draws.choice([1, 1, 2, 3])):
-            yield "--set"
-            yield f"{key}={self.draws.choice(DRAWN_SETTINGS[key])}"
+            yield from ("--set", f"{key}={self.draws.choice(DRAWN_SETTINGS[key])}")
 
     def reading(self, corpus: Path, *arguments: str) -> list[str]:
         """Return a command that reads a corpus."""
@@ -339,30 +334,17 @@ def cache(draw: Draw) -> list[str]:
     return draw.draws.choice(commands)
 
 
-def options_of(group: click.Group, *words: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Yield each command with the words that call it."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from options_of(command, *words, name)
-        else:
-            yield (*words, name), command
-
-
-COMMANDS = dict(options_of(cli))
 # Would begin the whole job with valid options.
-NOT_DRAWN = {("demo",), ("benchmark", "preprocess"), ("diagnose", "retracing")}
+NOT_DRAWN = {"demo", "benchmark preprocess", "diagnose retracing"}
 # These import TensorFlow before they look for their run.
 AT_ONCE = {"synthesize", "evaluate", "export"}
 
 
-def option(draw: Draw, *, needs_tensorflow: bool = False) -> list[str]:
+def option(draw: Draw) -> list[str]:
     """Draw option values for a command that finds no cache, run or corpus."""
-    known = [words for words in COMMANDS if words not in NOT_DRAWN]
-    words = draw.draws.choice([words for words in known if (words[0] in AT_ONCE) == needs_tensorflow])
-    command, arguments = COMMANDS[words], [*words]
+    known = [name for name, each in COMMANDS.items() if name not in NOT_DRAWN and not isinstance(each, click.Group)]
+    name = draw.draws.choice([name for name in known if (name in AT_ONCE) == draw.has_tensorflow])
+    command, arguments = COMMANDS[name], name.split()
     options = [each for each in command.params if isinstance(each, click.Option)]
     missing = str(draw.folder / "missing")
     for each in options:
@@ -372,11 +354,6 @@ def option(draw: Draw, *, needs_tensorflow: bool = False) -> list[str]:
         arguments += [each.opts[0], *([] if each.is_flag else [draw.draws.choice(OPTION_VALUES)])]
     count = sum(isinstance(each, click.Argument) for each in command.params)
     return arguments + [draw.draws.choice([missing, *OPTION_VALUES]) for _ in range(count)]
-
-
-def option_of_a_run(draw: Draw) -> list[str]:
-    """Draw option values for a command that imports TensorFlow before it looks for its run."""
-    return option(draw, needs_tensorflow=True)
 
 
 def huge(draw: Draw) -> list[str]:
@@ -436,7 +413,7 @@ def spoken(draw: Draw) -> list[str]:
 # Each stream is drawn by processes of its own: how often each kind is drawn in it.
 STREAMS: dict[str, dict[Callable[[Draw], list[str]], int]] = {
     "plain": {settings_file: 15, setting: 20, metadata: 22, sounds: 20, cache: 25, option: 15},
-    "tensorflow": {run_files: 6, spoken: 3, option_of_a_run: 1},
+    "tensorflow": {run_files: 6, spoken: 3, option: 1},
     "huge": {huge: 1},
 }
 
