@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from xtts_pipeline.config.languages import canonical_language
 from xtts_pipeline.config.schema import MAX_SHOWN, Config, shorten
 from xtts_pipeline.errors import ConfigError, did_you_mean
 from xtts_pipeline.system.regular_files import read_regular_file
@@ -143,20 +144,37 @@ def find_config_file(name: str) -> Path:
 
 
 def load_config(
-    files: Sequence[str] = (), overrides: Sequence[str] = (), base: Mapping[str, Any] | None = None
+    files: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+    base: Mapping[str, Any] | None = None,
+    base_source: str = "the cache's settings",
 ) -> Config:
     """Merge `base`, then each YAML file, then each `section.key=value`; a later one overrides an earlier one.
+
+    Files and overrides give any name of a language, which becomes its code. The language of `base`, which an earlier
+    version may have written, stays as it is.
 
     Raises ConfigError that names the file or override, the key, what was found and what was expected.
     """
     tree: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    layers = [("the cache's settings", dict(base or {}))]
+    layers = [(base_source, dict(base or {}))]
     layers += [(name, read_yaml(find_config_file(name))) for name in files]
     layers += [(f"--set {text[:MAX_SHOWN]}", _parse_override(text)) for text in overrides]
     for source, layer in layers:
         _merge(tree, layer, source, sources)
-    return validate_tree(tree, sources)
+    config = validate_tree(tree, sources)
+    source = sources.get("text.language", base_source)
+    return config if source == base_source else _with_language_code(config, source)
+
+
+def _with_language_code(config: Config, source: str) -> Config:
+    try:
+        code = canonical_language(config.text.language)
+    except ValueError as error:
+        key = "" if "text.language" in source else "text."
+        raise ConfigError(f"{source}: {key}{error}") from None
+    return config.model_copy(update={"text": config.text.model_copy(update={"language": code})})
 
 
 def override_synthesis(config: Config, overrides: Sequence[str]) -> Config:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from xtts_pipeline.config.languages import canonical_language
 from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason, RowError, nearest_name
 
@@ -35,7 +36,6 @@ _SPLITS = {
 _UNSAFE_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Nearly all paths match this, which proves them safe in one step.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
-_LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,10 @@ class RowCollector:
         if _UNSAFE_CHARACTERS.search(speaker) or len(speaker.encode()) > MAX_ID_BYTES:
             detail = f"speaker {printable(speaker)} holds control characters or is over {MAX_ID_BYTES} bytes"
             raise RowError(Reason.BAD_ROW, detail)
-        language = row.language.strip() or self.language
-        if not _LANGUAGE_TAG.fullmatch(language):
-            raise RowError(Reason.BAD_ROW, f"language {printable(language)}; expected a tag such as en or pt-BR")
+        try:
+            language = canonical_language(row.language) if row.language.strip() else self.language
+        except ValueError as error:
+            raise RowError(Reason.BAD_ROW, str(error)) from None
         split = row.split.strip().lower()
         if split and split not in _SPLITS:
             raise RowError(Reason.BAD_ROW, f"split {printable(split)}; expected one of {', '.join(_SPLITS)}")

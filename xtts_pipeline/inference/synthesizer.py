@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.reference import cut_windows, load_reference
 from xtts_pipeline.cache.format.schema import pad_to
+from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
 from xtts_pipeline.model.decoding import (
@@ -381,6 +382,8 @@ class Synthesizer:
 def _index(kind: str, names: tuple[str, ...], wanted: str | None, folder: Path) -> int:
     if wanted is None:
         return 0
+    if kind == "language":
+        wanted = find_language(wanted, names) or wanted
     if wanted not in names:
         raise CheckpointError(f"{folder}: no {kind} {wanted!r}; {did_you_mean(wanted, names)}")
     return names.index(wanted)

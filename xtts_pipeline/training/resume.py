@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xtts_pipeline.cache.format.manifest import Manifest, config_differences
-from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.load import load_config, read_yaml
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.data.source import Source
@@ -156,7 +156,7 @@ def _new_changes(run: Path, changes: Changes, config: Config) -> Changes:
     """Return the changes that config.yaml does not have yet. The others were allowed before, by a run killed since."""
     if not (run / CONFIG_NAME).is_file():
         return changes
-    new = changed_settings(load_config([str(run / CONFIG_NAME)]), config)
+    new = changed_settings(load_config(base=read_yaml(run / CONFIG_NAME)), config)
     return {key: values for key, values in changes.items() if key in new or key == RECORDS_KEY}
 
 

@@ -166,7 +166,7 @@ def test_a_pipe_in_a_table_s_place_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_manifest_csv_with_quotes_and_optional_columns(tmp_path: Path) -> None:
-    table = 'text,audio,id,speaker,language,split\n"Yes, ""you""",s/a.flac,one,ann,pt-BR,dev\nplain,s/b.ogg,,,,\n'
+    table = 'text,audio,id,speaker,language,split\n"Yes, ""you""",s/a.flac,one,ann,pt_br,dev\nplain,s/b.ogg,,,,\n'
     root = write(tmp_path, {"data.csv": table, "s/a.flac": "", "s/b.ogg": ""})
     corpus = read_corpus(root / "data.csv")
     assert corpus.layout == "manifest"

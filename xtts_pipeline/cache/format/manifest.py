@@ -17,6 +17,7 @@ from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.format.schema import FORMAT_VERSION, RecordField, RecordSpec
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX, ShardName, parse_shard_file, parse_shard_name
+from xtts_pipeline.config.languages import same_language
 from xtts_pipeline.config.schema import (
     AudioConfig,
     Bucket,
@@ -289,7 +290,7 @@ def config_differences(manifest: Manifest, config: Config, sections: Sequence[st
         differences += [
             f"{section}.{key}: the cache has {json.dumps(cached[key])}, the config {json.dumps(wanted[key])}"
             for key in cached
-            if cached[key] != wanted[key]
+            if cached[key] != wanted[key] and not (key == "language" and same_language(cached[key], wanted[key]))
         ]
     if config.data.buckets != "auto" and manifest.buckets != buckets_of(config):  # auto accepts the cache's buckets
         cached_buckets, wanted_buckets = (

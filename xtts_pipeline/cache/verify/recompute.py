@@ -25,6 +25,7 @@ from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.format.schema import RecordSpec, wave_fields
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX, ShardName
 from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.config.schema import AudioConfig, Config, DataConfig
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.utterance import Corpus
@@ -156,9 +157,16 @@ def _planned(
     members = tuple(utterance for utterance in corpus.utterances if utterance.id in wanted)
     index = index_corpora([replace(corpus, utterances=members)], _settings_of(manifest))
     speakers = {name: number for number, name in enumerate(manifest.speakers)}
+    # An older cache holds codes as they were written.
+    spelled = {name: find_language(name, manifest.languages) or name for name in index.languages}
     languages = {name: number for number, name in enumerate(manifest.languages)}
     rows = {
-        row.id: replace(row, speaker_id=speakers.get(row.speaker, -1), language_id=languages.get(row.language, -1))
+        row.id: replace(
+            row,
+            speaker_id=speakers.get(row.speaker, -1),
+            language=spelled[row.language],
+            language_id=languages.get(spelled[row.language], -1),
+        )
         for row in index.rows
     }
     return rows, {rejection.id: f"{rejection.reason} ({rejection.detail})" for _, rejection in index.rejections}

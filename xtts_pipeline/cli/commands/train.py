@@ -33,7 +33,7 @@ from xtts_pipeline.cli.options import (
     stored_cache_option,
 )
 from xtts_pipeline.cli.progress import NullProgress, RunProgress
-from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.load import load_config, read_yaml
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.survey import Survey, check_settings, survey_corpus
 from xtts_pipeline.errors import ConfigError, OutputError
@@ -262,7 +262,7 @@ def _previous_config(run: Path) -> Config | None:
         raise OutputError(
             f"{path}: no regular file, expected the run's settings; restore it from a checkpoint's state.json"
         )
-    return load_config([str(path)])
+    return load_config(base=read_yaml(path), base_source=str(path))
 
 
 def _survey_data(
