@@ -50,12 +50,12 @@ def make_manifest(config: Config | None = None) -> Manifest:
         counts=Counts(4, 3, 1),
         rejected_by_reason={"audio_missing": 1},
         shards=(
-            ShardEntry("train-00000-of-00002.tfrecord", "train", 2, 300, CHECKSUM),
+            ShardEntry("train-00000-of-00002.tfrecord", "train", 2, 500_000, CHECKSUM),
             ShardEntry("train-00001-of-00002.tfrecord", "train", 0, 0, CHECKSUM),
-            ShardEntry("val-00000-of-00001.tfrecord", "val", 1, 150, CHECKSUM),
+            ShardEntry("val-00000-of-00001.tfrecord", "val", 1, 150_000, CHECKSUM),
         ),
         statistics={"seconds": spread, "frames": spread, "tokens": spread},
-        files={"utterances.jsonl": FileEntry(10, CHECKSUM), "rejected.jsonl": FileEntry(0, CHECKSUM)},
+        files={"utterances.jsonl": FileEntry(10, CHECKSUM), "rejected.jsonl": FileEntry(3, CHECKSUM)},
     )
 
 
@@ -90,6 +90,10 @@ def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
         (("shards", 0, "name"), "../x.tfrecord", "not a shard's name"),
         (("shards", 0, "name"), "val-00000-of-00002.tfrecord", "split"),
         (("shards", 1, "records"), 1, "1 records in 0 bytes"),
+        (("shards", 0, "bytes"), 200_000, r"2 records in 200000 bytes, expected at least \d{6} bytes"),
+        (("shards", 0, "records"), 10**30, "shards.0.records"),
+        (("files", "utterances.jsonl", "bytes"), 8, "utterances.jsonl has 3 lines in 8 bytes"),
+        (("files", "rejected.jsonl", "bytes"), 2, "rejected.jsonl has 1 lines in 2 bytes"),
         (("fingerprint",), "0" * 64, "fingerprint"),
         (("audio", "mel_bins"), 40, "fields"),
         (("audio", "hop_samples"), 0, "hop_samples"),

@@ -1,5 +1,7 @@
 """`xtts train` on a cache that another program replaces: the run ends, with the checkpoints from before."""
 
+import re
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,9 +12,12 @@ import tensorflow as tf
 
 from tests.cli.commands.conftest import WriteCache, begin
 from tests.training.tiny_run import NullMonitor, TinyStep, TinyValidation
+from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, manifest_bytes
-from xtts_pipeline.errors import EXIT_UNTRUE, TrainingError
+from xtts_pipeline.cache.verify.verify import verify_cache
+from xtts_pipeline.errors import EXIT_UNTRUE, CacheError, TrainingError
 from xtts_pipeline.model.network import Batch
+from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training import context, loop
 
 SETTINGS = (
@@ -70,3 +75,24 @@ def test_a_run_ends_where_its_cache_has_changed(
         begin(cache, run, steps=400, settings=(*SETTINGS, f"training.save_every={save_every}"))
     assert caught.value.exit_code == EXIT_UNTRUE
     assert list((run / "checkpoints").glob("*")) == folders
+
+
+def test_a_manifest_that_claims_more_records_than_its_shards_hold_is_refused_at_once(
+    tmp_path: Path, write_cache: WriteCache
+) -> None:
+    cache = tmp_path / "cache"
+    write_cache(cache, train=24)
+    shutil.rmtree(cache / RECEIPTS_FOLDER)
+    path = cache / MANIFEST_NAME
+    content = unseal_json(path.read_bytes())
+    shard = next(shard for shard in content["shards"] if shard["split"] == "train")
+    more = 10**15 - shard["records"]
+    shard["records"] += more
+    for count in ("read", "kept"):
+        content["counts"][count] += more
+    path.write_bytes(seal_json(content))
+    said = rf"{shard['name']} has 1000000000000000 records in {shard['bytes']} bytes, expected at least \d+ bytes"
+    (problem,) = verify_cache(cache, "quick").problems
+    assert re.match(said, problem.detail)
+    with pytest.raises(CacheError, match=said):
+        begin(cache, tmp_path / "run")

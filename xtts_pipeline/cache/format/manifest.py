@@ -17,6 +17,7 @@ from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.format.schema import FORMAT_VERSION, RecordField, RecordSpec
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX, ShardName, parse_shard_file, parse_shard_name
+from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
 from xtts_pipeline.config.languages import same_language
 from xtts_pipeline.config.schema import (
     AudioConfig,
@@ -46,7 +47,7 @@ SMALL_BYTES = 512 << 20
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
-Natural = Annotated[int, Field(ge=0)]
+Natural = Annotated[int, Field(ge=0, lt=1 << 63)]
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Name = Annotated[str, Field(min_length=1)]
 
@@ -167,13 +168,14 @@ class Manifest:
         self._check_buckets()
         self._check_records()
         self._check_shards()
+        self._check_sizes()
         counts = self.counts
         _expect("counts.read", counts.read, counts.kept + counts.rejected)
         _expect("counts.kept", counts.kept, sum(shard.records for shard in self.shards))
         _expect("counts.rejected", counts.rejected, sum(self.rejected_by_reason.values()))
         _expect("rejected_by_reason", sorted(set(self.rejected_by_reason) - set(Reason)), [])
         _expect("waves", len(self.waves), len(self.shards) if self.cache.store_waves else 0)
-        _expect("files", sorted(self.files), [REJECTED_NAME, UTTERANCES_NAME])
+        self._check_listings()
         _expect("statistics", sorted(self.statistics), sorted(MEASURES) if counts.kept else [])
         for measure, spread in self.statistics.items():
             ordered = [0.0, spread.min, spread.p50, spread.p90, spread.p95, spread.p99, spread.max]
@@ -207,8 +209,6 @@ class Manifest:
                 raise ValueError(f"shards: {shard.name!r} is not a shard's name")
             _expect(f"{shard.name}.split", shard.split, name.split)
             _expect(f"{shard.name}.bucket", shard.bucket, bucket)
-            if (shard.records == 0) != (shard.bytes == 0):
-                raise ValueError(f"{shard.name} has {shard.records} records in {shard.bytes} bytes")
             parsed.append(name)
         counts = {name.split: name.count for name in parsed}
         for split, listed in Counter(name.split for name in parsed).items():  # a name may claim any count
@@ -219,6 +219,24 @@ class Manifest:
             [shard.name for shard in self.shards],
             [file for name in expected for file in name.files(self.bucket_count)],
         )
+
+    def _check_sizes(self) -> None:
+        """Raise ValueError if a shard is too small for its records, whose number decides how much memory is taken."""
+        raw_bytes = [
+            sum(field.raw_bytes for field in spec.fields if field.storage == "raw") for spec in bucket_specs(self)
+        ]
+        for shard in self.shards:
+            least_bytes = shard.records * (FRAME_BYTES + raw_bytes[shard.bucket or 0])
+            if shard.bytes < least_bytes or (shard.records == 0) != (shard.bytes == 0):
+                found = f"{shard.records} records in {shard.bytes} bytes"
+                raise ValueError(f"{shard.name} has {found}, expected at least {least_bytes} bytes")
+
+    def _check_listings(self) -> None:
+        """Raise ValueError if a listing is too small for its lines, which are JSON objects."""
+        _expect("files", sorted(self.files), [REJECTED_NAME, UTTERANCES_NAME])
+        for name, lines in ((UTTERANCES_NAME, self.counts.kept), (REJECTED_NAME, self.counts.rejected)):
+            if self.files[name].bytes < len("{}\n") * lines:
+                raise ValueError(f"{name} has {lines} lines in {self.files[name].bytes} bytes")
 
 
 @plain_dataclass(frozen=True)
