@@ -153,6 +153,11 @@ def test_a_malformed_override_is_an_error_with_an_example(text: str) -> None:
         load_config(overrides=[text])
 
 
+def test_an_override_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(ConfigError, match="holds bytes that are not UTF-8"):
+        load_config(overrides=["text.symbols=\udcff"])
+
+
 def test_a_huge_config_file_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"found 1048577 bytes, expected at most 65536"):
         load_config([write(tmp_path / "a.yaml", "#" * (1 << 20) + "\n")])

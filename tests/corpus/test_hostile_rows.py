@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from xtts_pipeline.corpus import rows
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.rows import CorpusRow, RowCollector
 from xtts_pipeline.corpus.tables import TableHeader, read_table
@@ -53,6 +54,8 @@ def only_rejection(root: Path) -> Rejection:
         (b"x" * 300 + b"|text", Reason.UNSAFE_ID, "longer than 255 bytes"),
         (b"x/" * 600 + b"x|text", Reason.UNSAFE_ID, "or 1024 bytes in all"),
         (b"b|" + b"x" * 65_537, Reason.TEXT_TOO_LONG, "65537 characters; expected at most 65536"),
+        (b"b|" + b"x" * (1 << 20), Reason.BAD_ROW, "the row has over 1048576 bytes"),
+        (b"b|" + b"x" * (3 << 20), Reason.BAD_ROW, "the row has over 1048576 bytes"),
         (b"a|again", Reason.DUPLICATE_ID, "already read at metadata.csv:1"),
         (b"b|   ", Reason.EMPTY_TEXT, "empty"),
         (b"b|text|", Reason.EMPTY_TEXT, "empty"),
@@ -65,6 +68,18 @@ def test_a_bad_row_is_rejected_and_the_rest_goes_on(tmp_path: Path, row: bytes, 
     assert detail in rejection.detail
     assert rejection.id.isprintable()
     assert len(rejection.detail) < 200
+
+
+def test_a_table_without_usable_rows_ends_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MAX_USELESS_ROWS", 100)
+    ljspeech(tmp_path / "junk", b"a|text\n" + b"a|text\n" * 200)
+    with pytest.raises(
+        CorpusError, match=r"junk: 101 of 102 rows are rejected, the last at metadata.csv:102 \(id a was"
+    ):
+        read_corpus(tmp_path / "junk")
+    kept = [f"{number}.wav" for number in range(3)]
+    ljspeech(tmp_path / "poor", b"".join(b"%d|text\n" % number for number in range(120)), tuple(kept))
+    assert len(read_corpus(tmp_path / "poor").rejections) == 117
 
 
 def test_an_id_is_never_looked_for_outside_the_corpus(tmp_path: Path) -> None:

@@ -235,6 +235,8 @@ def read_yaml(path: Path, loader: type[yaml.SafeLoader] = StrictLoader) -> dict[
 
 
 def _parse_override(text: str) -> dict[str, Any]:
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ConfigError(f"--set {text[:MAX_SHOWN]}: holds bytes that are not UTF-8; give the setting in UTF-8")
     path, equals, raw = text.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys) or len(keys) > MAX_KEY_DEPTH:

@@ -4,6 +4,7 @@ A row is never cut, guessed or dropped, and a bad row raises no exception. Sound
 each read once, because one system call per row would take longer than the rest of the reading.
 """
 
+import codecs
 import errno
 import os
 import re
@@ -14,13 +15,18 @@ from pathlib import Path, PurePosixPath
 from xtts_pipeline.config.languages import canonical_language
 from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason, RowError, nearest_name
+from xtts_pipeline.system.regular_files import open_regular_file
 
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 DEFAULT_SPEAKER = "default"
 MAX_ID_BYTES = 255  # the limit of file systems for one name
 MAX_PATH_BYTES = 1_024  # of a whole id or path; systems allow 4,096 with the folder in front of it
 MAX_TEXT_CHARACTERS = 65_536  # over an hour of speech; normalising more would block a worker
+MAX_ROW_BYTES = 1 << 20
 MAX_SHOWN = 80
+# A file that is no table may hold millions of rows, and each rejected one takes memory.
+MAX_USELESS_ROWS = 100_000
+USELESS_RATIO = 50
 HINT_NAMES = 2_000  # finding the nearest of more names takes too long
 MAX_HINTS = 20
 _SPLITS = {
@@ -77,7 +83,14 @@ class RowCollector:
 
     def reject(self, where: str, reason: Reason, detail: str, row_id: str = "") -> None:
         """Reject a row. The texts may be raw, such as file names that are not UTF-8: they are made printable here."""
-        self.rejections.append(Rejection(printable(row_id), _without_unsafe(where), reason, _without_unsafe(detail)))
+        rejection = Rejection(printable(row_id), _without_unsafe(where), reason, _without_unsafe(detail))
+        self.rejections.append(rejection)
+        rejected, kept = len(self.rejections), len(self.utterances)
+        if rejected > MAX_USELESS_ROWS and rejected > USELESS_RATIO * kept:
+            raise CorpusError(
+                f"{self.root}: {rejected} of {rejected + kept} rows are rejected, the last at {rejection.where} "
+                f"({rejection.detail}); expected a corpus of which one row in {USELESS_RATIO} can be used"
+            )
 
     def to_corpus(self) -> Corpus:
         """Return the rows collected so far."""
@@ -208,17 +221,14 @@ def read_lines(
     shown = PurePosixPath(path.relative_to(root)).as_posix()
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise CorpusError(f"{path}: a symlink out of the corpus; copy the file in, or pass the folder that holds it")
-    try:
-        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}); expected a metadata file") from None
-    for number, raw in enumerate(content.split(b"\n"), start=1):
+    for number, raw in enumerate(_raw_lines(path), start=1):
         if number < first or not raw.strip():
             continue
         where = f"{shown}:{number}"
-        if b"\x00" in raw:
+        if b"\x00" in raw or len(raw) > MAX_ROW_BYTES:
+            found = "holds NUL bytes" if b"\x00" in raw else f"has over {MAX_ROW_BYTES} bytes"
             shown_id = raw[:MAX_SHOWN].decode("utf-8", "replace")
-            rows.reject(where, Reason.BAD_ROW, "the row holds NUL bytes; expected UTF-8 text", shown_id)
+            rows.reject(where, Reason.BAD_ROW, f"the row {found}; expected one clip in UTF-8 text", shown_id)
             continue
         try:
             line = raw.decode("utf-8").rstrip("\r")
@@ -232,6 +242,20 @@ def read_lines(
             rows.reject(where, Reason.BAD_ROW, f"{found}; end each row with a newline", beginning.split("|")[0])
         else:
             yield where, line
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    """Yield each line without its newline; of a longer one, the first MAX_ROW_BYTES + 1 bytes. Raises CorpusError."""
+    try:
+        with open_regular_file(path) as file:
+            file.seek(len(codecs.BOM_UTF8) if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0)
+            while raw := file.readline(MAX_ROW_BYTES + 1):
+                rest = raw
+                while rest and not rest.endswith(b"\n"):
+                    rest = file.readline(MAX_ROW_BYTES)
+                yield raw.removesuffix(b"\n")
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); expected a metadata file") from None
 
 
 def printable(text: str) -> str:
