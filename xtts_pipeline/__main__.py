@@ -1,8 +1,14 @@
 """`python -m xtts_pipeline` is `xtts`; both begin here, before any slow import."""
 
 import os
-import signal
 import sys
+
+# `python -m` looks for modules in the current folder first. It may hold a corpus, and a corpus is data: nothing in it
+# is imported, here or in a child process. Only a clone that is not installed has this package there.
+if __name__ == "__main__" and not sys.flags.safe_path and not __file__.startswith(f"{sys.path[0]}{os.sep}"):
+    del sys.path[0]
+
+import signal
 from types import FrameType
 
 from xtts_pipeline.errors import EXIT_INTERRUPTED
@@ -15,8 +21,25 @@ def _exit_at_once(_signal_number: int, _frame: FrameType | None) -> None:
     os._exit(EXIT_INTERRUPTED)
 
 
+def _open_missing_streams() -> None:
+    """Open the null device for each standard stream that the caller has closed.
+
+    Otherwise the next file that is opened, such as one of a cache, would be the standard output.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number: this one
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+
+
 def main() -> None:
     """Run the command line; an interruption ends it with 130 and without a traceback, even during the first imports."""
+    if not __file__.startswith(f"{sys.path[0]}{os.sep}"):
+        os.environ["PYTHONSAFEPATH"] = "1"
+    _open_missing_streams()
     # A shell ignores Ctrl-C for a job in the background, and the handler must not undo that.
     handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in handled:

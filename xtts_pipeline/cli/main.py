@@ -4,6 +4,7 @@ Imports no command: `xtts --help` must start at once.
 """
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from typing import NoReturn
 import click
 
 from xtts_pipeline import __version__
+from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.groups import DEBUG_HELP, LazyGroup
 from xtts_pipeline.errors import EXIT_INTERRUPTED, EXIT_UNTRUE, EXIT_UNUSABLE, XttsError
 
@@ -82,7 +84,7 @@ def _fail(message: str, exit_code: int, debug: bool) -> NoReturn:
         message, exit_code = "interrupted", EXIT_INTERRUPTED
     # The reader of stderr may be gone, which does not change the exit code.
     with contextlib.suppress(OSError):
-        click.echo(f"xtts: {' '.join(message.split())}", err=True)
+        echo(f"xtts: {' '.join(message.split())}", err=True)
     sys.exit(exit_code)
 
 
@@ -100,6 +102,8 @@ def main() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
     debug = "--debug" in sys.argv[1:]
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a locale other than UTF-8 ends no command
     try:
         _run(debug)
     except Exception:

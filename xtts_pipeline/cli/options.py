@@ -10,11 +10,12 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from xtts_pipeline.cli.completion import complete_preset, complete_setting
+from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import EXIT_UNTRUE, CacheError, OutputError, did_you_mean, output_errors
 from xtts_pipeline.plots import PICTURE_SUFFIXES
 from xtts_pipeline.system.storage import folder_path, is_stored
-from xtts_pipeline.system.terminal import columns_of, echo_line, fold
+from xtts_pipeline.system.terminal import columns_of, echo_line, fold, has_surrogate
 from xtts_pipeline.text.fallback import TextChanges, describe_changes
 from xtts_pipeline.training.checkpoints.run_folder import find_checkpoint, read_cache_path
 
@@ -28,15 +29,15 @@ class Report(Protocol):
         """Return the report for programs."""
 
     def to_text(self) -> str:
-        """Return the report for people."""
+        """Return the report for people. Names from others stand in lines made by `join_lines`."""
 
 
 def print_report(report: Report, as_json: bool, *, is_true: bool = True) -> None:
     """Print a report on stdout; exit with 1 unless the check or job that it reports succeeded."""
     if as_json:
-        click.echo(json.dumps(report.to_json(), ensure_ascii=False))
+        echo(json.dumps(report.to_json(), ensure_ascii=False))
     else:
-        click.echo(fold(report.to_text(), columns_of(sys.stdout)))
+        echo(*fold(report.to_text(), columns_of(sys.stdout)).split("\n"))
     if not is_true:
         sys.exit(EXIT_UNTRUE)
 
@@ -125,7 +126,9 @@ class LocalPath(click.Path):
         self._may_be_stored = may_be_stored
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path; a usage error for a store where none can be used."""
+        """Return the path; a usage error for a store where none can be used, or a name that cannot be printed."""
+        if has_surrogate(str(value)) or len(str(value).splitlines()) > 1:
+            self.fail(f"{str(value)!r} is not one line of UTF-8; rename it", param, ctx)
         try:
             path = folder_path(str(value))
         except ValueError as error:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Never, Self
 
-import click
 import tqdm
 
-from xtts_pipeline.system.terminal import DEFAULT_COLUMNS, columns_of, duration_text, fold
+from xtts_pipeline.cli.echo import echo
+from xtts_pipeline.system.terminal import DEFAULT_COLUMNS, columns_of, duration_text, escape, fold
 
 # Room for the bar itself, its percentage and its edges.
 BAR_COLUMNS = 20
@@ -109,9 +109,9 @@ class RunProgress:
         line = line if step is None else f"step {step}/{self._steps}: {line}"
         self._last_line = self._clock()
         if self._bar is not None:
-            self._bar.write(fold(line, columns_of(sys.stderr)), file=sys.stderr)
+            self._bar.write(fold(escape(line), columns_of(sys.stderr)), file=sys.stderr)
         else:
-            click.echo(line, err=True)
+            echo(line, err=True)
 
     def _numbers(self) -> list[str]:
         """Return what is known, the most important first."""

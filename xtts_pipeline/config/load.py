@@ -16,6 +16,7 @@ from xtts_pipeline.config.languages import canonical_language
 from xtts_pipeline.config.schema import MAX_SHOWN, Config, shorten
 from xtts_pipeline.errors import ConfigError, did_you_mean
 from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS
 
 MAX_CONFIG_BYTES = 1 << 16
 MAX_NUMBER_CHARACTERS = 1_000
@@ -208,7 +209,10 @@ def dump_config(config: Config) -> str:
 
 def to_yaml(tree: Mapping[str, Any]) -> str:
     """Return sections of settings as YAML that `load_config` reads back unchanged."""
-    return yaml.dump(dict(tree), Dumper=StrictDumper, sort_keys=False, allow_unicode=True)
+    text = yaml.dump(dict(tree), Dumper=StrictDumper, sort_keys=False, allow_unicode=True)
+    if UNSAFE_CHARACTERS.search(text.replace("\n", "")):
+        text = yaml.dump(dict(tree), Dumper=StrictDumper, sort_keys=False)  # with YAML's escapes
+    return text
 
 
 def read_yaml(path: Path, loader: type[yaml.SafeLoader] = StrictLoader) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from xtts_pipeline.config.languages import canonical_language
 from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason, RowError, nearest_name
 from xtts_pipeline.system.regular_files import open_regular_file
+from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS, has_surrogate
 
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 DEFAULT_SPEAKER = "default"
@@ -38,8 +39,6 @@ _SPLITS = {
     "dev": "val",
     "test": "test",
 }
-# Controls, line and paragraph separators, direction marks and surrogates could garble or forge a line of a log.
-_UNSAFE_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Nearly all paths match this, which proves them safe in one step.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
@@ -113,7 +112,7 @@ class RowCollector:
         if not text:
             raise RowError(Reason.EMPTY_TEXT, "the text is empty")
         speaker = row.speaker.strip() or DEFAULT_SPEAKER
-        if _UNSAFE_CHARACTERS.search(speaker) or len(speaker.encode()) > MAX_ID_BYTES:
+        if UNSAFE_CHARACTERS.search(speaker) or len(speaker.encode()) > MAX_ID_BYTES:
             detail = f"speaker {printable(speaker)} holds control characters or is over {MAX_ID_BYTES} bytes"
             raise RowError(Reason.BAD_ROW, detail)
         try:
@@ -265,7 +264,7 @@ def printable(text: str) -> str:
 
 
 def _without_unsafe(text: str) -> str:
-    return _UNSAFE_CHARACTERS.sub("\ufffd", text)
+    return UNSAFE_CHARACTERS.sub("\ufffd", text)
 
 
 def _check_path(path: str, kind: str, name: str) -> None:
@@ -281,7 +280,7 @@ def _path_problem(path: str) -> str | None:
     """Return why a path or id could name something outside the corpus or the output folder, or None."""
     if _PLAIN_PATH.fullmatch(path) and len(path) <= MAX_ID_BYTES:
         return None
-    if _UNSAFE_CHARACTERS.search(path):
+    if UNSAFE_CHARACTERS.search(path):
         return "holds control characters"
     if "\\" in path:
         return "holds a backslash; separate folders with /"
@@ -292,8 +291,3 @@ def _path_problem(path: str) -> str | None:
         return "has an empty, . or .. part; expected a path inside the corpus"
     is_long = len(path.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_ID_BYTES for part in parts)
     return f"is longer than {MAX_ID_BYTES} bytes a name or {MAX_PATH_BYTES} bytes in all" if is_long else None
-
-
-def has_surrogate(text: str) -> bool:
-    """Return whether the text holds a lone surrogate: Python maps bytes of an argument that are not UTF-8 to these."""
-    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

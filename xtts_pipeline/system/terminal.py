@@ -1,13 +1,16 @@
-"""Lines for people: durations as they write them, and lines that fit the terminal."""
+"""Lines for people: durations as they write them, lines that fit the terminal, and names that cannot forge one."""
 
 import os
 import re
 import sys
 import textwrap
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import IO
 
 DEFAULT_COLUMNS = 80
+# Controls, line and paragraph separators, direction marks and surrogates.
+UNSAFE_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # A term and the spaces behind it: where the explanation starts, its next line starts too.
 _TERM = re.compile(r" *\S+(?: \S+)*  +")
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -46,6 +49,21 @@ def _fold_line(line: str, columns: int) -> str:
     return "\n".join(wrapped)
 
 
+def escape(text: str) -> str:
+    r"""Return text as one line, each unsafe character as \uXXXX, so that escaped JSON is the same JSON."""
+    return UNSAFE_CHARACTERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def join_lines(lines: Iterable[str]) -> str:
+    """Return the lines of a report, each escaped: a line break within a name begins no new line."""
+    return "\n".join(map(escape, lines))
+
+
+def has_surrogate(text: str) -> bool:
+    """Return whether the text holds a lone surrogate: Python maps bytes of an argument that are not UTF-8 to these."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def echo_line(line: str) -> None:
-    """Print a line on stderr, folded at the terminal's width."""
-    sys.stderr.write(f"{fold(line, columns_of(sys.stderr))}\n")
+    """Print a line on stderr, escaped, and folded at the terminal's width."""
+    sys.stderr.write(f"{fold(escape(line), columns_of(sys.stderr))}\n")

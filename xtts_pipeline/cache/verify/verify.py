@@ -28,6 +28,7 @@ from xtts_pipeline.cache.verify.parallel import parallel_map
 from xtts_pipeline.cache.verify.shards import ShardCheck, ShardVerifier
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.storage import folder_path
+from xtts_pipeline.system.terminal import join_lines
 
 Level = Literal["quick", "full", "deep"]
 
@@ -70,7 +71,7 @@ class VerifyReport:
         found = f", {count} problem{'s' if count > 1 else ''}" if lines else ""
         verdict = f"{'NOT VALID' if lines else 'valid'} ({self._proof()}){found}"
         amounts = f"{self.records} records, {self.shards} shards, {self.bytes / 1e6:.1f} MB"
-        return "\n".join([*repaired, *lines, f"{verdict}: {amounts}"])
+        return join_lines([*repaired, *lines, f"{verdict}: {amounts}"])
 
     def _proof(self) -> str:
         """Return the level and the limits of its proof."""

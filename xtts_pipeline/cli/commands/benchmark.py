@@ -14,6 +14,7 @@ import joblib
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, load_manifest
 from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.verify.verify import require_whole
+from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import (
@@ -222,4 +223,4 @@ class BenchmarkSuite:
 
 
 def _say(name: str, line: str) -> None:
-    click.echo(f"{name}: {line}", err=True)
+    echo(f"{name}: {line}", err=True)

@@ -14,6 +14,7 @@ from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import COUNT, STORED_CACHE_FOLDER, json_option, print_report
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.system.storage import is_stored
+from xtts_pipeline.system.terminal import escape
 
 STAGING_JOBS = 8
 
@@ -63,4 +64,4 @@ def _byte_bar(name: str) -> Iterator["tqdm[Never]"]:
 
 def _note(line: str) -> None:
     """Write a line on stderr, above any bar."""
-    tqdm.write(line, file=sys.stderr)
+    tqdm.write(escape(line), file=sys.stderr)

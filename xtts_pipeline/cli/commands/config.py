@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from xtts_pipeline.cli.completion import complete_preset
+from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, set_option
 from xtts_pipeline.config.load import EarlierLoader, dump_config, load_config, read_yaml, to_yaml, validate_tree
@@ -34,8 +35,8 @@ def config() -> None:
 def show(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> None:
     """Print the merged settings, defaults included."""
     merged = load_config(files, overrides)
-    settings = json.dumps(merged.model_dump(mode="json"), ensure_ascii=False) if as_json else dump_config(merged)
-    click.echo(settings, nl=as_json)
+    as_text = json.dumps(merged.model_dump(mode="json"), ensure_ascii=False) if as_json else dump_config(merged)
+    echo(*as_text.rstrip("\n").split("\n"))
 
 
 @config.command(example="xtts config check my.yaml")
@@ -53,11 +54,11 @@ def check(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> 
     except ConfigError as error:
         problems = error.problems
     for problem in problems:
-        click.echo(f"xtts: {problem}", err=True)
+        echo(f"xtts: {problem}", err=True)
     if as_json:
-        click.echo(json.dumps({"valid": not problems, "problems": problems}, ensure_ascii=False))
+        echo(json.dumps({"valid": not problems, "problems": problems}, ensure_ascii=False))
     elif not problems:
-        click.echo("valid")
+        echo("valid")
     if problems:
         sys.exit(EXIT_UNUSABLE)
 
@@ -81,7 +82,7 @@ def config_migrate(file: Path | None, as_json: bool, **flags: str | int | None) 
     report = migrate(file, given)
     if not as_json:
         for line in report.notes():
-            click.echo(line, err=True)
+            echo(line, err=True)
     print_report(report, as_json)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from xtts_pipeline.cache.format.listings import read_utterances
+from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import COUNT, FOLDER
 from xtts_pipeline.corpus.demo.espeak import make_corpus
@@ -52,7 +53,7 @@ def run_demo(output: Path, data: Path | None, steps: int | None) -> None:
     corpus, cache, run = data or output / "corpus", output / "cache", next_run_folder(output / "runs")
     speech, picture = output / "speech.wav", output / "speech.png"
     if data is None:
-        click.echo(f"{make_corpus(corpus)} sentences spoken by espeak-ng in {corpus}")
+        echo(f"{make_corpus(corpus)} sentences spoken by espeak-ng in {corpus}")
     # The later preset overrides the demo's limits, which are too short for a real corpus.
     configs = ["--config", "demo"] if data is None else ["--config", "demo", "--config", "ljspeech"]
     steps = CORPUS_STEPS if steps is None and data is not None else steps
@@ -67,7 +68,8 @@ def run_demo(output: Path, data: Path | None, steps: int | None) -> None:
     shards = f"{proved['records']} records in {proved['shards']} shards, {proved['bytes'] / 1e6:.1f} MB"
     counts = f"{trained['traces']}, compilations {trained['compilations']}"
     lines = [
-        f"\nMade in {time.monotonic() - started:.0f} s:",
+        "",
+        f"Made in {time.monotonic() - started:.0f} s:",
         f"  cache      {cache}: {shards}, verified; {made['rejected']} of {made['read']} rows rejected",
         f"  run        {run}: checkpoints, metrics.jsonl, TensorBoard scalars",
         f"  speech     {speech}: {spoken['seconds']:.2f} s",
@@ -79,7 +81,7 @@ def run_demo(output: Path, data: Path | None, steps: int | None) -> None:
         f"  data wait  {trained['data_wait_share']:.2%}",
         f"  loss       {loss['first']:.3f} -> {loss['last']:.3f}",
     ]
-    click.echo("\n".join(lines))
+    echo(*lines)
 
 
 def next_run_folder(runs: Path) -> Path:
@@ -89,12 +91,12 @@ def next_run_folder(runs: Path) -> Path:
 
 def _run_step(*arguments: str) -> dict[str, Any]:
     """Show and run one `xtts` command in a process of its own; return what it printed as JSON."""
-    click.echo(f"\n$ xtts {shlex.join(arguments)}")
+    echo("", f"$ xtts {shlex.join(arguments)}")
     # The child inherits stderr, so its progress and its errors appear at once.
     ended = subprocess.run(
         [sys.executable, "-m", "xtts_pipeline", *arguments], stdout=subprocess.PIPE, text=True, check=False
     )
-    click.echo(ended.stdout, nl=False)
+    echo(*ended.stdout.splitlines())
     if ended.returncode:
         raise StepError(f"xtts {arguments[0]}", ended.returncode)
     result: dict[str, Any] = json.loads(ended.stdout)

@@ -35,6 +35,7 @@ from xtts_pipeline.evaluation.intelligibility import PhonemeErrors, Recogniser, 
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
 from xtts_pipeline.reports.evaluation import Row, page
 from xtts_pipeline.system.storage import check_apart
+from xtts_pipeline.system.terminal import join_lines
 from xtts_pipeline.text.fallback import TextChanges
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class EvaluationReport:
             if name in self.pooled_errors:
                 errors = self.pooled_errors[name]
                 lines.append(f"{label:<15}{errors.rate:.3f} over {errors.length} phonemes")
-        return "\n".join([*lines, f"page           {self.output / PAGE_NAME}"])
+        return join_lines([*lines, f"page           {self.output / PAGE_NAME}"])
 
     @property
     def summaries(self) -> list[MetricSummary]:

@@ -21,6 +21,7 @@ from xtts_pipeline.config.schema import SynthesisConfig
 from xtts_pipeline.errors import CacheError, did_you_mean, output_errors
 from xtts_pipeline.plots import SPACE_MARK, save_speech_picture
 from xtts_pipeline.system.storage import check_apart
+from xtts_pipeline.system.terminal import join_lines
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
@@ -70,7 +71,7 @@ class InspectReport:
         entry = self.entry
         low, high = self.mel_range
         symbols = " ".join(SPACE_MARK if symbol == " " else symbol for symbol in self.symbols)
-        return "\n".join(
+        return join_lines(
             [
                 f"{entry.id}: {entry.shard} record {entry.position}, split {entry.split}",
                 f"source   {entry.source.path}, {entry.seconds:.3f} s",

@@ -37,6 +37,7 @@ from xtts_pipeline.cli.options import (
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.system.terminal import join_lines
 
 SHOWN_OUTLIERS = 10
 
@@ -130,7 +131,7 @@ class PreprocessReport:
             over = limit if self.is_over_limit else ""
             lines.append(f"{over}rejected rows, each in {self.cache / REJECTED_NAME} with its reason:")
         lines += _reason_table(manifest.rejected_by_reason, counts.read)
-        return "\n".join(lines)
+        return join_lines(lines)
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class DryRunReport:
         counts = f"would read {plan.read} = keep {plan.kept} + reject {plan.rejected}"
         shards = ", ".join(f"{split} {count}" for split, count in plan.shards.items())
         over = [f"over --max-rejected {self.max_rejected:.2%}:"] if self.is_over_limit else []
-        return "\n".join(
+        return join_lines(
             [
                 f"{plan.layout}: {counts}, by texts and headers",
                 f"hours: {plan.hours:.2f}",

@@ -29,6 +29,7 @@ from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 from xtts_pipeline.plots import save_histograms
 from xtts_pipeline.system.storage import check_apart
+from xtts_pipeline.system.terminal import join_lines
 
 MOST_SHAPES = 4
 # The statistics of the table that a histogram marks.
@@ -138,7 +139,7 @@ class StatsReport:
             ]
         if self.plot is not None:
             lines += ["", f"picture  {self.plot}"]
-        return "\n".join(lines)
+        return join_lines(lines)
 
 
 @click.command(cls=DocumentedCommand, example="xtts stats --data LJSpeech-1.1 --plot lengths.png")

@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 from xtts_pipeline.audio.save import SOUND_FORMATS, WavStream, write_wave
+from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
@@ -30,10 +31,10 @@ from xtts_pipeline.cli.options import (
     synthesis_option,
     warn_of_one_voice,
 )
-from xtts_pipeline.corpus.rows import has_surrogate
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
 from xtts_pipeline.plots import save_speech_picture
 from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.terminal import has_surrogate
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.state import read_run_names
 
@@ -155,7 +156,7 @@ def synthesize(
     """Speak a text, or each line of a text file, with a trained run."""
     if listed is not None:
         names = read_run_names(run, listed)
-        click.echo(json.dumps(names, ensure_ascii=False) if as_json else "\n".join(names))
+        echo(*[json.dumps(names, ensure_ascii=False)] if as_json else names)
         return
     if output is None:
         raise click.UsageError("--output: found none, expected a file, `-` or a folder; add --output speech.wav")
@@ -181,7 +182,7 @@ def synthesize(
                 _write_extras(synthesizer, spoken, plot, mel_output)
     report = SynthesisReport(output, files, synthesizer.checkpoint.step)
     if output == STDOUT:
-        click.echo(report.to_text(), err=True)
+        echo(report.to_text(), err=True)
     else:
         print_report(report, as_json)
 

@@ -21,6 +21,7 @@ from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
 from xtts_pipeline.cli.commands.stats import lengths_of_cache
 from xtts_pipeline.cli.completion import complete_setting_name
+from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
@@ -40,7 +41,7 @@ from xtts_pipeline.errors import ConfigError, OutputError
 from xtts_pipeline.perf.autotune import tune
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.storage import check_apart, check_local
-from xtts_pipeline.system.terminal import columns_of, duration_text, echo_line, fold
+from xtts_pipeline.system.terminal import columns_of, duration_text, echo_line, fold, join_lines
 from xtts_pipeline.training.checkpoints.run_folder import (
     AUTOTUNE_NAME,
     CONFIG_NAME,
@@ -133,7 +134,7 @@ def train(
         )
     corpus = None if data is None else CorpusOptions(data, layout, val_data)
     folder, summary = run_training(cache, corpus=corpus, echo_native_log=debug, **options)
-    click.echo(json.dumps(summary) if as_json else fold(summary_text(folder, summary), columns_of(sys.stdout)))
+    echo(*[json.dumps(summary)] if as_json else fold(summary_text(folder, summary), columns_of(sys.stdout)).split("\n"))
 
 
 def run_training(
@@ -401,7 +402,7 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
     for key in ("traces", "compilations"):
         counts = ", ".join(f"{name} {count[key]}" for name, count in summary["by_function"].items())
         lines.append(f"{key:<14} {summary[key]}  ({counts or 'nothing is compiled: training.debug_eager'})")
-    return "\n".join([*lines, *_speed_lines(summary), *_cost_lines(summary), *_operation_lines(summary)])
+    return join_lines([*lines, *_speed_lines(summary), *_cost_lines(summary), *_operation_lines(summary)])
 
 
 def _speed_lines(summary: Mapping[str, Any]) -> list[str]:
