@@ -22,11 +22,13 @@ from tests.cache.corpora import (
 )
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.mel import wave_to_mel
+from xtts_pipeline.cache.build import plan
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
 from xtts_pipeline.cache.format.shards import parse_shard_name
 from xtts_pipeline.cache.format.tfrecord import read_records
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, TextError
+from xtts_pipeline.text.symbols import prepare_texts
 
 
 @pytest.fixture
@@ -74,8 +76,10 @@ def test_an_unchanged_rerun_rewrites_nothing(data: Path, tmp_path: Path) -> None
     assert modification_times(tmp_path / "cache") == times
 
 
-@pytest.mark.parametrize("change", ["sound", "text", "added", "removed"])
-def test_one_changed_clip_rewrites_its_shard_only(data: Path, tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize("change", ["sound", "text", "reading", "added", "removed"])
+def test_one_changed_clip_rewrites_its_shard_only(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
     cache = tmp_path / "cache"
     build(data, cache)
     times = modification_times(cache)
@@ -84,6 +88,8 @@ def test_one_changed_clip_rewrites_its_shard_only(data: Path, tmp_path: Path, ch
         write_clip(data, "clip-007", hz=999.0)
     elif change == "text":
         write_metadata(data, 40, changed={7: "this is clip 77"})
+    elif change == "reading":  # newer rules of text, the same transcript
+        monkeypatch.setattr(plan, "prepare_texts", lambda *given: _with_first_reversed(prepare_texts(*given)))
     elif change == "added":
         count = 41
         write_clip(data, "clip-040")
@@ -100,6 +106,10 @@ def test_one_changed_clip_rewrites_its_shard_only(data: Path, tmp_path: Path, ch
     shard_count = sum(1 for name in times if name.startswith("train"))
     build(data, tmp_path / "fresh", train_shards=shard_count)
     assert cache_bytes(cache) == cache_bytes(tmp_path / "fresh")
+
+
+def _with_first_reversed(texts: list[str | TextError]) -> list[str | TextError]:
+    return [str(texts[0])[::-1], *texts[1:]]
 
 
 def test_removing_a_row_changes_only_its_shard(data: Path, tmp_path: Path) -> None:
