@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import partial
 
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.errors import Reason, TextError
@@ -76,13 +77,14 @@ _EXPANDERS = {
 def normalize(text: str, config: TextConfig, language: str) -> str:
     """Return the text in NFC with plain quotes and dashes, single spaces, and no control or direction characters.
 
-    `config.expand` spells out numbers (in English also money, years, ordinals and abbreviations), `config.lowercase`
-    folds case. `language` is a tag such as `en`, `en-GB` or `fa`. Raises TextError if no letter or digit is left.
+    `config.expand` spells out numbers, and in languages with rules of their own signs and abbreviations.
+    `config.lowercase` folds case. `language` is a tag such as `en`, `en-GB` or `fa`.
+    Raises TextError if no letter or digit is left.
     """
     primary = primary_language(language)
     plain = _plain(text, primary)
     if config.expand:
-        plain = _EXPANDERS[primary](plain) if primary in _EXPANDERS else expand_numbers(plain, primary)
+        plain = _expand(plain, primary)
     if config.lowercase:
         plain = (plain.translate(_TURKIC_CAPITALS) if primary in ("tr", "az") else plain).lower()
     # Number words and case folding add spaces and decomposed characters.
@@ -93,6 +95,15 @@ def normalize(text: str, config: TextConfig, language: str) -> str:
             Reason.EMPTY_TEXT, f"the text {shown} has no letter or digit left after normalising; expected words"
         )
     return plain
+
+
+def _expand(text: str, primary: str) -> str:
+    expander = _EXPANDERS.get(primary) or partial(expand_numbers, primary=primary)
+    expanded = expander(text)
+    # Words set apart by one rule may be an abbreviation to another: `5Mr.`
+    while expanded != text:
+        text, expanded = expanded, expander(expanded)
+    return text
 
 
 def primary_language(language: str) -> str:

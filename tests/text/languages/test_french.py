@@ -168,6 +168,8 @@ Tél. 04.78.00.00.01
     téléphone zéro quatre, soixante-dix-huit, zéro zéro, zéro zéro, zéro un
 Nous sommes le #1 !
     nous sommes le numéro un !
+Ils étaient sept. Le 15 sept. 2020, ils partirent.
+    ils étaient sept. le quinze septembre deux mille vingt, ils partirent.
 Le code est 007.
     le code est zéro zéro sept.
 Buvez 1/2 litre d'eau.

@@ -1,15 +1,26 @@
 """Persian is normalised to one spelling, with its numbers in words."""
 
+import time
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.text.languages.sentences import read_table
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.errors import TextError
 from xtts_pipeline.text.normalize import normalize
 from xtts_pipeline.text.symbols import prepare_texts
+
+# What is written, and below it what is said.
+SENTENCES = Path(__file__).with_name("persian.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("written", "spoken"), read_table(SENTENCES))
+def test_a_sentence_is_read_as_a_person_reads_it(written: str, spoken: str) -> None:
+    assert normalize(written, TextConfig(), "fa") == spoken
 
 
 @pytest.mark.parametrize(
@@ -23,7 +34,8 @@ from xtts_pipeline.text.symbols import prepare_texts
         ("ﻻله ﮔﻞ", "لاله گل"),
         ("ســـلام", "سلام"),
         ("ڪتاب ھمه ہمه", "کتاب همه همه"),
-        ("۱۳۴۰ ه‍. ش", "هزار و سیصد و چهل ه. ش"),
+        ("۱۳۴۰ ه‍. ش", "هزار و سیصد و چهل هجری شمسی"),
+        ("دایرة‌المعارف، دايرةالمعارف، صلاة، سورة", "دایرت‌المعارف، دایرت‌المعارف، صلات، سوره"),
         ("مؤلف، رأی، جزء، لطفاً، علیٰ", "مؤلف، رأی، جزء، لطفاً، علیٰ"),
     ],
 )
@@ -71,6 +83,42 @@ def test_normalising_twice_changes_nothing_more_and_leaves_no_digit(text: str) -
     assert normalize(once, TextConfig(), "fa") == once
     assert unicodedata.is_normalized("NFC", once)
     assert not any(map(str.isdigit, once))
+
+
+PIECES = [
+    *"۰۱۲۳۴۵۹0159.,:/-+#%٪٫٬&@=×÷±<> ()$€°½²℃م",
+    "ه. ش",
+    "ق.م",
+    " مهر",
+    " مرداد ",
+    " ماه",
+    "km",
+    "ین",
+    "ام",
+    "ة",
+    "ال",
+    "\u200c",
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=12))
+def test_no_figure_is_left_and_reading_twice_changes_nothing_more(pieces: list[str]) -> None:
+    try:
+        once = normalize("".join(pieces), TextConfig(), "fa")
+    except TextError:
+        return
+    assert not any(map(str.isdecimal, once))
+    assert normalize(once, TextConfig(), "fa") == once
+
+
+@pytest.mark.parametrize(
+    "piece", ["۱", "۱۱۱ ", "/۱", "-۱", "۱-", ":۱۱", "$", "$-۱", "٪", "۱٪", "۱م ", "۱ مهر", "+۱ ", "،۱", "ة", "۱/۱/"]
+)
+def test_time_is_linear_in_the_length_of_the_text(piece: str) -> None:
+    start = time.thread_time()
+    normalize("۱" + piece * (20_000 // len(piece)), TextConfig(), "fa")
+    assert time.thread_time() - start < 2.0  # a quadratic rule takes longer
 
 
 def test_espeak_reads_it_in_its_persian_voice() -> None:

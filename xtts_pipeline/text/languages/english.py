@@ -92,14 +92,6 @@ def expand_english(text: str) -> str:
 
     An abbreviation at the end of the text keeps its full stop.
     """
-    expanded = _expand(text)
-    # Words set apart by one rule may be an abbreviation to another: `5Mr.`
-    while expanded != text:
-        text, expanded = expanded, _expand(expanded)
-    return text
-
-
-def _expand(text: str) -> str:
     # Each rule needs a full stop, a sign, a numeral or a digit, so most lines pass untouched.
     has_sign = not text.isascii() or _ANY_SIGN.search(text) is not None
     has_inner_stop = _INNER_STOP.search(text) is not None

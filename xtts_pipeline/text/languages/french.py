@@ -90,11 +90,11 @@ _WORDS = Vocabulary(
         "Tél.": "téléphone", "bd": "boulevard", "Bd": "boulevard", "bd.": "boulevard", "av.": "avenue",
         "cf.": "confer", "Cie": "compagnie", "ex.": "exemple", "max.": "maximum", "min.": "minimum",
         "éd.": "édition", "s.v.p.": "s'il vous plaît", "janv.": "janvier", "févr.": "février", "juil.": "juillet",
-        "sept.": "septembre", "oct.": "octobre", "nov.": "novembre", "déc.": "décembre",
+        "oct.": "octobre", "nov.": "novembre", "déc.": "décembre",
     },
     number_abbreviations={
         "n°": "numéro", "N°": "numéro", "nº": "numéro", "no": "numéro", "No": "numéro", "n°s": "numéros",
-        "p.": "page", "pp.": "pages",
+        "p.": "page", "pp.": "pages", "sept.": "septembre",  # elsewhere `sept.` is the number seven
         "vol.": "volume", "chap.": "chapitre", "art.": "article", "fig.": "figure",
     },
     ending_abbreviations=frozenset(["etc.", "s.v.p."]),
