@@ -6,8 +6,8 @@ The estimate of the memory itself is in monitoring/memory_estimate.py.
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
-from xtts_pipeline.cache.format.schema import SPLITS, RecordSpec
+from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, padding_advice, padding_share, record_spec
+from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import batch_sizes, is_filled, unfilled_buckets
 from xtts_pipeline.errors import CacheError, ConfigError
@@ -24,8 +24,6 @@ GPU_RESERVED_BYTES = 1_800 << 20
 AUTO_SHARE = 0.85
 # `auto` rounds down to a multiple: tensor cores prefer it, and small changes of free memory do not change the batch.
 ROUND_BATCH = 8
-# Above this share of padding, buckets are worth their compilations.
-MUCH_PADDING = 0.25
 # Batches that the input pipeline holds in addition to the current one.
 BATCHES_AHEAD = 4
 
@@ -68,15 +66,8 @@ def describe_batches(manifest: Manifest, config: Config) -> list[str]:
     specs = bucket_specs(manifest)
     sizes = batch_sizes(specs, config.training.clips_per_batch, config.training.accumulation_steps)
     shapes = ", ".join(f"{rows} x {_shape_text(spec)}" for rows, spec in zip(sizes, specs, strict=True))
-    records = [sum(manifest.split_records(split, bucket) for split in SPLITS) for bucket in range(len(specs))]
-    frames = sum(count * spec.max_mel_frames for count, spec in zip(records, specs, strict=True))
-    padding = 1.0 - manifest.statistics["frames"].mean * manifest.counts.kept / frames
-    described = f"batches (clips x tokens x frames): {shapes}; {padding:.0%} of the frames are padding"
-    if padding <= MUCH_PADDING:
-        return [described]
-    remedy = "other data.buckets" if manifest.buckets else "data.buckets=auto"
-    advice = f"advice: preprocess with {remedy} to train faster; xtts stats shows the padding that they leave"
-    return [described, advice]
+    described = f"batches (clips x tokens x frames): {shapes}; {padding_share(manifest):.0%} of the frames are padding"
+    return [described, *padding_advice(manifest)]
 
 
 def available_memory() -> AvailableMemory | None:

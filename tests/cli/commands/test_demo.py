@@ -1,4 +1,5 @@
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,24 +11,10 @@ from xtts_pipeline.cli.commands import demo as demo_module
 from xtts_pipeline.cli.commands.demo import next_run_folder, run_demo
 from xtts_pipeline.errors import StepError
 
-RESULTS = {
-    "preprocess": {"read": 61, "kept": 60, "rejected": 1},
-    "verify-cache": {"valid": True, "records": 60, "shards": 5, "bytes": 3_097_140},
-    "train": {
-        "steps": 7,
-        "traces": 2,
-        "compilations": 3,
-        "step_ms": {"mean": 250.4, "std": 12.6, "p50": 249.0, "p95": 260.0},
-        "data_wait_share": 0.0096,
-        "loss": {"first": 5.537, "last": 1.031},
-    },
-    "synthesize": {"seconds": 1.52},
-}
-
 
 @pytest.fixture
 def commands(tmp_path: Path, write_cache, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Replace the commands: record their arguments, print RESULTS, and let preprocess write a cache."""
+    """Replace the commands: record their arguments, and let preprocess write a cache."""
     given = []
 
     def run(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
@@ -35,32 +22,27 @@ def commands(tmp_path: Path, write_cache, monkeypatch: pytest.MonkeyPatch) -> li
         given.append(list(command[3:]))
         if command[3] == "preprocess":
             write_cache(tmp_path / "demo" / "cache")
-        return subprocess.CompletedProcess(command, 0, json.dumps(RESULTS[command[3]]) + "\n")
+        return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(demo_module.subprocess, "run", run)
     return given
 
 
-def test_the_commands_and_their_results_are_shown(commands: list[list[str]], tmp_path: Path, capsys):
+def test_the_commands_and_what_they_made_are_shown_and_no_json(commands: list[list[str]], tmp_path: Path, capsys):
     run_demo(tmp_path / "demo", tmp_path / "my corpus", steps=7)
 
     shown = capsys.readouterr().out
     assert [command[0] for command in commands] == ["preprocess", "verify-cache", "train", "synthesize"]
+    assert not any("--json" in command for command in commands)
+    assert [line for line in shown.splitlines() if line.startswith("$ ")] == [
+        f"$ xtts {shlex.join(command)}" for command in commands
+    ]
     configs = "--config demo --config ljspeech"
-    command = f"$ xtts preprocess --data '{tmp_path}/my corpus' --cache {tmp_path}/demo/cache {configs} --json\n"
-    assert command in shown
-    assert f"{tmp_path}/demo/cache: 60 records in 5 shards, 3.1 MB, verified; 1 of 61 rows rejected\n" in shown
-    assert f"{tmp_path}/demo/runs/1:" in shown
-    assert f"{tmp_path}/demo/speech.wav: 1.52 s\n" in shown
-    assert f"{tmp_path}/demo/speech.png:" in shown
-    for line in (
-        "steps      7\n",
-        "traces     2, compilations 3,",
-        "step time  250 ms +/- 13 (p50 249, p95 260)\n",
-        "data wait  0.96%\n",
-    ):
-        assert line in shown
-    assert "loss       5.537 -> 1.031\n" in shown
+    assert f"$ xtts preprocess --data '{tmp_path}/my corpus' --cache {tmp_path}/demo/cache {configs}\n" in shown
+    assert f"\n  run      {tmp_path}/demo/runs/1:" in shown
+    assert f"\n  speech   {tmp_path}/demo/speech.wav\n" in shown
+    assert f"\n  picture  {tmp_path}/demo/speech.png:" in shown
+    assert f'xtts synthesize --run {tmp_path}/demo/runs/1 --text "Hello, world!"' in shown
 
 
 def test_the_spoken_text_is_from_the_training_split(commands: list[list[str]], tmp_path: Path):
@@ -108,4 +90,4 @@ def test_the_demo_speaks(tmp_path: Path, capfd):
 
     assert (tmp_path / "demo" / "speech.wav").stat().st_size > 1_000
     assert (tmp_path / "demo" / "speech.png").read_bytes().startswith(b"\x89PNG")
-    assert "traces     3, compilations 3" in capfd.readouterr().out
+    assert "\ncompilations   3  (" in capfd.readouterr().out

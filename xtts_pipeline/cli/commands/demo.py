@@ -1,12 +1,10 @@
 """`xtts demo`: the whole job from a corpus to speech, each command run as a user would type it."""
 
-import json
 import shlex
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,6 +14,7 @@ from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import COUNT, FOLDER
 from xtts_pipeline.corpus.demo.espeak import make_corpus
 from xtts_pipeline.errors import StepError
+from xtts_pipeline.system.terminal import duration_text
 
 # Real clips are four times as long as the demo's sentences, so this many steps take as long as the preset's 1,000.
 CORPUS_STEPS = 200
@@ -59,27 +58,20 @@ def run_demo(output: Path, data: Path | None, steps: int | None) -> None:
     steps = CORPUS_STEPS if steps is None and data is not None else steps
     steps_option = [] if steps is None else ["--steps", str(steps)]
     read = ["--cache", str(cache)]
-    made = _run_step("preprocess", "--data", str(corpus), *read, *configs, "--json")
-    proved = _run_step("verify-cache", *read, "--json")
-    trained = _run_step("train", *read, "--output", str(run), *configs, *steps_option, "--json")
+    _run_step("preprocess", "--data", str(corpus), *read, *configs)
+    _run_step("verify-cache", *read)
+    _run_step("train", *read, "--output", str(run), *configs, *steps_option)
     written = ["--output", str(speech), "--plot", str(picture)]
-    spoken = _run_step("synthesize", "--run", str(run), "--text", _first_text(cache), *written, "--json")
-    step, loss = trained["step_ms"], trained["loss"]
-    shards = f"{proved['records']} records in {proved['shards']} shards, {proved['bytes'] / 1e6:.1f} MB"
-    counts = f"{trained['traces']}, compilations {trained['compilations']}"
+    _run_step("synthesize", "--run", str(run), "--text", _first_text(cache), *written)
     lines = [
         "",
-        f"Made in {time.monotonic() - started:.0f} s:",
-        f"  cache      {cache}: {shards}, verified; {made['rejected']} of {made['read']} rows rejected",
-        f"  run        {run}: checkpoints, metrics.jsonl, TensorBoard scalars",
-        f"  speech     {speech}: {spoken['seconds']:.2f} s",
-        f"  picture    {picture}: the mel and the attention",
-        "The run:",
-        f"  steps      {trained['steps']}",
-        f"  traces     {counts}, training, validation and speaking together",
-        f"  step time  {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
-        f"  data wait  {trained['data_wait_share']:.2%}",
-        f"  loss       {loss['first']:.3f} -> {loss['last']:.3f}",
+        f"Made in {duration_text(time.monotonic() - started)}:",
+        f"  cache    {cache}: mels and tokens, verified",
+        f"  run      {run}: checkpoints, metrics.jsonl, TensorBoard scalars",
+        f"  speech   {speech}",
+        f"  picture  {picture}: the mel and the attention",
+        "Speak another sentence:",
+        f'  xtts synthesize --run {shlex.quote(str(run))} --text "Hello, world!" --output hello.wav',
     ]
     echo(*lines)
 
@@ -89,18 +81,15 @@ def next_run_folder(runs: Path) -> Path:
     return next(runs / str(number) for number in range(1, sys.maxsize) if not (runs / str(number)).exists())
 
 
-def _run_step(*arguments: str) -> dict[str, Any]:
-    """Show and run one `xtts` command in a process of its own; return what it printed as JSON."""
+def _run_step(*arguments: str) -> None:
+    """Show and run one `xtts` command in a process of its own, whose output appears at once.
+
+    Raises StepError if it fails.
+    """
     echo("", f"$ xtts {shlex.join(arguments)}")
-    # The child inherits stderr, so its progress and its errors appear at once.
-    ended = subprocess.run(
-        [sys.executable, "-m", "xtts_pipeline", *arguments], stdout=subprocess.PIPE, text=True, check=False
-    )
-    echo(*ended.stdout.splitlines())
+    ended = subprocess.run([sys.executable, "-m", "xtts_pipeline", *arguments], check=False)
     if ended.returncode:
         raise StepError(f"xtts {arguments[0]}", ended.returncode)
-    result: dict[str, Any] = json.loads(ended.stdout)
-    return result
 
 
 def _first_text(cache: Path) -> str:

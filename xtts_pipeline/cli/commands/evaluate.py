@@ -35,7 +35,7 @@ from xtts_pipeline.evaluation.intelligibility import PhonemeErrors, Recogniser, 
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
 from xtts_pipeline.reports.evaluation import Row, page
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import join_lines
+from xtts_pipeline.system.terminal import duration_text, join_lines
 from xtts_pipeline.text.fallback import TextChanges
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class EvaluationReport:
             shown = summary.metric
             values = (f"{value:>9.{shown.decimals}f}" for value in (summary.median, summary.mean, summary.worst))
             lines.append(f"{shown.label:<30}{''.join(values)}  {self.utterances[summary.worst_at].entry.id}")
-        spoken = f"{self.spoken_seconds:.1f} s"
+        spoken = duration_text(self.spoken_seconds, 1)
         lines += [
             "",
             f"stop           {count - self.stop_misses} of {count} by themselves",

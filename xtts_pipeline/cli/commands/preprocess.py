@@ -20,7 +20,7 @@ from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
 from xtts_pipeline.cache.build.plan import read_corpora
 from xtts_pipeline.cache.build.pool import Pool, dask_pool, local_pool
 from xtts_pipeline.cache.build.receipts import SourceCheck
-from xtts_pipeline.cache.format.manifest import REJECTED_NAME
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME, padding_advice, padding_share
 from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
@@ -37,7 +37,7 @@ from xtts_pipeline.cli.options import (
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import ConfigError
-from xtts_pipeline.system.terminal import join_lines
+from xtts_pipeline.system.terminal import duration_text, join_lines
 
 SHOWN_OUTLIERS = 10
 
@@ -118,14 +118,15 @@ class PreprocessReport:
             f"splits: {splits or 'none'}",
             *([f"buckets: {buckets}"] if buckets else []),
             f"shards: {build.shards_written} written, {build.shards_reused} reused",
-            f"{self.seconds:.1f} s, {counts.read / self.seconds:.0f} clips/s",
+            f"padding: {padding_share(manifest):.0%} of the frames",
+            f"time: {duration_text(self.seconds, 1)}, {counts.read / self.seconds:.0f} clips/s",
         ]
         busy = sum(build.stage_seconds.values())
         if busy:
             shares = ", ".join(f"{stage} {spent / busy:.0%}" for stage, spent in build.stage_seconds.items())
             lines.append(f"workers: {shares}")
         lines.append(f"cache: {self.cache}, {format_bytes(sum(entry.bytes for entry in manifest.all_files.values()))}")
-        lines += [f"warning: {warning}" for warning in self.warnings]
+        lines += [*padding_advice(manifest), *(f"warning: {warning}" for warning in self.warnings)]
         if counts.rejected:
             limit = f"over --max-rejected {self.max_rejected:.2%}, though the cache is complete; "
             over = limit if self.is_over_limit else ""
@@ -164,7 +165,7 @@ class DryRunReport:
                 *([f"buckets: {', '.join(str(list(bucket)) for bucket in plan.buckets)}"] if plan.buckets else []),
                 f"shards: {shards}; {plan.shards_to_write} to write, {format_bytes(plan.bytes_to_write)}",
                 f"free disk: {format_bytes(plan.free_bytes)}",
-                f"time: about {plan.estimated_seconds:.0f} s, by a short sample",
+                f"time: about {duration_text(plan.estimated_seconds)}, by a short sample",
                 *(f"warning: {warning}" for warning in self.warnings),
                 *over,
                 *_reason_table(plan.rejected_by_reason, plan.read),

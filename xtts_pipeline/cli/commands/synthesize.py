@@ -34,7 +34,7 @@ from xtts_pipeline.cli.options import (
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
 from xtts_pipeline.plots import save_speech_picture
 from xtts_pipeline.system.regular_files import read_regular_file
-from xtts_pipeline.system.terminal import has_surrogate
+from xtts_pipeline.system.terminal import duration_text, has_surrogate
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.state import read_run_names
 
@@ -92,7 +92,8 @@ class SynthesisReport:
         else:
             ending = f"{', '.join(cut)} {reason}" if cut else "all stopped by themselves"
         count = "" if self._is_single else f"{len(self.files)} files, "
-        return f"{self.output}: {count}{seconds:.2f} s, {frames} frames, {ending} (checkpoint of step {self.step})"
+        length = f"{count}{duration_text(seconds, 2)}, {frames} frames"
+        return f"{self.output}: {length}, {ending} (checkpoint of step {self.step})"
 
     @property
     def _is_single(self) -> bool:
