@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from click.testing import CliRunner
 from tests.cache.build.test_pool import SABOTAGE
 from tests.cache.corpora import CONFIG, cache_bytes, write_clip, write_corpus, write_metadata
 from xtts_pipeline.cache.build import pool
-from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cache.format.manifest import load_manifest, padding_share
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError
@@ -335,6 +336,9 @@ def test_buckets_are_printed_before_and_after(data: Path, tmp_path: Path) -> Non
     assert sum(clips) == 40
     assert f"buckets: [24, 22] {clips[0]}, [32, 28] {clips[1]}, [40, 80] {clips[2]}" in again.stdout
     assert "shards: 0 written" in again.stdout
+    assert f"padding: {padding_share(manifest):.0%} of the frames" in again.stdout
+    assert ("advice: preprocess with other data.buckets" in again.stdout) == (padding_share(manifest) > 0.25)
+    assert re.search(r"^time: \d+\.\d s, \d+ clips/s$", again.stdout, re.MULTILINE)
 
 
 def test_buckets_that_do_not_end_at_the_limits_are_refused(data: Path, tmp_path: Path) -> None:
