@@ -6,7 +6,8 @@ The estimate of the memory itself is in monitoring/memory_estimate.py.
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, padding_advice, padding_share, record_spec
+from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
+from xtts_pipeline.cache.format.padding import padding_advice, padding_share
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import batch_sizes, is_filled, unfilled_buckets

@@ -19,7 +19,8 @@ from click.testing import CliRunner
 from tests.cache.build.test_pool import SABOTAGE
 from tests.cache.corpora import CONFIG, cache_bytes, write_clip, write_corpus, write_metadata
 from xtts_pipeline.cache.build import pool
-from xtts_pipeline.cache.format.manifest import load_manifest, padding_share
+from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cache.format.padding import padding_share
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError

@@ -15,7 +15,7 @@ import xxhash
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.cache.format.schema import FORMAT_VERSION, SPLITS, RecordField, RecordSpec
+from xtts_pipeline.cache.format.schema import FORMAT_VERSION, RecordField, RecordSpec
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX, ShardName, parse_shard_file, parse_shard_name
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
 from xtts_pipeline.config.languages import same_language
@@ -45,8 +45,6 @@ _MAX_MANIFEST_BYTES = 64 << 20
 # Limit of `data.cache_records: auto`: not much more than the shuffle buffer takes otherwise.
 SMALL_BYTES = 512 << 20
 
-# Above this share of padding, buckets are worth their compilations.
-MUCH_PADDING = 0.25
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 Natural = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -278,24 +276,6 @@ def bucket_specs(settings: Config | Manifest) -> tuple[RecordSpec, ...]:
     largest = record_spec_of(settings.audio, settings.limits)
     shapes = (replace(largest, max_text_length=text, max_mel_frames=mel) for text, mel in buckets_of(settings))
     return tuple(shapes) or (largest,)
-
-
-def padding_share(manifest: Manifest) -> float:
-    """Return the share of the cache's frames that is padding."""
-    frames = sum(
-        manifest.split_records(split, bucket) * spec.max_mel_frames
-        for bucket, spec in enumerate(bucket_specs(manifest))
-        for split in SPLITS
-    )
-    return 1.0 - manifest.statistics["frames"].mean * manifest.counts.kept / frames if frames else 0.0
-
-
-def padding_advice(manifest: Manifest) -> list[str]:
-    """Return a line that names the remedy where more than MUCH_PADDING of the frames is padding, otherwise nothing."""
-    if padding_share(manifest) <= MUCH_PADDING:
-        return []
-    buckets = "other data.buckets" if manifest.buckets else "--set data.buckets=auto"
-    return [f"advice: preprocess with {buckets} to train faster; xtts stats shows the padding that is left"]
 
 
 def record_spec(manifest: Manifest, bucket: int | None = None) -> RecordSpec:

@@ -20,7 +20,8 @@ from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
 from xtts_pipeline.cache.build.plan import read_corpora
 from xtts_pipeline.cache.build.pool import Pool, dask_pool, local_pool
 from xtts_pipeline.cache.build.receipts import SourceCheck
-from xtts_pipeline.cache.format.manifest import REJECTED_NAME, padding_advice, padding_share
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME
+from xtts_pipeline.cache.format.padding import padding_advice, padding_share
 from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
