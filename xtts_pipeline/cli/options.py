@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -40,6 +40,12 @@ def print_report(report: Report, as_json: bool, *, is_true: bool = True) -> None
         echo(*fold(report.to_text(), columns_of(sys.stdout)).split("\n"))
     if not is_true:
         sys.exit(EXIT_UNTRUE)
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print each warning on stderr."""
+    for warning in warnings:
+        echo_line(f"warning: {warning}")
 
 
 def print_text_changes(changes: TextChanges) -> None:

@@ -72,6 +72,7 @@ _EXPANDERS = {
     "fa": expand_persian,
     **{reading.words.language: reading().expand for reading in (German, French, Spanish)},
 }
+LANGUAGES_READ = frozenset(_EXPANDERS)  # those whose signs, dates and times are read
 
 
 def normalize(text: str, config: TextConfig, language: str) -> str:

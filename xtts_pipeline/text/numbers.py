@@ -1,27 +1,33 @@
 """Spell out numbers, in the languages of the CLDR's spelling rules and of num2words; in others digits stay."""
 
 import re
+from decimal import Decimal
 from functools import lru_cache
 
 from num2words import CONVERTER_CLASSES, num2words
 from unicode_rbnf import RbnfEngine
+from unicode_rbnf.engine import RbnfError
 
 MAX_DIGITS = 15  # longer numbers are not spoken as one, and languages run out of words
 _COMMA_IS_DECIMAL = re.compile(
-    "az|be|ca|ce|cs|da|de|eo|es|fi|fr|hu|id|is|it|kz|lt|lv|nl|no|pl|pt|ro|ru|sk|sl|sr|sv|tg|tr|uk|vi"
+    "af|az|be|bg|bs|ca|ce|cs|da|de|el|eo|es|et|fi|fo|fr|hr|hu|hy|id|is|it|ka|kk|ky|lb|lt|lv|mk|nb|nl|nn|no|pl|pt|ro|ru|"
+    "se|sk|sl|sq|sr|sv|tg|tr|uk|vi"
 )
+_WITHOUT_SPACES = frozenset(["ja", "km", "lo", "my", "th", "yue", "zh"])
+# Codes of num2words that are not those of the languages, and Norwegian's written form.
+_NUM2WORDS_CODES = {"kk": "kz", "nb": "no"}
 _POINT_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.(?P<decimals>\d+))?")
 _COMMA_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:[. ]\d{3})+(?!\d)|\d+)(?:,(?P<decimals>\d+))?")
 # Each language is a module of its own in num2words, and they fail in different ways.
-_NUM2WORDS_ERRORS = (NotImplementedError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError)
+_SPELLING_ERRORS = (NotImplementedError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RbnfError)
 
 
 def expand_numbers(text: str, primary: str) -> str:
     """Return the text with its numbers in words; `primary` is a primary language tag, such as `de`.
 
-    A number that num2words does not support stays in digits.
+    A number without words stays in digits.
     """
-    if primary not in CONVERTER_CLASSES or not any(map(str.isdecimal, text)):
+    if not any(map(str.isdecimal, text)) or not has_number_words(primary):
         return text
     pattern = _COMMA_NUMBER if _COMMA_IS_DECIMAL.fullmatch(primary) else _POINT_NUMBER
 
@@ -29,9 +35,16 @@ def expand_numbers(text: str, primary: str) -> str:
         whole = "".join(str(int(digit)) for digit in match["whole"] if digit.isdecimal())
         decimals = "".join(str(int(digit)) for digit in match["decimals"] or "")
         words = _number_words(f"{whole}.{decimals}" if decimals else whole, primary)
-        return match[0] if words is None else set_apart(words, match)
+        if words is None:
+            return match[0]
+        return words if primary in _WITHOUT_SPACES else set_apart(words, match)
 
     return pattern.sub(spoken, text)
+
+
+def has_number_words(primary: str) -> bool:
+    """Return whether numbers can be spelled out in a language."""
+    return _NUM2WORDS_CODES.get(primary, primary) in CONVERTER_CLASSES or primary in _ruled_languages()
 
 
 @lru_cache(maxsize=20_000)
@@ -39,6 +52,11 @@ def spell(number: int, language: str, form: str = "numbering") -> str:
     """Return a number in words by the CLDR's rules, in a form such as `cardinal-feminine` or `ordinal-masculine`."""
     rules = f"spellout-{form}"
     return str(_rules_of(language).format_number(number, ruleset_names=[rules]).text_by_ruleset[rules])
+
+
+@lru_cache(maxsize=1)
+def _ruled_languages() -> frozenset[str]:
+    return frozenset(RbnfEngine.get_supported_languages())
 
 
 @lru_cache(maxsize=8)
@@ -57,8 +75,14 @@ def set_apart(words: str, match: re.Match[str]) -> str:
 def _number_words(number: str, primary: str) -> str | None:
     if len(number) > MAX_DIGITS:
         return None
+    code = _NUM2WORDS_CODES.get(primary, primary)
+    value = Decimal(number) if "." in number else int(number)
     try:
-        words = num2words(number if "." in number else int(number), lang=primary)
-    except _NUM2WORDS_ERRORS:
+        words = (
+            num2words(number if "." in number else value, lang=code)
+            if code in CONVERTER_CLASSES
+            else _rules_of(primary).format_number(value).text
+        )
+    except _SPELLING_ERRORS:
         return None
     return words if isinstance(words, str) and not any(map(str.isdecimal, words)) else None

@@ -1,5 +1,6 @@
 """`xtts stats`: the same figures from headers and from the cache, and a picture of them."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from tests.cache.corpora import build, make_config, write_corpus
 from xtts_pipeline.cache.build import shapes
 from xtts_pipeline.cache.format.manifest import load_manifest
-from xtts_pipeline.cli.commands.stats import measure_lengths
+from xtts_pipeline.cli.commands.stats import count_symbols, measure_lengths
+from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
 
@@ -186,3 +189,35 @@ def test_auto_shows_the_buckets_that_it_would_choose(root: Path, monkeypatch: py
     assert chosen is not None
     assert len(chosen.shapes) == 3
     assert chosen.shapes[-1] == shapes.Shape(40, 80)
+
+
+def test_symbols_are_counted_with_an_example_and_rare_ones_are_marked(root: Path) -> None:
+    of_corpus = count_symbols(root / "data", None, make_config()).to_json()
+    of_cache = count_symbols(None, root / "cache", make_config())
+    assert {**of_corpus, "source": ""} == {**of_cache.to_json(), "source": ""}
+
+    counts = {symbol.symbol: symbol for symbol in of_cache.symbols}
+    assert (counts["p"].count, counts["p"].example, counts["p"].mark) == (40, "clip-000", "")
+    text = of_cache.to_text().splitlines()
+    assert f"{sum(symbol.count < 10 for symbol in of_cache.symbols)} rare (under 10 times)" in text[0]
+    assert "'p'     U+0070         40          clip-000" in text
+    assert all("rare" in line for line in text[3:] if len(line) > 20 and int(line.split("U+")[1].split()[1]) < 10)
+
+
+def test_symbols_that_are_no_tokens_are_marked(root: Path) -> None:
+    report = count_symbols(root / "data", None, make_config("text.symbols=this cln7"))
+    assert {symbol.symbol: symbol.mark for symbol in report.symbols}["p"] == "unknown"
+    assert report.unused == ("7",)
+
+
+def test_a_wrong_language_is_a_warning_on_stderr(root: Path) -> None:
+    words = ["stats", "--data", str(root / "data"), "--symbols", "--set", "text.language=russian", "--json"]
+    result = CliRunner().invoke(cli, words)
+    warning = "language ru: 40 of 40 rows are in Latin letters; set text.language, such as en"
+    assert result.stderr == f"warning: {warning}\n"
+    assert json.loads(result.stdout)["warnings"] == [warning]
+
+
+def test_a_picture_of_symbols_is_refused(root: Path) -> None:
+    words = ["stats", "--data", str(root / "data"), "--symbols", "--plot", str(root / "a.png")]
+    assert "leave one out" in str(CliRunner().invoke(cli, words).exception)

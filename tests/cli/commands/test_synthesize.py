@@ -2,6 +2,8 @@ import json
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ import soundfile
 from click.testing import CliRunner, Result
 
 from tests.speaking import make_run
+from xtts_pipeline.cli.commands.synthesize import warn_of_unread
 from xtts_pipeline.cli.main import cli
+from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import AudioError, ConfigError, CorpusError, OutputError, TextError, XttsError
 from xtts_pipeline.inference.synthesizer import Synthesizer
 
@@ -299,3 +303,13 @@ def test_an_output_that_cannot_be_written_is_named(run: Path, tmp_path: Path, op
     error = error_of("--run", run, "--text", "a", "--output", tmp_path / "file" / "a.wav", *options)
     assert isinstance(error, OutputError)
     assert "file" in str(error)
+
+
+def test_figures_that_the_language_does_not_read_are_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    cache = SimpleNamespace(languages=("it", "de"))
+    synthesizer: Any = SimpleNamespace(checkpoint=SimpleNamespace(cache=cache, config=Config()))
+    warn_of_unread(synthesizer, ["Il 5%.", "Le 8:30."], None)
+    warn_of_unread(synthesizer, ["5%"], "German")
+    assert capsys.readouterr().err == (
+        "warning: language it: numbers are read, but signs, dates and times are not; write these in words\n"
+    )

@@ -17,7 +17,7 @@ from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cac
 from xtts_pipeline.cache.build.estimate import BuildEstimate, estimate_build
 from xtts_pipeline.cache.build.folder import format_bytes, locked_folder
 from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
-from xtts_pipeline.cache.build.plan import read_corpora
+from xtts_pipeline.cache.build.plan import CorpusIndex, read_corpora
 from xtts_pipeline.cache.build.pool import Pool, dask_pool, local_pool
 from xtts_pipeline.cache.build.receipts import SourceCheck
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
@@ -34,11 +34,13 @@ from xtts_pipeline.cli.options import (
     json_option,
     layout_option,
     print_report,
+    print_warnings,
 )
 from xtts_pipeline.config.load import load_config
-from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.terminal import duration_text, join_lines
+from xtts_pipeline.text.language_check import check_languages
 
 SHOWN_OUTLIERS = 10
 
@@ -52,6 +54,7 @@ class PreprocessReport:
     seconds: float
     max_rejected: float
     cache: Path
+    language_warnings: list[str]
 
     @property
     def is_over_limit(self) -> bool:
@@ -102,7 +105,7 @@ class PreprocessReport:
             "stage_seconds": {stage: round(seconds, 3) for stage, seconds in build.stage_seconds.items()},
             "settings_changed": list(build.settings_changed),
             "outliers": [outlier.to_json() for outlier in self.outliers],
-            "warnings": self.warnings,
+            "warnings": self.language_warnings + self.warnings,
         }
 
     def to_text(self) -> str:
@@ -249,15 +252,20 @@ def preprocess(
     options = BuildOptions(_pool(backend, scheduler, jobs), jobs, check, shards, reshard)
     report: PreprocessReport | DryRunReport
     if dry_run:
-        plan = estimate_build(cache, read_corpora(data, val_data, layout, config), config, options)
-        report = DryRunReport(plan, max_rejected, _setting_warnings(config.audio))
+        index = read_corpora(data, val_data, layout, config)
+        warnings = _language_warnings(index, config) + _setting_warnings(config.audio)
+        report = DryRunReport(estimate_build(cache, index, config, options), max_rejected, warnings)
     else:
         with locked_folder(cache) as work_folder:
             index = read_corpora(data, val_data, layout, config)
+            language_warnings = _language_warnings(index, config)
+            print_warnings(language_warnings)
             is_quiet = not sys.stderr.isatty()
             with tqdm(total=len(index.rows), unit="clip", disable=is_quiet, file=sys.stderr, smoothing=0) as bar:
                 build = build_cache(cache, work_folder, index, config, options, bar.update)
-        report = PreprocessReport(build, find_outliers(build.totals), process_seconds(), max_rejected, cache)
+        report = PreprocessReport(
+            build, find_outliers(build.totals), process_seconds(), max_rejected, cache, language_warnings
+        )
     print_report(report, as_json, is_true=not report.is_over_limit)
 
 
@@ -282,6 +290,10 @@ def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int) -
     if scheduler is None:
         raise ConfigError("--backend dask: no --scheduler; expected its address, such as tcp://10.0.0.1:8786")
     return dask_pool(scheduler)
+
+
+def _language_warnings(index: CorpusIndex, config: Config) -> list[str]:
+    return check_languages([row.raw_text for row in index.rows], [row.language for row in index.rows], config.text)
 
 
 def _setting_warnings(audio: AudioConfig) -> list[str]:

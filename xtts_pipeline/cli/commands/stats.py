@@ -1,5 +1,7 @@
 """`xtts stats`: the lengths of clips and texts, and the limits that fit them."""
 
+import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,9 +10,9 @@ import click
 import numpy as np
 
 from xtts_pipeline.cache.build.bucketing import measure_rows
-from xtts_pipeline.cache.build.plan import index_corpora
+from xtts_pipeline.cache.build.plan import PlannedRow, index_corpora
 from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_shapes, smallest_shape
-from xtts_pipeline.cache.format.listings import read_utterances
+from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest, summarize
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
@@ -22,16 +24,19 @@ from xtts_pipeline.cli.options import (
     json_option,
     layout_option,
     print_report,
+    print_warnings,
 )
 from xtts_pipeline.config.load import load_config
-from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig
+from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig, TextConfig
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 from xtts_pipeline.plots import save_histograms
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import join_lines
+from xtts_pipeline.text.language_check import check_languages
 
 MOST_SHAPES = 4
+RARE_COUNT = 10
 # The statistics of the table that a histogram marks.
 MARKS = ("p50", "p99")
 _COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
@@ -47,6 +52,7 @@ class Lengths:
     tokens: np.ndarray
     speakers: int
     unusable: int
+    rows: Sequence[PlannedRow | UtteranceEntry]
 
     @property
     def measures(self) -> Mapping[str, np.ndarray]:
@@ -89,6 +95,7 @@ class StatsReport:
     buckets: ShapePlan | None
     plans: tuple[ShapePlan, ...]
     plot: Path | None
+    warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
         """Return the report for programs."""
@@ -110,6 +117,7 @@ class StatsReport:
             "buckets": None if self.buckets is None else self.buckets.to_json(),
             "plans": [plan.to_json() for plan in self.plans],
             "plot": None if self.plot is None else str(self.plot),
+            "warnings": list(self.warnings),
         }
 
     def _plan_line(self, name: str, plan: ShapePlan) -> str:
@@ -142,11 +150,64 @@ class StatsReport:
         return join_lines(lines)
 
 
+@dataclass(frozen=True)
+class SymbolCount:
+    """A symbol of the texts, and the smallest id of a clip that has it. `is_known`: it becomes a token."""
+
+    symbol: str
+    count: int
+    example: str
+    is_known: bool
+
+    @property
+    def mark(self) -> str:
+        """What is unusual about the symbol; empty for most."""
+        return "rare" if self.is_known and self.count < RARE_COUNT else "" if self.is_known else "unknown"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the count for programs."""
+        return {"code_point": f"U+{ord(self.symbol):04X}", **asdict(self), "is_rare": self.mark == "rare"}
+
+
+@dataclass(frozen=True)
+class SymbolsReport:
+    """How often each symbol is in the texts, the most frequent first; `unused`: symbols that no text has."""
+
+    source: str
+    clips: int
+    symbols: tuple[SymbolCount, ...]
+    unused: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report for programs."""
+        symbols = [symbol.to_json() for symbol in self.symbols]
+        return {**vars(self), "symbols": symbols, "unused": list(self.unused), "warnings": list(self.warnings)}
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        rare = sum(symbol.mark == "rare" for symbol in self.symbols)
+        counts = f"{_counted(self.clips, 'clip')}, {_counted(len(self.symbols), 'symbol')}"
+        lines = [f"{self.source}: {counts}, {rare} rare (under {RARE_COUNT} times)", ""]
+        lines.append(f"{'symbol':8}{'code':8}{'count':>9}  {'':8}example id")
+        for symbol in self.symbols:
+            is_mark = unicodedata.category(symbol.symbol)[0] in "MC"
+            shown = " " if is_mark else f"'{symbol.symbol}'"
+            code = f"U+{ord(symbol.symbol):04X}"
+            lines.append(f"{shown:8}{code:8}{symbol.count:>9}  {symbol.mark:8}{symbol.example}")
+        if self.unused:
+            lines += ["", f"{_counted(len(self.unused), 'symbol')} that no text has"]
+        return join_lines(lines)
+
+
 @click.command(cls=DocumentedCommand, example="xtts stats --data LJSpeech-1.1 --plot lengths.png")
 @click.option("--data", type=FOLDER, help="Folder of a corpus; its headers and texts are read.")
 @click.option("--cache", type=STORED_CACHE_FOLDER, help="Folder or store of a cache; its utterances.jsonl is read.")
 @config_options
 @layout_option
+@click.option(
+    "--symbols", is_flag=True, help="Count the symbols of the texts instead: each with an example, rare ones marked."
+)
 @click.option("--plot", type=PICTURE, help="Write histograms of the lengths as a PNG, SVG or PDF file.")
 @json_option
 def stats(
@@ -156,10 +217,20 @@ def stats(
     overrides: tuple[str, ...],
     layout: str,
     plot: Path | None,
+    symbols: bool,
     as_json: bool,
 ) -> None:
     """Show how long clips and texts are, and which limits fit them."""
-    print_report(measure_lengths(data, cache, load_config(configs, overrides), plot, layout), as_json)
+    config = load_config(configs, overrides)
+    report: StatsReport | SymbolsReport
+    if symbols:
+        if plot is not None:
+            raise ConfigError(f"stats: --plot {plot} draws lengths, --symbols counts symbols; leave one out")
+        report = count_symbols(data, cache, config, layout)
+    else:
+        report = measure_lengths(data, cache, config, plot, layout)
+    print_warnings(report.warnings)
+    print_report(report, as_json)
 
 
 def measure_lengths(
@@ -171,17 +242,12 @@ def measure_lengths(
     Raises ConfigError unless exactly one of the two is given and the options fit it, CorpusError or CacheError if it
     cannot be read or has no clip, OutputError if the plot cannot be written.
     """
-    if (data is None) == (cache is None):
-        raise ConfigError("stats: expected one of --data DIR and --cache DIR")
+    _check_source(data, cache, layout)
     if data is not None:
         lengths, limits = _lengths_of_corpus(data, config, layout), config.limits
-        buckets = config.data.buckets
+        buckets, text = config.data.buckets, config.text
     else:
         assert cache is not None  # noqa: S101 (for the type checker; the check is above)
-        if layout != "auto":
-            raise ConfigError(
-                f"stats: --layout {layout} is for a corpus, --cache {cache} has none; leave it out, or give --data DIR"
-            )
         if plot is not None:
             check_apart(plot, cache, "choose another --plot")
         with reaching_stores(cache):
@@ -189,6 +255,7 @@ def measure_lengths(
             limits = _overlaid_limits(cache, manifest, config)
             lengths = lengths_of_cache(cache, manifest)
         buckets = manifest.buckets if config.data.buckets is None else config.data.buckets
+        text = manifest.text
     spreads = {name: summarize(values.tolist()) for name, values in lengths.measures.items()}
     if plot is not None:
         # The numbers of the table, so that the picture agrees with it.
@@ -209,6 +276,54 @@ def measure_lengths(
         buckets=_plan_of(buckets, limits, lengths),
         plans=tuple(plan_shapes(chain, lengths.tokens, lengths.frames) for chain in chains),
         plot=plot,
+        warnings=_language_warnings(lengths.rows, text),
+    )
+
+
+def _check_source(data: Path | None, cache: Path | None, layout: str) -> None:
+    """Raise ConfigError unless one of the two is given, and the layout belongs to a corpus."""
+    if (data is None) == (cache is None):
+        raise ConfigError("stats: expected one of --data DIR and --cache DIR")
+    if cache is not None and layout != "auto":
+        raise ConfigError(
+            f"stats: --layout {layout} is for a corpus, --cache {cache} has none; leave it out, or give --data DIR"
+        )
+
+
+def _language_warnings(rows: Sequence[PlannedRow | UtteranceEntry], text: TextConfig) -> tuple[str, ...]:
+    return tuple(check_languages([row.raw_text for row in rows], [row.language for row in rows], text))
+
+
+def count_symbols(data: Path | None, cache: Path | None, config: Config, layout: str = "auto") -> SymbolsReport:
+    """Count the symbols of the texts of a corpus or cache, as they become tokens.
+
+    Raises ConfigError unless exactly one of the two is given, CorpusError or CacheError if it cannot be read.
+    """
+    _check_source(data, cache, layout)
+    rows: Sequence[PlannedRow | UtteranceEntry]
+    if data is not None:
+        index, text = index_corpora([read_corpus(data, layout, config.text.language)], config), config.text
+        rows, known = index.rows, index.symbols
+    else:
+        assert cache is not None  # noqa: S101 (for the type checker; the check is above)
+        with reaching_stores(cache):
+            manifest = load_manifest(cache)
+            rows = list(read_utterances(cache, manifest.files[UTTERANCES_NAME].bytes))
+        text, known = manifest.text, manifest.symbols
+    counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for row in rows:
+        counts.update(row.text)
+        for symbol in set(row.text):
+            # A cache has another order of rows than its corpus.
+            examples[symbol] = min(row.id, examples.get(symbol, row.id))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return SymbolsReport(
+        source=str(data or cache),
+        clips=len(rows),
+        symbols=tuple(SymbolCount(symbol, count, examples[symbol], symbol in known) for symbol, count in ordered),
+        unused=tuple(symbol for symbol in known if symbol not in counts),
+        warnings=_language_warnings(rows, text),
     )
 
 
@@ -252,6 +367,7 @@ def lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
         tokens=np.array([entry.tokens for entry in entries]),
         speakers=len({entry.speaker for entry in entries}),
         unusable=manifest.counts.rejected,
+        rows=entries,
     )
 
 
@@ -273,6 +389,7 @@ def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
         tokens=np.array([lengths.tokens for _, lengths in clips]),
         speakers=len({row.speaker for row, _ in clips}),
         unusable=index.read - len(clips),
+        rows=[row for row, _ in clips],
     )
 
 

@@ -26,16 +26,19 @@ from xtts_pipeline.cli.options import (
     json_option,
     print_report,
     print_text_changes,
+    print_warnings,
     reference_option,
     run_option,
     synthesis_option,
     warn_of_one_voice,
 )
+from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
 from xtts_pipeline.plots import save_speech_picture
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.terminal import duration_text, has_surrogate
 from xtts_pipeline.text.fallback import TextChanges
+from xtts_pipeline.text.language_check import unread_figures
 from xtts_pipeline.training.checkpoints.state import read_run_names
 
 if TYPE_CHECKING:
@@ -170,6 +173,7 @@ def synthesize(
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, strict_text=strict_text)
         warn_of_one_voice(run, synthesizer.checkpoint.cache.speakers, references)
+        warn_of_unread(synthesizer, lines if text is None else [text], language)
         with _output_errors(output):
             if text_file is not None:
                 print_text_changes(_check_lines(synthesizer, _shown(text_file), lines, voice[1]))
@@ -186,6 +190,14 @@ def synthesize(
         echo(report.to_text(), err=True)
     else:
         print_report(report, as_json)
+
+
+def warn_of_unread(synthesizer: "Synthesizer", texts: Sequence[str], wanted: str | None) -> None:
+    """Print one warning if the texts hold figures that are not read in their language."""
+    languages = synthesizer.checkpoint.cache.languages
+    language = languages[0] if wanted is None else find_language(wanted, languages)
+    if language is not None:
+        print_warnings(unread_figures(texts, language, synthesizer.checkpoint.config.text))
 
 
 def _check_options(text: str | None, text_file: Path | None, output: Path, *, stream: bool, extras: bool) -> None:

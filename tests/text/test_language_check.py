@@ -1,0 +1,69 @@
+"""Texts that are not in their language, or hold figures that nothing reads, are one line."""
+
+import pytest
+
+from xtts_pipeline.config.schema import TextConfig
+from xtts_pipeline.text.language_check import check_languages
+
+GERMAN = [
+    "Das ist ein schöner Tag, und die Sonne scheint.",
+    "Wir gehen mit dem Hund in den Wald.",
+    "Es ist nicht weit.",
+]
+ENGLISH = ["This is a fine day, and the sun is out.", "We walk to the woods with a dog.", "It is not far."]
+
+
+def check(texts: list[str], language: str, **settings: object) -> list[str]:
+    return check_languages(texts, [language] * len(texts), TextConfig.model_validate(settings))
+
+
+@pytest.mark.parametrize(
+    ("texts", "language", "line"),
+    [
+        (GERMAN, "en", "language en: 3 of 3 rows are like de (ist, "),
+        (ENGLISH, "de", "language de: 3 of 3 rows are like en ("),
+        (["Привет, мир."], "en", "language en: 1 of 1 rows is in Cyrillic letters; set text.language, such as ru"),
+        (["Hello, world."], "fa", "language fa: 1 of 1 rows is in Latin letters; set text.language, such as en"),
+        (["我有苹果。"], "en-GB", "language en-GB: 1 of 1 rows is in Chinese letters; set text.language, such as zh"),
+    ],
+)
+def test_texts_of_another_language_are_one_line_that_says_what_to_set(
+    texts: list[str], language: str, line: str
+) -> None:
+    [found] = check(texts, language)
+    assert found.startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("texts", "language"),
+    [
+        (GERMAN, "de"), (GERMAN, "de-AT"), (ENGLISH, "en"), (ENGLISH * 40 + GERMAN, "en"), (["Zdravo svete."], "sr"),
+        (["Ein Wort."], "sw"), (["..."], "en"), (["ひらがな"], "ja"), ([], "en"),
+    ],
+)  # fmt: skip
+def test_texts_of_their_own_language_with_few_foreign_ones_are_no_warning(texts: list[str], language: str) -> None:
+    assert check(texts, language) == []
+
+
+def test_each_language_of_a_corpus_is_checked() -> None:
+    lines = check_languages([*GERMAN, *ENGLISH], ["de"] * 3 + ["fr"] * 3, TextConfig())
+    assert [line.partition(":")[0] for line in lines] == ["language fr"]
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "settings", "words"),
+    [
+        ("Costa il 5%.", "it", {}, ["signs, dates and times are not"]),
+        ("Il 12/3 alle 8:30.", "it", {}, ["signs, dates and times are not"]),
+        ("Ho 5 mele.", "it", {}, []),
+        ("E 5 nga aporo.", "mi", {}, ["digits stay"]),
+        ("E 5 nga aporo.", "mi", {"tokens": "phonemes"}, []),
+        ("E 5 nga aporo.", "mi", {"expand": False}, []),
+        ("Es sind 5%.", "de", {}, []),
+    ],
+)
+def test_figures_that_nothing_reads_are_one_line(
+    text: str, language: str, settings: dict[str, object], words: list[str]
+) -> None:
+    lines = check([text], language, **settings)
+    assert [word in line for word, line in zip(words, lines, strict=True)] == [True] * len(words)
