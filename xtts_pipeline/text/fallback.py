@@ -12,7 +12,7 @@ from xtts_pipeline.errors import Reason, TextError
 # Counts of (character, replacement); the replacement of a dropped character is empty.
 TextChanges = Counter[tuple[str, str]]
 
-MOST_CHANGES_NAMED = 20
+MOST_CHANGES_NAMED = 150
 # What a character becomes, the first form that the model has; Unicode decomposes none of these letters.
 _FORMS = {
     "\u00df": ("ss",),
