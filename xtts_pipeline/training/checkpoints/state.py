@@ -207,7 +207,7 @@ def read_run_names(path: Path, kind: Literal["speakers", "languages"]) -> list[s
     """Return the speakers or languages of a run or checkpoint. Raises CheckpointError if there is no intact one."""
     folder = find_checkpoint(path)
     with explaining_damage(folder):
-        return [str(name) for name in read_state(folder)["cache"][kind]]
+        return list(getattr(read_state(folder).cache, kind))
 
 
 @contextmanager
