@@ -52,15 +52,18 @@ class Reason(StrEnum):
     PHONEMIZER_FAILED = "phonemizer_failed"  # no phonemes for this text; letters are never used instead
     TEXT_TOO_LONG = "text_too_long"  # more tokens than limits.max_text_length
     AUDIO_MISSING = "audio_missing"  # no such file
-    AUDIO_UNREADABLE = "audio_unreadable"  # not a sound file, truncated, or a codec that libsndfile lacks
+    AUDIO_UNREADABLE = "audio_unreadable"  # not a sound file, truncated, or a format or codec that is not read
     AUDIO_EMPTY = "audio_empty"  # a header with no samples
     AUDIO_NOT_FINITE = "audio_not_finite"  # NaN or infinite samples
+    AUDIO_OUT_OF_RANGE = "audio_out_of_range"  # a sample far over full scale
+    AUDIO_CONSTANT = "audio_constant"  # a constant offset (DC) and nothing else
     AUDIO_TOO_SHORT = "audio_too_short"  # under limits.min_seconds
     AUDIO_TOO_LONG = "audio_too_long"  # over limits.max_seconds
     MEL_TOO_LONG = "mel_too_long"  # more frames than limits.max_mel_frames
     AUDIO_SILENT = "audio_silent"  # peak under limits.min_peak_db
     AUDIO_CLIPPED = "audio_clipped"  # over limits.max_clipped_share of the samples at full scale
     DECODER_CRASHED = "decoder_crashed"  # the worker died on this clip, twice
+    CHANGED_WHILE_READ = "changed_while_read"  # the file changed between its reading and the end of the run, twice
     TIMEOUT = "timeout"  # the clip took longer than the worker's time limit, twice
 
 

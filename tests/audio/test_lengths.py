@@ -48,7 +48,7 @@ def test_frames_counted_from_a_header_are_those_of_the_mel(
 def test_a_file_at_the_edge_of_a_frame_has_the_frames_of_its_header(samples: int, sample_rate: int) -> None:
     audio = small_audio(22_050, 256)
     file = io.BytesIO()
-    soundfile.write(file, np.full(samples, 0.5), sample_rate, format="WAV", subtype="PCM_16")
+    soundfile.write(file, np.linspace(-0.5, 0.5, samples), sample_rate, format="WAV", subtype="PCM_16")
     header = soundfile.info(io.BytesIO(file.getvalue()))
     wave = decode_wave(file.getvalue(), audio, LimitsConfig(min_seconds=0.001), "clip.wav")
     assert len(log_mel(wave, audio)) == mel_frame_count(header.frames, header.samplerate, audio)

@@ -12,7 +12,7 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtts_pipeline.audio.load import decode_wave, load_wave
+from xtts_pipeline.audio.load import decode_wave, load_wave, read_sound_length
 from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 from xtts_pipeline.errors import AudioError, Reason
 
@@ -54,9 +54,10 @@ def wav_header(data_bytes: int, rate: int = RATE, channels: int = 1, bits: int =
         ("WAV", "PCM_32", 1e-6),
         ("WAV", "FLOAT", 1e-6),
         ("WAV", "DOUBLE", 1e-6),
+        ("WAV", "ULAW", 2e-2),
+        ("WAV", "ALAW", 2e-2),
         ("WAVEX", "PCM_16", 4e-5),
         ("RF64", "PCM_16", 4e-5),
-        ("AIFF", "PCM_16", 4e-5),
         ("FLAC", "PCM_16", 4e-5),
         ("FLAC", "PCM_24", 1e-6),
         ("OGG", "VORBIS", 3e-2),
@@ -129,6 +130,7 @@ def test_chunks_before_the_samples_are_skipped():
         (encode(np.clip(tone(amplitude=3.0), -1, 1)), Reason.AUDIO_CLIPPED),
         (encode(np.clip(tone(amplitude=3.0), -1, 1), subtype="PCM_U8"), Reason.AUDIO_CLIPPED),
         (encode(tone())[:-1_000], Reason.AUDIO_UNREADABLE),
+        (encode(tone(), kind="RF64")[:-1_000], Reason.AUDIO_UNREADABLE),
         (encode(tone(2.0), kind="FLAC")[:-5_000], Reason.AUDIO_UNREADABLE),
         (encode(tone(2.0), kind="OGG", subtype="VORBIS")[:-3_000], Reason.AUDIO_UNREADABLE),
         (encode(tone(2.0), kind="OGG", subtype="VORBIS")[:-1], Reason.AUDIO_UNREADABLE),
@@ -136,6 +138,54 @@ def test_chunks_before_the_samples_are_skipped():
 )
 def test_what_is_wrong_has_its_reason(source, reason):
     assert reason_of(source) == reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype"),
+    [
+        *[(kind, "PCM_16") for kind in ("AIFF", "AU", "CAF", "IRCAM", "NIST", "PAF", "SDS", "VOC", "W64", "SVX")],
+        *[("WAV", codec) for codec in ("IMA_ADPCM", "MS_ADPCM", "GSM610", "G721_32")],
+    ],
+)
+@pytest.mark.parametrize("tag", [b"", b"ID3\x04\0\0\0\0\0\x03abc"], ids=["", "ID3"])
+def test_other_containers_and_codecs_are_refused_and_nothing_is_printed(kind, subtype, tag, capfd, tmp_path):
+    rate = 8_000 if subtype == "GSM610" else RATE
+    source = tag + encode(tone(rate=rate), rate, kind, subtype)
+    (tmp_path / "clip.wav").write_bytes(source)
+    assert reason_of(source) == Reason.AUDIO_UNREADABLE
+    with pytest.raises(AudioError, match=r"it begins with|the codec \S+ is not supported"):
+        read_sound_length(tmp_path / "clip.wav")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["WAV", "RF64", "FLAC", "MP3", "OGG"])
+@pytest.mark.parametrize("tag", [b"", b"ID3\x04\0\0\0\0\0\x03abc"], ids=["", "ID3"])
+def test_the_length_in_a_header_is_that_of_the_wave(kind, tag, tmp_path):
+    if tag and kind not in ("FLAC", "MP3"):
+        return
+    source = tag + encode(tone(1.0), kind=kind, subtype=None)
+    (tmp_path / "clip").write_bytes(source)
+    assert read_sound_length(tmp_path / "clip") == (len(decode_wave(source, AUDIO, LIMITS, "clip")), RATE)
+
+
+@pytest.mark.parametrize("value", [1e30, -1e30, 20.0])
+def test_a_sample_far_over_full_scale_is_found(value):
+    wave = tone()
+    wave[77] = value
+    assert reason_of(encode(wave, subtype="FLOAT")) == Reason.AUDIO_OUT_OF_RANGE
+
+
+def test_floating_point_samples_slightly_over_full_scale_are_kept():
+    wave = tone()
+    wave[77] = 1.5
+    np.testing.assert_allclose(decode_wave(encode(wave, subtype="FLOAT"), AUDIO, LIMITS, "clip"), wave, atol=1e-6)
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "FLOAT"])
+@pytest.mark.parametrize("noise", [0.0, 1e-4])
+def test_a_constant_offset_is_no_sound(subtype, noise):
+    wave = 0.25 + noise * tone()
+    assert reason_of(encode(wave, subtype=subtype)) == Reason.AUDIO_CONSTANT
 
 
 def test_silence_is_called_silence():

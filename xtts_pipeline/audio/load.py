@@ -7,16 +7,17 @@ import errno
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import soundfile
 import soxr
 
 from xtts_pipeline.audio.loudness import normalize_loudness
-from xtts_pipeline.audio.wav_header import WavHeader, read_wav_header
+from xtts_pipeline.audio.wav_header import WAV_CODECS, WavHeader, read_wav_header
 from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 from xtts_pipeline.errors import AudioError, Reason
-from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
 
 SAMPLE_RATES = range(1_000, 768_001)
 MAX_CHANNELS = 64
@@ -26,9 +27,23 @@ RESAMPLING_QUALITY = "HQ"
 INT16_SCALE = np.float32(1 / 32_768)
 OGG_END_OF_STREAM = 4
 OGG_HEADER_BYTES = 27  # up to the segment table; the last of them is its length
+ID3_HEADER_BYTES = 10
+EXPECTED = "expected WAV, FLAC, OGG or MP3"
+# As libsndfile names them. It knows more, but their truncation is not found, or their length is counted in blocks.
+CODECS = frozenset(
+    (
+        *("PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW"),
+        *("VORBIS", "OPUS", "MPEG_LAYER_III"),
+    )
+)
+# Floating-point files may exceed full scale, but not by 24 dB.
+MAX_PEAK = 16.0
 # A sample of at least this magnitude counts as clipped. 8-bit samples reach at most 127/128.
 FULL_SCALE = 0.9999
 FULL_SCALE_8_BIT = 127 / 128
+
+
+LIBRARY_ERRORS = (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError)
 
 
 class _SeekableBytes(io.BytesIO):
@@ -60,7 +75,8 @@ def decode_wave(source: bytes, audio: AudioConfig, limits: LimitsConfig, name: s
     Channels are averaged, integers are scaled to [-1, 1), and other rates are resampled by soxr in high quality. The
     header is checked before memory is allocated for samples. `name` only appears in messages.
 
-    Raises AudioError if the clip is unreadable, truncated, empty, not finite, too short, too long, silent or clipped.
+    Raises AudioError if the clip is unreadable, truncated, empty, not finite, out of range, too short, too long,
+    silent, constant or clipped.
     """
     decoded = decode_clip(source, limits, name)
     wave = decoded.wave
@@ -99,7 +115,9 @@ def _decode(source: bytes, limits: LimitsConfig) -> DecodedClip:
     if not source:
         raise AudioError(Reason.AUDIO_UNREADABLE, "the file has 0 bytes; expected a sound file")
     header = read_wav_header(source)
-    if header is not None:
+    if header is None:
+        _check_container(io.BytesIO(source))
+    else:
         _check_wav_header(header, limits)
         if header.is_plain_16_bit:
             return _decode_plain_wav(source, header)
@@ -107,13 +125,53 @@ def _decode(source: bytes, limits: LimitsConfig) -> DecodedClip:
         _check_ogg_end(source)
     try:
         with soundfile.SoundFile(_SeekableBytes(source)) as file:
+            _check_codec(file.subtype)
             _check_header(file.frames, file.samplerate, file.channels, limits)
             return _decode_blocks(file)
-    except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
-        # Only libsndfile's own words: the rest holds an object's address, which must not reach the cache's bytes.
-        problem = error.error_string if isinstance(error, soundfile.LibsndfileError) else " ".join(str(error).split())
-        detail = f"cannot be decoded ({problem}); expected WAV, FLAC, OGG or MP3"
-        raise AudioError(Reason.AUDIO_UNREADABLE, detail) from None
+    except LIBRARY_ERRORS as error:
+        raise _undecodable(error) from None
+
+
+def read_sound_length(path: Path) -> tuple[int, int]:
+    """Return the samples and the sample rate in the header of a sound file. Raises AudioError if it cannot be read."""
+    try:
+        with open_regular_file(path) as source:
+            _check_container(source)
+        with soundfile.SoundFile(path) as file:
+            _check_codec(file.subtype)
+            return file.frames, file.samplerate
+    except (OSError, *LIBRARY_ERRORS) as error:
+        raise _undecodable(error) from None
+
+
+def _undecodable(error: Exception) -> AudioError:
+    # Only libsndfile's own words: the rest holds an object's address, which must not reach the cache's bytes.
+    problem = error.error_string if isinstance(error, soundfile.LibsndfileError) else " ".join(str(error).split())
+    return AudioError(Reason.AUDIO_UNREADABLE, f"cannot be decoded ({problem}); {EXPECTED}")
+
+
+def _check_container(file: BinaryIO) -> None:
+    """Raise AudioError unless a file begins as WAV, FLAC, OGG or MP3, the last three behind ID3 tags if there are any.
+
+    libsndfile opens any format that it knows, and prints on stdout for some.
+    """
+    start = file.read(12)
+    if start[:4] in (b"RIFF", b"RF64") and start[8:] == b"WAVE":
+        return
+    while start[:3] == b"ID3" and len(start) >= ID3_HEADER_BYTES:
+        tag_bytes = sum((start[6 + place] & 0x7F) << 7 * (3 - place) for place in range(4))
+        file.seek(ID3_HEADER_BYTES + tag_bytes - len(start), io.SEEK_CUR)
+        start = file.read(12)
+    is_mpeg = start[:1] == b"\xff" and start[1:2] >= b"\xe0"
+    if not is_mpeg and start[:4] not in (b"fLaC", b"OggS"):
+        detail = f"cannot be decoded (it begins with {ascii(start[:4])[1:]}); {EXPECTED}"
+        raise AudioError(Reason.AUDIO_UNREADABLE, detail)
+
+
+def _check_codec(codec: str) -> None:
+    if codec not in CODECS:
+        expected = "expected 8 to 32 bit, float, A-law, mu-law, Vorbis, Opus or MP3"
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"the codec {codec} is not supported; {expected}")
 
 
 def _decode_plain_wav(source: bytes, header: WavHeader) -> DecodedClip:
@@ -151,6 +209,8 @@ def _clipped_samples(samples: np.ndarray, full_scale: float) -> int:
 
 
 def _check_wav_header(header: WavHeader, limits: LimitsConfig) -> None:
+    # Others store blocks of many samples, so bytes do not tell the length.
+    _check_codec(WAV_CODECS.get(header.format_tag, f"0x{header.format_tag:04x}"))
     if header.promised_bytes == 0:
         raise AudioError(Reason.AUDIO_EMPTY, "the header promises no samples")
     if header.promised_seconds > limits.max_seconds:
@@ -204,10 +264,16 @@ def _check_sound(decoded: DecodedClip, limits: LimitsConfig) -> None:
     if not np.isfinite(peak) or not np.isfinite(wave).all():
         first = int(np.flatnonzero(~np.isfinite(wave))[0])
         raise AudioError(Reason.AUDIO_NOT_FINITE, f"sample {first} is {wave[first]}; expected finite numbers")
+    if peak > MAX_PEAK:
+        first = int(np.abs(wave).argmax())
+        detail = f"sample {first} is {wave[first]:.3g}; expected at most {MAX_PEAK:g}, where full scale is 1"
+        raise AudioError(Reason.AUDIO_OUT_OF_RANGE, detail)
     peak_db = 20 * np.log10(peak) if peak > 0 else -np.inf
     if peak_db < limits.min_peak_db:
         found = f"its peak of {peak_db:.1f} dB" if peak > 0 else "silence, which"
         raise AudioError(Reason.AUDIO_SILENT, f"{found} is under limits.min_peak_db={limits.min_peak_db:g}")
+    if float(wave.max()) - float(wave.min()) < 10 ** (limits.min_peak_db / 20):
+        raise AudioError(Reason.AUDIO_CONSTANT, f"every sample is about {wave[0]:.3g}; expected sound")
     if decoded.clipped_share > limits.max_clipped_share:
         share = f"{decoded.clipped_share:.1%} of its samples are at full scale"
         detail = f"{share}, over limits.max_clipped_share={limits.max_clipped_share:g}"

@@ -20,9 +20,9 @@ RATE = 22_050
 TONE = (0.3 * np.sin(np.arange(RATE // 2) * 0.05)).astype(np.float32)
 
 
-def wav(wave: np.ndarray, subtype: str = "FLOAT", rate: int = RATE) -> bytes:
+def wav(wave: np.ndarray, subtype: str = "FLOAT", rate: int = RATE, kind: str = "WAV") -> bytes:
     target = io.BytesIO()
-    soundfile.write(target, wave, rate, format="WAV", subtype=subtype)
+    soundfile.write(target, wave, rate, format=kind, subtype=subtype)
     return target.getvalue()
 
 
@@ -38,6 +38,10 @@ def with_value(value: float) -> np.ndarray:
     return wave
 
 
+CONTAINERS = ("RF64", "W64", "AIFF", "AU")
+# libsndfile prints a line on stdout for a damaged one.
+SDS = bytearray(wav(TONE, "PCM_16", kind="SDS"))
+SDS[200:220] = bytes(20)
 # What lies at the clip's place, and why it must be refused.
 FILES: dict[str, tuple[bytes, Reason]] = {
     "nothing": (b"", Reason.AUDIO_UNREADABLE),
@@ -47,6 +51,12 @@ FILES: dict[str, tuple[bytes, Reason]] = {
     "cut_header": (header(100)[:20], Reason.AUDIO_UNREADABLE),
     "nan": (wav(with_value(np.nan)), Reason.AUDIO_NOT_FINITE),
     "infinity": (wav(with_value(np.inf)), Reason.AUDIO_NOT_FINITE),
+    "far_over_full_scale": (wav(with_value(1e30)), Reason.AUDIO_OUT_OF_RANGE),
+    "constant": (wav(np.full(RATE, 0.5, np.float32)), Reason.AUDIO_CONSTANT),
+    "sds_that_prints": (bytes(SDS), Reason.AUDIO_UNREADABLE),
+    "adpcm": (wav(np.tile(TONE, 4), "IMA_ADPCM"), Reason.AUDIO_UNREADABLE),
+    "gsm": (wav(np.tile(TONE, 4), "GSM610", 8_000), Reason.AUDIO_UNREADABLE),
+    **{f"cut_{kind}": (wav(TONE, "PCM_16", kind=kind)[:-1_000], Reason.AUDIO_UNREADABLE) for kind in CONTAINERS},
     "silence": (wav(np.zeros(RATE, np.float32)), Reason.AUDIO_SILENT),
     "too_short": (wav(TONE[:400]), Reason.AUDIO_TOO_SHORT),
     "clipped": (wav(np.sign(TONE), "PCM_16"), Reason.AUDIO_CLIPPED),

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import soundfile
 
 from xtts_pipeline.audio.lengths import mel_frame_count
+from xtts_pipeline.audio.load import read_sound_length
 from xtts_pipeline.cache.build.folder import existing_shards
 from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow
 from xtts_pipeline.cache.build.receipts import load_receipt
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.config.schema import AudioConfig, Bucket, Config, LimitsConfig
-from xtts_pipeline.errors import CacheError, TextError
+from xtts_pipeline.errors import AudioError, CacheError, TextError
 from xtts_pipeline.text.tokens import Tokenizer
 
 HEADER_THREADS = 8
@@ -85,11 +85,8 @@ def measure_rows(index: CorpusIndex, config: Config) -> list[RowLengths | None]:
 def _header_lengths(path: Path, audio: AudioConfig) -> tuple[float, int] | None:
     """Return a clip's seconds and untrimmed frames by its header; None without a readable header or samples."""
     try:
-        if not path.is_file():  # opening a pipe would block
-            return None
-        with soundfile.SoundFile(path) as file:
-            samples, rate = file.frames, file.samplerate
-    except (soundfile.SoundFileError, OSError):
+        samples, rate = read_sound_length(path)
+    except AudioError:
         return None
     if samples <= 0:
         return None

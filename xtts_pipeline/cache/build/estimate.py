@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import soundfile
-
 from xtts_pipeline.audio.lengths import mel_frame_count
+from xtts_pipeline.audio.load import read_sound_length
 from xtts_pipeline.cache.build.bucketing import RowLengths, resolve_buckets
 from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes
 from xtts_pipeline.cache.build.folder import existing_counts
@@ -21,7 +20,7 @@ from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageCloc
 from xtts_pipeline.cache.format.manifest import bucket_specs, buckets_of
 from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.config.schema import Bucket, Config
-from xtts_pipeline.errors import Reason, TextError
+from xtts_pipeline.errors import AudioError, Reason, TextError
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
 SAMPLE_CLIPS = 64
@@ -101,15 +100,15 @@ def _judge(row: PlannedRow, index: CorpusIndex, config: Config) -> RowLengths | 
     if source_stat(path) is None:
         return Reason.AUDIO_UNREADABLE if path.exists() else Reason.AUDIO_MISSING
     try:
-        header = soundfile.info(str(path))
-    except (soundfile.SoundFileError, RuntimeError):
-        return Reason.AUDIO_UNREADABLE
-    if header.frames <= 0:
+        samples, sample_rate = read_sound_length(path)
+    except AudioError as error:
+        return error.reason
+    if samples <= 0:
         return Reason.AUDIO_EMPTY
-    seconds = float(header.frames / header.samplerate)
+    seconds = samples / sample_rate
     if not limits.min_seconds <= seconds <= limits.max_seconds:
         return Reason.AUDIO_TOO_LONG if seconds > limits.max_seconds else Reason.AUDIO_TOO_SHORT
-    frames = mel_frame_count(header.frames, header.samplerate, audio)
+    frames = mel_frame_count(samples, sample_rate, audio)
     # The effect of trimming is known only after decoding.
     return (
         Reason.MEL_TOO_LONG

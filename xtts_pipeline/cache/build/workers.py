@@ -152,8 +152,10 @@ def start_worker(parent: int) -> None:
     """Ignore Ctrl-C, which the parent handles, and end if the parent is killed."""
     keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # libmpg123 prints a line for each damaged frame; errors are reported in another way.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    # Decoders print: libmpg123 a line for each damaged frame. Errors are reported in another way.
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
 
 
