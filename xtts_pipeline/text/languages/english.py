@@ -73,7 +73,7 @@ _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])/(?=[^\W\d_])")
 _WORLD_WAR = re.compile(r"(?<!\w)WW(II?)(?!\w)")
 _ROMAN = re.compile(r"(?<=[A-Za-z] )(?=[IVXLC])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})(?![\w.]\w|\w)")
 _CENTURY = re.compile(r"(?<![\w.])([IVX]{1,6}) (?=century|centuries|dynasty)")
-_OF_A_RULER = re.compile(r"(?=[,.;:)!?'\"]|$| of | and the )")
+_OF_A_RULER = re.compile(r"(?=[,.;:)!?'\"]|$| (?:of|reigned|ruled|abdicated) | and the )")
 _VULGAR = re.compile(f"([{''.join(_FRACTIONS)}])")
 _POWER = re.compile(f"(?<=[^\\W_]) ?([{''.join(_POWERS)}])")
 _SHARP = re.compile(r"(?<=\b[A-G])#(?!\w)")
@@ -157,7 +157,10 @@ def _roman(match: re.Match[str]) -> str:
             numeral == "I" and (has_title or _OF_A_RULER.match(match.string, end))
         )
         return f"the {spoken(number, 'ordinal')}" if is_ruler else numeral
-    if word.lower() in NUMBERED:
+    # Parts I and II
+    if word in ("and", "or", "to") and len(others) > 1 and others[-1] in ("I", "II", "III", "IV", "V"):
+        word, is_capital = others[-2], others[-2][0].isupper()
+    if not NUMBERED.isdisjoint((word.lower(), word.lower().removesuffix("s"))):
         return spoken(number) if len(numeral) > 1 or (numeral in "IVX" and is_capital) else numeral
     if is_capital and len(numeral) > 1 and others and others[-1] in RULERS:
         return f"the {spoken(number, 'ordinal')}"

@@ -43,7 +43,8 @@ _MONEY = re.compile(
 _MONEY_AFTER = re.compile(rf"{_START}({_FIGURE})(?:\.(\d+))?(?: ?({_SCALE}))? ?([{_SYMBOLS}])(?! ?\d)", re.IGNORECASE)
 _PER_AFTER_NUMBER = re.compile(rf"(?<=\d)/({_PER})(?!\w)")
 _PHONE = re.compile(
-    r"(?<![\w.,/+-])(?:\+\d{1,3}(?:[ -]\(?\d{1,5}\)?){2,5}|\+\d{7,15}|(?:1-)?(?:\(\d{3}\) ?|\d{3}-)?\d{3}-\d{4})"
+    r"(?<![\w.,/+-])(?:\+\d{1,3}(?:[ -]\(?\d{1,5}\)?){2,5}|\+\d{7,15}|(?:1-)?(?:\(\d{3}\) ?|\d{3}-)?\d{3}-\d{4}"
+    r"|\d{3}(?P<between>[ .])\d{3}(?P=between)\d{4})"
     r"(?![\w/-]|[.,]\d)"
 )
 _CALL = re.compile(r"(?<!\w)((?:call|dial|text)(?:l?ed|l?ing)? )(\d{3,6})(?![\w,.:/-]\w|\w)", re.IGNORECASE)
@@ -56,7 +57,8 @@ _MONTH_DAY = re.compile(
 _DAY_MONTH = re.compile(rf"(?<![\w.,:/$-])(\d{{1,2}})(?:-(\d{{1,2}}))? ({_MONTH})(?!\w)(\.(?=[ ,]))?")
 _MONTH_YEAR = re.compile(rf"(?<!\w)({_MONTH})\.? (?='?\d)")
 _YEARS = re.compile(r"(?<![\w.,/-])(1[1-9]\d\d|20\d\d)/(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
-_FRACTION = re.compile(r"(?<![\w/.,:-])(?:(\d{1,3}) )?(\d{1,3})/(\d{1,3})(?![\w/]|[.,]\d)")
+_ON_DAY = re.compile(r"(?<=\b[oO]n )(?!9/11)(1[0-2]|0?[1-9])/(3[01]|[12]?\d|0[1-9])(?![\w/]|[.,]\d)")
+_FRACTION = re.compile(r"(?<![\w/.,:-])(?:(\d{1,3})[ -])?(\d{1,3})/(\d{1,3})(?![\w/]|[.,]\d)")
 _DECADE = re.compile(r"(?<![\w.,])'?(1[1-9]\d0|20\d0|[2-9]0)'?s\b")
 _PLURAL_FIGURE = re.compile(rf"{_START}(\d{{1,4}})'?s\b")
 _ORDINAL = re.compile(rf"{_START}({_FIGURE})(?:st|nd|rd|th)\b", re.IGNORECASE)
@@ -68,17 +70,18 @@ _TIMES_TO = re.compile(
 _CLOCK = re.compile(r"(?<![\w:.])(\d{1,2}):([0-5]\d):([0-5]\d)(?![\w:])")
 _TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?: ?([ap])(?:m|\.m(\.)?))?(?![\w:])", re.IGNORECASE)
 _HOUR = re.compile(r"(?<![\w:.,])(1[0-2]|0?[1-9]) ?([ap])(?:m|\.m(\.)?)(?!\w)", re.IGNORECASE)
-_RATIO = re.compile(r"(?<![\w:.,])(\d{1,4}):(\d{1,4})(?![\w:])")
+_RATIO = re.compile(r"(?<![\w:.,])(\d{1,4}(?:\.\d{1,3})?):(\d{1,4})(?![\w:])")
 _TEMPERATURE = re.compile(r" ?\u00b0 ?([CF])?(?!\w)", re.IGNORECASE)
 _HEIGHT = re.compile(r"(?<![\w.,'\u00b0])(\d{1,2})' ?(\d{1,2})(\"|'')?(?!\w)")
 _MEASURE = re.compile(
-    rf"(?<=\d)(?P<between>[ -]?)(?P<unit>{_UNIT}|(?<= )s|in(?=\.))(?P<power>[\u00b2\u00b3])?(?:/(?P<per>{_PER})"
-    r"(?P<per_power>[\u00b2\u00b3])?)?(?:(?P<to>-)(?=\d)|(?P<stop>\.)(?!\w)|(?![\w\u00b2\u00b3/]))"
+    rf"(?<=\d)(?P<between>[ -]?)(?P<unit>{_UNIT}|(?<= )s|in(?=\.| (?:tall|long|wide|high|deep|thick)\b))"
+    rf"(?P<power>[\u00b2\u00b3])?(?:/(?P<per>{_PER})(?P<per_power>[\u00b2\u00b3])?)?"
+    r"(?:(?P<to>-)(?=\d)|(?P<stop>\.)(?!\w)|(?![\w\u00b2\u00b3/]))"
 )
 _BY = re.compile(rf"{_START}({_NUMBER}) ?[x\u00d7] ?(?=\d)")
 _SCALED = re.compile(rf"{_START}({_NUMBER})(?:([kKMB])| ?(bn|mn|tn))(?!\w)")
 _CHAIN = re.compile(r"(?<![\w.,-])\d+(?:-\d+){2,}(?![\w-])")
-_RANGE = re.compile(rf"(?<![\w.,-])({_NUMBER})(%?)-({_NUMBER})(?![\d-]|[.,]\d)")
+_RANGE = re.compile(rf"(?<![\w.,-])({_NUMBER})(%?)-({_NUMBER})(?!-?\d|[.,]\d)")
 _SUBTRACTION = re.compile(r"(?<=\d) - (?=\d{1,15}(?:\.\d{1,15})? ?=)")
 _ERA_AFTER = re.compile(r"(?<=\d) ?(BCE?|CE|AD)(?!\w)")
 _ERA_BEFORE = re.compile(r"(?<!\w)AD (?=\d)")
@@ -300,8 +303,8 @@ def _is_one(match: re.Match[str]) -> bool:
 
 def _scaled(match: re.Match[str]) -> str:
     number, letter, word = match.groups()
-    # 4K and 10K are names; 10k, 1.5K and 100K are numbers.
-    is_name = letter in ("K", "B") and "." not in number and len(number) < (2 if letter == "B" else 3)
+    # 4K, 10K and 221B are names; 10k, 1.5K and 100K are numbers.
+    is_name = "." not in number and (letter == "B" or (letter == "K" and len(number) < 3))
     return f"{number} {letter}" if is_name else f"{number} {SCALES[(letter or word).lower()]}"
 
 
@@ -314,6 +317,8 @@ def _chain(match: re.Match[str]) -> str:
 
 def _range(match: re.Match[str]) -> str:
     first, percent, last = match.groups()
+    if first == last:
+        return f"{first}{percent} {last}"
     is_year = len(first) == 4 and len(last) == 2 and last[0] == "0"
     return f"{first}{percent} to {_two_digits(last) if is_year else last}"
 
@@ -356,6 +361,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (_HEIGHT, _height),
     (_SCALED, _scaled),
     (_MEASURE, _measure),
+    (_ON_DAY, lambda match: f"{MONTHS[int(match[1]) - 1]} {_nth(match[2])}"),
     (_FRACTION, _fraction),
     (_DECADE, lambda match: plural(_year(match[1]))),
     (_PLURAL_FIGURE, lambda match: plural(spoken(match[1])).removeprefix("one ")),

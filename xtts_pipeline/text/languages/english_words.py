@@ -17,6 +17,7 @@ DOTTED_WORDS = {
 BEFORE_NUMBERS = {
     "fig": "figure", "figs": "figures", "p": "page", "pp": "pages", "ch": "chapter", "sec": "section", "no": "number",
     "nos": "numbers", "eq": "equation", "vols": "volumes", "art": "article",
+    "ext": "extension", "tel": "telephone", "ca": "circa",
 }
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
