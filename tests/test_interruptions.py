@@ -95,7 +95,7 @@ def run_draw(number: int, originals: Path) -> dict[str, Any]:
 
 
 def duration(name: str, originals: Path) -> float:
-    """Return the seconds of an undisturbed run, measured once."""
+    """Return the seconds of an undisturbed run, measured once, or the first MOST_SECONDS / 4 of a long one."""
     path = originals / f"seconds of {name}.json"
     if not path.exists():
         with tempfile.TemporaryDirectory(prefix="signal-") as folder:
@@ -104,7 +104,7 @@ def duration(name: str, originals: Path) -> float:
             ended = subprocess.run(arguments, cwd=folder, capture_output=True, check=False)
             assert ended.returncode in (0, 1), (arguments, ended.stderr)
         path.write_text(json.dumps(time.monotonic() - started), encoding="utf-8")
-    return float(json.loads(path.read_text(encoding="utf-8")))
+    return min(float(json.loads(path.read_text(encoding="utf-8"))), MOST_SECONDS / 4)
 
 
 def interrupt(arguments: list[str], folder: Path, kind: signal.Signals, seconds: float) -> tuple[int, str]:
@@ -112,7 +112,14 @@ def interrupt(arguments: list[str], folder: Path, kind: signal.Signals, seconds:
     with tempfile.TemporaryFile() as said:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(
-            arguments, cwd=folder, stdout=said, stderr=said, env=environment, start_new_session=True
+            arguments,
+            cwd=folder,
+            stdout=said,
+            stderr=said,
+            env=environment,
+            start_new_session=True,
+            # A trial in the background of a shell was started to ignore Ctrl-C, and its children would too.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (no threads here)
         )
         try:
             time.sleep(seconds)
