@@ -194,7 +194,9 @@ def _decode_blocks(file: soundfile.SoundFile) -> DecodedClip:
     while len(block := file.read(BLOCK_SAMPLES, dtype="float32", always_2d=True)):
         clipped += _clipped_samples(block, full_scale)
         read += len(block)
-        blocks.append(block[:, 0] if file.channels == 1 else block.mean(axis=1, dtype=np.float32))
+        # Samples that are not finite are reported with their place, not warned about here.
+        with np.errstate(invalid="ignore", over="ignore"):
+            blocks.append(block[:, 0] if file.channels == 1 else block.mean(axis=1, dtype=np.float32))
     if read < file.frames:
         found = f"the header promises {file.frames} samples and {read} can be decoded"
         raise AudioError(Reason.AUDIO_UNREADABLE, f"truncated, {found}")
