@@ -105,6 +105,7 @@ def duration(name: str, originals: Path) -> float:
             started = time.monotonic()
             ended = subprocess.run(arguments, cwd=folder, capture_output=True, check=False)
             assert ended.returncode in (0, 1), (arguments, ended.stderr)
+            assert b"Traceback" not in ended.stderr, (arguments, ended.stderr)
         path.write_text(json.dumps(time.monotonic() - started), encoding="utf-8")
     return min(float(json.loads(path.read_text(encoding="utf-8"))), MOST_SECONDS / 4)
 

@@ -182,7 +182,9 @@ def _lay_out(
         "tokens": [len(clip.tokens) for clip in ordered],
     }
     reasons = Counter(rejection.reason.value for rejection in rejections)
-    files = dict.fromkeys((UTTERANCES_NAME, REJECTED_NAME), FileEntry(0, NO_CHECKSUM))
+    # The listings are not written. A manifest has the bytes of an object for each of their lines.
+    lines = {UTTERANCES_NAME: len(ordered), REJECTED_NAME: len(rejections)}
+    files = {name: FileEntry(count * len("{}\n"), NO_CHECKSUM) for name, count in lines.items()}
     waves = [FileEntry(0, NO_CHECKSUM)] * len(shards) if config.cache.store_waves else []
     return Survey(manifest_of(index, config, shards, lengths, reasons, files, waves), tuple(ordered), rejections)
 
