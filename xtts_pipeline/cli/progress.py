@@ -51,7 +51,9 @@ class RunProgress:
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
             bar_format = "{percentage:3.0f}%|{bar}| {desc}"
-            self._bar = tqdm.tqdm(total=self._steps, file=sys.stderr, dynamic_ncols=True, bar_format=bar_format)
+            self._bar = tqdm.tqdm(
+                total=self._steps, file=sys.stderr, dynamic_ncols=True, bar_format=bar_format, leave=False
+            )
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -129,9 +129,9 @@ class StatsReport:
         left_out = f", {_counted(self.unusable, 'row')} cannot be used" if self.unusable else ""
         counts = f"{_counted(self.clips, 'clip')}, {self.hours:.2f} hours, {_counted(self.speakers, 'speaker')}"
         lines = [f"{self.source}: {counts}{left_out}", ""]
-        lines.append(f"{'':22}" + "".join(f"{column:>10}" for column in _COLUMNS))
+        lines.append(f"{'':22}" + "".join(f"{column:>8}" for column in _COLUMNS))
         for name, statistics in self.spreads.items():
-            lines.append(f"{name:22}" + "".join(f"{asdict(statistics)[column]:>10.2f}" for column in _COLUMNS))
+            lines.append(f"{name:22}" + "".join(f"{asdict(statistics)[column]:>8.2f}" for column in _COLUMNS))
         lines += ["", "each limit alone keeps"]
         lines += [f"  limits.{limit.limit:<16} {limit.value:>8g} {limit.share:>9.2%}" for limit in self.limits]
         lines += ["", "limits as max_text_length x max_mel_frames"]
