@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import io
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from xtts_pipeline.cli import gate
 from xtts_pipeline.cli.gate import with_tensorflow
 
 ROOT = Path(__file__).parents[2]
@@ -67,3 +69,20 @@ def test_the_log_is_redirected_before_the_module_is_imported(tmp_path: Path):
     before, imported = ended.stdout.splitlines()
     assert before.startswith("before CPU, XLA_FLAGS=")
     assert imported == "import"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_is_told_of_the_seconds_that_the_import_takes(
+    is_terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    stderr = io.StringIO()
+    stderr.isatty = lambda: is_terminal  # type: ignore[method-assign]
+    said: list[str] = []
+    (tmp_path / "planted.py").write_text("def work(log):\n    return None\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setattr(gate, "echo_line", said.append)
+
+    with_tensorflow("planted:work")
+
+    assert said == ["starting TensorFlow"] * is_terminal

@@ -67,14 +67,14 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Iterator[list[str]]]
 
 def train(progress: RunProgress, clock: Clock) -> None:
     """Show a run of 60,000 steps up to its first evaluation: a compilation of 35 s, then 3 s a step."""
-    with progress.compiling("_train_step"):
+    with progress.compiling("the training step"):
         clock.now += 35
     progress.show(1, "train", TRAIN)
     clock.now += 9 * 3
     progress.show(10, "train", TRAIN)
     clock.now += 10 * 3
     progress.show(20, "train", TRAIN)
-    with progress.compiling("_evaluate_step"):
+    with progress.compiling("the evaluation"):
         clock.now += 35
     progress.show(20, "val", {"loss": 1.5})
     progress.show(20, "speech", {"stop_rate": 0.75})
@@ -117,7 +117,7 @@ def test_a_log_has_one_line_an_evaluation(clock: Clock, capsys: pytest.CaptureFi
 def test_the_time_left_counts_steps_and_no_compilation(clock: Clock, capsys: pytest.CaptureFixture[str]):
     with RunProgress(40, clock) as progress:
         progress.show(1, "train", TRAIN)
-        with progress.compiling("_train_step"):
+        with progress.compiling("the training step"):
             clock.now += 1_000
         clock.now += 18
         progress.show(10, "train", TRAIN)

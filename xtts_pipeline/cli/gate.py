@@ -12,12 +12,19 @@ Write the names as string literals: a test imports each one that stands in `cli/
 """
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from xtts_pipeline.system.runtime import Environment, NativeLog
+from xtts_pipeline.system.terminal import echo_line
+
+
+def _announce(_: Environment) -> None:
+    if sys.stderr.isatty():
+        echo_line("starting TensorFlow")
 
 
 @contextmanager
@@ -26,13 +33,13 @@ def tensorflow(
     *,
     log_path: Path | None = None,
     echo: bool = False,
-    before_import: Callable[[Environment], None] = lambda _: None,
+    before_import: Callable[[Environment], None] = _announce,
 ) -> Iterator[tuple[NativeLog, Any]]:
     """Yield TensorFlow's native log and the named module, imported while descriptor 2 goes to the log.
 
     The log goes to a temporary file unless `log_path` is given; `echo` repeats it on stderr. The import takes seconds;
-    `before_import` may say so. Descriptor 2 is restored at the end of the block, so all work with TensorFlow belongs
-    inside it.
+    `before_import` says so, by default on a terminal only. Descriptor 2 is restored at the end of the block, so all
+    work with TensorFlow belongs inside it.
     Raises OutputError if `log_path` cannot be written.
     """
     with NativeLog(log_path, echo=echo) as log:
@@ -45,7 +52,7 @@ def with_tensorflow(
     *args: Any,
     log_path: Path | None = None,
     echo: bool = False,
-    before_import: Callable[[Environment], None] = lambda _: None,
+    before_import: Callable[[Environment], None] = _announce,
     **kwargs: Any,
 ) -> Any:
     """Call `function(log, *args, **kwargs)` for the target "package.module:function", and return its result.

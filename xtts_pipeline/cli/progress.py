@@ -15,12 +15,6 @@ from xtts_pipeline.system.terminal import DEFAULT_COLUMNS, columns_of, duration_
 BAR_COLUMNS = 20
 # A log gets a line at each evaluation, and another one after so long without a line.
 QUIET_SECONDS = 600.0
-_COMPILED = {
-    "_train_step": "the training step",
-    "_gradient_step": "the training step",
-    "_evaluate_step": "the evaluation",
-    "_speak_step": "the synthesis of samples",
-}
 
 
 def fit(parts: Iterable[str], columns: int | None) -> str:
@@ -93,9 +87,9 @@ class RunProgress:
         self.log(fit(self._numbers(), None if columns is None else columns - prefix), step)
 
     @contextmanager
-    def compiling(self, function: str) -> Iterator[None]:
-        """Show that the block compiles a Python function of the run; its seconds do not count in the time left."""
-        started, self._compiling = self._clock(), f"compiling {_COMPILED[function]}"
+    def compiling(self, what: str) -> Iterator[None]:
+        """Show that the block compiles a part of the run; its seconds do not count in the time left."""
+        started, self._compiling = self._clock(), f"compiling {what}"
         if self._bar is not None:
             self._refresh()
         elif self._compiling != self._last_compiled:
@@ -158,8 +152,8 @@ class NullProgress(RunProgress):
         """Do nothing: the chief prints the same line."""
 
     @contextmanager
-    def compiling(self, function: str) -> Iterator[None]:  # noqa: ARG002 (the chief shows it)
-        """Do nothing: the chief compiles the same function."""
+    def compiling(self, what: str) -> Iterator[None]:  # noqa: ARG002 (the chief shows it)
+        """Do nothing: the chief compiles the same."""
         yield
 
     def log(self, line: str, step: int | None = None) -> None:

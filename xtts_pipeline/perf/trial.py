@@ -13,7 +13,7 @@ from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.checkpoints.files import build_network
-from xtts_pipeline.training.monitoring.compilations import CompilationMonitor, peak_bytes
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor, echo_compilation, peak_bytes
 from xtts_pipeline.training.step import TrainStep
 
 # The fewest timed steps of `measure_step`: another program may disturb one of them.
@@ -80,7 +80,12 @@ class Trial:
     def of_cache(cls, log: NativeLog, cache: Path, manifest: Manifest, config: Config) -> "Trial":
         """Return the trial of a training on a cache, as strict and as compiled as `config` says."""
         training = config.training
-        monitor = CompilationMonitor(log, is_strict=training.strict_shapes, is_compiled=training.jit_compile)
+        monitor = CompilationMonitor(
+            log,
+            is_strict=training.strict_shapes,
+            is_compiled=training.jit_compile,
+            compiling=echo_compilation,
+        )
         return cls(CachedSource(cache, manifest), config, monitor)
 
     def take_step(self) -> StepTime:

@@ -46,8 +46,8 @@ class TrainingProgress(Protocol):
     def end_evaluation(self, step: int) -> None:
         """Show the line of an evaluation, after the numbers of all its splits."""
 
-    def compiling(self, function: str) -> AbstractContextManager[None]:
-        """Show that the block traces and compiles this Python function."""
+    def compiling(self, what: str) -> AbstractContextManager[None]:
+        """Show that the block traces and compiles this part of the run."""
 
     def log(self, line: str, step: int | None = None) -> None:
         """Show one line. Of several workers, the chief alone shows lines of a step."""

@@ -4,8 +4,8 @@ Counting reads counters and XLA's log. It waits for no device.
 """
 
 import resource
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,17 @@ import tensorflow as tf
 
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.system.terminal import echo_line
 from xtts_pipeline.training.compiled import CompiledByShape, Compiling
 
 MAX_WARNINGS = 5
+# What people call the Python functions of a run.
+_PARTS = {
+    "_train_step": "the training step",
+    "_gradient_step": "the training step",
+    "_evaluate_step": "the evaluation",
+    "_speak_step": "the synthesis of samples",
+}
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class CompilationMonitor:
 
     The counts can differ: a function with a `[None]` signature is traced once and compiled again for every shape.
     A strict monitor raises an error for an unexpected trace or compilation; otherwise it returns a warning.
-    compiling: opens a context around each expected compilation, to show it.
+    compiling: opens a context around each expected compilation, to show what is compiled.
     """
 
     def __init__(
@@ -79,7 +87,7 @@ class CompilationMonitor:
         if not functions:
             return
         if calls is not None:
-            calls.compiling = self._compiling
+            calls.compiling = lambda function: self._compiling(_PARTS.get(function, function))
         name = functions[0].python_function.__name__
         if name in self._functions:
             raise ValueError(
@@ -153,6 +161,13 @@ class CompilationMonitor:
             f"{wanted}; no argument changed its shape, dtype or type: "
             "a Python value or the shape of a variable that it uses did"
         )
+
+
+@contextmanager
+def echo_compilation(what: str) -> Iterator[None]:
+    """Print on stderr that the block compiles."""
+    echo_line(f"compiling {what}")
+    yield
 
 
 def peak_bytes() -> int:
