@@ -43,7 +43,7 @@ def test_a_failure_rejects_its_text_and_mixes_no_letters_in() -> None:
 def test_a_missing_extra_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     phonemes._espeak.cache_clear()
-    with pytest.raises(ConfigError, match=r"pip install xtts_pipeline\[phonemes\]"):
+    with pytest.raises(ConfigError, match=r"pip install .*\[phonemes\]"):
         phonemize(["hello"], "en")
 
 

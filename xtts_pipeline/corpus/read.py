@@ -18,6 +18,8 @@ from xtts_pipeline.errors import CorpusError, did_you_mean, nearest_name
 # In the order of detection: the most specific layout first.
 _READERS: tuple[Layout, ...] = (Vctk(), LibriTts(), CommonVoice(), LJSpeech(), Coqui(), ManifestTable())
 LAYOUTS: tuple[str, ...] = tuple(reader.name for reader in _READERS)
+# What tells a cache from a corpus.
+CACHE_FILES = ("manifest.json", "utterances.jsonl")
 MAX_LISTED = 8
 MAX_FOLDERS_TRIED = 20
 
@@ -51,6 +53,8 @@ def _detect(source: Path, shown: Path, readers: Sequence[Layout]) -> tuple[Layou
         found = reader.find(source)
         if found is not None:
             return reader, found
+    if all((source / name).is_file() for name in CACHE_FILES):
+        raise CorpusError(f"{shown}: is a cache, expected a corpus; name a cache with --cache, a corpus with --data")
     wanted = "; ".join(f"{reader.name}: {reader.looked_for}" for reader in readers)
     kind = "no known corpus layout" if len(readers) > 1 else f"not a {readers[0].name} corpus"
     raise CorpusError(f"{shown}: {kind}; {_nearest_miss(source, readers)}. Looked for {wanted}")

@@ -7,6 +7,7 @@ import numpy as np
 import soxr
 
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.system.installation import install_command
 
 RECOGNISER_RATE = 16_000
 SHORTEST_SECONDS = 0.1
@@ -49,7 +50,7 @@ class Recogniser:
             # Here: an optional extra, which only the phoneme error rate needs.
             from hama import ASRModel
         except ModuleNotFoundError:
-            remedy = "pip install 'xtts-pipeline[eval]', or leave the option out"
+            remedy = f"{install_command('eval')}, or leave the option out"
             raise ConfigError(f"--phoneme-error-rate: hama is not installed; {remedy}") from None
         self._model = ASRModel()
 

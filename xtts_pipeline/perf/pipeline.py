@@ -116,15 +116,17 @@ class Pipeline:
 
     def stages(self, batches: int, most_seconds: float) -> dict[str, Stage]:
         """Time the pipeline up to each stage, over `batches` batches or `most_seconds` seconds each."""
-        found: dict[str, Stage] = {}
-        before = 0.0
-        for name, dataset in self.prefixes().items():
-            rows = 1 if name in {"read", "shuffle"} else self.batch_size
-            measured = _measure_dataset(dataset, rows, batches * self.batch_size, most_seconds)
-            ms = 1e3 * self.batch_size / measured.records_per_second
-            found[name] = Stage(measured.records_per_second, max(ms - before, 0.0), measured.busy_cores)
-            before = ms
-        return found
+        measured = {
+            name: _measure_dataset(
+                dataset, 1 if name in {"read", "shuffle"} else self.batch_size, batches * self.batch_size, most_seconds
+            )
+            for name, dataset in self.prefixes().items()
+        }
+        costs = stage_costs([1e3 * self.batch_size / up_to.records_per_second for up_to in measured.values()])
+        return {
+            name: Stage(up_to.records_per_second, cost, up_to.busy_cores)
+            for (name, up_to), cost in zip(measured.items(), costs, strict=True)
+        }
 
     def python_operations(self) -> list[str]:
         """Return the operations of the pipeline's graph that call Python, which holds a lock and uses one core."""
@@ -153,6 +155,15 @@ class Pipeline:
         return waits
 
 
+def stage_costs(milliseconds: Sequence[float]) -> list[float]:
+    """Return the cost of each stage alone from the times of the pipeline up to each stage; the sum is the last time.
+
+    The pipeline up to a stage is a part of the pipeline up to the next, so it counts as no slower than that one.
+    """
+    up_to = np.minimum.accumulate(milliseconds[::-1])[::-1]
+    return [float(cost) for cost in np.diff(up_to, prepend=0.0)]
+
+
 def measure_inputs(
     source: CachedSource, config: Config, inputs: Sequence[dict[str, Any]], seconds: float
 ) -> list[float]:
@@ -165,13 +176,10 @@ def measure_inputs(
 
 
 def _measure_dataset(dataset: tf.data.Dataset, rows: int, records: int, most_seconds: float) -> Throughput:
-    """Time a dataset of elements of `rows` records in ten windows: Python does not run for each element."""
-    windows = dataset.window(max(records // rows // 10, 1)).map(lambda *parts: _count(parts))
-    counts = (rows * int(count.numpy()) for count in windows)
+    """Time a dataset of elements of `rows` records in ten windows: neither Python nor a function runs for each element.
+
+    A window holds its elements, so they are made before it comes.
+    """
+    size = max(records // rows // 10, 1)
+    counts = (rows * size for _ in dataset.window(size, drop_remainder=True))
     return measure_throughput(counts, most_seconds, max_records=records)
-
-
-def _count(parts: Any) -> tf.Tensor:
-    """Return the number of elements in a window, each of which is made."""
-    first = next(iter(parts[0].values())) if isinstance(parts[0], dict) else parts[0]
-    return first.reduce(np.int64(0), lambda count, _: count + 1)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.runtime import visible_gpus
 
 SAMPLES_PER_SECOND = 10
@@ -128,7 +129,7 @@ def _open_first_gpu() -> tuple[Any, Any, str]:
     try:
         import pynvml  # the extra `gpu`
     except ModuleNotFoundError:
-        raise LookupError("nvidia-ml-py is not installed; pip install 'xtts-pipeline[gpu]'") from None
+        raise LookupError(f"nvidia-ml-py is not installed; {install_command('gpu')}") from None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from xtts_pipeline.errors import ConfigError, Reason, TextError, did_you_mean
+from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.text.normalize import primary_language
 
 _MARKS = '!"(),.:;?[]-'
@@ -78,7 +79,7 @@ def _espeak() -> Any:
         from phonemizer.backend.espeak.wrapper import EspeakWrapper
     except ImportError as error:
         raise ConfigError(
-            f"text.tokens=phonemes: {error.name} is not installed; pip install xtts_pipeline[phonemes]"
+            f"text.tokens=phonemes: {error.name} is not installed; {install_command('phonemes')}"
         ) from None
     EspeakWrapper.set_library(espeakng_loader.get_library_path())
     EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
@@ -86,7 +87,7 @@ def _espeak() -> Any:
         return EspeakWrapper()
     except RuntimeError as error:
         raise ConfigError(
-            f"text.tokens=phonemes: espeak-ng does not start ({error}); reinstall xtts_pipeline[phonemes]"
+            f"text.tokens=phonemes: espeak-ng does not start ({error}); reinstall it: {install_command('phonemes')}"
         ) from None
 
 

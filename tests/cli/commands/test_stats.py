@@ -44,7 +44,7 @@ def test_figures_are_those_of_the_corpus(root: Path) -> None:
     assert result["seconds"]["max"] == pytest.approx(max(seconds), abs=1e-4)  # type: ignore[index]
     assert result["frames"]["min"] == 1 + 2_400 // 128  # type: ignore[index]
     assert result["characters"]["max"] + 2 == result["tokens"]["max"]  # type: ignore[index]
-    assert {"limit": "max_mel_frames", "value": 80, "keeps": 1.0} in result["limits"]  # type: ignore[operator]
+    assert {"limit": "max_mel_frames", "value": 80, "keeps": 1.0, "in_force": True} in result["limits"]  # type: ignore[operator]
     assert report.everything.kept == 40
 
 
@@ -102,6 +102,24 @@ def test_given_limits_override_those_of_the_cache(root: Path) -> None:
     assert shares["max_mel_frames", 30] == sum(count <= 30 for count in frames) / 40
     assert ("max_text_length", 40) in shares  # the cache's own
     assert ("max_mel_frames", 80) not in shares
+
+
+def test_the_limits_in_force_are_marked(root: Path) -> None:
+    report = measure_lengths(None, root / "cache", load_config(overrides=["limits.max_mel_frames=30"]), None)
+    marked = [line.split()[:2] for line in report.to_text().splitlines() if line.endswith("  in force")]
+
+    assert marked == [
+        ["limits.min_seconds", "0.1"],
+        ["limits.max_seconds", "60"],
+        ["limits.max_text_length", "40"],
+        ["limits.max_mel_frames", "30"],
+    ]
+
+
+def test_a_cache_in_place_of_a_corpus_is_named(root: Path) -> None:
+    error = CliRunner().invoke(cli, ["stats", "--data", str(root / "cache")]).exception
+    assert isinstance(error, CorpusError)
+    assert "cache: is a cache, expected a corpus; name a cache with --cache, a corpus with --data" in str(error)
 
 
 def test_settings_that_would_change_the_cached_lengths_are_refused(root: Path) -> None:

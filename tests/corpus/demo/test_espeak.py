@@ -79,7 +79,7 @@ def test_an_unknown_voice_is_an_error_that_names_it():
 def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
 
-    with pytest.raises(CorpusError, match=r"pip install 'xtts-pipeline\[demo\]'"), EspeakVoice():
+    with pytest.raises(CorpusError, match=r"pip install .*\[demo\]"), EspeakVoice():
         pass
 
 

@@ -19,7 +19,7 @@ from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.perf import pipeline
 from xtts_pipeline.perf.diagnose.input import InputMeasurements, InputReport, judge, paced_rate
 from xtts_pipeline.perf.diagnose.oscillation import Oscillation, find_oscillation
-from xtts_pipeline.perf.pipeline import Pipeline, Stage
+from xtts_pipeline.perf.pipeline import Pipeline, Stage, stage_costs
 from xtts_pipeline.system.machine import Cores, DiskSpeed, measure_disk, usable_cores
 
 WITHOUT_XLA = ("training.jit_compile=false",)
@@ -125,6 +125,13 @@ def figures(**changed: Any) -> InputMeasurements:
         cache_records=False,
     )
     return usual._replace(**changed)
+
+
+def test_the_costs_of_the_stages_add_up_to_the_whole_pipeline() -> None:
+    assert stage_costs([1.0, 2.5, 2.75, 4.0]) == [1.0, 1.5, 0.25, 1.25]
+    assert stage_costs([0.25, 1.75, 1.5, 0.5]) == [0.25, 0.25, 0.0, 0.0]
+    stages = {"read": Stage(1.0, 0.25, 1.0), "shuffle": Stage(1.0, 0.5, 1.0)}
+    assert "ms per batch  read 0.25 + shuffle 0.50 = 0.75" in figures(stages=stages).to_text().splitlines()
 
 
 SLOW_READ = Stage(records_per_second=40.0, ms_per_batch=100.0, busy_cores=0.05)

@@ -28,6 +28,7 @@ from xtts_pipeline.cache.build.workers import (
 )
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.errors import CacheError, ConfigError, Reason
+from xtts_pipeline.system.installation import install_command
 
 MAX_BARREN_ROUNDS = 3
 SCHEDULER_SECONDS = 10
@@ -171,9 +172,7 @@ def _dask_executor(scheduler: str, _tasks: int) -> Iterator[Executor]:
     try:
         from distributed import Client  # the extra `dask`
     except ImportError:
-        raise ConfigError(
-            "--backend dask: distributed is not installed; run pip install 'xtts-pipeline[dask]'"
-        ) from None
+        raise ConfigError(f"--backend dask: distributed is not installed; {install_command('dask')}") from None
     try:
         client = Client(scheduler, timeout=SCHEDULER_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:

@@ -68,11 +68,12 @@ class Lengths:
 
 @dataclass(frozen=True)
 class LimitShare:
-    """The share of the clips that one limit alone keeps."""
+    """The share of the clips that one limit alone keeps, and whether the settings have this limit."""
 
     limit: str
     value: float
     share: float
+    is_in_force: bool
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,13 @@ class StatsReport:
                 for name, statistics in self.spreads.items()
             },
             "limits": [
-                {"limit": limit.limit, "value": limit.value, "keeps": round(limit.share, 4)} for limit in self.limits
+                {
+                    "limit": limit.limit,
+                    "value": limit.value,
+                    "keeps": round(limit.share, 4),
+                    "in_force": limit.is_in_force,
+                }
+                for limit in self.limits
             ],
             "recommended": asdict(self.plans[0].shapes[-1]),
             "everything": self.everything.to_json(),
@@ -133,7 +140,10 @@ class StatsReport:
         for name, statistics in self.spreads.items():
             lines.append(f"{name:22}" + "".join(f"{asdict(statistics)[column]:>8.2f}" for column in _COLUMNS))
         lines += ["", "each limit alone keeps"]
-        lines += [f"  limits.{limit.limit:<16} {limit.value:>8g} {limit.share:>9.2%}" for limit in self.limits]
+        lines += [
+            f"  limits.{limit.limit:<16} {limit.value:>8g} {limit.share:>9.2%}" + "  in force" * limit.is_in_force
+            for limit in self.limits
+        ]
         lines += ["", "limits as max_text_length x max_mel_frames"]
         names = ["all clips", "recommended", *(f"{count} shapes" for count in range(2, len(self.plans) + 1))]
         for name, plan in zip(names, (self.everything, *self.plans), strict=True):
@@ -396,8 +406,8 @@ def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
 def _limit_shares(lengths: Lengths, limits: LimitsConfig) -> Sequence[LimitShare]:
     """Return the shares of the clips that the present limits keep, and that limits at high percentiles would keep."""
     shares = [
-        LimitShare("min_seconds", limits.min_seconds, float((lengths.seconds >= limits.min_seconds).mean())),
-        LimitShare("max_seconds", limits.max_seconds, float((lengths.seconds <= limits.max_seconds).mean())),
+        LimitShare("min_seconds", limits.min_seconds, float((lengths.seconds >= limits.min_seconds).mean()), True),
+        LimitShare("max_seconds", limits.max_seconds, float((lengths.seconds <= limits.max_seconds).mean()), True),
     ]
     for name, values, limit in (
         ("max_text_length", lengths.tokens, limits.max_text_length),
@@ -405,5 +415,5 @@ def _limit_shares(lengths: Lengths, limits: LimitsConfig) -> Sequence[LimitShare
     ):
         ranks = summarize(values.tolist())
         tried = sorted({limit, int(ranks.p90), int(ranks.p95), int(ranks.p99), int(ranks.max)})
-        shares += [LimitShare(name, value, float((values <= value).mean())) for value in tried]
+        shares += [LimitShare(name, value, float((values <= value).mean()), value == limit) for value in tried]
     return shares

@@ -12,6 +12,7 @@ import numpy as np
 import soundfile
 
 from xtts_pipeline.errors import CorpusError
+from xtts_pipeline.system.installation import install_command
 
 SENTENCES_FILE = Path(__file__).parent / "sentences.txt"
 PERSIAN_SENTENCES_FILE = Path(__file__).parent / "sentences_fa.txt"
@@ -41,7 +42,7 @@ class EspeakVoice:
         try:
             import espeakng_loader
         except ImportError:
-            remedy = "pip install 'xtts-pipeline[demo]', or give a corpus with --data"
+            remedy = f"{install_command('demo')}, or give a corpus with --data"
             raise CorpusError(f"espeak-ng: not installed; {remedy}") from None
         self._library = ctypes.CDLL(espeakng_loader.get_library_path())
         folder = espeakng_loader.get_data_path()

@@ -16,6 +16,7 @@ from xtts_pipeline.perf.diagnose.oscillation import LEAST_SPREAD, LEAST_STRENGTH
 from xtts_pipeline.perf.diagnose.timeline import save_timeline
 from xtts_pipeline.perf.diagnose.verdict import Verdict
 from xtts_pipeline.perf.trial import StepTime, Trial, has_device
+from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.nvml import Sample, Sampler
 from xtts_pipeline.system.runtime import NativeLog
 
@@ -188,7 +189,7 @@ def judge(
         finding = f"{shares['compute']:.0%} of the time computes, {wait:.1%} waits for data"
         if not has_gpu:
             return Verdict.healthy("compute-bound", finding)
-        remedy = "give it more --seconds, pip install 'xtts-pipeline[gpu]', or look at nvidia-smi dmon"
+        remedy = f"give it more --seconds, {install_command('gpu')}, or look at nvidia-smi dmon"
         return Verdict.unhealthy("unknown", f"{finding}; the utilisation of the GPU is unknown", remedy)
     return _judge_use(utilisation, figures["throttled_share"], wait, samples)
 

@@ -92,6 +92,7 @@ class InputMeasurements(NamedTuple):
         """Return the measurements for people, one a line."""
         batch = self.batch_ms
         held = "all training records are kept" if self.cache_records else "the shuffle buffer takes"
+        costs = [f"{name} {stage.ms_per_batch:.2f}" for name, stage in self.stages.items()]
         lines = [
             (
                 f"batches       {batch['mean']:.1f} ms +/- {batch['std']:.1f} "
@@ -101,7 +102,7 @@ class InputMeasurements(NamedTuple):
                 f"records/s     {self.records_per_second:.0f}; the step takes {self.step_records_per_second:.0f} "
                 f"({self.headroom:.1f} times as many come)"
             ),
-            "ms per batch  " + ", ".join(f"{name} {stage.ms_per_batch:.2f}" for name, stage in self.stages.items()),
+            f"ms per batch  {' + '.join(costs)} = {sum(stage.ms_per_batch for stage in self.stages.values()):.2f}",
             f"reading       {self._reading_text()}, {_speed_text(self.disk)}",
             f"memory        {held}, {self.held_bytes / 1e6:.0f} MB of {self.memory_bytes / 1e6:.0f} MB",
             f"cores         {self.cores.usable:g} of {self.cores.machine}",

@@ -1,0 +1,33 @@
+"""How this package was installed, and with it the command that adds one of its extras."""
+
+import json
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+DISTRIBUTION = "xtts-pipeline"
+CLONE = Path(__file__).parents[2]
+
+
+def install_command(extra: str) -> str:
+    """Return the pip command that adds an extra to this installation: from its clone, its repository or the index."""
+    source = _source()
+    url = str(source.get("url", ""))
+    if url.startswith("file:"):
+        folder = Path(unquote(urlsplit(url).path))
+        option = "-e " if source.get("dir_info", {}).get("editable") else ""
+        return f'pip install {option}"{"." if folder == Path.cwd() else folder}[{extra}]"'
+    repository = f" @ {source['vcs_info']['vcs']}+{url}" if "vcs_info" in source else ""
+    return f'pip install "{DISTRIBUTION}[{extra}]{repository}"'
+
+
+def _source() -> dict[str, Any]:
+    """Return where pip took the package from (PEP 610); empty for a package of the index."""
+    try:
+        text = distribution(DISTRIBUTION).read_text("direct_url.json")
+    except PackageNotFoundError:
+        # The package is used from its clone and was never installed.
+        text = json.dumps({"url": CLONE.as_uri(), "dir_info": {"editable": True}})
+    source: dict[str, Any] = json.loads(text or "{}")
+    return source
