@@ -9,6 +9,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from xtts_pipeline.text.languages.english_words import ABBREVIATIONS
+from xtts_pipeline.text.languages.french import French
+from xtts_pipeline.text.languages.german import German
+from xtts_pipeline.text.languages.spanish import Spanish
 from xtts_pipeline.text.normalize import JOINERS, primary_language
 
 PARAGRAPH_PAUSE_SECONDS = 0.5
@@ -54,11 +57,9 @@ _ABBREVIATIONS = {
     | frozenset(
         ["st", "sen", "rep", "ph.d", "cf", "viz", "al", "eds", "jan", "feb", "apr", "aug", "sept", "oct", "nov", "dec"]
     ),
-    "de": frozenset(
-        ["hr", "fr", "frl", "dr", "prof", "st", "str", "bzw", "ca", "vgl", "evtl", "ggf", "inkl", "zzgl", "sog"]
-    ),
-    "fr": frozenset(["m", "mm", "mme", "mmes", "mlle", "dr", "st", "ste", "av"]),
-    "es": frozenset(["sr", "sra", "srta", "dr", "dra", "ud", "uds", "dña", "av"]),
+    "de": German.words.inner_points | {"fr", "str"},
+    "fr": French.words.inner_points | {"mme", "mmes", "mlle", "st", "ste"},
+    "es": Spanish.words.inner_points,
     "it": frozenset(["sig", "dott", "prof", "dr", "ecc"]),
     "nl": frozenset(["dhr", "mevr", "dr", "prof", "bijv", "ca"]),
 }
@@ -146,6 +147,8 @@ def _is_abbreviation(before: str, following: str, language: str) -> bool:
     lower = word.lower()
     if word.isdigit():
         return word == before or (language in _ORDINAL_POINT and len(word) <= 2)
+    if lower in _ABBREVIATIONS.get(language, frozenset()) | _ANY_LANGUAGE:
+        return True
     if lower in _ENDING_ABBREVIATIONS:
         return not following.isupper()
     if lower in _BEFORE_NUMBERS:
@@ -153,7 +156,7 @@ def _is_abbreviation(before: str, following: str, language: str) -> bool:
     # An initial, or part of `z. B.`; an English `I` is more often the last word of a sentence.
     if len(word) == 1 and word.isalpha():
         return not (word == "I" and language == "en")
-    return bool(_DOTTED.fullmatch(word)) or lower in _ABBREVIATIONS.get(language, frozenset()) | _ANY_LANGUAGE
+    return bool(_DOTTED.fullmatch(word))
 
 
 def _can_be_spoken(text: str) -> bool:

@@ -238,6 +238,26 @@ Prenez 2 de ces 3 pommes.
     prenez deux de ces trois pommes.
 Il a 1,5 million d'amis.
     il a un virgule cinq million d'amis.
+C'est la 1ère fois, et 1 fois suffit.
+    c'est la première fois, et une fois suffit.
+Il reste 3/4 h, non 1/2 h.
+    il reste trois quarts d'heure, non une demi-heure.
+Cela vaut 3 millions d'€.
+    cela vaut trois millions d'euros.
+Vol. 2, chap. III
+    volume deux, chapitre trois
+Mgr Martin est né en l'an 800.
+    monseigneur martin est né en l'an huit cents.
+Appelez le 06.12.34.56.78.
+    appelez le zéro six, douze, trente-quatre, cinquante-six, soixante-dix-huit.
+Du XVIe au XVIIIe siècle.
+    du seizième au dix-huitième siècle.
+Louis-Philippe Ier abdique.
+    louis-philippe premier abdique.
+20-25 °C l'été.
+    vingt à vingt-cinq degrés celsius l'été.
+Dans les années 1920.
+    dans les années mille neuf cent vingt.
 """
 
 

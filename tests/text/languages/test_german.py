@@ -234,6 +234,26 @@ Der 1. Mai und der 3. Oktober sind frei.
     der erste mai und der dritte oktober sind frei.
 Die 5 l Wasser sind weg.
     die fünf liter wasser sind weg.
+Geöffnet von 9.30-12.00 Uhr.
+    geöffnet von neun uhr dreißig bis zwölf uhr.
+Sie wohnt in der Goethestr. 12, 10115 Berlin.
+    sie wohnt in der goethestraße zwölf, eins null eins eins fünf berlin.
+Die 68er gingen auf die Straße.
+    die achtundsechziger gingen auf die straße.
+1. Bundesliga
+    erste bundesliga
+Das kostet nur 5,- €.
+    das kostet nur fünf euro.
+Beethovens 9. Sinfonie
+    beethovens neunte sinfonie
+Sein 50. Geburtstag war am Dienstag, 5. März.
+    sein fünfzigster geburtstag war am dienstag, fünften märz.
+Vom 24.12. bis 2.1. ist zu.
+    vom vierundzwanzigsten dezember bis zweiten januar ist zu.
+Karten unter 0171 2345678.
+    karten unter null eins sieben eins, zwei drei vier fünf sechs sieben acht.
+Wir fahren auf der A 7.
+    wir fahren auf der a sieben.
 """
 
 

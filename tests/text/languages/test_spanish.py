@@ -238,6 +238,26 @@ A las 0:15 y a las 14.30 h.
     a las cero quince y a las catorce treinta horas.
 Los siglos XVI-XVII fueron de oro.
     los siglos dieciséis a diecisiete fueron de oro.
+Mi móvil es 612345678.
+    mi móvil es seis uno dos tres cuatro cinco seis siete ocho.
+D. Juan vive en Pza. Mayor.
+    don juan vive en plaza mayor.
+Es la 3ra y el 2do.
+    es la tercera y el segundo.
+Faltan 3/4 h, no 1/2 h.
+    faltan tres cuartos de hora, no media hora.
+Alfonso X el Sabio.
+    alfonso décimo el sabio.
+Las 400 personas y los 500 libros.
+    las cuatrocientas personas y los quinientos libros.
+Vol. 2, cap. III
+    volumen dos, capítulo tres
+Los siglos XVI al XVIII.
+    los siglos dieciséis al dieciocho.
+Son las 10:30 a.m. en Lima.
+    son las diez y media a eme en lima.
+Su 50.º aniversario.
+    su quincuagésimo aniversario.
 """
 
 

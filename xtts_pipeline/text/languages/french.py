@@ -58,7 +58,7 @@ _DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(?![\w/
 _SHORT_DATE = re.compile(r"(?:(?<=[Ll]e )|(?<=[Dd]u )|(?<=[Aa]u ))(\d{1,2})/(\d{1,2})(?![\w/]|[.,]\d)")
 _TIME_RANGE = re.compile(r"(?<=[\dh:]\d\d)-(?=\d{1,2}[h:]\d\d)|(?<=\dh) ?- ?(?=\d{1,2} ?h)")
 _TIME = re.compile(
-    r"(?<![\w:.,])([01]?\d|2[0-4])(?: ?[hH](?!\w)(?: ?([0-5]\d)(?!\d)(?: ?min(?!\w))?)?"
+    r"(?<![\w:.,/])([01]?\d|2[0-4])(?: ?[hH](?!\w)(?: ?([0-5]\d)(?!\d)(?: ?min(?!\w))?)?"
     r"|[hH]([0-5]\d)|:([0-5]\d))(?![\w:])"
 )
 _ELIDED = re.compile(r"(?<!\w)([Dd]|[Qq]u)e (?=1 [^\W\d_]{2})")
@@ -83,7 +83,8 @@ _WORDS = Vocabulary(
     digits=("zéro", "un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf"),
     abbreviations={
         "M.": "monsieur", "MM.": "messieurs", "Mme": "madame", "Mmes": "mesdames", "Mlle": "mademoiselle",
-        "Mlles": "mesdemoiselles", "Dr": "docteur", "Dr.": "docteur", "Pr": "professeur", "Prof.": "professeur",
+        "Mlles": "mesdemoiselles", "Mgr": "monseigneur",
+        "Dr": "docteur", "Dr.": "docteur", "Pr": "professeur", "Prof.": "professeur",
         "St-": "saint-", "Ste-": "sainte-", "St": "saint", "Ste": "sainte", "av. J.-C.": "avant Jésus-Christ",
         "apr. J.-C.": "après Jésus-Christ", "ap. J.-C.": "après Jésus-Christ", "etc.": "et cetera",
         "c.-à-d.": "c'est-à-dire", "p. ex.": "par exemple", "env.": "environ", "tél.": "téléphone",
@@ -93,7 +94,7 @@ _WORDS = Vocabulary(
         "oct.": "octobre", "nov.": "novembre", "déc.": "décembre",
     },
     number_abbreviations={
-        "n°": "numéro", "N°": "numéro", "nº": "numéro", "no": "numéro", "No": "numéro", "n°s": "numéros",
+        "n°": "numéro", "nº": "numéro", "no": "numéro", "n°s": "numéros",
         "p.": "page", "pp.": "pages", "sept.": "septembre",  # elsewhere `sept.` is the number seven
         "vol.": "volume", "chap.": "chapitre", "art.": "article", "fig.": "figure",
     },
@@ -124,7 +125,8 @@ _WORDS = Vocabulary(
         "ml": Noun("millilitre", "millilitres"), "°C": Noun("degré Celsius", "degrés Celsius"),
         "°F": Noun("degré Fahrenheit", "degrés Fahrenheit"), "°": Noun("degré", "degrés"),
         "min": Noun("minute", "minutes", FEMININE), "s": Noun("seconde", "secondes", FEMININE),
-        "heure": Noun("heure", "heures", FEMININE), "heures": Noun("heure", "heures", FEMININE),
+        "heure": Noun("heure", "heures", FEMININE),
+        "h": Noun("heure", "heures", FEMININE), "heures": Noun("heure", "heures", FEMININE),
         "kWh": Noun("kilowattheure", "kilowattheures"), "kW": Noun("kilowatt", "kilowatts"),
         "MW": Noun("mégawatt", "mégawatts"), "W": Noun("watt", "watts"), "V": Noun("volt", "volts"),
         "Hz": Noun("hertz", "hertz"), "kHz": Noun("kilohertz", "kilohertz"), "MHz": Noun("mégahertz", "mégahertz"),
@@ -143,7 +145,6 @@ _WORDS = Vocabulary(
     },
     half="un demi",
     half_more="{} et demi",
-    fraction_of=" de ",
     fractions={
         2: Noun("demi", "demis"), 3: Noun("tiers", "tiers"), 4: Noun("quart", "quarts"),
         5: Noun("cinquième", "cinquièmes"), 8: Noun("huitième", "huitièmes"),
@@ -249,5 +250,5 @@ class French(Reading):
 
 def _gender(noun: str) -> str:
     singular = noun.lower().removesuffix("s")
-    is_feminine = singular in _FEMININE_NOUNS or singular.endswith(_FEMININE_ENDINGS)
+    is_feminine = bool({singular, noun.lower()} & _FEMININE_NOUNS) or singular.endswith(_FEMININE_ENDINGS)
     return FEMININE if is_feminine and singular not in _MASCULINE_NOUNS else MASCULINE

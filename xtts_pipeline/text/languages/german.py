@@ -71,13 +71,15 @@ _ORDINALS = re.compile(
 _ORDINAL = re.compile(r"(\d{1,3})\.")
 _DATE = re.compile(r"(?<![\w.,])(\d{1,2})\. ?(\d{1,2})\.(?: ?(\d{4}|\d\d)(?![\d.]\d|\d))?(?!\d)")
 _SLASHED_DATE = re.compile(r"(?<![\w./-])(\d{1,2})([/-])(\d{1,2})\2(\d{4})(?![\w/-])")
-_TIME_RANGE = re.compile(r"(?<=:\d\d)(?: Uhr)? ?- ?(?=\d{1,2}:\d\d)")
+_TIME_RANGE = re.compile(r"(?<=:\d\d)(?: Uhr)? ?- ?(?=\d{1,2}:\d\d)|(?<=\d\.\d\d)(?: Uhr)? ?- ?(?=\d{1,2}\.\d\d Uhr)")
 _TIME = re.compile(
     r"(?<![\w:.,])(?P<hour>[01]?\d|2[0-4])(?::(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?(?: Uhr| ?h(?!\w))?"
     r"|\.(?P<pointed>[0-5]\d) Uhr)(?![\w:])"
 )
 _STREET = re.compile(r"(?<=[a-zäöüß])str\.(?=$| \d| [A-Z])")
-_DECADE = re.compile(r"(?<![\w.,])(1[1-9]\d0|20\d0|[1-9]0)er(?!\w)")
+_WHOLE_EUROS = re.compile(r"(?<=\d),-{1,2}(?!\d)")
+_POSTAL_CODE = re.compile(r"(?<=, )\d{5}(?= [A-ZÄÖÜ])")
+_DECADE = re.compile(r"(?<![\w.,])(1[1-9]\d\d|20\d\d|[1-9]\d)er(?!\w)")
 _JOINED = re.compile(r"(?<![\w.,])(\d{1,6})(?:-(?=[a-zäöüß]{3})|(?=(?:mal|fach|jährig|köpfig|stellig)))")
 _TIMES = re.compile(r"(?<![\w.,])(\d{1,6}) ?x(?!\w)")
 _PHONE = re.compile(
@@ -185,6 +187,8 @@ class German(Reading):
         """Return the rules of dates, times, ordinals and telephone numbers."""
         return (
             (_PHONE, self.groups),
+            (_POSTAL_CODE, self.groups),
+            (_WHOLE_EUROS, ""),
             (_TIME_RANGE, " Uhr bis "),
             (_TIME, self._time),
             (_DATE, lambda match: self.read_date(match, match[1], match[2], match[3])),
@@ -273,7 +277,7 @@ class German(Reading):
         """Return the ordinals of a list such as `1., 2. und 3.` with one ending; a number at a sentence's end stays."""
         before, noun = words_before(match, 3), word_after(match)
         last = before[0].lower() if before else ""
-        is_known = noun in _NOUN_GENDERS or noun in self.words.months
+        is_known = _gender(noun) != ""
         is_asked_for = last in _ENDING_N or (last in _MIXED | _ENDING_E | {"der"} and noun != "")
         if not (is_known or is_asked_for or "." in match["list"][:-1]):
             return match[0]

@@ -30,6 +30,8 @@ _BY = re.compile(r"(?<=\d) ?x ?(?=\d)")
 _PER = re.compile(r"(?<=[€$£¥])/(?=[^\W\d_]{3})")
 _TWO_YEARS = re.compile(r"(?<![\w/.,])([12]\d{3})/(\d{4}|\d\d)(?![\w/.,]\d|\d)")
 _LAST_WORDS_CHARACTERS = 60
+# A number this long without separators is a telephone number or another code.
+MIN_CODE_DIGITS = 9
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -78,7 +80,13 @@ class Vocabulary:
     cents: Mapping[str, Noun]
     fractions: Mapping[int, Noun]
     of: Mapping[str, str] = field(default_factory=lambda: {"": " "})
-    fraction_of: str = " "
+
+    @property
+    def inner_points(self) -> frozenset[str]:
+        """The abbreviations, without their points and in lower case, whose point seldom ends a sentence."""
+        written = {*self.abbreviations, *self.number_abbreviations, *self.scales} - self.ending_abbreviations
+        pointed = (word for words in written if words.endswith(".") for word in words.split())
+        return frozenset(word.rstrip(".").lower() for word in pointed)
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,7 @@ class Reading(ABC):
 
     def expand(self, text: str) -> str:
         """Return the text without figures, abbreviations and signs."""
-        text = self._number_abbreviation.sub(lambda match: f"{self.words.number_abbreviations[match[1]]} ", text)
+        text = self._number_abbreviation.sub(lambda match: f"{self._number_words[match[1]]} ", text)
         text = self._abbreviation.sub(self._abbreviated, text)
         text = self.expand_roman(text)
         text = self._number_sign.sub(lambda match: set_apart(f"{self.words.number_signs[match[1]]} ", match), text)
@@ -224,7 +232,7 @@ class Reading(ABC):
         form = f"cardinal-{part.gender}" if above == 1 else "numbering"
         words = f"{self.cardinal(above, form)} {part.one if above == 1 else part.many}"
         words = f"{self.cardinal(int(whole))} {self.words.signs['&']} {words}" if whole else words
-        return set_apart(f"{words}{self.words.fraction_of}{unit.one}" if unit else words, match) + word
+        return set_apart(f"{words}{self._of(unit)}{unit.one}" if unit else words, match) + word
 
     def _quantity(self, match: re.Match[str]) -> str:
         unit_key = match["unit"] or match["currency"]
@@ -253,13 +261,13 @@ class Reading(ABC):
             is_one = self.is_one(f"{last}.{last_decimals}" if last_decimals else last)
             words += f" {noun.one if is_one else noun.many}"
         if scale is not None and unit is not None:
-            linked = self.words.of.get(unit.many[0].lower(), self.words.of.get("", " "))
-            words += f"{linked}{unit.many}"
+            words += f"{self._of(unit)}{unit.many}"
         return set_apart(words, match)
 
     def _amount(self, match: re.Match[str], end: str, digits: str, noun: Noun | None) -> str:
         decimals, pointed = match[f"{end}_decimals"], match[f"{end}_pointed"]
-        if not self.is_plain_number(digits):
+        is_code = len(digits) >= MIN_CODE_DIGITS and match[end].isdecimal()
+        if is_code or not self.is_plain_number(digits):
             words = self.digit_by_digit(digits)
         elif decimals or pointed:
             words = self.cardinal(int(digits))
@@ -281,6 +289,9 @@ class Reading(ABC):
         cents = self.cardinal(int(decimals), f"cardinal-{cent.gender}")
         return self.words.money.format(whole=self._counted(int(whole), unit), cents=cents, cent=cent.many)
 
+    def _of(self, unit: Noun) -> str:
+        return self.words.of.get(unit.many[0].lower(), self.words.of[""])
+
     def _counted(self, number: int, noun: Noun) -> str:
         words = self.cardinal(number, f"cardinal-{noun.gender}")
         return f"{words} {noun.one if self.is_one(str(number)) else noun.many}"
@@ -300,7 +311,7 @@ class Reading(ABC):
             rf"(?:(?P<currency>{symbols}) ?)?"
             rf"(?P<low>{FIGURE}){DECIMALS.format('low')}?"
             rf"(?:(?: ?- ?| {self.words.to} )(?P<high>{FIGURE}){DECIMALS.format('high')}?(?![\d-]))?"
-            rf"(?: ?(?P<scale>{alternatives(self.words.scales)})(?!\w))?(?:[ -]?(?P<unit>{units})(?!['\w]))?"
+            rf"(?: ?(?P<scale>{alternatives(self.words.scales)})(?!\w))?(?:(?: d'|[ -])?(?P<unit>{units})(?!['\w]))?"
         )
 
     @cached_property
@@ -313,8 +324,13 @@ class Reading(ABC):
         return re.compile(rf"(?<![\w.])({written})(?!\w)")
 
     @cached_property
+    def _number_words(self) -> Mapping[str, str]:
+        words = self.words.number_abbreviations
+        return {**{written.capitalize(): said for written, said in words.items()}, **words}
+
+    @cached_property
     def _number_abbreviation(self) -> re.Pattern[str]:
-        return re.compile(rf"(?<![\w.])({alternatives(self.words.number_abbreviations)}) ?(?=\d|[IVXL]+(?!\w))")
+        return re.compile(rf"(?<![\w.])({alternatives(self._number_words)}) ?(?=\d|[IVXL]+(?!\w))")
 
     @cached_property
     def _number_sign(self) -> re.Pattern[str]:

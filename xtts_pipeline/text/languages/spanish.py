@@ -38,7 +38,10 @@ _LABELS = (
 _LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) ({ROMAN})(?!')")
 _ROYAL = re.compile(rf"{_NAME} ({ROMAN})")
 _ROMAN_ORDINAL = re.compile(rf"(?<!\w)((?:[Ll]a|[Ee]l|[Dd]el|[Aa]l) )?({ROMAN})(?= [A-ZÁÉÍÓÚÑ][a-záéíóúüñ])")
-_ORDINAL = re.compile(r"(?<![\w.,])(\d{1,4})\.?(?:([ºo°](?!\w| ?C))|(ª|a(?!\w))|((?:er|r)(?!\w)))(\s?s(?!\w))?")
+_ORDINAL = re.compile(
+    r"(?<![\w.,])(\d{1,4})\.?(?:((?:[ºo°]|ro|do|to|vo|mo|no)(?!\w| ?C))"
+    r"|(ª|(?:e?r|d|t|v|m|n)?a(?!\w))|((?:er|r)(?!\w)))(\s?s(?!\w))?"
+)
 _MONTHS = (
     "enero",
     "febrero",
@@ -64,6 +67,7 @@ _TIME = re.compile(
 _HOUR = re.compile(rf"(?<![\w:.,])(1[0-2]|0?[1-9]){_HALF_OF_DAY}(?!\w)")
 # `ha` is also a verb: ha llegado.
 _HECTARES = re.compile(r"(?<=\d) ?ha(?= de |[.,;:!?)]|$)")
+_DON = re.compile(r"(?<![\w.])D\.(?= [A-ZÁÉÍÓÚ][a-záéíóúñ]{2})")
 _AND_I = re.compile(r" ?& ?(?=[Hh]?[IiÍí])")
 _PHONE = re.compile(
     r"(?<![\w.,/-])(?:\+\d{1,3}(?: \d{2,4}){2,5}|[6-9]\d\d \d\d \d\d \d\d|[89]\d \d{3} \d\d \d\d"
@@ -95,13 +99,14 @@ _WORDS = Vocabulary(
         "Vd.": "usted", "Vds.": "ustedes", "EE. UU.": "Estados Unidos", "EEUU": "Estados Unidos",
         "JJ. OO.": "Juegos Olímpicos", "etc.": "etcétera", "p. ej.": "por ejemplo", "a. C.": "antes de Cristo",
         "d. C.": "después de Cristo", "tel.": "teléfono", "Tel.": "teléfono", "tfno.": "teléfono", "avda.": "avenida",
-        "Avda.": "avenida", "av.": "avenida", "Av.": "avenida", "pl.": "plaza", "Prof.": "profesor",
+        "Avda.": "avenida", "av.": "avenida", "Av.": "avenida", "pl.": "plaza", "Pza.": "plaza",
+        "Ntra.": "nuestra", "Prof.": "profesor",
         "Profa.": "profesora", "Gral.": "general", "aprox.": "aproximadamente", "máx.": "máximo", "mín.": "mínimo",
         "Sto.": "santo", "Sta.": "santa", "vs.": "contra", "izda.": "izquierda", "dcha.": "derecha",
         "c/": "calle ", "C/": "calle ", "Cía.": "compañía", "Ing.": "ingeniero", "Lic.": "licenciado",
     },
     number_abbreviations={
-        "núm.": "número", "Núm.": "número", "n.º": "número", "nº": "número", "N.º": "número", "Nº": "número",
+        "núm.": "número", "n.º": "número", "nº": "número",
         "n.°": "número", "n°": "número", "pág.": "página", "págs.": "páginas", "p.": "página", "pp.": "páginas",
         "cap.": "capítulo", "art.": "artículo", "vol.": "volumen", "fig.": "figura",
     },
@@ -148,7 +153,6 @@ _WORDS = Vocabulary(
     },
     half="un medio",
     half_more="{} y medio",
-    fraction_of=" de ",
     fractions={
         2: Noun("medio", "medios"), 3: Noun("tercio", "tercios"), 4: Noun("cuarto", "cuartos"),
         5: Noun("quinto", "quintos"), 8: Noun("octavo", "octavos"),
@@ -210,7 +214,7 @@ class Spanish(Reading):
 
     def expand(self, text: str) -> str:
         """Return the text without figures, abbreviations and signs."""
-        return super().expand(_AND_I.sub(" e ", _HECTARES.sub(" hectáreas", text)))
+        return super().expand(_AND_I.sub(" e ", _DON.sub("don", _HECTARES.sub(" hectáreas", text))))
 
     def form(self, counted: Counted) -> str:
         """Return the form that agrees with the unit or noun after the number, or with the article before it."""
