@@ -165,6 +165,12 @@ def test_config_differences_name_setting_and_both_values() -> None:
     assert config_differences(manifest, config) == ["audio.trim_db: the cache has null, the config 30.0"]
 
 
+def test_an_earlier_spelling_of_the_same_language_is_no_difference() -> None:
+    config = load_config(base={"text": {"language": "DE"}})
+    assert config_differences(make_manifest(config), load_config(overrides=["text.language=german"])) == []
+    assert len(config_differences(make_manifest(config), Config())) == 1
+
+
 def test_sums_hold_from_the_start() -> None:
     with pytest.raises(ValueError, match=r"counts\.read"):
         replace(make_manifest(), counts=Counts(5, 3, 1))

@@ -254,6 +254,14 @@ Karten unter 0171 2345678.
     karten unter null eins sieben eins, zwei drei vier fünf sechs sieben acht.
 Wir fahren auf der A 7.
     wir fahren auf der a sieben.
+Der Angeklagte Peter V. schwieg.
+    der angeklagte peter v. schwieg.
+Der Hof Karls V. war groß.
+    der hof karls des fünften war groß.
+Katharina II. und Pius IX.
+    katharina die zweite und pius der neunte.
+Ich habe 3. Danach ging ich.
+    ich habe drei. danach ging ich.
 """
 
 

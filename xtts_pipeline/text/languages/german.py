@@ -28,6 +28,7 @@ _ENDING_N = word_set(
 _ENDING_E = word_set(
     "die das ins ans aufs fürs eine keine meine seine ihre unsere diese dieser dieses jede jeder jedes"
 )
+_THE = frozenset(["der"])
 _MIXED = word_set("ein kein mein dein sein ihr unser euer")
 _DATIVE = word_set("in an auf mit nach von zu bei aus vor über unter neben hinter zwischen seit ab während wegen trotz")
 _ACCUSATIVE = word_set("für gegen durch ohne um")
@@ -54,6 +55,11 @@ _NOUN_GENDERS = {
 _FEMININE_ENDINGS = ("ung", "heit", "keit", "schaft", "ion", "tät")
 _QUEENS = word_set(
     "Elisabeth Elizabeth Katharina Maria Margarethe Margrethe Anna Viktoria Victoria Christina Isabella Johanna"
+)
+# Only these are followed by a numeral of one letter: Peter V. is more often a name cut short.
+_RULERS = _QUEENS | word_set(
+    "Karl Ludwig Wilhelm Friedrich Heinrich Otto Franz Josef Joseph Leopold Maximilian Georg Philipp Johannes Paul "
+    "Pius Alexander Nikolaus Konrad Rudolf Ferdinand Napoleon Jakob Christian Gustav Eduard Albrecht Sigismund"
 )
 _YEAR_CUES = word_set(
     "jahr jahre jahren anno seit bis in ab vor nach um von sommer winter herbst frühjahr frühling anfang mitte ende "
@@ -256,7 +262,10 @@ class German(Reading):
     def _royal(self, match: re.Match[str]) -> str:
         """Return `Ludwig der Vierzehnte`, in the case that the words before ask for."""
         name, number = match["name"], roman_value(match["roman"])
-        if name in _NOUN_GENDERS or name.lower() in _ENDING_N | _ENDING_E | {"der"}:
+        is_ruler = name in _RULERS or name.removesuffix("s") in _RULERS
+        if not is_ruler and (
+            len(match["roman"]) == 1 or name in _NOUN_GENDERS or name.lower() in _ENDING_N | _ENDING_E | _THE
+        ):
             return match[0]
         before = [word.lower() for word in words_before(match, 2)]
         ordinal = spell(number, "de", "ordinal")
@@ -278,7 +287,7 @@ class German(Reading):
         before, noun = words_before(match, 3), word_after(match)
         last = before[0].lower() if before else ""
         is_known = _gender(noun) != ""
-        is_asked_for = last in _ENDING_N or (last in _MIXED | _ENDING_E | {"der"} and noun != "")
+        is_asked_for = last in _ENDING_N or (last in _MIXED | _ENDING_E | _THE and noun != "")
         if not (is_known or is_asked_for or "." in match["list"][:-1]):
             return match[0]
         ending = _ordinal_ending(before, noun)

@@ -23,7 +23,7 @@ _ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _ISO_DATE = re.compile(r"(?<![\w.,-])(\d{4})-(0\d|1[0-2])-([0-2]\d|3[01])(?![\w-])")
 _DOTTED = re.compile(r"(?<![\w.,])\d{1,4}(?:\.\d{1,4}){2,8}(?![\w]|[.,]\d)")
 _VULGAR = str.maketrans({"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"})
-_MINUS = re.compile(r"(?<=\d) ?[-\u2212] ?(?=\d{1,15}(?:,\d{1,15})? ?=)|(?<![^\s(])-(?=[€$£¥]?\d)")
+_MINUS = re.compile(r"(?<=\d) ?- ?(?=\d{1,15}(?:,\d{1,15})? ?=)|(?<![^\s(])-(?=[€$£¥]?\d)")
 _MINUS_AFTER_CURRENCY = re.compile(r"([€$£¥]) ?-(?=\d)")
 _RANGE_OF_UNITS = re.compile(r"(?<=[\d ][€$£%]) ?- ?(?=\d)")
 _BY = re.compile(r"(?<=\d) ?x ?(?=\d)")
@@ -222,10 +222,8 @@ class Reading(ABC):
         if (above, below) == (1, 2) and noun is not None:
             return self.half_of(whole, noun)
         if (above, below) == (1, 2):
-            return (
-                set_apart(self.words.half_more.format(self.cardinal(int(whole))) if whole else self.words.half, match)
-                + word
-            )
+            words = self.words.half_more.format(self.cardinal(int(whole))) if whole else self.words.half
+            return set_apart(words, match) + word
         if part is None or not 0 < above < below:
             joint = " " if (above, below) == (24, 7) else f" {self.words.slash} "
             return match[0] if whole or unit else f"{match['above']}{joint}{match['below']}{word}"
