@@ -237,7 +237,7 @@ def sound(draws: random.Random) -> bytes:
     """Return a mutated sound file of a drawn format."""
     kind, subtype = draws.choice(SOUND_FORMATS)
     rate = 48_000 if subtype == "OPUS" else draws.choice([SAMPLE_RATE, 16_000, 44_100])
-    wave = 0.5 * np.sin(np.arange(int(0.4 * rate)) * math.tau * 440 / rate)
+    wave = 0.5 * np.sin(np.arange(int(0.6 * rate)) * math.tau * 440 / rate)
     target = io.BytesIO()
     soundfile.write(
         target,
@@ -269,9 +269,9 @@ class Draw:
         for path in self.draws.sample(files, min(self.draws.randint(1, most), len(files))):
             corrupt(path, self.draws)
 
-    def overrides(self) -> Iterator[str]:
+    def overrides(self, section: str = "") -> Iterator[str]:
         """Yield `--set` options of drawn settings at and beyond their bounds."""
-        for key in self.draws.sample(sorted(KEYS), self.draws.choice([1, 1, 2, 3])):
+        for key in self.draws.sample([key for key in KEYS if key.startswith(section)], self.draws.choice([1, 1, 2, 3])):
             yield from ("--set", f"{key}={self.draws.choice(DRAWN_SETTINGS[key])}")
 
     def reading(self, corpus: Path, *arguments: str) -> list[str]:
@@ -375,11 +375,15 @@ def huge(draw: Draw) -> list[str]:
 def run_files(draw: Draw) -> list[str]:
     """Draw broken files of a run, and a command that reads them."""
     trained = draw.copy("run")
+    # Without the older checkpoints, which a command may fall back on.
+    for older in sorted((trained / "checkpoints").glob("step-*"))[: -draw.draws.randint(1, 2)]:
+        shutil.rmtree(older)
     draw.break_files(
         trained, draw.draws.choice(["*", "state.json", "*.json", "*.jsonl", "*.safetensors", "config.yaml"])
     )
     output = str(draw.folder / "out")
     resume = ["train", "--cache", str(draw.originals / "cache"), "--resume", "--output", str(trained)]
+    resume += ["--steps", draw.draws.choice(["4", "5"])]
     commands = [["synthesize", "--run", str(trained), "--text", "is", "--output", f"{output}.wav"], resume]
     commands += [["evaluate", "--run", str(trained), "--cache", str(draw.originals / "cache"), "--output", output]]
     return draw.draws.choice(commands)
@@ -402,7 +406,7 @@ def spoken(draw: Draw) -> list[str]:
         corrupt(path, draw.draws)
         return [*command, "--text-file", str(path)]
     if kind == 2:
-        return [*command, "--text", "is", *(text for text in draw.overrides())]
+        return [*command, "--text", "is", *draw.overrides("synthesis.")]
     path = draw.folder / "reference.wav"
     path.write_bytes(sound(draw.draws))
     if draw.draws.random() < 0.2:
@@ -437,7 +441,7 @@ def make_originals(folder: Path, *, with_run: bool = False) -> None:
                     continue
                 wave = 0.5 * np.sin(np.arange(int(0.4 * SAMPLE_RATE)) * math.tau * 0.05)
                 soundfile.write(path, wave, SAMPLE_RATE, "PCM_16")
-    build(write_corpus(folder / "corpus", 12), folder / "cache")
+    build(write_corpus(folder / "corpus", 24), folder / "cache")
     (folder / "config.yaml").write_text(dump_config(load_config(overrides=CONFIG)), encoding="utf-8")
     old = "data:\n  sample_rate: 22050\n  hop_length: 256\n  num_workers: 4\nmodel:\n  text_encoder_dim: 256\n"
     (folder / "old.yaml").write_text(f"{old}training:\n  learning_rate: 1e-4\n  scheduler: noam\n", encoding="utf-8")

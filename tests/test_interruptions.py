@@ -93,7 +93,15 @@ def run_draw(number: int, originals: Path) -> dict[str, Any]:
         code, said = interrupt(arguments, Path(folder), kind, share * whole_seconds)
         problem = problem_of_end(code, kind, said, share * whole_seconds) or problem_of_files(Path(folder))
     moment = f"{share * whole_seconds:.2f} of {whole_seconds:.2f} s"
-    return {"number": number, "kind": name, "signal": kind.name, "moment": moment, "end": code, "problem": problem}
+    return {
+        "number": number,
+        "kind": name,
+        "signal": kind.name,
+        "moment": moment,
+        "end": code,
+        "said": said[-300:],
+        "problem": problem,
+    }
 
 
 def duration(name: str, originals: Path) -> float:
@@ -141,8 +149,9 @@ def interrupt(arguments: list[str], folder: Path, kind: signal.Signals, seconds:
 
 
 def problem_of_end(code: int, kind: signal.Signals, said: str, seconds: float) -> str:
-    # Before the first line of the package and after its last, the interpreter ends as any program does, with a signal.
-    is_outside = code == -kind and "interrupted" not in said and (bool(said) or seconds < 0.5)
+    # Before the first line of the package a signal ends the interpreter, and after its last line Ctrl-C does.
+    is_done = kind == signal.SIGINT and bool(said) and "interrupted" not in said
+    is_outside = code == -kind and (is_done or (not said and seconds < 0.5))
     is_expected = code in (0, 1, 130) or is_outside
     return "" if is_expected and "Traceback" not in said else f"exit code {code}: {said[-1_000:]}"
 

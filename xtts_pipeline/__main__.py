@@ -52,8 +52,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     finally:
+        # The job is over and TensorFlow's end takes seconds: a scheduler gets the exit code, Ctrl-C ends at once.
         for number in handled:
-            signal.signal(number, _exit_at_once)
+            signal.signal(number, signal.SIG_IGN if number == signal.SIGTERM else _exit_at_once)
 
 
 if __name__ == "__main__":
