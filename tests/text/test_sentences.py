@@ -52,6 +52,7 @@ def is_one_character(text: str) -> bool:
         ("en", ["Apples, pears, etc. are fruit, i.e. sweet, e.g. these vs. those.", "Nuts, etc.", "They are not."]),
         ("en", ["It costs $3.14, or 1,000.5 in all.", "At 10:30 it closed."]),
         ("en", ["No. 5 is alive.", "He said no.", "Then he left."]),
+        ("en", ["Call ext. 5 on Mar. 5 in Rome.", "It may.", "Then go."]),
         ("en", ["The U.S. is large.", "So am I.", "So are you."]),
         ("en", ["Smith & Co. was sold to Acme Inc. in May.", "Brown Ltd.", "Nobody bought it."]),
         ("en", ['"Where to?" she asked.', '"Home."', "(He was tired.)", "Then he left."]),

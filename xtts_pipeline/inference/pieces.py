@@ -13,7 +13,7 @@ from xtts_pipeline.training.checkpoints.files import Checkpoint
 
 QUOTED_CHARACTERS = 40
 REMEDIES = {
-    Reason.EMPTY_TEXT: "say something",
+    Reason.EMPTY_TEXT: "give words in the letters of the run",
     Reason.UNKNOWN_SYMBOL: "leave out --strict-text, or train on a corpus that has it",
     Reason.PHONEMIZER_FAILED: "check the language",
 }

@@ -8,7 +8,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from xtts_pipeline.text.languages.english_words import ABBREVIATIONS
+from xtts_pipeline.text.languages.english_words import ABBREVIATIONS, BEFORE_NUMBERS, MONTHS
 from xtts_pipeline.text.languages.french import French
 from xtts_pipeline.text.languages.german import German
 from xtts_pipeline.text.languages.spanish import Spanish
@@ -51,11 +51,22 @@ _NO_SPACE_NEEDED = frozenset(_FULL_MARKS + "\uff1b\uff1a\u061b")
 # These end a sentence only before a capital letter.
 _ENDING_ABBREVIATIONS = frozenset(["etc", "co", "corp", "inc", "ltd", "jr", "sr", "esq", "a.m", "p.m", "bros"])
 # These are abbreviations only before a number.
-_BEFORE_NUMBERS = frozenset(["no", "nos", "p", "pp", "vol", "vols", "ch", "fig", "figs", "sec", "art", "nr"])
+_BEFORE_NUMBERS = frozenset(BEFORE_NUMBERS) | {"vol", "nr"}
 _ABBREVIATIONS = {
     "en": (frozenset(ABBREVIATIONS) - _ENDING_ABBREVIATIONS - _BEFORE_NUMBERS)
     | frozenset(
-        ["st", "sen", "rep", "ph.d", "cf", "viz", "al", "eds", "jan", "feb", "apr", "aug", "sept", "oct", "nov", "dec"]
+        [
+            "st",
+            "sen",
+            "rep",
+            "ph.d",
+            "cf",
+            "viz",
+            "al",
+            "eds",
+            "sept",
+            *(month[:3].lower() for month in MONTHS if month != "May"),
+        ]
     ),
     "de": German.words.inner_points | {"fr", "str"},
     "fr": French.words.inner_points | {"mme", "mmes", "mlle", "st", "ste"},
