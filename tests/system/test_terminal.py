@@ -42,6 +42,7 @@ def test_a_line_is_folded_between_words_where_its_value_starts():
     )
     assert fold("one two three", 9) == "one two\n  three"
     assert fold("a/path/that/is/long", 9) == "a/path/that/is/long"
+    assert fold("| a table | row |", 9) == "| a table | row |"
 
 
 def test_lines_of_a_log_stay_whole():

@@ -41,7 +41,8 @@ def fold(text: str, columns: int | None) -> str:
 
 
 def _fold_line(line: str, columns: int) -> str:
-    if len(line) <= columns:
+    # The columns of a Markdown table would be lost.
+    if len(line) <= columns or line.startswith("|"):
         return line
     term = _TERM.match(line)
     indent = " " * (term.end() if term and term.end() <= columns // 2 else 2)

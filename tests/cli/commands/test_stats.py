@@ -57,6 +57,14 @@ def test_the_table_names_the_recommendation(root: Path) -> None:
     )
 
 
+def test_the_table_of_lengths_fits_in_80_columns(root: Path) -> None:
+    report = measure_lengths(None, root / "cache", make_config(), None)
+    table = report.to_text().split("\n\n")[1].splitlines()
+
+    assert [line.split()[0] for line in table] == ["min", *report.spreads]
+    assert max(map(len, table)) <= 80
+
+
 def test_rows_without_sound_are_counted(tmp_path: Path) -> None:
     data = write_corpus(tmp_path / "data", 6)
     (data / "wavs" / "clip-002.wav").write_bytes(b"no sound")

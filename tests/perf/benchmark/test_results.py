@@ -52,6 +52,15 @@ def test_the_table_shows_words_and_what_was_not_measured():
     assert "ours/npy: 3.00" in text
 
 
+def test_many_figures_have_a_row_each():
+    columns = [Column(f"figure {number}", f"figure {number}", whole) for number in range(10)]
+    variants = {name: {column.key: 1_000_000.0 for column in columns} for name in ("fixed", "XLA buckets")}
+    lines = Benchmark("step", columns, variants, {}, {}, "figure 0").to_text().splitlines()
+
+    assert "| variant  | fixed     | XLA buckets |" in lines
+    assert "| figure 9 | 1,000,000 | 1,000,000   |" in lines
+
+
 def test_one_benchmark_has_its_variants_at_the_top_of_its_json():
     assert BenchmarkReport([benchmark()], Path("out")).to_json() == {**benchmark().to_json(), "output": "out"}
 

@@ -22,7 +22,7 @@ COLUMNS = (
     Column("records_per_second", "records/s", whole),
     Column("std_over_mean", "std/mean", lambda value: f"{value:.1%}"),
     Column("batch_ms", "ms a batch", tenths),
-    Column("cpu_cores", "cores busy", tenths),
+    Column("cpu_cores", "cores", tenths),
     Column("cpu_ms", "CPU ms a record", lambda value: f"{value:.2f}"),
 )
 OURS = "ours"

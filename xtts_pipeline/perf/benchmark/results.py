@@ -17,6 +17,9 @@ NOT_MEASURED = "-"
 
 Figure = float | int | str | None
 
+# More columns of figures are wider than a terminal of 80 columns.
+MAX_COLUMNS = 5
+
 
 @dataclass(frozen=True)
 class Column:
@@ -73,9 +76,10 @@ class Benchmark:
         return {"variants": self.variants, "ratios": self.ratios, "settings": self.settings}
 
     def to_text(self) -> str:
-        """Return the result for people: a Markdown table, then the ratios."""
-        header = ["variant", *(column.title for column in self.columns)]
-        rows = [[name, *(column.cell(figures) for column in self.columns)] for name, figures in self.variants.items()]
+        """Return the result for people: a Markdown table, with a row a figure where these are many, then the ratios."""
+        table = [["variant", *(column.title for column in self.columns)]]
+        table += [[name, *(column.cell(figures) for column in self.columns)] for name, figures in self.variants.items()]
+        header, *rows = zip(*table, strict=True) if len(self.columns) > MAX_COLUMNS else table
         widths = [max(len(row[index]) for row in [header, *rows]) for index in range(len(header))]
         lines = [f"{self.name}: {', '.join(f'{key} {value}' for key, value in self.settings.items())}", ""]
         lines += [
