@@ -14,7 +14,8 @@ ENGLISH = ["This is a fine day, and the sun is out.", "We walk to the woods with
 
 
 def check(texts: list[str], language: str, **settings: object) -> list[str]:
-    return check_languages(texts, [language] * len(texts), TextConfig.model_validate(settings))
+    config = TextConfig.model_validate({"language": language, **settings})
+    return check_languages(texts, [language] * len(texts), config)
 
 
 @pytest.mark.parametrize(
@@ -22,9 +23,21 @@ def check(texts: list[str], language: str, **settings: object) -> list[str]:
     [
         (GERMAN, "en", "language en: 3 of 3 rows are like de (ist, "),
         (ENGLISH, "de", "language de: 3 of 3 rows are like en ("),
-        (["Привет, мир."], "en", "language en: 1 of 1 rows is in Cyrillic letters; set text.language, such as ru"),
-        (["Hello, world."], "fa", "language fa: 1 of 1 rows is in Latin letters; set text.language, such as en"),
-        (["我有苹果。"], "en-GB", "language en-GB: 1 of 1 rows is in Chinese letters; set text.language, such as zh"),
+        (
+            ["Привет, мир."],
+            "en",
+            "language en: 1 of 1 rows is in Cyrillic letters; set text.language to theirs, such as ru",
+        ),
+        (
+            ["Hello, world."],
+            "fa",
+            "language fa: 1 of 1 rows is in Latin letters; set text.language to theirs, such as en",
+        ),
+        (
+            ["我有苹果。"],
+            "en-GB",
+            "language en-GB: 1 of 1 rows is in Chinese letters; set text.language to theirs, such as zh",
+        ),
     ],
 )
 def test_texts_of_another_language_are_one_line_that_says_what_to_set(
@@ -48,6 +61,7 @@ def test_texts_of_their_own_language_with_few_foreign_ones_are_no_warning(texts:
 def test_each_language_of_a_corpus_is_checked() -> None:
     lines = check_languages([*GERMAN, *ENGLISH], ["de"] * 3 + ["fr"] * 3, TextConfig())
     assert [line.partition(":")[0] for line in lines] == ["language fr"]
+    assert lines[0].endswith("; correct the rows' language to en")
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,9 @@ def check_languages(texts: Sequence[str], languages: Sequence[str], config: Text
     for language in sorted(set(languages)):
         rows = [text for text, own in zip(texts, languages, strict=True) if own == language]
         sample = rows[:: -(-len(rows) // MOST_ROWS)]
-        lines += [*_wrong_script(sample, language), *_wrong_words(sample, language)][:1]
+        place = "set text.language" if language == config.language else "correct the rows' language"
+        for found, suggestion in [*_wrong_script(sample, language), *_wrong_words(sample, language)][:1]:
+            lines.append(f"language {language}: {found}; {place} to {suggestion}")
         lines += unread_figures(sample, language, config)
     return lines
 
@@ -82,8 +84,8 @@ def unread_figures(texts: Sequence[str], language: str, config: TextConfig) -> I
         yield f"language {language}: numbers are read, but signs, dates and times are not; write these in words"
 
 
-def _wrong_script(texts: Sequence[str], language: str) -> Iterator[str]:
-    """Yield a line if texts are mostly in letters of another script than the language's."""
+def _wrong_script(texts: Sequence[str], language: str) -> Iterator[tuple[str, str]]:
+    """Yield what is found, and what may be meant, if texts are mostly in letters of another script."""
     tag = Language.get(language)
     expected = _SCRIPTS.get(tag.maximize().script or "")
     if expected is None or (tag.script is None and tag.language in _IN_TWO_SCRIPTS):
@@ -99,13 +101,13 @@ def _wrong_script(texts: Sequence[str], language: str) -> Iterator[str]:
     if rows and rows >= MIN_SCRIPT_SHARE * len(texts):
         script = found.most_common(1)[0][0]
         code = _SCRIPT_CODES.get(script)
-        remedy = f", such as {Language.make(script=code).maximize().language}" if code else ""
         name = "Chinese" if script == "CJK" else script.capitalize()
-        yield f"language {language}: {_of(rows, texts)} in {name} letters; set text.language{remedy}"
+        meant = f"theirs, such as {Language.make(script=code).maximize().language}" if code else "theirs"
+        yield f"{_of(rows, texts)} in {name} letters", meant
 
 
-def _wrong_words(texts: Sequence[str], language: str) -> Iterator[str]:
-    """Yield a line if texts hold far more frequent words and letters of another language than of their own."""
+def _wrong_words(texts: Sequence[str], language: str) -> Iterator[tuple[str, str]]:
+    """Yield what is found, and what is meant, if texts hold far more words and letters of another language."""
     own = {"nb": "no", "nn": "no"}.get(primary_language(language), primary_language(language))
     if own not in _WORDS:
         return
@@ -121,7 +123,7 @@ def _wrong_words(texts: Sequence[str], language: str) -> Iterator[str]:
     if rows and rows.total() >= MIN_WORD_SHARE * len(texts):
         best = rows.most_common(1)[0][0]
         shown = ", ".join(word for word, _ in found[best].most_common(MOST_SHOWN))
-        yield f"language {language}: {_of(rows.total(), texts)} like {best} ({shown}); set text.language={best}"
+        yield f"{_of(rows.total(), texts)} like {best} ({shown})", best
 
 
 def _is_sign(word: str, language: str) -> bool:

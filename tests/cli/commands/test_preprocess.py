@@ -131,7 +131,7 @@ def test_mel_filters_without_a_frequency_are_one_warning(data: Path, tmp_path: P
 
 def test_a_wrong_language_is_a_warning_before_anything_is_computed(data: Path, tmp_path: Path) -> None:
     completed = run(data, tmp_path / "cache", "--set", "text.language=Russian", "--json")
-    warning = "language ru: 40 of 40 rows are in Latin letters; set text.language, such as en"
+    warning = "language ru: 40 of 40 rows are in Latin letters; set text.language to theirs, such as en"
     assert completed.stderr == f"warning: {warning}\n"
     assert report(completed)["warnings"] == [warning]
     assert load_manifest(tmp_path / "cache").languages == ("ru",)

@@ -239,7 +239,7 @@ def test_symbols_that_are_no_tokens_are_marked(root: Path) -> None:
 def test_a_wrong_language_is_a_warning_on_stderr(root: Path) -> None:
     words = ["stats", "--data", str(root / "data"), "--symbols", "--set", "text.language=russian", "--json"]
     result = CliRunner().invoke(cli, words)
-    warning = "language ru: 40 of 40 rows are in Latin letters; set text.language, such as en"
+    warning = "language ru: 40 of 40 rows are in Latin letters; set text.language to theirs, such as en"
     assert result.stderr == f"warning: {warning}\n"
     assert json.loads(result.stdout)["warnings"] == [warning]
 
