@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from xtts_pipeline.corpus.rows import CorpusRow, RowCollector, printable
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
+from xtts_pipeline.system.regular_files import identity_of
 
 MAX_TRANSCRIPT_BYTES = 65_536
 
@@ -51,6 +52,7 @@ def _read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
             detail = "the transcript is not a regular file; expected a text file"
         else:
             with file.open("rb") as opened:
+                rows.text_files.append((file, identity_of(opened.fileno())))
                 content = opened.read(MAX_TRANSCRIPT_BYTES + 1)
             if len(content) <= MAX_TRANSCRIPT_BYTES:
                 return " ".join(content.decode("utf-8-sig").split())

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from xtts_pipeline.config.languages import canonical_language
 from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason, RowError, nearest_name
-from xtts_pipeline.system.regular_files import open_regular_file
+from xtts_pipeline.system.regular_files import identity_of, open_regular_file
 from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS, has_surrogate
 
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
@@ -65,6 +65,7 @@ class RowCollector:
     language: str
     utterances: list[Utterance] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
+    text_files: list[tuple[Path, tuple[int, int] | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._files = SoundFiles(self.root)
@@ -93,7 +94,7 @@ class RowCollector:
 
     def to_corpus(self) -> Corpus:
         """Return the rows collected so far."""
-        return Corpus(self.layout, self.root, tuple(self.utterances), tuple(self.rejections))
+        return Corpus(self.layout, self.root, tuple(self.utterances), tuple(self.rejections), tuple(self.text_files))
 
     def _checked(self, row: CorpusRow) -> Utterance:
         row_id = row.id.strip()
@@ -220,7 +221,7 @@ def read_lines(
     shown = PurePosixPath(path.relative_to(root)).as_posix()
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise CorpusError(f"{path}: a symlink out of the corpus; copy the file in, or pass the folder that holds it")
-    for number, raw in enumerate(_raw_lines(path), start=1):
+    for number, raw in enumerate(_raw_lines(path, rows), start=1):
         if number < first or not raw.strip():
             continue
         where = f"{shown}:{number}"
@@ -243,10 +244,11 @@ def read_lines(
             yield where, line
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
+def _raw_lines(path: Path, rows: RowCollector) -> Iterator[bytes]:
     """Yield each line without its newline; of a longer one, the first MAX_ROW_BYTES + 1 bytes. Raises CorpusError."""
     try:
         with open_regular_file(path) as file:
+            rows.text_files.append((path, identity_of(file.fileno())))
             file.seek(len(codecs.BOM_UTF8) if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0)
             while raw := file.readline(MAX_ROW_BYTES + 1):
                 rest = raw

@@ -40,12 +40,16 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus as read: every row is either an utterance or a rejection."""
+    """A corpus as read: every row is either an utterance or a rejection.
+
+    `text_files` are the tables and transcripts, each with its identity when it was read.
+    """
 
     layout: str
     root: Path
     utterances: tuple[Utterance, ...]
     rejections: tuple[Rejection, ...]
+    text_files: tuple[tuple[Path, tuple[int, int] | None], ...] = ()
 
     @property
     def rows(self) -> int:

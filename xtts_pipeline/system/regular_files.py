@@ -49,6 +49,15 @@ def open_to_append(path: Path) -> BinaryIO:
     return file
 
 
+def identity_of(file: Path | int) -> tuple[int, int] | None:
+    """Return size and modification time in ns of a path or descriptor, which a change alters; None for no such file."""
+    try:
+        status = os.stat(file)  # noqa: PTH116 (takes descriptors too)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
 def _check_regular(path: Path, status: os.stat_result, most_bytes: int | None) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "no regular file", str(path))

@@ -11,19 +11,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from tests.cache.build.test_pool import SABOTAGE
 from tests.cache.corpora import CONFIG, cache_bytes, write_clip, write_corpus, write_metadata
-from xtts_pipeline.cache.build import pool
+from xtts_pipeline.audio.load import decode_wave
+from xtts_pipeline.cache.build import pool, workers
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.padding import padding_share
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.main import cli
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, CorpusError
 
 SETTINGS = [argument for setting in CONFIG for argument in ("--set", setting)]
 # Many small shards: a run can be killed between any two of them.
@@ -70,15 +72,9 @@ def test_any_number_of_jobs_gives_the_same_bytes_and_json_is_alone_on_stdout(dat
         assert content["clips_per_second"] == pytest.approx(40 / content["seconds"], rel=0.05)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(
-    ("options", "workers"),
-    [(["--jobs", "1000"], 6), (["--jobs", "2"], 2), ([], 1)],
-    ids=["more jobs than shards", "fewer jobs than shards", "default"],
-)
-def test_there_are_no_more_workers_than_shards_and_by_default_than_usable_cores(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], workers: int
-) -> None:
-    started = []
+def use_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Run workers as one thread of this process; return a list that receives the number of workers asked for."""
+    started: list[int] = []
 
     class Threads(ThreadPoolExecutor):
         def __init__(self, max_workers: int, **_: object) -> None:
@@ -89,14 +85,90 @@ def test_there_are_no_more_workers_than_shards_and_by_default_than_usable_cores(
             super().shutdown()
 
     monkeypatch.setattr(pool, "ProcessPoolExecutor", Threads)
+    return started
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[str], object]]:
+    """Call each function of this list with the name of a clip when it is decoded, in a thread of this process."""
+    calls: list[Callable[[str], object]] = []
+
+    def decode(source: bytes, audio: object, limits: object, name: str) -> object:
+        for call in calls:
+            call(Path(name).stem)
+        return decode_wave(source, audio, limits, name)  # type: ignore[arg-type]
+
+    use_threads(monkeypatch)
+    monkeypatch.setattr(workers, "decode_wave", decode)
+    return calls
+
+
+def preprocess(data: Path, cache: Path, *options: str) -> Result:
+    return CliRunner().invoke(cli, ["preprocess", "--data", str(data), "--cache", str(cache), *SETTINGS, *options])
+
+
+def replace_clip(data: Path, name: str, hz: float, times: Iterator[int]) -> None:
+    path = write_clip(data, name, hz=hz)
+    os.utime(path, ns=(0, next(times)))
+
+
+@pytest.mark.parametrize("moment", ["clip-003", "clip-030"], ids=["while it is read", "later or earlier"])
+def test_a_clip_that_changes_during_the_run_is_read_again(
+    data: Path, tmp_path: Path, decoded: list[Callable[[str], object]], moment: str
+) -> None:
+    times = count(1_000_000_000)
+
+    def change_once(name: str) -> None:
+        if name == moment:
+            decoded.clear()
+            replace_clip(data, "clip-003", 777.0, times)
+
+    decoded.append(change_once)
+    assert preprocess(data, tmp_path / "during").exit_code == 0
+    assert preprocess(data, tmp_path / "after").exit_code == 0
+    assert cache_bytes(tmp_path / "during") == cache_bytes(tmp_path / "after")
+
+
+def test_a_clip_that_keeps_changing_is_rejected_until_it_rests(
+    data: Path, tmp_path: Path, decoded: list[Callable[[str], object]]
+) -> None:
+    times = count(1_000_000_000)
+    decoded.append(lambda name: name == "clip-003" and replace_clip(data, name, 200.0 + next(times) % 99, times))
+    ended = preprocess(data, tmp_path / "cache", "--json")
+    assert json.loads(ended.output)["rejected_by_reason"] == {"changed_while_read": 1}
+    assert verify_cache(tmp_path / "cache").valid
+    decoded.clear()
+    assert json.loads(preprocess(data, tmp_path / "cache", "--json").output)["kept"] == 40
+
+
+def test_a_table_that_changes_during_the_run_ends_it_without_a_cache(
+    data: Path, tmp_path: Path, decoded: list[Callable[[str], object]]
+) -> None:
+    decoded.append(lambda _name: write_metadata(data, 40, changed={3: "another text"}))
+    ended = preprocess(data, tmp_path / "cache")
+    assert isinstance(ended.exception, CorpusError)
+    assert "metadata.csv: changed while the corpus was read; run again" in str(ended.exception)
+    assert not (tmp_path / "cache" / "manifest.json").exists()
+    decoded.clear()
+    assert preprocess(data, tmp_path / "cache").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [(["--jobs", "1000"], 6), (["--jobs", "2"], 2), ([], 1)],
+    ids=["more jobs than shards", "fewer jobs than shards", "default"],
+)
+def test_there_are_no_more_workers_than_shards_and_by_default_than_usable_cores(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], expected: int
+) -> None:
+    started = use_threads(monkeypatch)
     usable = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(usable)})
     try:
-        arguments = ["--data", str(data), "--cache", str(tmp_path / "cache"), *SETTINGS, *options]
-        ended = CliRunner().invoke(cli, ["preprocess", *arguments])
+        ended = preprocess(data, tmp_path / "cache", *options)
     finally:
         os.sched_setaffinity(0, usable)
-    assert (ended.exit_code, started) == (0, [workers]), ended.output
+    assert (ended.exit_code, started) == (0, [expected]), ended.output
 
 
 def test_too_many_rejected_rows_end_with_1_and_a_complete_cache(data: Path, tmp_path: Path) -> None:

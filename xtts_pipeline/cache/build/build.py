@@ -4,9 +4,9 @@ The cache's bytes depend on the corpus, the config and the shard counts only, ne
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,7 @@ from xtts_pipeline.cache.build.receipts import (
     PASSING_REASONS,
     Receipt,
     SourceCheck,
+    changed_rows,
     load_receipt,
     receipt_bytes,
     receipt_path,
@@ -46,8 +47,9 @@ from xtts_pipeline.cache.format.schema import Example, padded_wave, wave_fields
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, CorpusError, Reason
 from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.system.regular_files import identity_of
 
 _OTHER_BYTES_PER_ROW = 2_000  # its lines in utterances.jsonl and in a receipt
 _MAX_VALIDATION_ROUNDS = 3
@@ -210,6 +212,32 @@ class _Builder:
             for name in stale
         ]
         run_tasks(tasks, self.options.pool, self._done)
+        self._read_changed_again(tasks)
+        self._check_texts()
+
+    def _read_changed_again(self, tasks: Sequence[ShardTask]) -> None:
+        """Write shards again whose sounds have changed since they were read; reject sounds that have changed twice."""
+        for is_second in (False, True):
+            changed = self._changed(tasks)
+            if not changed:
+                return
+            again = [task for task in tasks if task.name in changed]
+            tasks = [replace(task, condemned=changed[task.name] if is_second else {}) for task in again]
+            run_tasks(tasks, self.options.pool, self._done)
+        if self._changed(tasks):
+            raise _changing(self.index.roots[0])
+
+    def _check_texts(self) -> None:
+        """Raise CorpusError if a table or transcript has changed since it was read: its sounds may be others too."""
+        for path, identity in self.index.text_files:
+            if identity_of(path) != identity:
+                raise _changing(path)
+
+    def _changed(self, tasks: Sequence[ShardTask]) -> dict[ShardName, dict[str, Reason]]:
+        """Return shard -> id -> reason of the sounds that are no longer those that were read."""
+        receipts = ((task.name, load_receipt(self.folder, task.name)) for task in tasks)
+        changed = {name: changed_rows(receipt, self.index.roots) for name, receipt in receipts if receipt is not None}
+        return {name: dict.fromkeys(ids, Reason.CHANGED_WHILE_READ) for name, ids in changed.items() if ids}
 
     def _files(self, names: Iterable[ShardName]) -> set[str]:
         """Return the names of all files of these shards."""
@@ -230,6 +258,10 @@ class _Builder:
         self.written.add(result.name)
         self.stage_seconds.update(result.stage_seconds)
         self.progress(result.rows)
+
+
+def _changing(path: Path) -> CorpusError:
+    return CorpusError(f"{path}: changed while the corpus was read; run again when nothing writes it")
 
 
 def _rejected_ids(folder: Path, index: CorpusIndex, *, final: bool) -> set[str]:

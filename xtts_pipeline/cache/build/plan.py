@@ -69,6 +69,7 @@ class CorpusIndex:
     symbols: tuple[str, ...]
     speakers: tuple[str, ...]
     languages: tuple[str, ...]
+    text_files: tuple[tuple[Path, tuple[int, int] | None], ...] = ()
 
     @property
     def read(self) -> int:
@@ -112,6 +113,7 @@ def index_corpora(corpora: Sequence[Corpus], config: Config) -> CorpusIndex:
         symbols=build_symbols([text for _, _, text in usable], config.text),
         speakers=speakers,
         languages=languages,
+        text_files=tuple(file for corpus in corpora for file in corpus.text_files),
     )
 
 

@@ -28,7 +28,7 @@ MAX_RECEIPT_BYTES = 64 << 20
 # Found before the sound is opened.
 _TEXT_REASONS = (Reason.UNKNOWN_SYMBOL, Reason.EMPTY_TEXT, Reason.TEXT_TOO_LONG)
 # May be the machine's fault: retried in the next run.
-PASSING_REASONS = (Reason.DECODER_CRASHED, Reason.TIMEOUT)
+PASSING_REASONS = (Reason.DECODER_CRASHED, Reason.TIMEOUT, Reason.CHANGED_WHILE_READ)
 
 SourceCheck = Literal["stat", "content"]
 
@@ -193,6 +193,13 @@ def reusable_receipt(
     rows_now = tuple(replace(clip, source=source) for clip, source in zip(receipt.rows, sources, strict=True))
     shards = len(receipt.files)
     return make_receipt(receipt.fingerprint, files[:shards], rows_now, receipt.buckets, files[shards:])
+
+
+def changed_rows(receipt: Receipt, roots: Sequence[Path]) -> list[str]:
+    """Return the ids of the rows whose sound file is no longer the one that was read."""
+    unread = (*_TEXT_REASONS, Reason.CHANGED_WHILE_READ)
+    read = (clip for clip in receipt.rows if clip.reason not in unread)
+    return [clip.id for clip in read if source_stat(roots[clip.corpus] / clip.audio) != clip.source]
 
 
 def _has_same_stat(clip: ClipReceipt, found: SourceStat | None) -> bool:

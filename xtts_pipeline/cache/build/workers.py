@@ -268,9 +268,12 @@ class ExampleMaker:
 
     def _refuse_condemned(self, row: PlannedRow) -> None:
         if reason := self._task.condemned.get(row.id):
-            took_too_long = f"took over {self._task.clip_seconds:g} s"
-            found = took_too_long if reason is Reason.TIMEOUT else "the worker process died on it"
-            raise AudioError(reason, f"{row.audio}: {found}, twice; look at the file with another program")
+            other_program = "look at the file with another program"
+            found, remedy = {
+                Reason.TIMEOUT: (f"took over {self._task.clip_seconds:g} s", other_program),
+                Reason.CHANGED_WHILE_READ: ("changed while it was read", "run again when nothing writes it"),
+            }.get(reason, ("the worker process died on it", other_program))
+            raise AudioError(reason, f"{row.audio}: {found}, twice; {remedy}")
 
 
 def check_mel_length(frames: int, limits: LimitsConfig, name: str) -> None:
