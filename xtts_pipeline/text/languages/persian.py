@@ -68,7 +68,10 @@ _ABBREVIATION = re.compile(
     )
 )
 _THOUSANDS = re.compile(r"(?<=\d)[,٬](?=\d{3}(?!\d))")
-_PHONE = re.compile(r"(?<![\w.+-])(?:\+\d{1,3}(?:[ -]\d{2,8}){1,4}|\+\d{8,15}|[0۰]\d{1,3}-\d{5,8})(?![\w-])")
+_PHONE = re.compile(
+    r"(?<![\w.+-])(?:\+\d{1,3}(?:[ -]\d{2,8}){1,4}|\+\d{8,15}|[0۰]\d{1,3}-\d{5,8}|[0۰]\d{2,3}([ -])\d{3}\1\d{4})"
+    r"(?![\w-])"
+)
 _DATE = re.compile(r"(?<![\w./-])(\d{1,4})([/.-])(\d{1,2})\2(\d{1,4})(?![\w/-]|\.\d)")
 _DAY_OF_MONTH = re.compile(rf"(?<![\w.:/-])(\d{{1,2}}) ({_MONTH})(?![\w\u200c])(?=( ماه|( [,،]?\d{{2,4}}(?![\d/]))))?")
 _CLOCK = re.compile(r"(?<![\w:.])(\d{1,2}):(\d\d)(?::(\d\d))?(?![\w:])")
@@ -76,7 +79,11 @@ _TIMES_TO = re.compile(r"(?<=:\d\d) ?- ?(?=\d{1,2}:\d\d)")
 _RATIO = re.compile(r"(?<![\w:.])(\d{1,4}):(\d{1,4})(?![\w:])")
 _RANGE = re.compile(rf"(?<![\w./٫-])({_FIGURE})([%٪]?)( ?)-\3({_FIGURE})(?![\d-]| ?=)")
 _SUBTRACTION = re.compile(r"(?<=\d) ?- ?(?=\d{1,15} ?=)")
-_NEGATIVE = re.compile(rf"(?:(?<=[\s(])|(?<=^))-(?=[{_CURRENCY}]?\d)|(?<=[{_CURRENCY}])-(?=\d)")
+_NEGATIVE = re.compile(rf"(?:(?<=[\s(])|(?<=^))-(?=[{_CURRENCY}]?\d)")
+_SIGN_FIRST = re.compile(rf"(?<!\d)(?<!\d )([{_CURRENCY}])-(?=\d)")
+_TO_MONEY = re.compile(rf"(?<=\d[{_CURRENCY}])-(?=\d)|(?<=\d)-(?=[{_CURRENCY}] ?\d)")
+_AT_LEAST = re.compile(r"(?<![\w./٫])(\d{1,15})\+(?= [^\W\d]|[،.]|$)")
+_BARE_POINT = re.compile(r"(?<!\S)[.٫](?=\d)")
 _POSITIVE = re.compile(r"(?:(?<=[\s(])|(?<=^))\+(?=\d)")
 _TIMES = re.compile(r"(?<=\d) ?[*x] ?(?=\d)")
 _HASH = re.compile(r"#(?=\d)|№ ?(?=\d)")
@@ -87,7 +94,9 @@ _POWER = re.compile(r"(?<=[^\W\d_]) ?([²³])")
 _ORDINAL = re.compile(r"(?<![\w./٫])(\d{1,15})[\u200c ]?(?:اُ?م|ُم|م)(ین)?(?![\w\u200c])")
 _PERCENTAGE = re.compile(rf"[%٪] ?({_FIGURE})|{_START}({_FIGURE}) ?[%٪]")
 _DECIMAL = re.compile(r"(?<![\d./٫])(\d+)[./٫]([0۰]*)(\d*)(?![./٫]?\d)")
-_DOTTED = re.compile(r"(?<=\d)[./٫](?=\d)")  # in version numbers, such as 1.2.3
+_DOTTED = re.compile(r"(?<=\d)[.٫](?=\d)")  # in version numbers, such as 1.2.3
+_SLASHED = re.compile(r"(?<=\d)/(?=\d)|(?<=[^\W_])/(?=[^\W\d_])")
+_PER = re.compile(rf"(?<!\w)({'|'.join(sorted({*_UNITS.values()}, key=len, reverse=True))})/(?=[^\W\d_])")
 _DIGIT_BY_DIGIT = re.compile(rf"(?<!\d)[0۰]\d+|\d{{{MAX_DIGITS + 1},}}")
 _VULGAR = re.compile(f"(\\d ?)?([{''.join(_FRACTIONS)}])")
 _SIGN = re.compile(f" ?([{re.escape(''.join(_SIGNS))}])")
@@ -114,6 +123,7 @@ def expand_persian(text: str) -> str:
         for pattern, read in _RULES:
             text = pattern.sub(read, text)
         text = expand_numbers(text, "fa")
+    text = _SLASHED.sub(" ", _PER.sub(rf"\1 {_AGAINST} ", text))
     text = _POWER.sub(lambda match: set_apart(_POWERS[match[1]], match), text)
     return _SIGN.sub(lambda match: f" {set_apart(_SIGNS[match[1]], match)}", text)
 
@@ -214,11 +224,15 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (_PHONE, _phone),
     (_DATE, _date),
     (_DAY_OF_MONTH, _day_of_month),
+    (_BARE_POINT, "0٫"),
+    (_AT_LEAST, r"بیش از \1"),
     (_TIMES_TO, f" {_TO} "),
     (_CLOCK, _clock),
     (_RATIO, r"\1 به \2"),
     (_SUBTRACTION, " منهای "),
+    (_TO_MONEY, f" {_TO} "),
     (_RANGE, _range),
+    (_SIGN_FIRST, rf"\1{_MINUS} "),
     (_NEGATIVE, f"{_MINUS} "),
     (_POSITIVE, f"{_PLUS} "),
     (_TIMES, " ضرب در "),
