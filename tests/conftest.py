@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +54,11 @@ SYMBOLS = tuple("abcdefgh")
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # One test process runs per core; OpenBLAS's threads wait in busy loops and would take the cores from other tests.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A shell starts a command in the background with Ctrl-C ignored, and the commands that tests start would inherit that.
+# Checked in each test process: xdist runs tests outside the one that was started.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: one slow example on a busy machine is not a failure.
 hypothesis.settings.register_profile("shared", deadline=None)
