@@ -7,8 +7,9 @@ import pytest
 
 from tests.cache.corpora import build, write_corpus
 from xtts_pipeline.cache.build.receipts import load_receipt, receipt_bytes, receipt_path, source_stat
+from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.system.sealed_json import canonical_json, seal_json, strip_seal
+from xtts_pipeline.system.sealed_json import canonical_json, seal_json, strip_seal, unseal_json
 
 
 def test_a_receipt_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -33,6 +34,24 @@ def test_a_damaged_or_foreign_receipt_is_ignored(tmp_path: Path) -> None:
     other = ShardName("train", 1, 2)
     receipt_path(tmp_path / "cache", other).write_bytes(data)
     assert load_receipt(tmp_path / "cache", other) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("records", 5), ("records", -1), ("bytes", -1), ("frames", -1), ("tokens", 10**30)]
+)
+def test_a_receipt_that_cannot_be_true_is_ignored_though_its_seal_is_right(
+    tmp_path: Path, key: str, value: int
+) -> None:
+    build(write_corpus(tmp_path / "data", 4), tmp_path / "cache")
+    name = ShardName("train", 0, 1)
+    path = receipt_path(tmp_path / "cache", name)
+    content = unseal_json(path.read_bytes())
+    (content if key in content else content["rows"][0])[key] = value
+    path.write_bytes(seal_json(content))
+    assert load_receipt(tmp_path / "cache", name) is None
+    # The shard is written again, and the cache is the same.
+    manifest = load_manifest(tmp_path / "cache")
+    assert build(tmp_path / "data", tmp_path / "cache").manifest == manifest
 
 
 def test_a_stripped_seal_leaves_the_content() -> None:

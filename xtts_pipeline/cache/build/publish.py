@@ -16,7 +16,7 @@ import xxhash
 
 from xtts_pipeline.cache.build.folder import invalidate
 from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, reading_order
-from xtts_pipeline.cache.build.receipts import ClipReceipt, load_receipt
+from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER, ClipReceipt, load_receipt
 from xtts_pipeline.cache.format.manifest import (
     MANIFEST_NAME,
     MEASURES,
@@ -121,7 +121,13 @@ def _utterance_lines(
             totals.shards.append(
                 ShardEntry(file.shard, name.split, file.records, file.bytes, file.shard_checksum, entry_bucket)
             )
-            for position, clip in enumerate(receipt.kept_rows(specs, bucket)):
+            clips = receipt.kept_rows(specs, bucket)
+            if len(clips) != file.records:
+                found = (
+                    f"the receipt of {name} has {len(clips)} clips of {file.shard}, which has {file.records} records"
+                )
+                raise CacheError(f"{folder}: {found}; remove the folder {RECEIPTS_FOLDER} in it, and run again")
+            for position, clip in enumerate(clips):
                 totals.add(clip)
                 yield _utterance_line(name.split, file.shard, position, clip)
 

@@ -8,14 +8,14 @@ import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import xxhash
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.build.plan import PlannedRow, RowContent, content_of
-from xtts_pipeline.cache.format.manifest import STRICT, file_checksum
+from xtts_pipeline.cache.format.manifest import STRICT, Natural, file_checksum
 from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Bucket
@@ -51,9 +51,9 @@ class ClipReceipt(RowContent):
 
     source: SourceStat | None
     checksum: str | None
-    seconds: float
-    frames: int
-    tokens: int
+    seconds: Annotated[float, Field(ge=0)]
+    frames: Natural
+    tokens: Natural
     reason: Reason | None
     detail: str
 
@@ -68,8 +68,8 @@ class FileReceipt:
     """One file of a shard."""
 
     shard: str
-    records: int
-    bytes: int
+    records: Natural
+    bytes: Natural
     mtime_ns: int
     shard_checksum: str
 
@@ -84,8 +84,8 @@ class Receipt:
 
     shard: str
     fingerprint: str
-    records: int
-    bytes: int
+    records: Natural
+    bytes: Natural
     mtime_ns: int
     shard_checksum: str
     rows: tuple[ClipReceipt, ...]
@@ -147,7 +147,9 @@ def load_receipt(folder: Path, shard: ShardName) -> Receipt | None:
         return None
     bucket_count = len(receipt.buckets) or 1
     names = [*shard.files(bucket_count), *(shard.wave_files(bucket_count) if receipt.waves else ())]
-    return receipt if [file.shard for file in receipt.all_files] == names else None
+    is_named = [file.shard for file in receipt.all_files] == names
+    is_counted = sum(file.records for file in receipt.files) == sum(clip.is_kept for clip in receipt.rows)
+    return receipt if is_named and is_counted else None
 
 
 def source_stat(path: Path) -> SourceStat | None:
