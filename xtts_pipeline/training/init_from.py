@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from xtts_pipeline.cache.format.manifest import CacheIdentity
+from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Network
@@ -144,11 +145,13 @@ def _table_names(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -
     symbols = _RowNames(
         *([tokenizer.name_of(token) for token in range(tokenizer.symbol_count)] for tokenizer in (before, now))
     )
+    # An earlier version kept a language's code as it was written.
+    languages = [find_language(name, cache.languages) or name for name in checkpoint.cache.languages]
     return {
         "text_encoder.embedding": symbols,
         "aligner.embedding": symbols,
         SPEAKER_TABLE: _RowNames(checkpoint.cache.speakers, cache.speakers),
-        LANGUAGE_TABLE: _RowNames(checkpoint.cache.languages, cache.languages),
+        LANGUAGE_TABLE: _RowNames(languages, cache.languages),
     }
 
 
