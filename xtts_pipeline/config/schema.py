@@ -3,6 +3,7 @@
 Every default is defined here and nowhere else. Opens no file.
 """
 
+import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -22,6 +23,11 @@ Width = Annotated[int, Field(ge=1, le=16_384)]
 MINUTES = "^[1-9][0-9]{0,5} ?(min|minutes?)$"
 MAX_BUCKETS = 8
 MAX_SHOWN = 100
+
+
+def show_value(value: object) -> str:
+    """Return a setting's value as YAML and JSON have it, letters of every script as they are."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def shorten(value: object) -> str:

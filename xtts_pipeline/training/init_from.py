@@ -3,7 +3,6 @@
 The EMA weights are used: they were validated. The trained weights are of little use without their moments.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.languages import find_language
-from xtts_pipeline.config.schema import Config
+from xtts_pipeline.config.schema import Config, show_value
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.text.tokens import Tokenizer
@@ -105,7 +104,7 @@ def copy_weights(
         speakers=speakers,
         languages=languages,
         settings=tuple(
-            f"{key}: {json.dumps(was)} there, {json.dumps(found)} here"
+            f"{key}: {show_value(was)} there, {show_value(found)} here"
             for key, (was, found) in changed_settings(checkpoint.config, config).items()
             if key.partition(".")[0] in _SECTIONS
         ),

@@ -10,7 +10,7 @@ from typing import Any
 
 from xtts_pipeline.cache.format.manifest import CACHE_SECTIONS, Manifest, cache_settings, config_differences
 from xtts_pipeline.config.load import load_config
-from xtts_pipeline.config.schema import Config, ModelConfig
+from xtts_pipeline.config.schema import Config, ModelConfig, show_value
 from xtts_pipeline.errors import CacheError, ConfigError, did_you_mean
 from xtts_pipeline.training.checks import available_memory, choose_batch_size
 from xtts_pipeline.training.distributed.cluster import Cluster
@@ -104,7 +104,7 @@ def check_changes(run: Path, changes: Changes, allowed: Collection[str]) -> None
     }
     if refused:
         listed = "; ".join(
-            f"{key}: the run has {json.dumps(was)}, asked for is {json.dumps(now)}"
+            f"{key}: the run has {show_value(was)}, asked for is {show_value(now)}"
             for key, (was, now) in refused.items()
         )
         remedy = " ".join(f"--allow-change {key}" for key in refused)

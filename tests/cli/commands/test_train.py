@@ -141,6 +141,7 @@ def test_wrong_settings_are_refused_before_a_cache_is_copied_or_a_folder_made(
     refused = {
         "training.batch_size=100": "training records, but training.batch_size=100",
         "audio.hop_samples=111": "the cache was made with other settings: audio.hop_samples",
+        "text.symbols=naïve": 'text.symbols: the cache has "corpus", the config "naïve"',
     }
     for setting, expected in refused.items():
         with pytest.raises(CacheError, match=expected):

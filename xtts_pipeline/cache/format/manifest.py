@@ -1,7 +1,6 @@
 """The manifest: the description of a cache, validated as a whole before anything in it is used."""
 
 import hashlib
-import json
 import math
 import mmap
 from collections import Counter
@@ -29,6 +28,7 @@ from xtts_pipeline.config.schema import (
     TextConfig,
     check_bucket_order,
     check_last_bucket,
+    show_value,
 )
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
@@ -306,13 +306,13 @@ def config_differences(manifest: Manifest, config: Config, sections: Sequence[st
         cached = getattr(manifest, section).model_dump(mode="json")
         wanted = getattr(config, section).model_dump(mode="json")
         differences += [
-            f"{section}.{key}: the cache has {json.dumps(cached[key])}, the config {json.dumps(wanted[key])}"
+            f"{section}.{key}: the cache has {show_value(cached[key])}, the config {show_value(wanted[key])}"
             for key in cached
             if cached[key] != wanted[key] and not (key == "language" and same_language(cached[key], wanted[key]))
         ]
     if config.data.buckets != "auto" and manifest.buckets != buckets_of(config):  # auto accepts the cache's buckets
         cached_buckets, wanted_buckets = (
-            json.dumps(buckets or None) for buckets in (manifest.buckets, buckets_of(config))
+            show_value(buckets or None) for buckets in (manifest.buckets, buckets_of(config))
         )
         differences.append(f"data.buckets: the cache has {cached_buckets}, the config {wanted_buckets}")
     return differences
