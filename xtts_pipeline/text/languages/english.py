@@ -14,6 +14,7 @@ from xtts_pipeline.text.languages.english_words import (
     ABBREVIATIONS,
     BEFORE_NUMBERS,
     DOTTED_WORDS,
+    MONTHS,
     NUMBERED,
     RULERS,
     TITLES,
@@ -28,14 +29,8 @@ _ENDING = frozenset({"etc", "inc", "ltd"})
 SIGNS = {"&": "and", "%": "percent", "@": "at", "+": "plus", "=": "equals", "#": "hash", "\u00b0": "degrees"}
 SIGNS |= {"\u00b1": "plus or minus", "\u00d7": "times", "\u00f7": "divided by", "\u00a7": "section"}
 SIGNS |= {"\u2248": "approximately", "\u2260": "is not equal to", "\u221e": "infinity", "\u2030": "per thousand"}
-SIGNS |= {
-    "$": "dollars",
-    "\u20ac": "euros",
-    "\u00a3": "pounds",
-    "\u00a2": "cents",
-    "\u2264": "less than or equal to",
-    "\u2265": "greater than or equal to",
-}
+SIGNS |= {"\u2264": "less than or equal to", "\u2265": "greater than or equal to"}
+SIGNS |= {"$": "dollars", "\u20ac": "euros", "\u00a3": "pounds", "\u00a2": "cents"}
 _IN_ADDRESSES = {".": "dot", "/": "slash", "-": "dash", "_": "underscore", "@": "at", ":": "colon", "~": "tilde"}
 _IN_ADDRESSES |= {"?": "question mark", "=": "equals", "&": "and", "#": "hash", "+": "plus", "%": "percent"}
 _FRACTIONS = {"\u00bd": "1/2", "\u00bc": "1/4", "\u00be": "3/4", "\u2153": "1/3", "\u2154": "2/3"}
@@ -49,7 +44,6 @@ _POWERS = {"\u00b2": "squared", "\u00b3": "cubed"}
 _POWERS |= {chr(0x2070 + digit): f"to the power of {spoken(str(digit))}" for digit in (0, *range(4, 10))}
 _SLASHED = {"w/o": "without", "w/out": "without", "c/o": "care of"}
 
-
 # Whole words only: `disco.` does not end in `co.`.
 _ABBREVIATION = re.compile(rf"(?<![\w.])({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE)
 _SAINT_OR_STREET = re.compile(r"(?<![\w.])st\.(?=( ?\w)?)(?!\w)", re.IGNORECASE)
@@ -57,7 +51,8 @@ _TITLE_BEFORE_NAME = re.compile(r"(?<![\w.])(Mr|Mrs|Ms|Dr|Prof|St)(?= [A-Z])")
 _NUMBER_AHEAD = re.compile(
     rf"(?<![\w.])({'|'.join(BEFORE_NUMBERS)})\. ?(?=\d|(?-i:[IVXLC]{{2,}}|[VX])(?!\w))", re.IGNORECASE
 )
-_MONTH = re.compile(r"(?<![\w.])(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.(?! ?\d)(?!\w)")
+# Jan alone is a name as well.
+_MONTH = re.compile(r"(?<![\w.])((?<=\b[iI]n )Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.(?! ?\d)(?!\w)")
 _DOTTED_WORD = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, DOTTED_WORDS))})(?:(\.)|(?!\w))(?!\w)", re.IGNORECASE)
 _LETTERS = re.compile(r"(?<![\w.])((?:[A-Za-z]\.)+[A-Za-z])(?:(\.)|(?!\w))(?!\w)")
 _ADDRESS = re.compile(
@@ -70,7 +65,7 @@ _PER_PERIOD = re.compile(r"(?<=[a-z]s)/(s|h|hr|min|sec|day|week|month|year)(?!\w
 _MPH = re.compile(r"(?<![\w/])mph(?!\w)")
 _WITH = re.compile(r"(?<![\w/.])(?:(w/o|w/out|c/o)(?!\w)|w/ ?(?=[^\W\d_]))")
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])/(?=[^\W\d_])")
-_WORLD_WAR = re.compile(r"(?<!\w)WW(II?)(?!\w)")
+_WORLD_WAR = re.compile(r"(?<!\w)WW(II?|[12])(?!\w)")
 _ROMAN = re.compile(r"(?<=[A-Za-z] )(?=[IVXLC])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})(?![\w.]\w|\w)")
 _CENTURY = re.compile(r"(?<![\w.])([IVX]{1,6}) (?=century|centuries|dynasty)")
 _OF_A_RULER = re.compile(r"(?=[,.;:)!?'\"]|$| (?:of|reigned|ruled|abdicated) | and the )")
@@ -80,9 +75,9 @@ _SHARP = re.compile(r"(?<=\b[A-G])#(?!\w)")
 _HASHTAG = re.compile(r"#(?=[^\W\d_])")
 _SIGN = re.compile(f" ?([{re.escape(''.join(SIGNS))}])")
 _AFTER_SENTENCE = re.compile(r" (?:He|She|It|They|We|You|I|The|This|That|There|In|But|And|A)(?!\w)")
-_WEEKDAY = re.compile(rf"(?<![\w.])({'|'.join(WEEKDAYS)})\.(?=[-,]| \d| [A-Z])")
+_WEEKDAY = re.compile(rf"(?<![\w.])({'|'.join(WEEKDAYS)})\.(?=[-,]| \d| (?:{'|'.join(month[:3] for month in MONTHS)}))")
 _ANY_SIGN = re.compile(r"[^\w\s.,;:'\"!?()-]")
-_ANY_NUMERAL = re.compile(r"(?<!\w)[IVXLCW]+(?!\w)")
+_ANY_NUMERAL = re.compile(r"(?<!\w)[IVXLCW]+[12]?(?!\w)")
 _INNER_STOP = re.compile(r"\w\.\w")
 _LAST_WORDS_CHARACTERS = 60
 

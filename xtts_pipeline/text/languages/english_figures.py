@@ -58,7 +58,7 @@ _DAY_MONTH = re.compile(rf"(?<![\w.,:/$-])(\d{{1,2}})(?:-(\d{{1,2}}))? ({_MONTH}
 _MONTH_YEAR = re.compile(rf"(?<!\w)({_MONTH})\.? (?='?\d)")
 _YEARS = re.compile(r"(?<![\w.,/-])(1[1-9]\d\d|20\d\d)/(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
 _ON_DAY = re.compile(r"(?<=\b[oO]n )(?!9/11)(1[0-2]|0?[1-9])/(3[01]|[12]?\d|0[1-9])(?![\w/]|[.,]\d)")
-_FRACTION = re.compile(r"(?<![\w/.,:-])(?:(\d{1,3})[ -])?(\d{1,3})/(\d{1,3})(?![\w/]|[.,]\d)")
+_FRACTION = re.compile(r"(?:(?<![\w/.,:-])|(?<=[a-z]-))(?:(\d{1,3})[ -])?(\d{1,3})/(\d{1,3})(?![\w/]|[.,]\d)")
 _DECADE = re.compile(r"(?<![\w.,])'?(1[1-9]\d0|20\d0|[2-9]0)'?s\b")
 _PLURAL_FIGURE = re.compile(rf"{_START}(\d{{1,4}})'?s\b")
 _ORDINAL = re.compile(rf"{_START}({_FIGURE})(?:st|nd|rd|th)\b", re.IGNORECASE)
@@ -67,6 +67,7 @@ _TIMES_TO = re.compile(
     r"|(?<=\d:\d\d)-(?=\d{1,2}(?!\d))",
     re.IGNORECASE,
 )
+_DOT_TIME = re.compile(r"(?<![\w.,])(1[0-2]|0?[1-9])\.([0-5]\d)(?= ?[ap]\.?m\b)", re.IGNORECASE)
 _CLOCK = re.compile(r"(?<![\w:.])(\d{1,2}):([0-5]\d):([0-5]\d)(?![\w:])")
 _TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?: ?([ap])(?:m|\.m(\.)?))?(?![\w:])", re.IGNORECASE)
 _HOUR = re.compile(r"(?<![\w:.,])(1[0-2]|0?[1-9]) ?([ap])(?:m|\.m(\.)?)(?!\w)", re.IGNORECASE)
@@ -78,7 +79,7 @@ _MEASURE = re.compile(
     rf"(?P<power>[\u00b2\u00b3])?(?:/(?P<per>{_PER})(?P<per_power>[\u00b2\u00b3])?)?"
     r"(?:(?P<to>-)(?=\d)|(?P<stop>\.)(?!\w)|(?![\w\u00b2\u00b3/]))"
 )
-_BY = re.compile(rf"{_START}({_NUMBER}) ?[x\u00d7] ?(?=\d)")
+_BY = re.compile(rf"{_START}({_NUMBER}) ?[xX\u00d7] ?(?=\d)")
 _SCALED = re.compile(rf"{_START}({_NUMBER})(?:([kKMB])| ?(bn|mn|tn))(?!\w)")
 _CHAIN = re.compile(r"(?<![\w.,-])\d+(?:-\d+){2,}(?![\w-])")
 _RANGE = re.compile(rf"(?<![\w.,-])({_NUMBER})(%?)-({_NUMBER})(?!-?\d|[.,]\d)")
@@ -353,6 +354,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (_MONTH_YEAR, lambda match: f"{month_of(match[1])} "),
     (_YEARS, lambda match: f"{_year(match[1])} {_year(match[2])}"),
     (_TIMES_TO, " to "),
+    (_DOT_TIME, r"\1:\2"),
     (_CLOCK, lambda match: f"{spoken(match[1])} {_two_digits(match[2])} {_two_digits(match[3])}"),
     (_TIME, _time),
     (_HOUR, _hour),
