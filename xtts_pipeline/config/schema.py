@@ -332,6 +332,10 @@ class Config(Section):
     training: TrainingConfig = TrainingConfig()
     synthesis: SynthesisConfig = SynthesisConfig()
 
+    def with_settings(self, section: str, **settings: object) -> "Config":
+        """Return the config with other values, which are not validated, in one of its sections."""
+        return self.model_copy(update={section: getattr(self, section).model_copy(update=settings)})
+
     @model_validator(mode="after")
     def _buckets_end_at_the_limits(self) -> "Config":
         if isinstance(self.data.buckets, tuple):

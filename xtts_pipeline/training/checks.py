@@ -152,7 +152,7 @@ def choose_batch_size(
     rounded = size // (ROUND_BATCH * parts) * ROUND_BATCH * parts
     if rounded and is_filled(manifest, rounded, parts):
         size = rounded
-    return config.model_copy(update={"training": config.training.model_copy(update={"batch_size": size})})
+    return config.with_settings("training", batch_size=size)
 
 
 def _largest_filled_batch(manifest: Manifest, most: int, parts: int) -> int | None:

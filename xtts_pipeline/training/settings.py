@@ -60,8 +60,7 @@ def training_config(
         )
         raise CacheError(f"the cache was made with other settings: {'; '.join(differences)}; {remedy}")
     if config.training.batch_size == "auto" and previous is not None:
-        training = config.training.model_copy(update={"batch_size": previous.training.batch_size})
-        return config.model_copy(update={"training": training})
+        return config.with_settings("training", batch_size=previous.training.batch_size)
     if config.training.batch_size == "auto" and cluster is not None:
         raise ConfigError(
             "training.batch_size=auto: each worker would choose by its own memory, expected one size for all; "

@@ -13,12 +13,12 @@ from xtts_pipeline.audio.lengths import mel_frame_count
 from xtts_pipeline.audio.load import read_sound_length
 from xtts_pipeline.cache.build.folder import existing_shards
 from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow
-from xtts_pipeline.cache.build.receipts import load_receipt
+from xtts_pipeline.cache.build.receipts import load_receipt, source_stat
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.config.schema import AudioConfig, Bucket, Config, LimitsConfig
-from xtts_pipeline.errors import AudioError, CacheError, TextError
-from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.errors import AudioError, CacheError, Reason, TextError
+from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
 HEADER_THREADS = 8
 
@@ -42,7 +42,7 @@ def resolve_buckets(config: Config, folder: Path, index: CorpusIndex, *, reshard
         return config
     kept = () if reshard else _buckets_in(folder, config.limits)
     buckets = kept or _best_buckets(index, config)
-    return config.model_copy(update={"data": config.data.model_copy(update={"buckets": buckets})})
+    return config.with_settings("data", buckets=buckets)
 
 
 def _buckets_in(folder: Path, limits: LimitsConfig) -> tuple[Bucket, ...]:
@@ -60,34 +60,49 @@ def _buckets_in(folder: Path, limits: LimitsConfig) -> tuple[Bucket, ...]:
 def _best_buckets(index: CorpusIndex, config: Config) -> tuple[Bucket, ...]:
     """Return the pairs, the limits last, with the least padding by the lengths known before decoding."""
     largest = Shape(config.limits.max_text_length, config.limits.max_mel_frames)
-    measured = [lengths for lengths in measure_rows(index, config) if lengths is not None]
+    measured = [lengths for lengths in judge_rows(index, config) if isinstance(lengths, RowLengths)]
     tokens = np.array([lengths.tokens for lengths in measured], np.int64)
     frames = np.array([lengths.frames for lengths in measured], np.int64)
     return tuple((shape.max_text_length, shape.max_mel_frames) for shape in auto_shapes(largest, tokens, frames))
 
 
-def measure_rows(index: CorpusIndex, config: Config) -> list[RowLengths | None]:
-    """Return the lengths of each row; None if its text, file or header cannot be used."""
+def judge_rows(index: CorpusIndex, config: Config, limits: LimitsConfig | None = None) -> list[RowLengths | Reason]:
+    """Return each row's lengths by its text and header, or why a build would reject it.
+
+    Without `limits` a row is rejected only if its text, file or header cannot be used.
+    """
     tokenizer = Tokenizer(index.symbols, config.text.blank)
 
-    def measure(row: PlannedRow) -> RowLengths | None:
+    def judge(row: PlannedRow) -> RowLengths | Reason:
         try:
             tokens = len(tokenizer.encode(row.text))
-        except TextError:
-            return None
-        sound = _header_lengths(index.roots[row.corpus] / row.audio, config.audio)
-        return None if sound is None else RowLengths(*sound, tokens)
+            if limits is not None:
+                check_text_length(tokens, limits, config.text)
+        except TextError as error:
+            return error.reason
+        lengths = _read_lengths(index.roots[row.corpus] / row.audio, tokens, config.audio)
+        excess = _excess(lengths, limits, config.audio) if limits and isinstance(lengths, RowLengths) else None
+        return excess or lengths
 
     with ThreadPoolExecutor(HEADER_THREADS) as pool:
-        return list(pool.map(measure, index.rows))
+        return list(pool.map(judge, index.rows))
 
 
-def _header_lengths(path: Path, audio: AudioConfig) -> tuple[float, int] | None:
-    """Return a clip's seconds and untrimmed frames by its header; None without a readable header or samples."""
+def _read_lengths(path: Path, tokens: int, audio: AudioConfig) -> RowLengths | Reason:
+    if source_stat(path) is None:  # opening a pipe would block
+        return Reason.AUDIO_UNREADABLE if path.exists() else Reason.AUDIO_MISSING
     try:
         samples, rate = read_sound_length(path)
-    except AudioError:
-        return None
+    except AudioError as error:
+        return error.reason
     if samples <= 0:
-        return None
-    return samples / rate, mel_frame_count(samples, rate, audio)
+        return Reason.AUDIO_EMPTY
+    return RowLengths(samples / rate, mel_frame_count(samples, rate, audio), tokens)
+
+
+def _excess(lengths: RowLengths, limits: LimitsConfig, audio: AudioConfig) -> Reason | None:
+    if not limits.min_seconds <= lengths.seconds <= limits.max_seconds:
+        return Reason.AUDIO_TOO_LONG if lengths.seconds > limits.max_seconds else Reason.AUDIO_TOO_SHORT
+    # The effect of trimming is known only after decoding.
+    is_too_long = lengths.frames > limits.max_mel_frames and audio.trim_db is None
+    return Reason.MEL_TOO_LONG if is_too_long else None

@@ -4,24 +4,18 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from xtts_pipeline.audio.lengths import mel_frame_count
-from xtts_pipeline.audio.load import read_sound_length
-from xtts_pipeline.cache.build.bucketing import RowLengths, resolve_buckets
+from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows, resolve_buckets
 from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes
 from xtts_pipeline.cache.build.folder import existing_counts
 from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, choose_validation_row, lay_out, plan_shards
-from xtts_pipeline.cache.build.receipts import source_stat
 from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
 from xtts_pipeline.cache.format.manifest import bucket_specs, buckets_of
 from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.config.schema import Bucket, Config
-from xtts_pipeline.errors import AudioError, Reason, TextError
-from xtts_pipeline.text.tokens import Tokenizer, check_text_length
+from xtts_pipeline.errors import Reason
 
 SAMPLE_CLIPS = 64
 SAMPLE_SECONDS = 2.0
@@ -57,8 +51,7 @@ def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: Bu
     layout = lay_out(index, plan, choose_validation_row(index, config.cache, ()))
     current = current_receipts(folder, layout, index, config, options)
     stale = [name for name in layout if name not in current]
-    with ThreadPoolExecutor(options.jobs) as threads:
-        verdicts = list(threads.map(partial(_judge, index=index, config=config), index.rows))
+    verdicts = judge_rows(index, config, config.limits)
     reasons = Counter(rejection.reason for _, rejection in index.rejections)
     reasons.update(verdict for verdict in verdicts if isinstance(verdict, Reason))
     kept = {
@@ -78,42 +71,13 @@ def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: Bu
         shards=dict(Counter(name.split for name in layout)),
         shards_to_write=len(stale),
         bytes_to_write=sum(sizes[name] for name in stale),
-        free_bytes=shutil.disk_usage(_existing_parent(folder)).free,
+        free_bytes=shutil.disk_usage(next(path for path in (folder, *folder.absolute().parents) if path.is_dir())).free,
         estimated_seconds=round(
             _seconds_per_clip(layout, rows_to_make, index, config, folder)
             * len(rows_to_make)
             / max(min(options.jobs, len(stale)), 1),
             1,
         ),
-    )
-
-
-def _judge(row: PlannedRow, index: CorpusIndex, config: Config) -> RowLengths | Reason:
-    """Return the clip's lengths by text and header, or the reason for its rejection."""
-    audio, limits = config.audio, config.limits
-    try:
-        tokens = len(Tokenizer(index.symbols, config.text.blank).encode(row.text))
-        check_text_length(tokens, limits, config.text)
-    except TextError as error:
-        return error.reason
-    path = index.roots[row.corpus] / row.audio
-    if source_stat(path) is None:
-        return Reason.AUDIO_UNREADABLE if path.exists() else Reason.AUDIO_MISSING
-    try:
-        samples, sample_rate = read_sound_length(path)
-    except AudioError as error:
-        return error.reason
-    if samples <= 0:
-        return Reason.AUDIO_EMPTY
-    seconds = samples / sample_rate
-    if not limits.min_seconds <= seconds <= limits.max_seconds:
-        return Reason.AUDIO_TOO_LONG if seconds > limits.max_seconds else Reason.AUDIO_TOO_SHORT
-    frames = mel_frame_count(samples, sample_rate, audio)
-    # The effect of trimming is known only after decoding.
-    return (
-        Reason.MEL_TOO_LONG
-        if frames > limits.max_mel_frames and audio.trim_db is None
-        else RowLengths(seconds, frames, tokens)
     )
 
 
@@ -134,7 +98,3 @@ def _seconds_per_clip(
         if time.perf_counter() - start > SAMPLE_SECONDS:
             break
     return (time.perf_counter() - start) / made
-
-
-def _existing_parent(folder: Path) -> Path:
-    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from xtts_pipeline.cache.build.bucketing import measure_rows
+from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows
 from xtts_pipeline.cache.build.plan import PlannedRow, index_corpora
 from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_shapes, smallest_shape
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
@@ -385,8 +385,8 @@ def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
     index = index_corpora([read_corpus(data, layout, config.text.language)], config)
     clips = [
         (row, lengths)
-        for row, lengths in zip(index.rows, measure_rows(index, config), strict=True)
-        if lengths is not None
+        for row, lengths in zip(index.rows, judge_rows(index, config), strict=True)
+        if isinstance(lengths, RowLengths)
     ]
     if not clips:
         raise CorpusError(
