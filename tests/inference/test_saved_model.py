@@ -14,10 +14,8 @@ import tensorflow as tf
 from click.testing import CliRunner, Result
 
 from tests.speaking import SYMBOLS, make_run
-from xtts_pipeline.audio import reference
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import OutputError
-from xtts_pipeline.inference.saved_model import cut_windows
 from xtts_pipeline.inference.synthesizer import Synthesizer
 
 ROOT = Path(__file__).parents[2]
@@ -211,21 +209,3 @@ def test_nothing_is_left_of_an_export_that_failed(
         assert isinstance(result.exception, OutputError)
         assert str(result.exception).startswith(f"{tmp_path / 'out'}: cannot be written (")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_windows_are_those_of_the_synthesizer() -> None:
-    random = np.random.default_rng(5)
-    lengths = [1, 7, 8, 9, 40, 61, 64, 65, 200, 333]
-    mel = random.normal(-4, 0.2, (len(lengths), max(lengths), 3)).astype(np.float32)
-    mel[8, ::3] = -9  # pauses
-    mel[9] = -11
-    mel[9, 131] = 0  # one click, which all windows may miss
-    mel[6, 32:] = -11
-    windows, found = (value.numpy() for value in cut_windows(tf.constant(mel), tf.constant(lengths), 8))
-    for row, frames in enumerate(lengths):
-        expected, expected_lengths = reference.cut_windows(mel[row, :frames], 8)
-        heard = np.flatnonzero(found[row])
-        np.testing.assert_array_equal(found[row, heard], expected_lengths[: len(heard)])
-        assert len(heard) == np.count_nonzero(expected_lengths)
-        for window, wanted in zip(windows[row, heard], expected, strict=False):
-            np.testing.assert_array_equal(window[: found[row, heard[0]]], wanted[: found[row, heard[0]]])

@@ -15,8 +15,9 @@ from typing import Any
 import tensorflow as tf
 
 from xtts_pipeline import __version__
-from xtts_pipeline.audio.reference import MAX_WINDOWS, PAUSE_DEPTH
+from xtts_pipeline.cache.build.folder import format_bytes
 from xtts_pipeline.errors import OutputError
+from xtts_pipeline.inference.references import cut_windows, embed_windows
 from xtts_pipeline.model.decoding import Speech, speak
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Batch
@@ -37,25 +38,31 @@ class Export:
     description: Mapping[str, Any]
     bytes: int
 
+    def to_json(self) -> dict[str, object]:
+        """Return the report for programs."""
+        names = ("step", "weights_sha256", "jit_compile", "signature", "inputs", "outputs")
+        return {"output": str(self.folder), "bytes": self.bytes, **{name: self.description[name] for name in names}}
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        model = self.description
+        signature = f"signature {model['signature']} (checkpoint of step {model['step']})"
+        lines = [f"{self.folder}: {format_bytes(self.bytes)}, {signature}"]
+        for label, tensors in (("in", model["inputs"]), ("out", model["outputs"])):
+            for name, tensor in tensors.items():
+                shape = ", ".join("any" if size is None else str(size) for size in tensor["shape"])
+                lines.append(f"  {label:<4}{name:<18}{tensor['dtype']} [{shape}]")
+        return "\n".join(lines)
+
 
 def export_run(run: Path, folder: Path, overrides: Sequence[str], *, batch_size: int, jit_compile: bool) -> Export:
-    """Write the last checkpoint of a run as a SavedModel, with `overrides` such as `synthesis.sharpness=1.5`.
+    """Write a run's last checkpoint as a SavedModel for `batch_size` texts; the folder appears whole or not at all.
 
-    Raises CheckpointError if the run cannot be read, ConfigError for an override that is not valid, and OutputError
-    as `export_checkpoint` does.
+    `overrides` are settings such as `synthesis.sharpness=1.5`. With `jit_compile` XLA compiles the network where it is
+    loaded, so a program without XLA cannot run it. Raises CheckpointError if the run cannot be read, ConfigError for an
+    override that is not valid, OutputError if the folder exists or cannot be written.
     """
     checkpoint = load_checkpoint(run).with_synthesis(overrides)
-    return export_checkpoint(checkpoint, folder, batch_size=batch_size, jit_compile=jit_compile)
-
-
-def export_checkpoint(
-    checkpoint: Checkpoint, folder: Path, *, batch_size: int = 1, jit_compile: bool = False
-) -> Export:
-    """Write a SavedModel for `batch_size` texts at a time; the folder appears whole or not at all.
-
-    With `jit_compile` XLA compiles the network where it is loaded, so a program without XLA cannot run it.
-    Raises OutputError if the folder exists or cannot be written.
-    """
     with _new_folder(folder) as partial:
         graph = _SynthesisGraph(checkpoint, batch_size, jit_compile=jit_compile)
         model = tf.Module()
@@ -145,14 +152,7 @@ class _SynthesisGraph:
         return tf.cond(tf.reduce_any(length_B > 0), embed, lambda: tf.zeros(shape))
 
     def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
-        """Return the mean of the latents of each row's windows, [B, V, D], as `Synthesizer` does."""
-        rows, windows, *window_shape = window_BNCM.shape
-        flat = tf.reshape(window_BNCM, [rows * windows, *window_shape])
-        latents = self.network.embed_voice(flat, tf.reshape(length_BN, [-1]), self._dropout())
-        latents_BNVD = tf.reshape(latents, [rows, windows, *latents.shape[1:]])
-        is_heard_BN = tf.cast(length_BN > 0, latents.dtype)
-        heard_B11 = tf.maximum(tf.reduce_sum(is_heard_BN, axis=1), 1.0)[:, None, None]
-        return tf.reduce_sum(latents_BNVD * is_heard_BN[:, :, None, None], axis=1) / heard_B11
+        return embed_windows(self.network, window_BNCM, length_BN, self._dropout())
 
     def _speak_batch(
         self,
@@ -174,40 +174,6 @@ class _SynthesisGraph:
 
     def _dropout(self) -> Dropout:
         return Dropout.fixed(self._dropout_seed)
-
-
-def cut_windows(mel_BCM: tf.Tensor, length_B: tf.Tensor, window_frames: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the windows of references, [B, N, window_frames, M], and their lengths [B, N].
-
-    The graph version of `audio.reference.cut_windows`. At least one row must have a real frame. Unused windows have
-    length 0 and may stand between used ones.
-    """
-    part_B = tf.minimum(length_B, window_frames)
-    count_B = tf.clip_by_value(-(-length_B // window_frames), 1, MAX_WINDOWS)
-    number_N = tf.range(MAX_WINDOWS)
-    stride_B = tf.cast(length_B - part_B, tf.float64) / tf.cast(tf.maximum(count_B - 1, 1), tf.float64)
-    start_BN = tf.cast(tf.round(tf.cast(number_N, tf.float64) * stride_B[:, None]), tf.int32)
-
-    def frames_from(start_BN: tf.Tensor) -> tf.Tensor:
-        return tf.minimum(start_BN[:, :, None] + tf.range(window_frames), tf.maximum(length_B - 1, 0)[:, None, None])
-
-    peak_BC = tf.reduce_max(mel_BCM, axis=-1)
-    peak_BC = tf.where(tf.sequence_mask(length_B, tf.shape(mel_BCM)[1]), peak_BC, peak_BC.dtype.min)
-    loudest_B1 = tf.reduce_max(peak_BC, axis=1, keepdims=True)
-    is_loud_BN = (
-        tf.reduce_max(tf.gather(peak_BC, frames_from(start_BN), batch_dims=1), axis=2) >= loudest_B1 - PAUSE_DEPTH
-    )
-    is_heard_BN = is_loud_BN & (number_N < count_B[:, None])
-
-    # If all windows are in pauses, the first moves to the loudest frame.
-    is_moved_BN = ~tf.reduce_any(is_heard_BN, axis=1, keepdims=True) & (number_N == 0)
-    loudest_start_B = tf.clip_by_value(
-        tf.argmax(peak_BC, axis=1, output_type=tf.int32) - part_B // 2, 0, length_B - part_B
-    )
-    start_BN = tf.where(is_moved_BN, loudest_start_B[:, None], start_BN)
-    length_BN = tf.where(is_heard_BN | is_moved_BN, part_B[:, None], 0)
-    # Frames after a window's length repeat the last one; the voice encoder masks them.
-    return tf.gather(mel_BCM, frames_from(start_BN), batch_dims=1), length_BN
 
 
 def _check_range(name: str, values: tf.Tensor, highest: tf.Tensor | int) -> tf.Operation:

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.audio.reference import cut_windows, load_reference
+from xtts_pipeline.audio.reference import load_reference
 from xtts_pipeline.cache.format.schema import pad_to
 from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
+from xtts_pipeline.inference.references import cut_windows, embed_windows
 from xtts_pipeline.model.decoding import (
     Chunk,
     DecodingState,
@@ -269,8 +270,8 @@ class Synthesizer:
 
     def _embed_reference(self, mel: np.ndarray) -> np.ndarray:
         """Return the mean of the latents of a reference's windows, float32 [V, D], as in XTTS."""
-        windows, lengths = cut_windows(mel, self._network.reference_frames)
-        latents: np.ndarray = self._embed(tf.constant(windows), tf.constant(lengths)).numpy()
+        windows = cut_windows(tf.constant(mel[None]), tf.constant([len(mel)]), self._network.reference_frames)
+        latents: np.ndarray = self._embed(*windows).numpy()[0]
         return latents
 
     def _rows(self, pieces: int) -> int:
@@ -373,10 +374,8 @@ class Synthesizer:
         state, chunk = continue_speech(self._network, projected, state, self._dropout(), max_frames, settings)
         return state, chunk, is_speaking(self._network, state.progress, max_frames)
 
-    def _embed_windows(self, windows: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        latents_BVD = self._network.embed_voice(windows, lengths, self._dropout())
-        is_real_B = tf.cast(lengths > 0, latents_BVD.dtype)
-        return tf.reduce_sum(latents_BVD * is_real_B[:, None, None], axis=0) / tf.reduce_sum(is_real_B)
+    def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
+        return embed_windows(self._network, window_BNCM, length_BN, self._dropout())
 
 
 def _index(kind: str, names: tuple[str, ...], wanted: str | None, folder: Path) -> int:
