@@ -111,7 +111,7 @@ def measure(
     """Return the median speed of each path."""
     manifest = load_manifest(cache)
     nothing = np.zeros((0, config.audio.mel_bins), np.float32)
-    clips = [Clip(Example(clip.row.id, clip.tokens, nothing), clip.row.text, clip.path) for clip in survey.clips]
+    clips = [Clip(Example(clip.row.id, clip.tokens, nothing), clip.path) for clip in survey.clips]
     baseline = BaselineClips(clips, record_spec(manifest), config.audio, BATCH)
     cached = CachedSource(cache, manifest)
     paths: dict[str, Callable[[], Iterable[object]]] = {

@@ -16,7 +16,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import TrainingError
 from xtts_pipeline.perf import autotune as tuning
 from xtts_pipeline.perf.autotune import Tuning, tune
-from xtts_pipeline.perf.measurement import Request, measure_in_process
+from xtts_pipeline.perf.measurement import REQUEST, Request, measure_in_process
 from xtts_pipeline.system.machine import Cores
 from xtts_pipeline.training.settings import tuned_overrides
 
@@ -39,7 +39,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Request]]:
         asked: list[Request] = []
 
         def measure(request: Request) -> Any:
-            asked.append(Request.from_json(request.to_json()))
+            asked.append(REQUEST.validate_json(REQUEST.dump_json(request)))
             if request.inputs:
                 return [inputs(data) for data in request.inputs]
             training = request.config.training

@@ -44,8 +44,7 @@ class Tuning:
         before = getattr(getattr(self.config, section), key)
         if before == value:
             return
-        changed = getattr(self.config, section).model_copy(update={key: value})
-        self.config = self.config.model_copy(update={section: changed})
+        self.config = self.config.with_settings(section, **{key: value})
         self.report.setdefault("chosen", {})[f"{section}.{key}"] = {"before": before, "after": value, "why": why}
         self.lines.append(f"{section}.{key} {before} -> {value}: {why}")
 
@@ -82,9 +81,9 @@ def _tune_batch(cache: Path, manifest: Manifest, tuning: Tuning, seconds: float,
     tuning.report["steps"] = measured = []
 
     def measure(batch_size: int, parts: int) -> dict[str, Any]:
-        training = tuning.config.training.model_copy(update={"batch_size": batch_size, "accumulation_steps": parts})
+        config = tuning.config.with_settings("training", batch_size=batch_size, accumulation_steps=parts)
         began = time.monotonic()
-        answer = measure_in_process(Request(cache, tuning.config.model_copy(update={"training": training}), one))
+        answer = measure_in_process(Request(cache, config, one))
         found = {
             "batch_size": batch_size,
             "accumulation_steps": parts,

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import TrainingError
@@ -27,17 +29,8 @@ class Request:
     seconds: float
     inputs: tuple[dict[str, Any], ...] = ()
 
-    def to_json(self) -> str:
-        """Return the request as `from_json` reads it."""
-        config = self.config.model_dump(mode="json")
-        return json.dumps({"cache": str(self.cache), "config": config, "seconds": self.seconds, "inputs": self.inputs})
 
-    @classmethod
-    def from_json(cls, text: str) -> "Request":
-        """Return the request that `to_json` wrote."""
-        found = json.loads(text)
-        config = Config.model_validate(found["config"])
-        return cls(Path(found["cache"]), config, found["seconds"], tuple(found["inputs"]))
+REQUEST = TypeAdapter(Request)
 
 
 def measure_in_process(request: Request) -> Any:
@@ -47,11 +40,11 @@ def measure_in_process(request: Request) -> Any:
     Raises TrainingError if the process fails otherwise.
     """
     command = [sys.executable, "-m", "xtts_pipeline.perf.measurement"]
-    done = subprocess.run(command, input=request.to_json(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=REQUEST.dump_json(request), capture_output=True, check=False)
     if done.returncode < 0 and not request.inputs:
         return {"fits": False}
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         remedy = "set training.autotune=false to train without it"
         raise TrainingError(f"training.autotune: measuring failed ({last}); {remedy}")
     return json.loads(done.stdout)
@@ -59,7 +52,7 @@ def measure_in_process(request: Request) -> Any:
 
 def main() -> None:
     """Answer the request on stdin."""
-    request = Request.from_json(sys.stdin.read())
+    request = REQUEST.validate_json(sys.stdin.read())
     with NativeLog() as log:
         # By name, because TensorFlow must not be imported before its log is redirected.
         cached = importlib.import_module("xtts_pipeline.data.cached")

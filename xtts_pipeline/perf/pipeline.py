@@ -5,8 +5,7 @@ The cost of a stage is the time of the pipeline up to it minus the time of the p
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,10 +29,6 @@ class Stage:
     records_per_second: float
     ms_per_batch: float
     busy_cores: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the stage as `--json` prints it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -61,16 +56,6 @@ class Pipeline:
     def is_in_memory(self) -> bool:
         """Whether the records are read once, before the first batch, and kept."""
         return self.source.manifest.is_kept_in_memory(self.config.data)
-
-    @property
-    def batches_per_epoch(self) -> int:
-        """Number of whole batches in the bucket."""
-        return self.source.manifest.split_records("train", self.bucket) // self.batch_size
-
-    @property
-    def files(self) -> list[Path]:
-        """The shards that it reads."""
-        return [self.source.folder / name for name in self.source.manifest.shard_names("train", self.bucket)]
 
     @property
     def held_bytes(self) -> int:

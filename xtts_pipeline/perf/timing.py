@@ -79,6 +79,14 @@ def paired_ratios(rates: Mapping[str, Sequence[float]], ours: Sequence[str]) -> 
     }
 
 
+def medians(found: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+    """Return the median of each figure over the rounds of each variant."""
+    return {
+        name: {key: statistics.median(figures[key] for figures in rounds) for key in rounds[0]}
+        for name, rounds in found.items()
+    }
+
+
 def machine() -> dict[str, object]:
     """Return the machine's processor, its number of cores and its load."""
     return {"processor": _processor(), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}

@@ -34,6 +34,11 @@ class StepTime(NamedTuple):
     is_compiling: bool
 
     @property
+    def parts(self) -> dict[str, float]:
+        """The seconds by what they were spent on."""
+        return {"data": self.wait, "host": self.host, "compute": self.compute}
+
+    @property
     def busy(self) -> float:
         """Seconds of the step itself, without its wait for the batch."""
         return self.host + self.compute

@@ -29,7 +29,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> BaselineClips:
         tmp_path_factory.mktemp("clips") / "corpus", (("text", wave) for wave in waves), AUDIO.sample_rate
     )
     clips = [
-        Clip(Example(f"{number}", np.arange(3, 6 + number, dtype=np.int32), log_mel(wave, AUDIO)), "text", path)
+        Clip(Example(f"{number}", np.arange(3, 6 + number, dtype=np.int32), log_mel(wave, AUDIO)), path)
         for number, (wave, path) in enumerate(zip(waves, paths, strict=True))
     ]
     limits = load_config([], ["limits.max_text_length=9", "limits.max_mel_frames=50"]).limits

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from xtts_pipeline.perf.benchmark.results import Benchmark, BenchmarkReport, Column, save_benchmark, share, whole
+from xtts_pipeline.perf.benchmark.results import SHARE, WHOLE, Benchmark, BenchmarkReport, Column, save_benchmark
 from xtts_pipeline.perf.timing import in_turns, paired_ratios
 
-COLUMNS = (Column("rate", "clips/s", whole), Column("wait", "data wait", share), Column("device", "device", share))
+COLUMNS = (Column("rate", "clips/s", WHOLE), Column("wait", "data wait", SHARE), Column("device", "device", SHARE))
 
 
 def benchmark(name: str = "input") -> Benchmark:
@@ -53,7 +53,7 @@ def test_the_table_shows_words_and_what_was_not_measured():
 
 
 def test_many_figures_have_a_row_each():
-    columns = [Column(f"figure {number}", f"figure {number}", whole) for number in range(10)]
+    columns = [Column(f"figure {number}", f"figure {number}", WHOLE) for number in range(10)]
     variants = {name: {column.key: 1_000_000.0 for column in columns} for name in ("fixed", "XLA buckets")}
     lines = Benchmark("step", columns, variants, {}, {}, "figure 0").to_text().splitlines()
 
@@ -81,4 +81,4 @@ def test_files_hold_the_figures_and_a_picture(tmp_path: Path):
 
 @pytest.mark.parametrize("value", [0.0, 12345.6])
 def test_numbers_have_their_thousands_apart(value: float):
-    assert Column("rate", "", whole).cell({"rate": value}) == f"{value:,.0f}"
+    assert Column("rate", "", WHOLE).cell({"rate": value}) == f"{value:,.0f}"

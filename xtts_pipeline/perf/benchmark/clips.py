@@ -3,11 +3,10 @@
 No TensorFlow.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import Manifest, record_spec
-from xtts_pipeline.cache.format.schema import Example
+from xtts_pipeline.cache.format.schema import Example, without_padding
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.read import read_corpus
@@ -29,10 +28,9 @@ RENDERING_ROUNDS, RENDERING_MOMENTUM = 2, 0.99
 
 @dataclass(frozen=True)
 class Clip:
-    """A written clip: its features in the cache, its text, and its 16-bit mono WAV file at the cache's rate."""
+    """A written clip: its features in the cache, and its 16-bit mono WAV file at the cache's rate."""
 
     example: Example
-    text: str
     wave: Path
 
 
@@ -50,23 +48,10 @@ def read_examples(cache: Path, manifest: Manifest, count: int) -> list[Example]:
         spec = record_spec(manifest, shard.bucket)
         wanted = min(-(-count * shard.records // total), count - len(examples))
         examples += [
-            _without_padding(decode_example(payload, spec))
+            without_padding(decode_example(payload, spec))
             for payload in islice(read_records(cache / shard.name), wanted)
         ]
     return examples
-
-
-def _without_padding(values: Mapping[str, object]) -> Example:
-    tokens, mel = np.asarray(values["tokens"]), np.asarray(values["mel"])
-    text_length, mel_length, speaker, language = (
-        cast("int", values[name]) for name in ("text_length", "mel_length", "speaker", "language")
-    )
-    return Example(str(values["id"]), tokens[:text_length].copy(), mel[:mel_length].copy(), speaker, language)
-
-
-def texts_of(cache: Path) -> dict[str, str]:
-    """Return each utterance's text in the corpus by its id. Raises CacheError if the list cannot be read."""
-    return {entry.id: entry.raw_text for entry in read_utterances(cache)}
 
 
 def write_clips(
@@ -76,7 +61,7 @@ def write_clips(
 
     Raises CorpusError if `data` lacks one of them, AudioError if it cannot be decoded.
     """
-    texts = texts_of(cache)
+    texts = {entry.id: entry.raw_text for entry in read_utterances(cache)}
     corpus = None if data is None else read_corpus(data, "auto", manifest.text.language)
     sources = {} if corpus is None else {utterance.id: corpus.root / utterance.audio for utterance in corpus.utterances}
     render = GriffinLim(manifest.audio, RENDERING_ROUNDS, RENDERING_MOMENTUM)
@@ -91,9 +76,7 @@ def write_clips(
 
     waves = ((texts.get(example.id, example.id), wave_of(example)) for example in examples)
     paths = write_corpus(folder, waves, manifest.audio.sample_rate)
-    return [
-        Clip(example, texts.get(example.id, example.id), path) for example, path in zip(examples, paths, strict=True)
-    ]
+    return [Clip(example, path) for example, path in zip(examples, paths, strict=True)]
 
 
 def copy_corpus(folder: Path, data: Path, config: Config, count: int) -> int:

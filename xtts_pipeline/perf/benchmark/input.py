@@ -15,15 +15,15 @@ from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.schedule import batch_sizes, bucket_order
 from xtts_pipeline.perf.benchmark.baselines import BaselineClips, librosa_pipeline, native_pipeline, npy_pipeline
 from xtts_pipeline.perf.benchmark.clips import Clip
-from xtts_pipeline.perf.benchmark.results import Benchmark, Column, tenths, whole
-from xtts_pipeline.perf.timing import in_turns, machine, measure_throughput, paired_ratios
+from xtts_pipeline.perf.benchmark.results import SHARE, TENTHS, WHOLE, Benchmark, Column
+from xtts_pipeline.perf.timing import in_turns, machine, measure_throughput, medians, paired_ratios
 
 COLUMNS = (
-    Column("records_per_second", "records/s", whole),
-    Column("std_over_mean", "std/mean", lambda value: f"{value:.1%}"),
-    Column("batch_ms", "ms a batch", tenths),
-    Column("cpu_cores", "cores", tenths),
-    Column("cpu_ms", "CPU ms a record", lambda value: f"{value:.2f}"),
+    Column("records_per_second", "records/s", WHOLE),
+    Column("std_over_mean", "std/mean", SHARE),
+    Column("batch_ms", "ms a batch", TENTHS),
+    Column("cpu_cores", "cores", TENTHS),
+    Column("cpu_ms", "CPU ms a record", ".2f"),
 )
 OURS = "ours"
 # Enough for AUTOTUNE to settle and for buffers to fill.
@@ -64,11 +64,8 @@ def measure_input(
     measured = in_turns({name: partial(_measure, start, seconds) for name, start in pipelines.items()}, rounds, say)
     rates = {name: [figures["records_per_second"] for figures in found] for name, found in measured.items()}
     variants = {
-        name: {
-            **{key: float(np.median([figures[key] for figures in found])) for key in found[0]},
-            "std_over_mean": float(np.std(rates[name]) / np.mean(rates[name])),
-        }
-        for name, found in measured.items()
+        name: {**figures, "std_over_mean": float(np.std(rates[name]) / np.mean(rates[name]))}
+        for name, figures in medians(measured).items()
     }
     spec = given.spec
     settings = {
@@ -86,7 +83,7 @@ def measure_input(
 def our_batches(cache: Path, manifest: Manifest, config: Config) -> Batches:
     """Yield the records of each batch of training, read from the files as with a cache too large for memory."""
     source = CachedSource(cache, manifest)
-    config = config.model_copy(update={"data": config.data.model_copy(update={"cache_records": False})})
+    config = config.with_settings("data", cache_records=False)
     signatures = bucket_signatures(source.identity(), source.specs, config.training)
     return (batch.mel.shape[0] for batch in source.training_batches(config, signatures))
 

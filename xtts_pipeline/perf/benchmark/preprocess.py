@@ -9,18 +9,16 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import StepError
-from xtts_pipeline.perf.benchmark.results import Benchmark, Column, tenths
-from xtts_pipeline.perf.timing import in_turns, machine, paired_ratios
+from xtts_pipeline.perf.benchmark.results import TENTHS, Benchmark, Column
+from xtts_pipeline.perf.timing import in_turns, machine, medians, paired_ratios
 
 COLUMNS = (
-    Column("seconds", "s", tenths),
-    Column("cpu_seconds", "CPU s", tenths),
-    Column("clips_per_second", "clips/s", tenths),
+    Column("seconds", "s", TENTHS),
+    Column("cpu_seconds", "CPU s", TENTHS),
+    Column("clips_per_second", "clips/s", TENTHS),
 )
 OURS, OURS_AGAIN, NAIVE = "ours", "ours, nothing changed", "librosa"
 
@@ -55,12 +53,10 @@ def measure_preprocess(
 
     measured = in_turns({OURS: from_nothing, OURS_AGAIN: again, NAIVE: naively}, rounds, say)
     rates = {name: [figures["clips_per_second"] for figures in measured[name]] for name in (OURS, NAIVE)}
-    variants = {
-        name: {key: float(np.median([figures[key] for figures in found])) for key in found[0]}
-        for name, found in measured.items()
-    }
     settings = {**machine(), "clips": clips, "jobs": jobs, "rounds": rounds}
-    return Benchmark("preprocess", COLUMNS, variants, paired_ratios(rates, [OURS]), settings, "clips_per_second")
+    return Benchmark(
+        "preprocess", COLUMNS, medians(measured), paired_ratios(rates, [OURS]), settings, "clips_per_second"
+    )
 
 
 def _run(name: str, command: Sequence[str], clips: int) -> dict[str, float]:

@@ -4,7 +4,7 @@ No TensorFlow.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from xtts_pipeline.errors import output_errors
 from xtts_pipeline.plots import save_bars
 from xtts_pipeline.system.atomic_files import atomic_write
 
+# Formats of columns: 12.5%, 12,346 and 12,345.7.
+SHARE, WHOLE, TENTHS = ".1%", ",.0f", ",.1f"
 NO_GPU = "no GPU"
 NOT_MEASURED = "-"
 
@@ -23,33 +25,18 @@ MAX_COLUMNS = 5
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: its key among a variant's figures, its title and its format."""
+    """A column of the table: its key among a variant's figures, its title and the format of its numbers."""
 
     key: str
     title: str
-    show: Callable[[float], str]
+    form: str
 
     def cell(self, figures: Mapping[str, Figure]) -> str:
         """Return the figure's text, a dash if it was not measured."""
         value = figures.get(self.key)
         if value is None:
             return NOT_MEASURED
-        return value if isinstance(value, str) else self.show(value)
-
-
-def share(value: float) -> str:
-    """Return a share in per cent, such as 12.5%."""
-    return f"{value:.1%}"
-
-
-def whole(value: float) -> str:
-    """Return a number such as 12,346."""
-    return f"{value:,.0f}"
-
-
-def tenths(value: float) -> str:
-    """Return a number such as 12,345.7."""
-    return f"{value:,.1f}"
+        return value if isinstance(value, str) else format(value, self.form)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.perf.benchmark.device import MatrixPeak, device_name, matrix_operations
-from xtts_pipeline.perf.benchmark.results import NO_GPU, Benchmark, Column, Figure, share, tenths, whole
+from xtts_pipeline.perf.benchmark.results import NO_GPU, SHARE, TENTHS, WHOLE, Benchmark, Column, Figure
 from xtts_pipeline.perf.benchmark.streams import Stream, choose_buckets, shaped_stream, varying_stream
 from xtts_pipeline.perf.timing import in_turns, machine, paired_ratios
 from xtts_pipeline.perf.trial import StepTime, time_step
@@ -28,16 +27,16 @@ from xtts_pipeline.training.checkpoints.files import build_network
 from xtts_pipeline.training.step import TrainStep
 
 COLUMNS = (
-    Column("step_ms", "step ms", whole),
-    Column("std_over_mean", "std/mean", share),
-    Column("retraces", "retraces", whole),
-    Column("compilations", "compilations", whole),
-    Column("data_wait_share", "data wait", share),
-    Column("device_utilisation", "device", share),
-    Column("mel_frames_per_second", "frames/s", whole),
-    Column("padding_share", "padding", share),
-    Column("gflops_per_second", "GFLOP/s", tenths),
-    Column("peak_share", "of peak", share),
+    Column("step_ms", "step ms", WHOLE),
+    Column("std_over_mean", "std/mean", SHARE),
+    Column("retraces", "retraces", WHOLE),
+    Column("compilations", "compilations", WHOLE),
+    Column("data_wait_share", "data wait", SHARE),
+    Column("device_utilisation", "device", SHARE),
+    Column("mel_frames_per_second", "frames/s", WHOLE),
+    Column("padding_share", "padding", SHARE),
+    Column("gflops_per_second", "GFLOP/s", TENTHS),
+    Column("peak_share", "of peak", SHARE),
 )
 OURS = ("XLA buckets", "XLA fixed")
 STEPS_PER_ROUND = 5
@@ -46,23 +45,16 @@ _FUNCTION = "_train_step"
 _Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-@dataclass
-class _Measured:
-    """The measurements of a variant so far: `steps` and `shapes` have one entry a timed step."""
-
-    steps: list[StepTime] = field(default_factory=list)
-    shapes: list[_Shapes] = field(default_factory=list)
-    mel_frames: int = 0
-    padded_frames: int = 0
-    compilations: int = 0
-    utilisation: list[float] = field(default_factory=list)
-
-
 class Variant:
     """A train step with its stream of batches and its measurements so far."""
 
     def __init__(self, train_step: TrainStep, stream: Stream, log: NativeLog, *, is_eager: bool = False) -> None:
-        self.train_step, self.measured = train_step, _Measured()
+        self.train_step = train_step
+        # One entry for each timed step.
+        self._steps: list[StepTime] = []
+        self._shapes: list[_Shapes] = []
+        self._mel_frames = self._padded_frames = self._compilations = 0
+        self._utilisation: list[float] = []
         self._stream, self._log = stream, log
         self._mode: Callable[[], AbstractContextManager[None]] = _eager if is_eager else nullcontext
         # Not timed: the first step of a shape traces, and may compile.
@@ -72,23 +64,23 @@ class Variant:
 
     def run(self) -> float:
         """Run a round's steps and return their real mel frames per second, waiting included."""
-        measured, frames, seconds = self.measured, 0, 0.0
+        frames, seconds = 0, 0.0
         with self._mode(), self._counting_compilations(), Sampler() as sampler:
             for _ in range(STEPS_PER_ROUND):
                 started = time.perf_counter()
                 batch = next(self._stream.batches)
                 step = time_step(self.train_step, batch, started)
-                measured.steps.append(step)
+                self._steps.append(step)
                 seconds += step.seconds
                 frames += self._count_frames(batch)
-        measured.utilisation += [sample.utilisation for sample in sampler.samples if sample.utilisation is not None]
+        self._utilisation += [sample.utilisation for sample in sampler.samples if sample.utilisation is not None]
         return frames / seconds
 
     def _count_frames(self, batch: Batch) -> int:
         frames = int(tf.reduce_sum(batch.mel_length).numpy())
-        self.measured.mel_frames += frames
-        self.measured.padded_frames += batch.mel.shape[0] * batch.mel.shape[1]
-        self.measured.shapes.append((tuple(batch.tokens.shape), tuple(batch.mel.shape)))
+        self._mel_frames += frames
+        self._padded_frames += batch.mel.shape[0] * batch.mel.shape[1]
+        self._shapes.append((tuple(batch.tokens.shape), tuple(batch.mel.shape)))
         return frames
 
     def operations(self) -> dict[_Shapes, int | None]:
@@ -109,15 +101,14 @@ class Variant:
     def _counting_compilations(self) -> Iterator[None]:
         before = self._log.compilations().get(_FUNCTION, 0)
         yield
-        self.measured.compilations += self._log.compilations().get(_FUNCTION, 0) - before
+        self._compilations += self._log.compilations().get(_FUNCTION, 0) - before
 
     def figures(self, peaks: Sequence[float], operations: Mapping[_Shapes, int | None]) -> dict[str, Figure]:
         """Return the table's figures; `peaks` are the operations per second of the matrix product in each round."""
-        measured = self.measured
-        step, wait = (np.array([getattr(each, name) for each in measured.steps]) for name in ("busy", "wait"))
+        step, wait = (np.array([getattr(each, name) for each in self._steps]) for name in ("busy", "wait"))
         functions = self.train_step.compiled.functions
         traces = sum(map(_traces, functions))
-        done = [number for shapes in measured.shapes if (number := operations.get(shapes)) is not None]
+        done = [number for shapes in self._shapes if (number := operations.get(shapes)) is not None]
         rates = np.array(done) / step if len(done) == len(step) else None
         shares = None if rates is None else rates.reshape(-1, STEPS_PER_ROUND) / np.array(peaks)[:, None]
         return {
@@ -126,11 +117,11 @@ class Variant:
             "std_over_mean": float(step.std() / step.mean()),
             "traces": traces,
             "retraces": traces - sum(_traces(function) > 0 for function in functions),
-            "compilations": measured.compilations,
+            "compilations": self._compilations,
             "data_wait_share": float(wait.sum() / (wait.sum() + step.sum())),
-            "device_utilisation": _mean_utilisation(measured.utilisation),
-            "mel_frames_per_second": measured.mel_frames / float(wait.sum() + step.sum()),
-            "padding_share": 1.0 - measured.mel_frames / measured.padded_frames,
+            "device_utilisation": _mean_utilisation(self._utilisation),
+            "mel_frames_per_second": self._mel_frames / float(wait.sum() + step.sum()),
+            "padding_share": 1.0 - self._mel_frames / self._padded_frames,
             "gflops_per_step": None if rates is None else float(np.mean(done)) / 1e9,
             "gflops_per_second": None if rates is None else float(np.median(rates)) / 1e9,
             "peak_share": None if shares is None else float(np.median(shares)),

@@ -1,7 +1,7 @@
 """Show the cost of varying shapes on a small network: clips padded to one length, and to the longest of each batch."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -39,20 +39,10 @@ class DemonstrationRun:
     """The step times, traces and compilations of one run."""
 
     name: str
-    step_ms: tuple[float, ...]
     traces: int
     compilations: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result for programs."""
-        total = sum(self.step_ms) / 1e3
-        return {
-            "name": self.name,
-            "traces": self.traces,
-            "compilations": self.compilations,
-            "step_ms": [round(ms, 1) for ms in self.step_ms],
-            "seconds": total,
-        }
+    step_ms: list[float]
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,7 @@ class Demonstration:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result for programs."""
-        return {"fixed": self.fixed.to_json(), "varying": self.varying.to_json()}
+        return asdict(self)
 
     def to_text(self) -> str:
         """Return both runs for people, a line a step."""
@@ -74,7 +64,7 @@ class Demonstration:
         rows = [
             ("traces", f"{self.fixed.traces}", f"{self.varying.traces}"),
             ("compilations", f"{self.fixed.compilations}", f"{self.varying.compilations}"),
-            ("seconds", f"{sum(self.fixed.step_ms) / 1e3:.1f}", f"{sum(self.varying.step_ms) / 1e3:.1f}"),
+            ("seconds", f"{self.fixed.seconds:.1f}", f"{self.varying.seconds:.1f}"),
         ]
         return "\n".join([*lines, *(f"{word:<13}{fixed:>14}  {varying:>28}" for word, fixed, varying in rows)])
 
@@ -100,7 +90,8 @@ def _run(name: str, log: NativeLog, *, is_varying: bool) -> DemonstrationRun:
         step(batch).numpy()
         times.append(1e3 * (time.perf_counter() - started))
     count = monitor.counts()["train_step"]
-    return DemonstrationRun(name, tuple(times), count["traces"], count["compilations"] - before)
+    step_ms, seconds = [round(ms, 1) for ms in times], sum(times) / 1e3
+    return DemonstrationRun(name, count["traces"], count["compilations"] - before, step_ms, seconds)
 
 
 def _batch(longest: int, padded: int) -> Batch:

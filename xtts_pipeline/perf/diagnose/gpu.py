@@ -73,7 +73,7 @@ class GpuReport:
             "steps": len(self.steps),
             "step_ms": self.step_ms,
             "shares": self.shares,
-            "oscillation": self.oscillation and self.oscillation.to_json(),
+            "oscillation": self.oscillation and asdict(self.oscillation),
             "gpu": device_figures(self.samples),
             "samples": [asdict(sample) for sample in self.samples],
             "picture": None if self.picture is None else str(self.picture),
@@ -113,7 +113,7 @@ def diagnose_gpu(
 ) -> GpuReport:
     """Run the training step for `seconds` after it has compiled, sample the GPU meanwhile, and draw `plot`."""
     trial = Trial.of_cache(log, cache, manifest, config)
-    shapes = sum(bool(manifest.split_records("train", bucket)) for bucket in range(len(trial.signatures)))
+    shapes = trial.source.filled_buckets
     # The device idles while a step compiles. Steps that compile later count in the samples, but not in the shares.
     for _ in range(_WARMUP_STEPS_PER_SHAPE * shapes):
         if not trial.take_step().is_compiling and trial.step.compiled.shapes_seen == shapes:
@@ -140,12 +140,7 @@ def diagnose_gpu(
 def time_shares(steps: Sequence[StepTime]) -> dict[str, float]:
     """Return the shares of the time spent on waiting for data, in the host, and on computing."""
     total = sum(step.seconds for step in steps)
-    parts = {
-        "data": sum(step.wait for step in steps),
-        "host": sum(step.host for step in steps),
-        "compute": sum(step.compute for step in steps),
-    }
-    return {name: part / total for name, part in parts.items()}
+    return {name: sum(step.parts[name] for step in steps) / total for name in steps[0].parts}
 
 
 def device_figures(samples: Sequence[Sample]) -> dict[str, float | None] | None:
@@ -176,21 +171,21 @@ def judge(
     see_input = "xtts diagnose input says why"
     if samples and not has_gpu:
         remedy = "pip install 'tensorflow[and-cuda]', and look at what xtts --debug prints as TensorFlow starts"
-        return Verdict.unhealthy("GPU not used", "NVML sees a GPU, and TensorFlow computes on the CPU", remedy)
+        return Verdict("GPU not used", "NVML sees a GPU, and TensorFlow computes on the CPU", remedy)
     if wait > STARVED_WAIT_SHARE:
         finding = f"{wait:.0%} of the time is spent waiting for data, over {STARVED_WAIT_SHARE:.0%}"
-        return Verdict.unhealthy("starved", finding, see_input)
+        return Verdict("starved", finding, see_input)
     if oscillation is not None:
         seconds = oscillation.period * (samples[-1].seconds - samples[0].seconds) / (len(samples) - 1)
         finding = f"utilisation rises and falls every {seconds:.1f} s (spread {oscillation.spread:.0%} of its mean)"
-        return Verdict.unhealthy("oscillating", finding, f"raise data.prefetch_buffer_size; {see_input}")
+        return Verdict("oscillating", finding, f"raise data.prefetch_buffer_size; {see_input}")
     utilisation = None if figures is None else figures["utilisation"]
     if figures is None or utilisation is None:
         finding = f"{shares['compute']:.0%} of the time computes, {wait:.1%} waits for data"
         if not has_gpu:
-            return Verdict.healthy("compute-bound", finding)
+            return Verdict("compute-bound", finding)
         remedy = f"give it more --seconds, {install_command('gpu')}, or look at nvidia-smi dmon"
-        return Verdict.unhealthy("unknown", f"{finding}; the utilisation of the GPU is unknown", remedy)
+        return Verdict("unknown", f"{finding}; the utilisation of the GPU is unknown", remedy)
     return _judge_use(utilisation, figures["throttled_share"], wait, samples)
 
 
@@ -200,13 +195,13 @@ def _judge_use(utilisation: float, throttled_share: float | None, wait: float, s
         reasons = sorted({reason for sample in samples for reason in sample.throttled or ()})
         finding = f"{' and '.join(reasons)} held the clock down in {throttled_share:.0%} of the samples"
         remedy = "look at cooling and the power limit (nvidia-smi -q -d PERFORMANCE)"
-        return Verdict.unhealthy("throttled", finding, remedy)
+        return Verdict("throttled", finding, remedy)
     used = f"utilisation is {utilisation:.0%}"
     if utilisation < BUSY_UTILISATION:
         cause = f"though only {wait:.1%} of the time waits for data: steps are too short for the device"
         finding = f"{used}, under {BUSY_UTILISATION:.0%}, {cause}"
-        return Verdict.unhealthy("host-bound", finding, "raise training.batch_size, and see xtts train --profile 10")
-    return Verdict.healthy("compute-bound", f"{used}, over {BUSY_UTILISATION:.0%}")
+        return Verdict("host-bound", finding, "raise training.batch_size, and see xtts train --profile 10")
+    return Verdict("compute-bound", f"{used}, over {BUSY_UTILISATION:.0%}")
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -82,8 +82,8 @@ class InputMeasurements(NamedTuple):
             **self._asdict(),
             "headroom": self.headroom,
             "needed_gain": self.needed_gain,
-            "stages": {name: stage.to_json() for name, stage in self.stages.items()},
-            "oscillation": self.oscillation and self.oscillation.to_json(),
+            "stages": {name: asdict(stage) for name, stage in self.stages.items()},
+            "oscillation": self.oscillation and asdict(self.oscillation),
             "disk": asdict(self.disk),
             "cores": self.cores.to_json(),
         }
@@ -207,7 +207,7 @@ def judge(figures: InputMeasurements, data: DataConfig) -> Judgement:
     if figures.python_operations:
         finding = f"the graph calls Python: {', '.join(figures.python_operations)}"
         remedy = "write it in TensorFlow operations, or do it in preprocess"
-        return Judgement(Verdict.unhealthy("Python in the path", finding, remedy))
+        return Judgement(Verdict("Python in the path", finding, remedy))
     if figures.held_bytes > MOST_MEMORY_SHARE * figures.memory_bytes:
         return _judge_memory(figures)
     is_behind = figures.needed_gain is not None
@@ -215,7 +215,7 @@ def judge(figures: InputMeasurements, data: DataConfig) -> Judgement:
     if limit is not None and (is_behind or figures.cores.usable < 2):
         remedy = "give the process all cores: taskset, the job's CPU limit"
         gain = figures.cores.machine / figures.cores.usable
-        return Judgement(Verdict.unhealthy("too few cores", f"{limit}; {rates}", remedy), expected_gain=gain)
+        return Judgement(Verdict("too few cores", f"{limit}; {rates}", remedy), expected_gain=gain)
     if not is_behind:
         return _judge_rhythm(figures, data, rates)
     read = figures.stages.get("read")
@@ -231,7 +231,7 @@ def judge(figures: InputMeasurements, data: DataConfig) -> Judgement:
     remedy = f"set {setting}" if setting else "more cores, or fewer other programs on them"
     finding = f"{stage} is the costliest stage, and the disk is fast enough; {rates}"
     most_gain = None if setting is None else workers / float(data.num_workers)
-    return Judgement(Verdict.unhealthy("too few cores", finding, remedy), setting, most_gain)
+    return Judgement(Verdict("too few cores", finding, remedy), setting, most_gain)
 
 
 def _judge_memory(figures: InputMeasurements) -> Judgement:
@@ -241,25 +241,25 @@ def _judge_memory(figures: InputMeasurements) -> Judgement:
     if figures.cache_records:
         setting = Setting("cache_records", value=False)
         finding = f"the training records, which are kept, take {taken}"
-        return Judgement(Verdict.unhealthy("too much in memory", finding, f"set {setting}"), setting)
+        return Judgement(Verdict("too much in memory", finding, f"set {setting}"), setting)
     fitting = max(int(MOST_MEMORY_SHARE / 2 * figures.memory_bytes / figures.record_bytes), 1)
     setting = Setting("shuffle_records", fitting)
-    return Judgement(Verdict.unhealthy("shuffle too large", f"the buffer takes {taken}", f"set {setting}"), setting)
+    return Judgement(Verdict("shuffle too large", f"the buffer takes {taken}", f"set {setting}"), setting)
 
 
 def _judge_rhythm(figures: InputMeasurements, data: DataConfig, rates: str) -> Judgement:
     """Return the verdict on an input with a sufficient mean rate: a rhythm is a fault only if the step waits for it."""
     if figures.oscillation is None or figures.wait_share <= MAX_WAIT_SHARE:
-        return Judgement(Verdict.healthy("fine", rates))
+        return Judgement(Verdict("fine", rates))
     period = figures.oscillation.period
     waits = f"the step waits {figures.wait_share:.0%} of its time"
     finding = f"batches come in a rhythm of {period}, so that {waits} though {rates}"
     gain = 1.0 / (1.0 - figures.wait_share)
     if data.prefetch_buffer_size == "auto" or data.prefetch_buffer_size < 2 * period:
         setting = Setting("prefetch_buffer_size", 2 * period)
-        return Judgement(Verdict.unhealthy(OSCILLATING, finding, f"set {setting}"), setting, gain)
+        return Judgement(Verdict(OSCILLATING, finding, f"set {setting}"), setting, gain)
     remedy = f"data.prefetch_buffer_size does not even it out: {_FASTER_DISK}"
-    return Judgement(Verdict.unhealthy(OSCILLATING, finding, remedy), expected_gain=gain)
+    return Judgement(Verdict(OSCILLATING, finding, remedy), expected_gain=gain)
 
 
 def _judge_disk(figures: InputMeasurements, read: Stage, rates: str) -> Judgement:
@@ -272,8 +272,8 @@ def _judge_disk(figures: InputMeasurements, read: Stage, rates: str) -> Judgemen
     gain = 1.0 / last.records_per_second / (rest + from_memory)
     if figures.train_bytes <= MOST_MEMORY_SHARE * figures.memory_bytes:
         setting = Setting("cache_records", value=True)
-        return Judgement(Verdict.unhealthy("slow disk", finding, f"set {setting}, or {_FASTER_DISK}"), setting, gain)
-    return Judgement(Verdict.unhealthy("slow disk", finding, _FASTER_DISK), expected_gain=gain)
+        return Judgement(Verdict("slow disk", finding, f"set {setting}, or {_FASTER_DISK}"), setting, gain)
+    return Judgement(Verdict("slow disk", finding, _FASTER_DISK), expected_gain=gain)
 
 
 def paced_rate(pipeline: Pipeline, batches: int, step_seconds: float) -> float:
@@ -296,7 +296,7 @@ def _measure(trial: Trial, pipeline: Pipeline, batches: int) -> InputMeasurement
     rate, oscillation = pipeline.batch_size / float(np.mean(later)), find_oscillation(later)
     paced = None
     # A cache of few batches has a rhythm of its own: each epoch starts again.
-    has_rhythm = oscillation is not None and oscillation.period % pipeline.batches_per_epoch
+    has_rhythm = oscillation is not None and oscillation.period % pipeline.order.batches_per_epoch
     if has_rhythm and rate >= LEAST_HEADROOM * step_rate:
         # The effect of a rhythm depends on the step and the prefetch buffer, so it is measured.
         paced = paced_rate(pipeline, batches, pipeline.batch_size / step_rate)
@@ -315,7 +315,7 @@ def _measure(trial: Trial, pipeline: Pipeline, batches: int) -> InputMeasurement
         stages=pipeline.stages(batches, _STAGE_SECONDS),
         python_operations=pipeline.python_operations(),
         oscillation=oscillation,
-        disk=measure_disk(pipeline.files, _DISK_BYTES),
+        disk=measure_disk(pipeline.source.shard_paths(pipeline.bucket), _DISK_BYTES),
         cores=usable_cores(),
         record_bytes=pipeline.record_bytes,
         train_bytes=pipeline.source.manifest.split_bytes("train"),

@@ -1,8 +1,7 @@
 """Find a period in a series, such as batches in bursts, or a device that works and rests in turn."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,10 +17,6 @@ class Oscillation:
     period: int
     strength: float
     spread: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result for programs."""
-        return asdict(self)
 
 
 def find_oscillation(values: Sequence[float]) -> Oscillation | None:

@@ -178,17 +178,15 @@ def _verdict(
     if change is not None:
         pairs = ", ".join(f"{static.name} (static {static}, dynamic {dynamic})" for static, dynamic in change.arguments)
         count = f"{changed} of {steps} batches are not what the step is compiled for"
-        return Verdict.unhealthy(
-            _VERDICTS[change.kind], f"{count}: {pairs}; likely cause: {change.cause}", change.remedy
-        )
+        return Verdict(_VERDICTS[change.kind], f"{count}: {pairs}; likely cause: {change.cause}", change.remedy)
     if bad := [check for check in pipeline if not check.is_good]:
         name = "varying shape" if bad[0].name == "lengths" else "incomplete batch"
         cause = "the pipeline may bring other batches than the step is compiled for"
         remedy = "pad to limits.max_text_length and limits.max_mel_frames, and batch with drop_remainder=True"
-        return Verdict.unhealthy(name, f"{cause}; {bad[0].name} {bad[0].found}", remedy)
+        return Verdict(name, f"{cause}; {bad[0].name} {bad[0].found}", remedy)
     if problem is not None:
-        return Verdict.unhealthy("retraced", problem, "keep Python values and new variables out of the step")
+        return Verdict("retraced", problem, "keep Python values and new variables out of the step")
     if dynamic:
         finding = f"tf.shape is read at run time at {', '.join(dynamic)}"
-        return Verdict.unhealthy("dynamic source", finding, "read tensor.shape, which the signature fixes")
-    return Verdict.healthy("healthy", f"{steps} batches, each as the step is compiled for")
+        return Verdict("dynamic source", finding, "read tensor.shape, which the signature fixes")
+    return Verdict("healthy", f"{steps} batches, each as the step is compiled for")

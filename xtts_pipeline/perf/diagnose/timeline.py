@@ -22,7 +22,9 @@ def save_timeline(path: Path, steps: Sequence[StepTime], samples: Sequence[Sampl
     panels = figure.subplots(2 if samples else 1, 1, squeeze=False, sharex=True)[:, 0]
     begun = steps[0].started
     seconds = [step.started - begun for step in steps]
-    parts = {name: [1e3 * value for value in values] for name, values in _parts(steps).items()}
+    parts = {name: [1e3 * step.parts[name] for step in steps] for name in _COLOURS}
+    if not any(parts["host"]):
+        del parts["host"]
     panels[0].stackplot(
         seconds, list(parts.values()), labels=list(parts), colors=[_COLOURS[name] for name in parts], step="post"
     )
@@ -64,12 +66,3 @@ def save_batch_times(
     bars.margins(x=0.1)
     bars.set_xlabel("ms a batch, by stage")
     save_figure(figure, path)
-
-
-def _parts(steps: Sequence[StepTime]) -> dict[str, list[float]]:
-    parts = {
-        "data": [step.wait for step in steps],
-        "host": [step.host for step in steps],
-        "compute": [step.compute for step in steps],
-    }
-    return {name: values for name, values in parts.items() if name != "host" or any(values)}

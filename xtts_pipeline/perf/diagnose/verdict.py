@@ -9,19 +9,13 @@ class Verdict:
     """A name of few words, the finding in one line, and the remedy, which is empty if nothing is wrong."""
 
     name: str
-    is_healthy: bool
     finding: str
-    remedy: str
+    remedy: str = ""
 
-    @classmethod
-    def healthy(cls, name: str, finding: str) -> "Verdict":
-        """Return a verdict without a remedy."""
-        return cls(name, is_healthy=True, finding=finding, remedy="")
-
-    @classmethod
-    def unhealthy(cls, name: str, finding: str, remedy: str) -> "Verdict":
-        """Return the verdict on something wrong."""
-        return cls(name, is_healthy=False, finding=finding, remedy=remedy)
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.remedy
 
     def to_json(self) -> dict[str, Any]:
         """Return the first fields of a diagnosis's `--json`."""
