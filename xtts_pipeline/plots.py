@@ -17,6 +17,7 @@ from xtts_pipeline.errors import output_errors
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 # The first is also that of a file without a suffix.
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
@@ -134,21 +135,21 @@ def _draw_mel(
     title: str,
     limits: tuple[float | None, float | None] = (None, None),
 ) -> None:
-    bins = mel.shape[1]
-    image = axes.imshow(
-        mel.T,
-        origin="lower",
-        aspect="auto",
-        interpolation="nearest",
-        extent=(0.0, seconds, -0.5, bins - 0.5),
-        cmap="magma",
-        vmin=limits[0],
-        vmax=limits[1],
-    )
-    axes.set(xlabel="seconds", ylabel=f"mel bin, 0 to {bins - 1}")
+    axes.set(xlabel="seconds", ylabel=f"mel bin, 0 to {mel.shape[1] - 1}")
     # Dollar signs in a text are no formula.
     axes.set_title(title, parse_math=False)
-    figure.colorbar(image, ax=axes, label="natural log magnitude")
+    figure.colorbar(_draw_map(axes, mel, seconds, limits, "magma"), ax=axes, label="natural log magnitude")
+
+
+def _draw_map(
+    axes: "Axes", values: np.ndarray, seconds: float, limits: tuple[float | None, float | None], cmap: str | None = None
+) -> "AxesImage":
+    """Draw values [times, rows] over `seconds`, the first row at the bottom."""
+    extent = (0.0, seconds, -0.5, values.shape[1] - 0.5)
+    low, high = limits
+    return axes.imshow(
+        values.T, cmap, aspect="auto", interpolation="nearest", vmin=low, vmax=high, origin="lower", extent=extent
+    )
 
 
 def _width_inches(seconds: float) -> float:
@@ -163,15 +164,7 @@ def _draw_attention(
     figure: "Figure", axes: "Axes", attention: np.ndarray, symbols: Sequence[str], seconds: float
 ) -> None:
     largest = float(attention.max())
-    image = axes.imshow(
-        attention.T,
-        origin="lower",
-        aspect="auto",
-        interpolation="nearest",
-        extent=(0.0, seconds, -0.5, attention.shape[1] - 0.5),
-        vmin=0.0,
-        vmax=largest,
-    )
+    image = _draw_map(axes, attention, seconds, (0.0, largest))
     axes.set(title="attention to the text", xlabel="seconds", ylabel="token")
     if len(symbols) <= MOST_SYMBOLS_NAMED:
         names = [SPACE_MARK if symbol == " " else symbol for symbol in symbols]

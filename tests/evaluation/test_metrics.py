@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, PhonemeErrors
+from xtts_pipeline.evaluation.intelligibility import PhonemeErrors
 from xtts_pipeline.evaluation.metrics import METRICS, Sound, SpeechMetrics, measure_speech, summarize
 
 AUDIO = AudioConfig(sample_rate=8_000, fft_size=256, window_samples=256, hop_samples=128, mel_bins=16, max_hz=4_000.0)
@@ -57,7 +57,7 @@ def test_attention_focus_is_the_mean_of_the_largest_weights(attention: np.ndarra
 
 def test_each_figure_comes_from_what_it_names():
     true, spoken = make_sound(40), make_sound(50)
-    phonemes = PhonemeComparison(PhonemeErrors(2, 8), PhonemeErrors(1, 8), PhonemeErrors(0, 8))
+    phonemes = {"to_truth": PhonemeErrors(2, 8), "to_copy": PhonemeErrors(1, 8), "of_copy": PhonemeErrors(0, 8)}
 
     figures = measure_speech(true, spoken, np.eye(4)[[0, 2, 3]], SYMBOLS, 1.0, AUDIO, phonemes)
 

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 from tests.evaluation.test_metrics import EVEN
-from xtts_pipeline.reports.evaluation import Row, page
+from xtts_pipeline.reports.evaluation import page
 
 HOSTILE = '</pre><script>alert("x")</script>&amp;\'"<b>'
 
@@ -30,10 +31,14 @@ def read(text: str) -> Reader:
     return reader
 
 
-def make_row(id: str, distortion: float, **changes: object) -> Row:
+def make_row(id: str, distortion: float, **changes: object) -> SimpleNamespace:
     figures = replace(EVEN, mel_cepstral_distortion_db=distortion, **changes)
-    return Row(
-        id, f"text of {id}", True, figures, (("spoken", f"{id}.wav"), ("true", f"{id}-true.wav")), (f"{id}.png",)
+    return SimpleNamespace(
+        entry=SimpleNamespace(id=id, raw_text=f"text of {id}"),
+        has_stopped=True,
+        metrics=figures,
+        sounds=(("spoken", f"{id}.wav"), ("true", f"{id}-true.wav")),
+        pictures=(f"{id}.png",),
     )
 
 
@@ -58,7 +63,8 @@ def test_phoneme_errors_decide_the_order_where_they_were_measured():
 
 
 def test_no_text_of_the_corpus_becomes_markup():
-    row = replace(make_row("x", 3.0), id=HOSTILE, text=HOSTILE)
+    row = make_row("x", 3.0)
+    row.entry = SimpleNamespace(id=HOSTILE, raw_text=HOSTILE)
 
     reader = read(page(HOSTILE, HOSTILE, [row]))
 
@@ -81,7 +87,8 @@ def test_a_figure_that_is_missing_is_a_dash_that_sorts_last():
 
 
 def test_an_utterance_that_did_not_stop_says_so():
-    cut = replace(make_row("x", 3.0), has_stopped=False)
+    cut = make_row("x", 3.0)
+    cut.has_stopped = False
 
     assert "did not stop" in page("title", "overview", [cut])
     assert "did not stop" not in page("title", "overview", [make_row("x", 3.0)])

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from xtts_pipeline.audio.mel import log_mel
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, file_checksum, record_spec
-from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.cache.format.schema import SPLITS, without_padding
 from xtts_pipeline.cache.format.shards import digest_of
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.errors import CacheError, CorpusError
@@ -56,12 +55,11 @@ def read_true_mels(
         for entry in members:
             payload = next(islice(payloads, entry.position - read, None), None)
             read = entry.position + 1
-            values = {} if payload is None else decode_example(payload, spec)
-            if values.get("id") != entry.id:
+            record = None if payload is None else without_padding(decode_example(payload, spec))
+            if record is None or record.id != entry.id:
                 found = f"{path}: record {entry.position} is not {entry.id}, as {UTTERANCES_NAME} says"
                 raise CacheError(f"{found}; run xtts verify-cache")
-            frames = cast("int", values["mel_length"])
-            yield entry, np.asarray(values["mel"])[:frames].astype(np.float32)
+            yield entry, record.mel.astype(np.float32)
 
 
 def read_true_wave(data: Path, entry: UtteranceEntry, mel: np.ndarray, manifest: Manifest) -> np.ndarray:

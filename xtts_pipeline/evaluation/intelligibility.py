@@ -28,17 +28,9 @@ class PhonemeErrors:
         return self.edits / max(self.length, 1)
 
 
-@dataclass(frozen=True)
-class PhonemeComparison:
-    """The phoneme errors of one utterance; None where there is no true wave.
-
-    to_truth and to_copy compare the speech with the true wave and with copy synthesis; of_copy compares copy synthesis
-    with the true wave.
-    """
-
-    to_truth: PhonemeErrors | None
-    to_copy: PhonemeErrors
-    of_copy: PhonemeErrors | None
+# The errors of one utterance or of many: `to_truth` and `to_copy` compare the speech with the true wave and with copy
+# synthesis, `of_copy` compares copy synthesis with the true wave. Without a true wave there is `to_copy` alone.
+PhonemeComparison = Mapping[str, PhonemeErrors]
 
 
 class Recogniser:
@@ -76,11 +68,12 @@ def count_errors(recognised: Sequence[str], reference: Sequence[str]) -> Phoneme
 def compare_phonemes(recogniser: Recogniser, waves: Mapping[str, np.ndarray], sample_rate: int) -> PhonemeComparison:
     """Compare the phonemes of the waves `spoken` and `copy` with each other, and with `true` where it is given."""
     phonemes = {label: recogniser.transcribe(wave, sample_rate) for label, wave in waves.items()}
-    to_copy = count_errors(phonemes["spoken"], phonemes["copy"])
-    if "true" not in phonemes:
-        return PhonemeComparison(None, to_copy, None)
-    to_truth, of_copy = (count_errors(phonemes[label], phonemes["true"]) for label in ("spoken", "copy"))
-    return PhonemeComparison(to_truth, to_copy, of_copy)
+    pairs = {"to_truth": ("spoken", "true"), "to_copy": ("spoken", "copy"), "of_copy": ("copy", "true")}
+    return {
+        name: count_errors(phonemes[label], phonemes[reference])
+        for name, (label, reference) in pairs.items()
+        if reference in phonemes
+    }
 
 
 def pool_errors(errors: Sequence[PhonemeErrors]) -> PhonemeErrors:
@@ -88,11 +81,7 @@ def pool_errors(errors: Sequence[PhonemeErrors]) -> PhonemeErrors:
     return PhonemeErrors(sum(error.edits for error in errors), sum(error.length for error in errors))
 
 
-def pool_comparisons(comparisons: Sequence[PhonemeComparison]) -> dict[str, PhonemeErrors]:
-    """Return the pooled errors by their name in PhonemeComparison, without those that no comparison has."""
-    pooled = {}
-    for name in ("to_truth", "to_copy", "of_copy"):
-        errors = [errors for comparison in comparisons if (errors := vars(comparison)[name]) is not None]
-        if errors:
-            pooled[name] = pool_errors(errors)
-    return pooled
+def pool_comparisons(comparisons: Sequence[PhonemeComparison]) -> PhonemeComparison:
+    """Return the errors of a corpus as one comparison."""
+    names = comparisons[0] if comparisons else ()
+    return {name: pool_errors([comparison[name] for comparison in comparisons]) for name in names}

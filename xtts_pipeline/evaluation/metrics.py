@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import neg, pos
 
 import numpy as np
 
@@ -65,31 +66,23 @@ class MetricSummary:
     utterances: int
 
 
-def _larger(value: float) -> float:
-    return value
-
-
-def _smaller(value: float) -> float:
-    return -value
-
-
 def _further_from_one(value: float) -> float:
     # Half the duration is as bad as twice the duration.
     return abs(math.log(value))
 
 
 METRICS = (
-    Metric("mel_cepstral_distortion_db", "mel-cepstral distortion, dB", 2, _larger),
-    Metric("pitch_error_cents", "F0 error, cents", 0, _larger),
-    Metric("voicing_error", "voicing error", 3, _larger),
+    Metric("mel_cepstral_distortion_db", "mel-cepstral distortion, dB", 2, pos),
+    Metric("pitch_error_cents", "F0 error, cents", 0, pos),
+    Metric("voicing_error", "voicing error", 3, pos),
     Metric("duration_ratio", "duration ratio", 3, _further_from_one),
-    Metric("skipped_tokens", "skipped tokens", 1, _larger),
-    Metric("repeated_tokens", "repeated tokens", 1, _larger),
-    Metric("attention_focus", "attention focus", 3, _smaller),
-    Metric("real_time_factor", "real-time factor", 3, _larger),
-    Metric("phoneme_error_rate", "PER to the truth", 3, _larger),
-    Metric("phoneme_error_rate_to_copy", "PER to copy synthesis", 3, _larger),
-    Metric("phoneme_error_rate_of_copy", "PER of copy synthesis", 3, _larger),
+    Metric("skipped_tokens", "skipped tokens", 1, pos),
+    Metric("repeated_tokens", "repeated tokens", 1, pos),
+    Metric("attention_focus", "attention focus", 3, neg),
+    Metric("real_time_factor", "real-time factor", 3, pos),
+    Metric("phoneme_error_rate", "PER to the truth", 3, pos),
+    Metric("phoneme_error_rate_to_copy", "PER to copy synthesis", 3, pos),
+    Metric("phoneme_error_rate_of_copy", "PER of copy synthesis", 3, pos),
 )
 
 
@@ -108,6 +101,7 @@ def measure_speech(
     true_hz, spoken_hz = find_pitch(true.wave, audio), find_pitch(spoken.wave, audio)
     sounding = sounding_mask(symbols)
     seconds = len(spoken.wave) / audio.sample_rate
+    rates = {name: errors.rate for name, errors in (phonemes or {}).items()}
     return SpeechMetrics(
         mel_cepstral_distortion_db=mel_cepstral_distortion(true_cepstrum, spoken_cepstrum, path),
         pitch_error_cents=pitch_error_cents(true_hz, spoken_hz, path),
@@ -118,9 +112,9 @@ def measure_speech(
         # FastSpeech's focus rate (Y. Ren et al., 2019). If it is low, the token counts above mean nothing.
         attention_focus=float(attention.max(axis=1).mean()),
         real_time_factor=synthesis_seconds / seconds if seconds else None,
-        phoneme_error_rate=phonemes.to_truth.rate if phonemes and phonemes.to_truth else None,
-        phoneme_error_rate_to_copy=phonemes.to_copy.rate if phonemes else None,
-        phoneme_error_rate_of_copy=phonemes.of_copy.rate if phonemes and phonemes.of_copy else None,
+        phoneme_error_rate=rates.get("to_truth"),
+        phoneme_error_rate_to_copy=rates.get("to_copy"),
+        phoneme_error_rate_of_copy=rates.get("of_copy"),
     )
 
 

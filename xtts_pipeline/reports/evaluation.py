@@ -2,9 +2,12 @@
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from xtts_pipeline.evaluation.metrics import METRICS, Metric, SpeechMetrics
+from xtts_pipeline.evaluation.metrics import METRICS, Metric
+
+if TYPE_CHECKING:
+    from xtts_pipeline.evaluation.split import EvaluatedUtterance
 
 _STYLE = """
 body { font: 15px/1.4 system-ui, sans-serif; margin: 1.5em; color: #222; background: #fff }
@@ -34,19 +37,7 @@ document.querySelectorAll("th button").forEach(button => button.addEventListener
 """
 
 
-@dataclass(frozen=True)
-class Row:
-    """One utterance on the page: `sounds` are (label, file), `pictures` are files, relative to the page."""
-
-    id: str
-    text: str
-    has_stopped: bool
-    metrics: SpeechMetrics
-    sounds: Sequence[tuple[str, str]]
-    pictures: Sequence[str]
-
-
-def page(title: str, overview: str, rows: Sequence[Row]) -> str:
+def page(title: str, overview: str, rows: Sequence["EvaluatedUtterance"]) -> str:
     """Return the HTML page: the overview in the terminal's layout, then the rows, worst first.
 
     The worst row has the largest phoneme error rate, or the largest distortion where no phonemes were recognised.
@@ -73,7 +64,7 @@ def page(title: str, overview: str, rows: Sequence[Row]) -> str:
     )
 
 
-def _row(row: Row, shown: Sequence[Metric]) -> str:
+def _row(row: "EvaluatedUtterance", shown: Sequence[Metric]) -> str:
     ending = "" if row.has_stopped else '<br><span class="bad">did not stop</span>'
     sounds = "".join(
         f'{html.escape(label)}<audio controls preload="none" src="{html.escape(file)}"></audio>'
@@ -83,9 +74,9 @@ def _row(row: Row, shown: Sequence[Metric]) -> str:
         f'<a href="{html.escape(file)}"><img loading="lazy" alt="mel and attention" src="{html.escape(file)}"></a>'
         for file in row.pictures
     )
-    text = f'<span dir="auto">{html.escape(row.text)}</span>'
+    text = f'<span dir="auto">{html.escape(row.entry.raw_text)}</span>'
     cells = [
-        f'<td class="text"><b>{html.escape(row.id)}</b>{ending}<br>{text}</td>',
+        f'<td class="text"><b>{html.escape(row.entry.id)}</b>{ending}<br>{text}</td>',
         f"<td>{sounds}</td>",
         f"<td>{pictures}</td>",
     ]
@@ -97,6 +88,6 @@ def _row(row: Row, shown: Sequence[Metric]) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _badness(row: Row, metric: Metric) -> float:
+def _badness(row: "EvaluatedUtterance", metric: Metric) -> float:
     value = metric.value_of(row.metrics)
     return float("-inf") if value is None else metric.badness(value)

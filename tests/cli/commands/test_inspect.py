@@ -25,14 +25,14 @@ def test_a_record_is_shown_as_symbols_picture_and_sound(cache: Path, tmp_path: P
     report = inspect_record(cache, "clip-030", tmp_path / "out")
 
     assert report.symbols == ("<begin>", *"this is clip thirty", "<end>")
-    assert report.text_length == len(report.token_ids) == len(report.symbols)
+    assert len(report.record.tokens) == len(report.symbols)
     assert (tmp_path / "out" / "mel.png").stat().st_size > 5_000
     wave, rate = soundfile.read(tmp_path / "out" / "sound.wav")
     loudest_hz = np.abs(np.fft.rfft(wave)).argmax() * rate / len(wave)
     assert rate == SAMPLE_RATE
-    assert len(wave) == (report.mel_length - 1) * 128
+    assert len(wave) == (len(report.record.mel) - 1) * 128
     assert loudest_hz == pytest.approx(500, abs=120)  # eight mel bins tell no more
-    assert json.loads(json.dumps(report.to_json()))["mel_length"] == report.mel_length
+    assert json.loads(json.dumps(report.to_json()))["mel_length"] == len(report.record.mel)
     assert report.to_text().startswith("clip-030: ")
     assert " <begin> t h i s ␣ i s ␣ " in report.to_text()
 
@@ -58,9 +58,9 @@ def test_a_record_of_any_bucket_is_shown(cache: Path, tmp_path: Path) -> None:
     ]
     for report in reports:
         plain = inspect_record(cache, report.entry.id, tmp_path / "plain")
-        assert (report.token_ids, report.mel_length, report.mel_range) == (
-            plain.token_ids,
-            plain.mel_length,
+        assert (report.record.tokens.tolist(), len(report.record.mel), report.mel_range) == (
+            plain.record.tokens.tolist(),
+            len(plain.record.mel),
             plain.mel_range,
         )
 

@@ -6,7 +6,7 @@ The writer, the parser, the verifier and the step's signature are built from her
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -119,6 +119,14 @@ def padded_wave(id: str, wave: np.ndarray, fields: Sequence[RecordField]) -> Map
     """Return the stored values of a wave record, padded with zeros to the static shape of its `fields`."""
     (samples,) = fields[1].shape
     return {"id": id, "wave": pad_to(wave, samples, 0, "<i2")}
+
+
+def without_padding(values: Mapping[str, Any]) -> Example:
+    """Return the utterance of a record's decoded values, the inverse of `padded_values`; its arrays are copies."""
+    tokens, mel = (
+        values[name][: values[length]].copy() for name, length in (("tokens", "text_length"), ("mel", "mel_length"))
+    )
+    return Example(values["id"], tokens, mel, values["speaker"], values["language"])
 
 
 def padded_values(example: Example, spec: RecordSpec) -> Mapping[str, np.ndarray | np.int32 | str]:

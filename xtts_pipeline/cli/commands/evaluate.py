@@ -31,9 +31,9 @@ from xtts_pipeline.cli.options import (
 )
 from xtts_pipeline.errors import output_errors
 from xtts_pipeline.evaluation.ground_truth import split_entries
-from xtts_pipeline.evaluation.intelligibility import PhonemeErrors, Recogniser, pool_comparisons
+from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, pool_comparisons
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
-from xtts_pipeline.reports.evaluation import Row, page
+from xtts_pipeline.reports.evaluation import page
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import duration_text, join_lines
 from xtts_pipeline.text.fallback import TextChanges
@@ -136,7 +136,7 @@ class EvaluationReport:
         return sum(utterance.synthesis_seconds for utterance in self.utterances) / max(self.spoken_seconds, 1e-9)
 
     @property
-    def pooled_errors(self) -> dict[str, PhonemeErrors]:
+    def pooled_errors(self) -> PhonemeComparison:
         """The phoneme errors of the whole split, of what was measured."""
         return pool_comparisons([row.phonemes for row in self.utterances if row.phonemes is not None])
 
@@ -220,13 +220,10 @@ def evaluate_run(
 
 
 def _write_report(report: EvaluationReport) -> None:
-    rows = [
-        Row(u.entry.id, u.entry.raw_text, u.has_stopped, u.metrics, u.sounds, u.pictures) for u in report.utterances
-    ]
     title = f"{report.run} at step {report.step}: {report.cache} {report.split}"
     contents = {
         ROWS_NAME: "".join(f"{_json(utterance.to_json())}\n" for utterance in report.utterances),
-        PAGE_NAME: page(title, report.to_text(), rows),
+        PAGE_NAME: page(title, report.to_text(), report.utterances),
         REPORT_NAME: f"{_json(report.to_json())}\n",
     }
     with output_errors(report.output, "free space or choose another --output"):

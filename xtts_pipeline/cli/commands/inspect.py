@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import cast
 
 import click
 import numpy as np
@@ -12,6 +11,7 @@ from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME, UTTERANCES_NAME, load_manifest, record_spec
+from xtts_pipeline.cache.format.schema import Example, without_padding
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.completion import complete_id
@@ -34,18 +34,18 @@ class InspectReport:
     """The line of an utterance in utterances.jsonl, and the content of its record."""
 
     entry: UtteranceEntry
+    record: Example
     symbols: tuple[str, ...]
-    token_ids: tuple[int, ...]
-    text_length: int
-    mel_length: int
-    speaker: int
-    language: int
-    mel_range: tuple[float, float]
     output: Path
+
+    @property
+    def mel_range(self) -> tuple[float, float]:
+        """The lowest and the highest value of the mel."""
+        return float(self.record.mel.min()), float(self.record.mel.max())
 
     def to_json(self) -> dict[str, object]:
         """Return the report for programs."""
-        entry = self.entry
+        entry, record = self.entry, self.record
         return {
             "id": entry.id,
             "split": entry.split,
@@ -54,12 +54,12 @@ class InspectReport:
             "raw_text": entry.raw_text,
             "text": entry.text,
             "symbols": list(self.symbols),
-            "tokens": list(self.token_ids),
-            "text_length": self.text_length,
-            "mel_length": self.mel_length,
+            "tokens": record.tokens.tolist(),
+            "text_length": len(record.tokens),
+            "mel_length": len(record.mel),
             "seconds": entry.seconds,
-            "speaker": {"name": entry.speaker, "index": self.speaker},
-            "language": {"name": entry.language, "index": self.language},
+            "speaker": {"name": entry.speaker, "index": record.speaker},
+            "language": {"name": entry.language, "index": record.language},
             "mel_range": [round(bound, 4) for bound in self.mel_range],
             "source": entry.source.path,
             "picture": str(self.output / PICTURE_NAME),
@@ -68,18 +68,18 @@ class InspectReport:
 
     def to_text(self) -> str:
         """Return the report for people."""
-        entry = self.entry
+        entry, record = self.entry, self.record
         low, high = self.mel_range
         symbols = " ".join(SPACE_MARK if symbol == " " else symbol for symbol in self.symbols)
         return join_lines(
             [
                 f"{entry.id}: {entry.shard} record {entry.position}, split {entry.split}",
                 f"source   {entry.source.path}, {entry.seconds:.3f} s",
-                f"speaker  {entry.speaker} ({self.speaker}), language {entry.language} ({self.language})",
+                f"speaker  {entry.speaker} ({record.speaker}), language {entry.language} ({record.language})",
                 f"raw text {entry.raw_text}",
                 f"text     {entry.text}",
-                f"tokens   {self.text_length}: {symbols}",
-                f"mel      {self.mel_length} frames, {low:.2f} to {high:.2f} in natural log",
+                f"tokens   {len(record.tokens)}: {symbols}",
+                f"mel      {len(record.mel)} frames, {low:.2f} to {high:.2f} in natural log",
                 f"picture  {self.output / PICTURE_NAME}",
                 f"sound    {self.output / SOUND_NAME}",
             ]
@@ -121,9 +121,8 @@ def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
     if payload is None:
         problem = f"has no record {entry.position}, which {UTTERANCES_NAME} lists"
         raise CacheError(f"{cache / entry.shard}: {problem}; run xtts verify-cache")
-    values = decode_example(payload, record_spec(manifest, buckets[entry.shard]))
-    text_length, mel_length = cast("int", values["text_length"]), cast("int", values["mel_length"])
-    tokens, mel = np.asarray(values["tokens"])[:text_length], np.asarray(values["mel"], np.float32)[:mel_length]
+    record = without_padding(decode_example(payload, record_spec(manifest, buckets[entry.shard])))
+    mel = record.mel.astype(np.float32)
     tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
     synthesis = SynthesisConfig()
     wave = GriffinLim(manifest.audio, synthesis.griffin_lim_iterations, synthesis.griffin_lim_momentum)(mel)
@@ -131,17 +130,7 @@ def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
         output.mkdir(parents=True, exist_ok=True)
         save_speech_picture(output / PICTURE_NAME, mel, entry.seconds, f"{entry.id}: {entry.text}")
         write_wave(output / SOUND_NAME, wave, manifest.audio.sample_rate)
-    return InspectReport(
-        entry=entry,
-        symbols=tuple(tokenizer.name_of(int(token)) for token in tokens),
-        token_ids=tuple(int(token) for token in tokens),
-        text_length=text_length,
-        mel_length=mel_length,
-        speaker=cast("int", values["speaker"]),
-        language=cast("int", values["language"]),
-        mel_range=(float(mel.min()), float(mel.max())),
-        output=output,
-    )
+    return InspectReport(entry, record, tuple(tokenizer.name_of(int(token)) for token in record.tokens), output)
 
 
 def _find(cache: Path, id: str) -> UtteranceEntry:
