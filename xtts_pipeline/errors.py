@@ -123,12 +123,16 @@ class OutputError(XttsError):
 
 
 @contextmanager
-def output_errors(path: Path, remedy: str) -> Iterator[None]:
-    """Turn an OSError of the block into an OutputError that names `path` and the remedy."""
+def output_errors(path: Path, remedy: str, *, names_file: bool = False) -> Iterator[None]:
+    """Turn an OSError of the block into an OutputError that names the remedy and `path`.
+
+    With `names_file`, `path` is a folder of several files, and the file of the OSError is named if it is known.
+    """
     try:
         yield
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror}); {remedy}") from None
+        where = (error.filename if names_file else None) or path
+        raise OutputError(f"{where}: cannot be written ({error.strerror}); {remedy}") from None
 
 
 class TrainingError(XttsError):

@@ -288,6 +288,6 @@ def test_an_epoch_of_each_bucket_is_its_own_and_can_be_resumed(bucketed: Path) -
 def test_a_bucket_with_fewer_clips_than_a_batch_is_named(bucketed: Path) -> None:
     with pytest.raises(
         CacheError,
-        match=r"bucket 0 \[8, 12\] holds 5 training clips, fewer than one batch of 6.*other data\.buckets, or set",
+        match=r"bucket 0 \[8, 12\]: 5 training clips are fewer than one batch of 6.*other data\.buckets or",
     ):
         training_dataset(bucketed, load_manifest(bucketed), batch_size=6, bucket=0)

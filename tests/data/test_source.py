@@ -113,7 +113,7 @@ def test_a_bucket_without_a_full_batch_is_an_error_and_one_without_clips_is_skip
     tmp_path: Path, write_cache: WriteCache
 ) -> None:
     source = CachedSource(tmp_path / "few", write_cache(tmp_path / "few", train=24, buckets=((4, 4), (16, 24))))
-    with pytest.raises(CacheError, match=r"bucket 0 \[4, 4\] holds 1 training clips, fewer than one batch of 24"):
+    with pytest.raises(CacheError, match=r"bucket 0 \[4, 4\]: 1 training clips are fewer than one batch of 24"):
         training_batches(source)
     source = CachedSource(tmp_path / "none", write_cache(tmp_path / "none", train=24, buckets=((3, 2), (16, 24))))
     assert len(set(clips(islice(training_batches(source), 24 // 4)))) == 24

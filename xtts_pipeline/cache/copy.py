@@ -26,12 +26,12 @@ from xtts_pipeline.cache.format.manifest import (
     MANIFEST_NAME,
     FileEntry,
     Manifest,
-    file_checksum,
+    is_file_of,
     load_manifest,
     manifest_bytes,
 )
 from xtts_pipeline.cache.format.problems import refuse
-from xtts_pipeline.cache.verify.files import check_files
+from xtts_pipeline.cache.verify.files import check_files, regular_size
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.regular_files import open_regular_file
@@ -211,12 +211,7 @@ def _missing_files(target: Path, entries: dict[str, FileEntry], before: Manifest
 
     def is_missing(name: str) -> bool:
         path, entry = target / name, entries[name]
-        try:
-            if path.lstat().st_size != entry.bytes:
-                return True
-            return vouched.get(name) != entry and file_checksum(path) != entry.checksum
-        except OSError:
-            return True
+        return regular_size(path) != entry.bytes or (vouched.get(name) != entry and not is_file_of(path, entry))
 
     return [name for name, missing in zip(entries, _for_each(list(entries), jobs, is_missing), strict=True) if missing]
 

@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.example import decode_example, encode_example
+from xtts_pipeline.cache.format.example import decode_example, empty_record
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, ManifestWatch
 from xtts_pipeline.cache.format.problems import refuse
-from xtts_pipeline.cache.format.schema import Example, RecordSpec
+from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.cache.format.tfrecord import record_starts
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.config.schema import DataConfig
@@ -91,8 +91,7 @@ class CachedSource(Source):
         serialized = shards.flat_map(lambda path: shard_records(path, buffer_bytes)).apply(
             tf.data.experimental.assert_cardinality(records)
         )
-        empty = Example("", np.empty(0, np.int32), np.empty((0, spec.mel_bins), np.float16))
-        filling = tf.data.Dataset.from_tensors(encode_example(empty, spec)).repeat(-records % batch_size)
+        filling = tf.data.Dataset.from_tensors(empty_record(spec)).repeat(-records % batch_size)
         data = DataConfig()
         return prefetched(_parse_batches(serialized.concatenate(filling), spec, batch_size, data), data)
 
@@ -164,8 +163,12 @@ class CachedSource(Source):
     def _buffer_bytes(self) -> int:
         return _STORED_READ_BUFFER_BYTES if is_stored(self.folder) else _READ_BUFFER_BYTES
 
+    def shard_paths(self, bucket: int, split: str = "train") -> list[Path]:
+        """Return the files of a bucket's records, in order."""
+        return [self.folder / name for name in self.manifest.shard_names(split, bucket)]
+
     def _paths(self, bucket: int, split: str = "train") -> list[str]:
-        return [str(self.folder / name) for name in self.manifest.shard_names(split, bucket)]
+        return list(map(str, self.shard_paths(bucket, split)))
 
     def _number_reader(self, bucket: int) -> ShardReader:
         """Return a reader of the record numbers of a bucket's training shards."""

@@ -4,9 +4,9 @@ from functools import reduce
 from itertools import accumulate
 from pathlib import Path
 
-import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.cache.format.example import decode_example, empty_record
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.augment import change_wave, mask_mels, seed_of
@@ -16,7 +16,6 @@ from xtts_pipeline.data.resample import Resampler
 from xtts_pipeline.data.source import Fields, Source, first_line
 from xtts_pipeline.data.survey import Survey
 from xtts_pipeline.errors import CacheError, CorpusError, XttsError
-from xtts_pipeline.text.tokens import PAD_ID
 
 
 class OnlineSource(Source):
@@ -150,10 +149,7 @@ def _choose(shards: list[tf.data.Dataset], number: tf.Tensor, spec: RecordSpec) 
 
 def _empty_row(spec: RecordSpec) -> tf.data.Dataset:
     """Return one row of length 0: pad tokens and silence."""
-    values = {"tokens": PAD_ID, "mel": spec.pad_value}
+    values = decode_example(empty_record(spec), spec)
     return tf.data.Dataset.from_tensors(
-        {
-            field.name: tf.constant(np.full(field.shape, values.get(field.name, 0), field.dtype))
-            for field in spec.batch_fields
-        }
+        {field.name: tf.constant(values[field.name], field.dtype) for field in spec.batch_fields}
     )

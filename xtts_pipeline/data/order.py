@@ -86,21 +86,11 @@ class TrainingOrder:
     def check_fills_a_batch(self) -> None:
         """Raise CacheError if the bucket has fewer records than one batch."""
         found, rows, buckets = self.records, self.batch_size, self.manifest.buckets
-        if found >= rows:
-            return
-        if buckets:
-            problem = (
-                f"bucket {self.bucket} {list(buckets[self.bucket])} holds {found} training clips, "
-                f"fewer than one batch of {rows}, so they would never be trained; "
-                "preprocess with other data.buckets, or set a smaller training.batch_size"
-            )
-        elif found:
-            problem = (
-                f"{found} training clips are fewer than one batch of {rows}; set training.batch_size to {found} or less"
-            )
-        else:
-            problem = f"there are 0 training clips for batches of {rows}; preprocess a larger corpus"
-        raise CacheError(f"{self.folder}: {problem}")
+        if found < rows:
+            where = f"bucket {self.bucket} {list(buckets[self.bucket])}: " if buckets else ""
+            remedy = "set a smaller training.batch_size, or preprocess with other data.buckets or a larger corpus"
+            problem = f"{where}{found} training clips are fewer than one batch of {rows}, and would never be trained"
+            raise CacheError(f"{self.folder}: {problem}; {remedy}")
 
     def _shuffled(self, read_shard: ShardReader, epoch: tf.Tensor) -> tf.data.Dataset:
         """Return the elements of all training records in the order of an epoch, a tensor of a graph."""

@@ -27,7 +27,7 @@ from xtts_pipeline.cache.build.plan import (
 from xtts_pipeline.cache.build.publish import manifest_of
 from xtts_pipeline.cache.build.receipts import source_stat
 from xtts_pipeline.cache.build.workers import check_mel_length, read_source
-from xtts_pipeline.cache.format.example import encode_example
+from xtts_pipeline.cache.format.example import empty_record
 from xtts_pipeline.cache.format.manifest import (
     REJECTED_NAME,
     UTTERANCES_NAME,
@@ -36,7 +36,7 @@ from xtts_pipeline.cache.format.manifest import (
     ShardEntry,
     bucket_specs,
 )
-from xtts_pipeline.cache.format.schema import Example, RecordSpec, bucket_of
+from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.utterance import Rejection
@@ -190,6 +190,5 @@ def _lay_out(
 
 
 def _predicted_bytes(clips: Sequence[SurveyedClip], spec: RecordSpec) -> int:
-    nothing = Example("", np.zeros(0, np.int32), np.zeros((0, spec.mel_bins), np.float32))
-    record_bytes = FRAME_BYTES + len(encode_example(nothing, spec)) if clips else 0
+    record_bytes = FRAME_BYTES + len(empty_record(spec))
     return sum(record_bytes + len(clip.row.id.encode()) for clip in clips)

@@ -219,11 +219,6 @@ class MelDecoder(tf.Module):
         self.to_stop = Dense(initializer, config.width, 1, "to_stop")
         self.text_frames = TextFrames(initializer, config, mel_bins)
 
-    @property
-    def guided_heads(self) -> int:
-        """The number of guided heads."""
-        return min(GUIDED_LAYERS, len(self.layers)) * int(self.is_guided_H.sum())
-
     def decode_all(
         self, previous_frames_BFM: tf.Tensor, previous_attention_BFS: tf.Tensor, memory: Memory, dropout: Dropout
     ) -> DecoderOutputs:

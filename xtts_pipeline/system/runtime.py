@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import takewhile
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from xtts_pipeline.errors import output_errors
@@ -187,10 +186,8 @@ class NativeLog:
             self._undo = undo.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._undo.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._undo.close()
 
     def read(self) -> None:
         """Parse what native code has written since the last call."""

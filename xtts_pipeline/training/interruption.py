@@ -12,7 +12,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Self
 
-EXIT_INTERRUPTED = 130
+from xtts_pipeline.errors import EXIT_INTERRUPTED
+
 # Programs such as `timeout` send a signal to a process and then to its group. Both count as one.
 SAME_SIGNAL_SECONDS = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

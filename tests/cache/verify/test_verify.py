@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.sealed_json import seal_json, unseal_json
+from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
 
 SHARD = "train-00001-of-00003.tfrecord"
 OTHER_SHARD = "train-00002-of-00003.tfrecord"
@@ -253,7 +253,9 @@ def test_a_record_swapped_between_shards_is_found_though_every_checksum_fits(
     places = [[entry.shard for entry in entries].index(shard) for shard in (SHARD, OTHER_SHARD)]
     one, other = (entries[place] for place in places)
     entries[places[0]], entries[places[1]] = replace(other, shard=one.shard), replace(one, shard=other.shard)
-    (cache / "utterances.jsonl").write_bytes(b"".join(UTTERANCES.dump_line(entry) for entry in entries))
+    (cache / "utterances.jsonl").write_bytes(
+        b"".join(f"{canonical_json(asdict(entry))}\n".encode() for entry in entries)
+    )
     reseal(cache)
 
     problems = verify_cache(cache).problems

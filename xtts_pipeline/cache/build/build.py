@@ -34,7 +34,7 @@ from xtts_pipeline.cache.build.receipts import (
     reusable_receipt,
 )
 from xtts_pipeline.cache.build.workers import CLIP_SECONDS, ShardResult, ShardTask, explained_write
-from xtts_pipeline.cache.format.example import encode_example, encode_values
+from xtts_pipeline.cache.format.example import empty_record, encode_values
 from xtts_pipeline.cache.format.manifest import (
     CACHE_SECTIONS,
     Manifest,
@@ -43,7 +43,7 @@ from xtts_pipeline.cache.format.manifest import (
     fingerprint,
     load_manifest,
 )
-from xtts_pipeline.cache.format.schema import Example, padded_wave, wave_fields
+from xtts_pipeline.cache.format.schema import padded_wave, wave_fields
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
 from xtts_pipeline.config.schema import Config
@@ -137,8 +137,7 @@ def planned_bytes(layout: Layout, config: Config, buckets: Mapping[str, int]) ->
     `buckets` maps ids to buckets; a row without one counts as one of the largest bucket.
     """
     specs = bucket_specs(config)
-    empty = Example("", np.zeros(0, np.int32), np.zeros((0, specs[-1].mel_bins), np.float32))
-    record_bytes = [FRAME_BYTES + len(encode_example(empty, spec)) for spec in specs]
+    record_bytes = [FRAME_BYTES + len(empty_record(spec)) for spec in specs]
     records = 1
     if config.cache.store_waves:
         records = 2

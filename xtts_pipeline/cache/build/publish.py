@@ -28,8 +28,8 @@ from xtts_pipeline.cache.format.manifest import (
     ShardEntry,
     bucket_specs,
     buckets_of,
-    file_checksum,
     fingerprint,
+    is_file_of,
     manifest_bytes,
     record_spec_of,
     summarize,
@@ -86,13 +86,13 @@ def publish_cache(
         files = {UTTERANCES_NAME: utterance_entry, REJECTED_NAME: rejected_entry}
         manifest = manifest_of(index, config, totals.shards, lengths, reasons, files, totals.waves)
         data = manifest_bytes(manifest)
-        if not _is_file_of(folder / MANIFEST_NAME, data):
+        if not _has_content(folder / MANIFEST_NAME, data):
             invalidate(folder)
         for name, source, entry in (
             (UTTERANCES_NAME, utterances, utterance_entry),
             (REJECTED_NAME, rejected, rejected_entry),
         ):
-            if not _is_entry_of(folder / name, entry):
+            if not is_file_of(folder / name, entry):
                 invalidate(folder)
                 _copy(source, folder / name, work_folder)
     if not (folder / MANIFEST_NAME).exists():
@@ -196,16 +196,9 @@ def _spool(file: IO[bytes], lines: Iterable[Mapping[str, object]]) -> FileEntry:
     return FileEntry(size, digest.hexdigest())
 
 
-def _is_file_of(path: Path, data: bytes) -> bool:
+def _has_content(path: Path, data: bytes) -> bool:
     try:
         return read_regular_file(path, len(data)) == data
-    except OSError:
-        return False
-
-
-def _is_entry_of(path: Path, entry: FileEntry) -> bool:
-    try:
-        return path.stat().st_size == entry.bytes and file_checksum(path) == entry.checksum
     except OSError:
         return False
 

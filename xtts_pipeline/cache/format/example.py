@@ -73,6 +73,12 @@ def encode_values(values: Mapping[str, Any], fields: Sequence[schema.RecordField
     return serialized
 
 
+def empty_record(spec: schema.RecordSpec) -> bytes:
+    """Return the record of no sound and no text; another of this spec is longer by its id alone."""
+    tokens, mel = np.zeros(0, np.int32), np.zeros((0, spec.mel_bins), np.float32)
+    return encode_example(schema.Example("", tokens, mel), spec)
+
+
 def decode_example(payload: bytes, spec: schema.RecordSpec) -> dict[str, np.ndarray | str | int]:
     """Return one record's features as `decode_values` does."""
     return decode_values(payload, spec.fields)

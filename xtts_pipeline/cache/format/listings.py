@@ -11,7 +11,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.cache.format.manifest import STRICT, UTTERANCES_NAME, Checksum, Name, Natural
+from xtts_pipeline.cache.format.manifest import STRICT, UTTERANCES_NAME, Checksum, Name, Natural, first_problem
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json
@@ -24,7 +24,7 @@ MAX_LISTING_BYTES = 4 << 30
 
 def _inside_the_corpus(path: str) -> str:
     if path.startswith("/") or ".." in path.split("/") or "\0" in path:
-        raise ValueError("found a path that leaves the corpus")
+        raise ValueError("source.path: found a path that leaves the corpus")
     return path
 
 
@@ -66,19 +66,15 @@ class RejectedEntry:
 
 
 class Listing(Generic[Entry]):
-    """Reads and writes lines of one kind; `parse_line` and `dump_line` are inverses."""
+    """Reads lines of one kind."""
 
     def __init__(self, entry: type[Entry]) -> None:
         self._adapter = TypeAdapter(entry)
 
-    def dump_line(self, entry: Entry) -> bytes:
-        """Return the line of one entry, with its newline."""
-        return f"{canonical_json(self._adapter.dump_python(entry, mode='json'))}\n".encode()
-
     def parse_line(self, line: bytes) -> Entry:
         """Return the entry of one line.
 
-        Raises ValueError, saying what is wrong, unless `dump_line` gives the same bytes.
+        Raises ValueError, saying what is wrong, unless it is the canonical line of an entry.
         """
         try:
             content = json.loads(line)
@@ -90,11 +86,7 @@ class Listing(Generic[Entry]):
         try:
             return self._adapter.validate_json(line)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(key) for key in first["loc"])
-            raise ValueError(
-                f"{where}: found {str(first['input'])[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
-            ) from None
+            raise ValueError(first_problem(error)) from None
 
     def read(self, path: Path, most_bytes: int = MAX_LISTING_BYTES) -> Iterator[tuple[int, Entry | ValueError]]:
         """Yield each line's number, from 1, and its entry or the error in it.

@@ -421,6 +421,14 @@ def file_checksum(path: Path) -> str:
             return xxhash.xxh3_128_hexdigest(view)
 
 
+def is_file_of(path: Path, entry: FileEntry) -> bool:
+    """Return whether a file can be read and has the entry's size and checksum."""
+    try:
+        return path.stat().st_size == entry.bytes and file_checksum(path) == entry.checksum
+    except OSError:
+        return False
+
+
 def _expect(where: str, found: object, expected: object) -> None:
     if found != expected:
         raise ValueError(f"{where}: found {found}, expected {expected}")

@@ -5,7 +5,7 @@ Uses the writer's own functions, so that the two cannot diverge.
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +38,8 @@ ROUNDING_MAGNITUDE = 1e-4
 _REMEDY = "run xtts preprocess --check content to bring the cache up to date"
 
 
-@dataclass(frozen=True)
-class SourceReport:
-    """Number of clips recomputed, and the problems of those that differ."""
-
-    sampled: int
-    problems: tuple[Problem, ...]
-
-
-def check_sources(folder: Path, data: Path, sample: int) -> SourceReport:
-    """Recompute up to `sample` records of a sound cache from the corpus `data`, and report those that differ.
+def check_sources(folder: Path, data: Path, sample: int) -> tuple[int, tuple[Problem, ...]]:
+    """Recompute up to `sample` records of a sound cache from `data`; return their number, and those that differ.
 
     The sample depends only on the cache, and a larger one contains a smaller one. In a cache made with --val-data,
     validation clips that this corpus lacks are left out. Raises CorpusError if the corpus cannot be read.
@@ -75,7 +67,7 @@ def check_sources(folder: Path, data: Path, sample: int) -> SourceReport:
                 detail = f"the corpus has {refusals.get(entry.id, 'no such row')} now; {_REMEDY}"
             if detail is not None:
                 problems.append(Problem(Kind.SOURCE, f"{shard} record {entry.position}", f"{entry.id}: {detail}"))
-    return SourceReport(len(entries), tuple(problems))
+    return len(entries), tuple(problems)
 
 
 def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: int) -> tuple[str, ...]:

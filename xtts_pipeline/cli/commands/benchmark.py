@@ -29,7 +29,7 @@ from xtts_pipeline.cli.options import (
 )
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.errors import ConfigError, OutputError
+from xtts_pipeline.errors import ConfigError, output_errors
 from xtts_pipeline.perf.benchmark.clips import Clip, copy_corpus, read_examples, write_clips
 from xtts_pipeline.perf.benchmark.preprocess import measure_preprocess
 from xtts_pipeline.perf.benchmark.results import Benchmark, BenchmarkReport, save_benchmark
@@ -166,16 +166,12 @@ class BenchmarkSuite:
     def _measure(self, name: str) -> Benchmark:
         """Run one benchmark and write its files."""
         measure = {"preprocess": self._preprocess, "input": self._input, "step": self._step}[name]
-        try:
-            with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=self.output) as work:
-                benchmark = measure(
-                    Path(work), self.clips or CLIPS[name], self.rounds or ROUNDS[name], partial(_say, name)
-                )
-        except OSError as error:
-            where = error.filename or self.output
-            raise OutputError(
-                f"{where}: cannot be written or read ({error.strerror}); choose another --output"
-            ) from None
+        clips, rounds = self.clips or CLIPS[name], self.rounds or ROUNDS[name]
+        with (
+            output_errors(self.output, "choose another --output", names_file=True),
+            tempfile.TemporaryDirectory(prefix=f".{name}-", dir=self.output) as work,
+        ):
+            benchmark = measure(Path(work), clips, rounds, partial(_say, name))
         save_benchmark(benchmark, self.output)
         return benchmark
 

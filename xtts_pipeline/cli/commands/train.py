@@ -4,8 +4,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from xtts_pipeline.cli.progress import NullProgress, RunProgress
 from xtts_pipeline.config.load import load_config, read_yaml
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.survey import Survey, check_settings, survey_corpus
-from xtts_pipeline.errors import ConfigError, OutputError
+from xtts_pipeline.errors import ConfigError, OutputError, output_errors
 from xtts_pipeline.perf.autotune import tune
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.storage import check_apart, check_local
@@ -207,7 +207,8 @@ def run_training(
     plan = _with_local_cache(plan, stage)
     if plan.is_chief:
         _check_folder(run, is_resumed=resume)
-    with open_run_folder(run) if plan.is_chief else nullcontext(), _disk_errors(run):
+    remedy = "the last checkpoint is untouched"
+    with open_run_folder(run) if plan.is_chief else nullcontext(), output_errors(run, remedy, names_file=True):
         if plan.is_chief and corpus is None:
             write_cache_path(run, cache)
         if plan.is_tuned_first:
@@ -340,17 +341,6 @@ def _with_local_cache(plan: RunPlan, stage: Path | None) -> RunPlan:
         cache = plan.data if stage is None else stage_cache(plan.data, stage)
         require_whole(cache)
     return replace(plan, data=cache)
-
-
-@contextmanager
-def _disk_errors(run: Path) -> Iterator[None]:
-    """Turn an OSError of the run's files into an OutputError."""
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(
-            f"{error.filename or run}: cannot be written ({error.strerror}); the last checkpoint is untouched"
-        ) from None
 
 
 def _tune(plan: RunPlan) -> Config:

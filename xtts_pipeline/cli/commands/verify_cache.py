@@ -86,8 +86,8 @@ def _verify(
         return replace(verify_bytes(cache, proof, jobs), repaired=tuple(sorted({*found.repaired, *files})))
 
     def compared(found: VerifyReport) -> VerifyReport:
-        check = check_sources(cache, data, sample or DEFAULT_SAMPLE)
-        return replace(found, problems=check.problems, sampled=check.sampled)
+        sampled, problems = check_sources(cache, data, sample or DEFAULT_SAMPLE)
+        return replace(found, problems=problems, sampled=sampled)
 
     if repair and not report.valid:
         report = repaired(report)
