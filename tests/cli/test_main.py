@@ -193,12 +193,39 @@ def test_the_help_of_a_command_fits_in_80_columns_and_ends_with_an_example_that_
         assert isinstance(command, click.Group)
 
 
-def test_the_options_of_a_long_command_are_listed_once_the_everyday_ones_first():
-    shown = help_of("train")
-    starts = [line.split()[0] for line in shown if line.startswith("  -")]
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_listed_once(name: str):
+    options = [option for option in COMMANDS[name].params if isinstance(option, click.Option)]
+    listed = [line.split()[0].rstrip(",") for line in help_of(name) if line.startswith("  -")]
 
-    assert sorted(starts) == sorted(["-h,", *(option.opts[0] for option in COMMANDS["train"].params)])
-    assert starts[:5] == ["--cache", "--config", "--set", "--output", "--steps"]
+    assert sorted(listed) == sorted(["-h", *(option.opts[0] for option in options)])
+
+
+def test_the_everyday_options_of_a_long_command_come_first():
+    shown = help_of("train")
+
+    assert [line.split()[0] for line in shown if line.startswith("  -")][:5] == [
+        "--cache",
+        "--config",
+        "--set",
+        "--output",
+        "--steps",
+    ]
+    assert [line for line in shown if line.endswith(":") and not line.startswith(" ")] == [
+        "Options:",
+        "Continuing and fine-tuning:",
+        "Training without a cache:",
+        "Machine:",
+        "Example:",
+    ]
+
+
+@pytest.mark.parametrize(("text", "message"), [("0", "0 is not between 1 and"), ("1.5", "'1.5' is not a whole number")])
+def test_a_count_is_a_whole_number_from_one_on(text: str, message: str):
+    result = CliRunner().invoke(cli, ["train", "--steps", text])
+
+    assert result.exit_code == 2
+    assert message in result.output
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -28,17 +28,14 @@ class DocumentedCommand(click.Command):
         self._sections = sections or {}
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, those of each section below its heading."""
-        parameters = self.get_params(context)
-        records = {
-            option.name: option.get_help_record(context) for option in parameters if option.param_type_name == "option"
-        }
-        placed = {name for names in self._sections.values() for name in names}
-        sections = {"Options": [name for name in records if name not in placed], **self._sections}
-        _write_sections(
-            formatter,
-            {heading: [record for name in names if (record := records[name])] for heading, names in sections.items()},
-        )
+        """Write the options in the order of their definition, those of each section below its heading."""
+        headings = {name: heading for heading, names in self._sections.items() for name in names}
+        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Options", *self._sections)}
+        for parameter in self.get_params(context):
+            record = parameter.get_help_record(context)
+            if record is not None and isinstance(parameter, click.Option):
+                sections[headings.get(parameter.name or "", "Options")].append(record)
+        _write_sections(formatter, sections)
 
     def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the example."""

@@ -21,6 +21,8 @@ from xtts_pipeline.training.checkpoints.run_folder import find_checkpoint, read_
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+MAX_COUNT = 2**31 - 1
+
 
 class Report(Protocol):
     """The result of a command."""
@@ -146,10 +148,23 @@ class LocalPath(click.Path):
         return path
 
 
-class Count(click.IntRange):
-    """A number of things, at least 1."""
+class Count(click.ParamType[int]):
+    """A number of things: at least `least`, and at most what an int32 holds."""
 
     name = "count"
+
+    def __init__(self, least: int = 1) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number; a usage error otherwise."""
+        try:
+            count = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number", param, ctx)
+        if not self._least <= count <= MAX_COUNT:
+            self.fail(f"{value} is not between {self._least} and {MAX_COUNT}", param, ctx)
+        return count
 
 
 class OutputFile(LocalPath):
@@ -182,7 +197,7 @@ class RunPath(LocalPath):
         return path
 
 
-COUNT = Count(1, 2**31 - 1)
+COUNT = Count()
 FOLDER = LocalPath()
 PICTURE = OutputFile(*PICTURE_SUFFIXES)
 CACHE_FOLDER = LocalPath("a folder of this machine: use a copy there, and xtts cache push")

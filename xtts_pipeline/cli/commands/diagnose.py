@@ -29,7 +29,7 @@ from xtts_pipeline.training.checkpoints.run_folder import CONFIG_NAME, find_run_
 from xtts_pipeline.training.checks import check_enough_records
 from xtts_pipeline.training.settings import training_config
 
-_BATCHES = Count(2, 2**31 - 1)
+_BATCHES = Count(2)
 _run_option = click.option("--run", type=FOLDER, help="Folder of a run whose cache and settings are diagnosed.")
 
 
