@@ -141,7 +141,7 @@ class EvaluationReport:
         return pool_comparisons([row.phonemes for row in self.utterances if row.phonemes is not None])
 
 
-@click.command(cls=DocumentedCommand, example="xtts evaluate --run runs/first --cache cache/ --limit 20")
+@click.command(cls=DocumentedCommand, example="xtts evaluate --run runs/first --limit 20")
 @run_option
 @run_cache_option
 @click.option(
