@@ -247,6 +247,15 @@ layout_option = click.option(
     metavar="LAYOUT",
     help=f"Layout of the corpus: {', '.join(LAYOUTS)}; `auto` finds it from the files in the folder.",
 )
+# For a command whose work other processes share.
+wait_workers_option = click.option(
+    "--wait-workers",
+    type=Seconds(1.0),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The longest wait for workers that do not answer.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")
 
 

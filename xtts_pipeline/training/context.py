@@ -129,7 +129,7 @@ def prepare_run(
     Raises ConfigError, CacheError or CheckpointError if workers differ, or the run cannot resume or start as planned.
     """
     training = plan.config.training
-    distribution = choose_distribution(plan.cluster, plan.devices)
+    distribution = choose_distribution(plan.cluster, plan.devices, progress.log)
     if training.debug_eager and distribution.strategy is not None:
         raise ConfigError("training.debug_eager: found several devices, expected one; add --devices 1, or leave it out")
     source = _open_source(plan)

@@ -173,6 +173,21 @@ def test_a_sigterm_of_one_worker_stops_all_at_the_same_step(tmp_path: Path, cach
     assert found["weights_sha256"] == expected["weights_sha256"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_waits_for_another_one_says_so_and_ends_on_a_signal(
+    tmp_path: Path, cache: Path, number: signal.Signals
+) -> None:
+    addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
+    arguments = command(cache, tmp_path / "run", is_compiled=False, steps=2, training=TRAINING)
+    with subprocess.Popen(arguments, env=environment(addresses, 0), stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        expected = f"worker 0 of 2: waiting for worker 1 at {addresses[1]}, for 300 s at most"
+        assert any(expected in line for line in waiting.stderr)
+        waiting.send_signal(number)
+        assert waiting.stderr.read().splitlines()[-1] == "xtts: interrupted"
+    assert waiting.returncode == 130
+
+
 def refused(cache: Path, run: Path, count: int, more: Sequence[str]) -> tuple[int, str]:
     options = ["--cache", str(cache), "--output", str(run), "--steps", "2", *more]
     addresses = [f"127.0.0.1:{number + 1}" for number in range(count)]

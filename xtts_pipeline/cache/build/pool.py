@@ -1,19 +1,15 @@
-"""Run shard tasks in worker processes, local or on a Dask cluster; a clip that kills its worker costs only itself.
-
-Dask's workers must see the corpus and the cache under the same paths as this process.
-"""
+"""Run shard tasks in worker processes, local or of a cluster; a clip that kills its worker costs only itself."""
 
 import multiprocessing
 import os
 import signal
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import resource_tracker
-from typing import Any
 
 from joblib.externals.loky import ProcessPoolExecutor
 
@@ -27,12 +23,11 @@ from xtts_pipeline.cache.build.workers import (
     write_shard,
 )
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.errors import CacheError, ConfigError, Reason
-from xtts_pipeline.system.installation import install_command
+from xtts_pipeline.errors import CacheError, Reason
 
 MAX_BARREN_ROUNDS = 3
-SCHEDULER_SECONDS = 10
-TASKS_ON_A_CLUSTER = 1_000  # the scheduler spreads the tasks that it knows over all its workers
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 (named in an error)
+CHECK_SECONDS = 1.0
 # One thread each: shards are the unit of parallelism.
 WORKER_ENVIRONMENT = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -41,10 +36,14 @@ WORKER_ENVIRONMENT = dict.fromkeys(
 
 @dataclass(frozen=True)
 class Pool:
-    """A way to open an executor for a number of tasks, and the number of tasks to submit to it at a time."""
+    """A way to open an executor for a number of tasks, and the number of tasks to submit to it at a time.
+
+    check_workers: called every `CHECK_SECONDS` while no task ends; raises an XttsError if no worker is left.
+    """
 
     open: Callable[[int], AbstractContextManager[Executor]]
     in_flight: int
+    check_workers: Callable[[Any], None] | None = None
 
 
 def local_pool(jobs: int) -> Pool:
@@ -55,18 +54,29 @@ def local_pool(jobs: int) -> Pool:
 
 @contextmanager
 def _local_executor(jobs: int, tasks: int) -> Iterator[Executor]:
-    executor = ProcessPoolExecutor(
-        max_workers=min(jobs, tasks), env=WORKER_ENVIRONMENT, initializer=start_worker, initargs=(os.getpid(),)
-    )
+    with _explaining_shared_memory():
+        executor = ProcessPoolExecutor(
+            max_workers=min(jobs, tasks), env=WORKER_ENVIRONMENT, initializer=start_worker, initargs=(os.getpid(),)
+        )
     # Before the workers: Python would start it with the first of them and unblock interruptions.
     resource_tracker.ensure_running()
     try:
-        with _interruptions_held():
+        with _interruptions_held(), _explaining_shared_memory():
             # The first task starts all workers.
             executor.submit(os.getpid)
         yield executor
     finally:
         executor.shutdown(wait=True, kill_workers=True)
+
+
+@contextmanager
+def _explaining_shared_memory() -> Iterator[None]:
+    """Name the place of the queues' semaphores where the system does not: a full one is not the cache's."""
+    try:
+        yield
+    except OSError as error:
+        problem = f"worker processes cannot be started ({error.strerror})"
+        raise CacheError(f"{error.filename or SHARED_MEMORY}: {problem}; make room there and run again") from None
 
 
 @contextmanager
@@ -114,7 +124,11 @@ def _run_round(
                 except BrokenExecutor:
                     failed.append(waiting[0])
                 waiting.popleft()
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            timeout = None if pool.check_workers is None else CHECK_SECONDS
+            ended = wait(running, timeout, return_when=FIRST_COMPLETED).done
+            if pool.check_workers is not None and not ended:
+                pool.check_workers(executor)
+            for future in ended:
                 task = running.pop(future)
                 try:
                     done(future.result())
@@ -155,63 +169,3 @@ def _condemn(task: ShardTask, positions: Collection[int]) -> dict[str, Reason]:
                 Reason.TIMEOUT if process.exitcode == -signal.SIGALRM else Reason.DECODER_CRASHED
             )
     return verdicts
-
-
-def dask_pool(scheduler: str) -> Pool:
-    """Return the cluster at a scheduler's address as a pool."""
-    return Pool(partial(_dask_executor, scheduler), TASKS_ON_A_CLUSTER)
-
-
-@contextmanager
-def _dask_executor(scheduler: str, _tasks: int) -> Iterator[Executor]:
-    """Yield the cluster as an executor.
-
-    The scheduler retries a task whose worker dies, up to `distributed.scheduler.allowed-failures` deaths.
-    Raises ConfigError without the extra, CacheError if no scheduler answers.
-    """
-    try:
-        from distributed import Client  # the extra `dask`
-    except ImportError:
-        raise ConfigError(f"--backend dask: distributed is not installed; {install_command('dask')}") from None
-    try:
-        client = Client(scheduler, timeout=SCHEDULER_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        problem = " ".join(str(error).split())
-        raise CacheError(
-            f"--scheduler {scheduler}: no scheduler answers ({problem}); expected HOST:PORT of a running one"
-        ) from None
-    with client:
-        yield _DaskExecutor(client)
-
-
-class _DaskExecutor(Executor):
-    """Adapts a cluster's futures to those of `concurrent.futures`: a dead worker is a BrokenExecutor."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._remote: list[Any] = []  # the scheduler drops futures without a reference
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submit one call to the cluster."""
-        local: Future[Any] = Future()
-        remote = self._client.submit(function, *args, **kwargs, pure=False)
-        self._remote.append(remote)
-        remote.add_done_callback(lambda done: _copy_outcome(local, done))
-        return local
-
-
-def _copy_outcome(local: Future[Any], remote: Any) -> None:
-    from distributed.scheduler import KilledWorker  # the extra `dask`
-
-    try:
-        if remote.status == "finished":
-            local.set_result(remote.result())
-        elif remote.status == "error":
-            error = remote.exception()
-            local.set_exception(BrokenExecutor(str(error)) if isinstance(error, KilledWorker) else error)
-        else:
-            # Lost or cancelled with its worker or its scheduler; the next round finds a missing scheduler.
-            local.set_exception(BrokenExecutor(f"the task was {remote.status}"))
-    except (OSError, CancelledError) as error:
-        # The worker died after the task and before it delivered the result.
-        local.set_exception(BrokenExecutor(str(error)))

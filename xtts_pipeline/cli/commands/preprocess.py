@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,11 +15,12 @@ from tqdm import tqdm
 
 from xtts_pipeline.audio.filterbank import describe_silent_filters
 from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache
+from xtts_pipeline.cache.build.dask_pool import dask_pool
 from xtts_pipeline.cache.build.estimate import BuildEstimate, estimate_build
 from xtts_pipeline.cache.build.folder import format_bytes, locked_folder
 from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
 from xtts_pipeline.cache.build.plan import CorpusIndex, read_corpora
-from xtts_pipeline.cache.build.pool import Pool, dask_pool, local_pool
+from xtts_pipeline.cache.build.pool import Pool, local_pool
 from xtts_pipeline.cache.build.receipts import SourceCheck
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.cache.format.padding import padding_advice, padding_share
@@ -35,6 +37,7 @@ from xtts_pipeline.cli.options import (
     layout_option,
     print_report,
     print_warnings,
+    wait_workers_option,
 )
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig, Config
@@ -182,7 +185,7 @@ class DryRunReport:
     example="xtts preprocess --data LJSpeech-1.1 --config ljspeech",
     sections={
         "Rejected rows and changed clips": ["max_rejected", "check", "dry_run"],
-        "Shards and workers": ["jobs", "shards", "reshard", "backend", "scheduler"],
+        "Shards and workers": ["jobs", "shards", "reshard", "backend", "scheduler", "wait_workers"],
     },
 )
 @click.option("--data", type=FOLDER, required=True, help="Folder of the corpus, or its manifest file.")
@@ -226,6 +229,7 @@ class DryRunReport:
     help="Where the workers run: on this machine or in a dask cluster.",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Address of the dask scheduler.")
+@wait_workers_option
 @json_option
 def preprocess(
     data: Path,
@@ -242,6 +246,7 @@ def preprocess(
     dry_run: bool,
     backend: Literal["local", "dask"],
     scheduler: str | None,
+    wait_workers: float,
     as_json: bool,
 ) -> None:
     """Turn a corpus into a cache of mel spectrograms and tokens.
@@ -249,7 +254,7 @@ def preprocess(
     A second run writes only what has changed, and an interrupted run is continued.
     """
     config = load_config(configs, overrides)
-    options = BuildOptions(_pool(backend, scheduler, jobs), jobs, check, shards, reshard)
+    options = BuildOptions(_pool(backend, scheduler, jobs, wait_workers), jobs, check, shards, reshard)
     report: PreprocessReport | DryRunReport
     if dry_run:
         index = read_corpora(data, val_data, layout, config)
@@ -282,14 +287,14 @@ def process_seconds() -> float:
 _IMPORTED_AT = time.perf_counter()
 
 
-def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int) -> Pool:
+def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int, wait_workers: float) -> Pool:
     if backend == "local":
         if scheduler is not None:
             raise ConfigError(f"--scheduler {scheduler}: only --backend dask has a scheduler; add it or leave this out")
         return local_pool(jobs)
     if scheduler is None:
         raise ConfigError("--backend dask: no --scheduler; expected its address, such as tcp://10.0.0.1:8786")
-    return dask_pool(scheduler)
+    return dask_pool(scheduler, wait_workers, partial(click.echo, err=True))
 
 
 def _language_warnings(index: CorpusIndex, config: Config) -> list[str]:

@@ -32,6 +32,7 @@ from xtts_pipeline.cli.options import (
     json_option,
     layout_option,
     stored_cache_option,
+    wait_workers_option,
 )
 from xtts_pipeline.cli.progress import NullProgress, RunProgress
 from xtts_pipeline.config.load import load_config, read_yaml
@@ -79,7 +80,7 @@ class CorpusOptions:
     sections={
         "Continuing and fine-tuning": ["resume", "allow_change", "init_from"],
         "Training without a cache": ["data", "layout", "val_data"],
-        "Machine": ["stage", "devices", "profile_steps"],
+        "Machine": ["stage", "devices", "wait_workers", "profile_steps"],
     },
 )
 @stored_cache_option
@@ -114,6 +115,7 @@ class CorpusOptions:
     "--profile", "profile_steps", type=COUNT, help="Trace this many steps, and list the most expensive operations."
 )
 @click.option("--devices", type=COUNT, help="GPUs to train on; without a GPU, parts of the CPU.  [default: all GPUs]")
+@wait_workers_option
 @json_option
 @click.pass_obj
 def train(
@@ -152,6 +154,7 @@ def run_training(
     init_from: Path | None = None,
     stage: Path | None = None,
     devices: int | None = None,
+    wait_workers: float = 300.0,
 ) -> tuple[Path, dict[str, Any]]:
     """Train on a cache, or on a corpus instead, or resume a run; return the run's folder and its summary.
 
@@ -163,7 +166,7 @@ def run_training(
     If the environment describes several workers (`training.distributed.cluster`), this process is one of them. Only the
     chief writes; the others print only errors and return a short summary.
     """
-    startup, cluster = StartupTimer(), find_cluster(os.environ)
+    startup, cluster = StartupTimer(), find_cluster(os.environ, wait_workers)
     _check_options(output, allow_change, cluster, is_resumed=resume)
     allowed = frozenset([*allow_change, *(["training.steps"] if steps is not None else [])])
     run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
@@ -182,8 +185,6 @@ def run_training(
         manifest, configs, overrides, steps, previous, allowed, model, devices=device_count(devices), cluster=cluster
     )
     check_enough_records(data, manifest, config)
-    if previous is not None and not has_checkpoint:
-        check_changes(run, changed_settings(previous, config), allowed)
     finished = None if previous is None else _finished_summary(run, previous, config, allowed)
     if finished is not None:
         return run, finished
@@ -291,12 +292,12 @@ def _survey_data(
 
 
 def _finished_summary(run: Path, previous: Config, config: Config, allowed: frozenset[str]) -> dict[str, Any] | None:
-    """Return the summary of a run that is over and needs no more steps, or None."""
-    summary = read_summary(run)
+    """Return the summary of a run that is over and needs no more steps, or None; `resume` checks one in between."""
+    changes, summary = changed_settings(previous, config), read_summary(run)
+    if summary is not None or not checkpoint_folders(run):
+        check_changes(run, changes, allowed)
     if summary is None:
         return None
-    changes = changed_settings(previous, config)
-    check_changes(run, changes, allowed)
     is_enough = config.training.steps <= summary["steps"] or (summary["stopped_early"] and not changes)
     return summary if is_enough else None
 

@@ -6,7 +6,7 @@ Reads environment variables and imports no TensorFlow, which reads TF_CONFIG alo
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
@@ -22,17 +22,21 @@ _SLURM_NEEDED: Final = ("SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE", "SLU
 
 @dataclass(frozen=True)
 class Cluster:
-    """The workers of a run as `host:port`, the chief first, and the index of this process among them."""
+    """The workers of a run as `host:port`, the chief first, and the index of this process among them.
+
+    wait_seconds: the longest wait for the others to start.
+    """
 
     workers: tuple[str, ...]
     index: int
+    wait_seconds: float = 300.0
 
     def to_tf_config(self) -> str:
         """Return the value of TF_CONFIG, as TensorFlow reads it."""
         return json.dumps({"cluster": {"worker": list(self.workers)}, "task": {"type": "worker", "index": self.index}})
 
 
-def find_cluster(environment: Mapping[str, str]) -> Cluster | None:
+def find_cluster(environment: Mapping[str, str], wait_seconds: float = 300.0) -> Cluster | None:
     """Return the cluster that TF_CONFIG, else Slurm's, else Kubernetes' variables describe; None for one process.
 
     Slurm's variables are those of a step, which srun sets: a batch script without srun is one process. Kubernetes'
@@ -50,7 +54,7 @@ def find_cluster(environment: Mapping[str, str]) -> Cluster | None:
         raise ConfigError(
             f"worker {cluster.index}: there are {len(cluster.workers)} workers, numbered from 0; see docs/clusters.md"
         )
-    return cluster if len(cluster.workers) > 1 else None
+    return replace(cluster, wait_seconds=wait_seconds) if len(cluster.workers) > 1 else None
 
 
 def _parse_tf_config(text: str) -> Cluster:

@@ -5,7 +5,7 @@ Knows nothing of models. docs/clusters.md shows how to use several devices and e
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ import tensorflow as tf
 from xtts_pipeline.errors import ConfigError, TrainingError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.distributed.cluster import TF_CONFIG, Cluster
+from xtts_pipeline.training.distributed.rendezvous import wait_for_workers
 
 # TensorFlow's errors in the other processes when one of them, or the connection to it, is lost.
 _LOST = (
@@ -133,10 +134,13 @@ class Distribution:
 SINGLE_DEVICE = Distribution()
 
 
-def choose_distribution(cluster: Cluster | None = None, devices: int | None = None) -> Distribution:
+def choose_distribution(
+    cluster: Cluster | None = None, devices: int | None = None, log: Callable[[str], None] = print
+) -> Distribution:
     """Return the distribution over all GPUs of this process, or `devices` of them, and the other workers of a cluster.
 
     Without a GPU, the CPU is split into `devices` logical devices. Call it before TensorFlow computes anything.
+    The workers of a cluster wait for each other; `log` receives a line that names the missing ones.
     Raises ConfigError if there are fewer GPUs than asked for, TrainingError if the workers cannot connect.
     """
     gpus = tf.config.list_physical_devices("GPU")
@@ -145,7 +149,12 @@ def choose_distribution(cluster: Cluster | None = None, devices: int | None = No
             raise ConfigError(f"--devices {devices}: this machine has {len(gpus)} GPUs; ask for {len(gpus)} or fewer")
         tf.config.set_visible_devices(gpus[:devices], "GPU")
     if cluster is not None:
-        return _join_cluster(cluster, 1 if gpus else devices or 1)
+        if not gpus and (devices or 1) > 1:
+            raise ConfigError(
+                f"--devices {devices}: without GPUs each of several workers is one device; start more workers instead"
+            )
+        wait_for_workers(cluster, log)
+        return _join_cluster(cluster)
     count = devices or len(gpus) or 1
     if count == 1:
         return SINGLE_DEVICE
@@ -156,11 +165,7 @@ def choose_distribution(cluster: Cluster | None = None, devices: int | None = No
     return Distribution(tf.distribute.MirroredStrategy(names))
 
 
-def _join_cluster(cluster: Cluster, cpu_devices: int) -> Distribution:
-    if cpu_devices > 1:
-        raise ConfigError(
-            f"--devices {cpu_devices}: without GPUs each of several workers is one device; start more workers instead"
-        )
+def _join_cluster(cluster: Cluster) -> Distribution:
     os.environ[TF_CONFIG] = cluster.to_tf_config()
     workers = len(cluster.workers)
     try:
