@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import resource_tracker
+from typing import Any
 
 from joblib.externals.loky import ProcessPoolExecutor
 

@@ -173,8 +173,8 @@ def run_training(
     if corpus is None:
         check_apart(run, cache)
 
-    previous, has_checkpoint = (_previous_config(run), bool(checkpoint_folders(run))) if resume else (None, False)
-    if resume and not has_checkpoint and init_from is None:
+    previous = _previous_config(run) if resume else None
+    if resume and init_from is None and not checkpoint_folders(run):
         # The run was killed before its first checkpoint: start again with the same weights.
         init_from = read_init_from(run)
     survey = None if corpus is None else _survey_data(corpus, configs, overrides, previous)
@@ -185,8 +185,7 @@ def run_training(
         manifest, configs, overrides, steps, previous, allowed, model, devices=device_count(devices), cluster=cluster
     )
     check_enough_records(data, manifest, config)
-    finished = None if previous is None else _finished_summary(run, previous, config, allowed)
-    if finished is not None:
+    if previous is not None and (finished := _finished_summary(run, previous, config, allowed)) is not None:
         return run, finished
 
     plan = RunPlan(
