@@ -1,6 +1,7 @@
 """Builds on a real dask.distributed cluster: a scheduler and two worker processes on loopback."""
 
 import contextlib
+import importlib
 import json
 import signal
 import socket
@@ -15,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from tests.cache.corpora import build, cache_bytes, make_config, write_corpus
-from xtts_pipeline.cache.build import dask_pool as module
-from xtts_pipeline.cache.build.dask_pool import dask_pool
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.errors import CacheError
 
 pytest.importorskip("distributed")
+module = importlib.import_module("xtts_pipeline.cache.build.dask_pool")
+dask_pool = module.dask_pool
 
 
 DASK = [sys.executable, "-m", "dask"]

@@ -1,4 +1,7 @@
-"""A dask cluster as a pool: its workers must see the corpus and the cache under the same paths as this process."""
+"""A dask cluster as a pool: its workers must see the corpus and the cache under the same paths as this process.
+
+Needs the extra `dask`.
+"""
 
 import socket
 import struct
@@ -10,10 +13,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from distributed import Client
+from distributed.comm.addressing import parse_address, parse_host_port
+from distributed.scheduler import KilledWorker
+
 from xtts_pipeline.cache.build.pool import Pool
 from xtts_pipeline.cache.build.workers import ShardTask
-from xtts_pipeline.errors import CacheError, ConfigError
-from xtts_pipeline.system.installation import install_command
+from xtts_pipeline.errors import CacheError
 
 SCHEDULER_SECONDS = 10
 # Silence until the first line about a missing worker.
@@ -38,12 +44,8 @@ def _open(scheduler: str, wait_seconds: float, log: Callable[[str], object], _ta
     """Yield the cluster as an executor.
 
     The scheduler retries a task whose worker dies, up to `distributed.scheduler.allowed-failures` deaths.
-    Raises ConfigError without the extra, CacheError if no scheduler answers.
+    Raises CacheError if no scheduler answers.
     """
-    try:
-        from distributed import Client  # the extra `dask`
-    except ImportError:
-        raise ConfigError(f"--backend dask: distributed is not installed; {install_command('dask')}") from None
     try:
         _check_greeting(scheduler)
         client = Client(scheduler, timeout=SCHEDULER_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
@@ -60,8 +62,6 @@ def _open(scheduler: str, wait_seconds: float, log: Callable[[str], object], _ta
 
 def _check_greeting(scheduler: str) -> None:
     """Raise OSError or ValueError unless what listens at a TCP address greets as a dask scheduler does."""
-    from distributed.comm.addressing import parse_address, parse_host_port  # the extra `dask`
-
     scheme, place = parse_address(scheduler)
     if scheme != "tcp":
         return
@@ -127,8 +127,6 @@ def _with_absolute_paths(task: ShardTask) -> ShardTask:
 
 
 def _copy_outcome(local: Future[Any], remote: Any) -> None:
-    from distributed.scheduler import KilledWorker  # the extra `dask`
-
     try:
         if remote.status == "finished":
             local.set_result(remote.result())

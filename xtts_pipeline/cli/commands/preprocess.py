@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from xtts_pipeline.audio.filterbank import describe_silent_filters
 from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache
-from xtts_pipeline.cache.build.dask_pool import dask_pool
 from xtts_pipeline.cache.build.estimate import BuildEstimate, estimate_build
 from xtts_pipeline.cache.build.folder import format_bytes, locked_folder
 from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
@@ -42,6 +41,7 @@ from xtts_pipeline.cli.options import (
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.terminal import duration_text, join_lines
 from xtts_pipeline.text.language_check import check_languages
 
@@ -294,6 +294,10 @@ def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int, w
         return local_pool(jobs)
     if scheduler is None:
         raise ConfigError("--backend dask: no --scheduler; expected its address, such as tcp://10.0.0.1:8786")
+    try:
+        from xtts_pipeline.cache.build.dask_pool import dask_pool  # the extra `dask`
+    except ImportError:
+        raise ConfigError(f"--backend dask: distributed is not installed; {install_command('dask')}") from None
     return dask_pool(scheduler, wait_workers, partial(click.echo, err=True))
 
 
