@@ -45,25 +45,24 @@ TRAINING = {
 
 # Makes a run wait after the report of a step, so that it cannot end before the signal.
 HELD_RUN = """
-import io, os, sys, time
+import os, sys, time
 from xtts_pipeline.__main__ import main
+from xtts_pipeline.cli.progress import RunProgress
 
 _, step, gate, *arguments = sys.argv
+show = RunProgress.show
 
 
-class HeldStderr(io.TextIOWrapper):
-    def write(self, text):
-        written = super().write(text)
-        word, _, place = text.partition(" ")
-        if word == "step" and int(place.partition("/")[0]) >= int(step):
-            self.flush()
-            while not os.path.exists(gate):
-                time.sleep(0.01)
-        return written
+def show_and_hold(self, at, split, numbers):
+    show(self, at, split, numbers)
+    if at >= int(step) and not os.path.exists(gate):
+        print(f"held at step {at}", file=sys.stderr, flush=True)
+        while not os.path.exists(gate):
+            time.sleep(0.01)
 
 
+RunProgress.show = show_and_hold
 sys.argv = ["xtts", *arguments]
-sys.stderr = HeldStderr(os.fdopen(os.dup(2), "wb", 0), "utf-8", line_buffering=True)
 main()
 """
 
@@ -103,8 +102,7 @@ def stop_at(arguments: Sequence[str], step: int, number: signal.Signals, *, is_s
         assert process.stderr is not None
         for line in process.stderr:
             said.append(line)
-            word, _, place = line.partition(" ")
-            if word == "step" and int(place.partition("/")[0]) >= step:
+            if line.startswith("held at step "):
                 break
         while is_saved and not list((run / "checkpoints").glob("step-*")):
             assert process.poll() is None, "".join(said)

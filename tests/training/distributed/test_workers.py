@@ -133,7 +133,7 @@ def test_a_lost_worker_ends_all_and_the_same_command_resumes(
 ) -> None:
     steps, run, other = 30, tmp_path / "disturbed", tmp_path / "undisturbed"
     with Workers(cache, other, 3, steps) as undisturbed, Workers(cache, run, 3, steps, hold_at=11) as workers:
-        workers.wait_for("\nstep 11/")
+        workers.wait_for("held at step 11\n")
         workers.processes[victim].send_signal(number)
         workers.go_on()
         sent = time.monotonic()
@@ -160,7 +160,7 @@ def test_a_sigterm_of_one_worker_stops_all_at_the_same_step(tmp_path: Path, cach
         Workers(cache, tmp_path / "undisturbed", 2, steps) as undisturbed,
         Workers(cache, run, 2, steps, hold_at=6) as workers,
     ):
-        workers.wait_for("\nstep 6/")
+        workers.wait_for("held at step 6\n")
         workers.processes[asked].terminate()
         workers.wait_for("interrupted: ", asked)
         workers.go_on()
