@@ -13,10 +13,13 @@ from xtts_pipeline.system.storage import is_stored, open_to_read, size_of
 
 
 @contextmanager
-def open_regular_file(path: Path, most_bytes: int | None = None, *, follow_links: bool = True) -> Iterator[BinaryIO]:
+def open_regular_file(
+    path: Path, most_bytes: int | None = None, *, follow_links: bool = True, buffering: int = -1
+) -> Iterator[BinaryIO]:
     """Open a file for reading without ever blocking.
 
-    Raises OSError unless it is a regular file of at most `most_bytes`, and no link where links are not followed.
+    `buffering` applies to local files. Raises OSError unless it is a regular file of at most `most_bytes`, and no link
+    where links are not followed.
     """
     if is_stored(path):
         status = path.stat()
@@ -24,7 +27,7 @@ def open_regular_file(path: Path, most_bytes: int | None = None, *, follow_links
         with open_to_read(path, known_bytes=status.st_size) as file:
             yield file
     else:
-        with open(path, "rb", opener=partial(_open_without_waiting, follow_links=follow_links)) as file:
+        with open(path, "rb", buffering, opener=partial(_open_without_waiting, follow_links=follow_links)) as file:
             _check_regular(path, os.fstat(file.fileno()), most_bytes)
             yield file
 

@@ -1,12 +1,13 @@
 """TFRecord framing: TensorFlow reads the files, and every changed bit or cut is located."""
 
 import io
+import os
 from pathlib import Path
 
 import pytest
 import xxhash
 
-from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES, RecordWriter, read_records
+from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES, RecordWriter, read_records, record_starts
 from xtts_pipeline.errors import CacheError
 
 PAYLOADS = [b"first", b"", b"third" * 1_000]
@@ -26,6 +27,13 @@ def test_records_come_back_and_count_size_and_checksum_are_those_of_the_file(tmp
     data = path.read_bytes()
     assert list(read_records(path)) == PAYLOADS
     assert (writer.records, writer.bytes, writer.checksum) == (3, len(data), xxhash.xxh3_128_hexdigest(data))
+
+
+def test_a_pipe_in_the_place_of_a_shard_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "records")
+    for read in (read_records, record_starts):
+        with pytest.raises(CacheError, match="cannot be read \\(no regular file\\)"):
+            list(read(tmp_path / "records"))
 
 
 def test_tensorflow_reads_the_same_records(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import xxhash
 
 from xtts_pipeline.cache.format.problems import REPAIR
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.storage import open_to_read, size_of
+from xtts_pipeline.system.regular_files import open_regular_file
+from xtts_pipeline.system.storage import size_of
 
 _LENGTH = struct.Struct("<Q")
 _CHECK = struct.Struct("<I")
@@ -71,7 +72,7 @@ def record_starts(path: Path) -> list[int]:
     """
     starts, offset = [], 0
     try:
-        with open_to_read(path, buffering=0) as file:
+        with open_regular_file(path, buffering=0) as file:
             size = size_of(file)
             while offset < size:
                 file.seek(offset)
@@ -92,7 +93,7 @@ def read_records(path: Path, digest: xxhash.xxh3_128 | None = None) -> Iterator[
     cannot be read.
     """
     try:
-        with open_to_read(path, _READ_BUFFER_BYTES) as file:
+        with open_regular_file(path, buffering=_READ_BUFFER_BYTES) as file:
             remaining = size_of(file)
             number, offset = 0, 0
             while remaining:
