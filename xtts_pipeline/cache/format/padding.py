@@ -22,4 +22,5 @@ def padding_advice(manifest: Manifest) -> list[str]:
     if padding_share(manifest) <= MUCH_PADDING:
         return []
     buckets = "other data.buckets" if manifest.buckets else "--set data.buckets=auto"
-    return [f"advice: preprocess with {buckets} to train faster; xtts stats shows the padding that is left"]
+    remedy = f"preprocess (or train --data) with {buckets} to train faster"
+    return [f"advice: {remedy}; xtts stats shows the padding that is left"]
