@@ -16,14 +16,8 @@ from xtts_pipeline.audio.load import decode_clip, decode_wave
 from xtts_pipeline.audio.mel import wave_to_mel
 from xtts_pipeline.audio.wav_header import UNKNOWN_BYTES, WavHeader, read_wav_header
 from xtts_pipeline.cache.build.bucketing import resolve_buckets
-from xtts_pipeline.cache.build.plan import (
-    CorpusIndex,
-    PlannedRow,
-    choose_validation_row,
-    lay_out,
-    plan_shards,
-    reading_order,
-)
+from xtts_pipeline.cache.build.plan import CorpusIndex, choose_validation_row, lay_out, plan_shards, reading_order
+from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.publish import manifest_of
 from xtts_pipeline.cache.build.receipts import source_stat
 from xtts_pipeline.cache.build.workers import check_mel_length, read_source

@@ -12,7 +12,8 @@ import numpy as np
 from xtts_pipeline.audio.lengths import mel_frame_count
 from xtts_pipeline.audio.load import read_sound_length
 from xtts_pipeline.cache.build.folder import existing_shards
-from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow
+from xtts_pipeline.cache.build.plan import CorpusIndex
+from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.receipts import load_receipt, source_stat
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
 from xtts_pipeline.cache.format.manifest import load_manifest

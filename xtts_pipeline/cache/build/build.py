@@ -20,7 +20,8 @@ from xtts_pipeline.cache.build.folder import (
     invalidate,
     remove_shards_but,
 )
-from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, choose_validation_row, lay_out, plan_shards
+from xtts_pipeline.cache.build.plan import CorpusIndex, choose_validation_row, lay_out, plan_shards
+from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.pool import Pool, run_tasks
 from xtts_pipeline.cache.build.publish import BuildTotals, publish_cache
 from xtts_pipeline.cache.build.receipts import (

@@ -10,7 +10,8 @@ from pathlib import Path
 from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows, resolve_buckets
 from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes
 from xtts_pipeline.cache.build.folder import existing_counts
-from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, choose_validation_row, lay_out, plan_shards
+from xtts_pipeline.cache.build.plan import CorpusIndex, choose_validation_row, lay_out, plan_shards
+from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
 from xtts_pipeline.cache.format.manifest import bucket_specs, buckets_of
 from xtts_pipeline.cache.format.schema import bucket_of

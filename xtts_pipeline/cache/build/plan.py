@@ -6,10 +6,10 @@ Reads texts, never sound. The layout depends on ids, the seed and the shard coun
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.format.shards import ShardName, ShardPlan, default_shard_count, digest_of, split_of
 from xtts_pipeline.config.schema import CacheConfig, Config
 from xtts_pipeline.corpus.read import read_corpus
@@ -20,42 +20,6 @@ from xtts_pipeline.text.symbols import build_symbols, prepare_texts
 # Keeps a shard's receipt well below receipts.MAX_RECEIPT_BYTES.
 MAX_ROWS_PER_SHARD = 32_768
 _WHERE = re.compile(r"(.*):(\d+)")
-
-
-@dataclass(frozen=True)
-class RowContent:
-    """Everything a row's record is made of except the sound; equal content means the same row.
-
-    `corpus` is the index of its corpus among the roots.
-    """
-
-    id: str
-    corpus: int
-    audio: str
-    raw_text: str
-    text: str
-    speaker: str
-    language: str
-    speaker_id: int
-    language_id: int
-
-
-@dataclass(frozen=True)
-class PlannedRow(RowContent):
-    """One usable row: text prepared, sound not yet read. `is_pinned`: the corpus itself chose the split."""
-
-    where: str
-    split: str
-    is_pinned: bool
-    digest: bytes
-
-
-def content_of(row: RowContent) -> dict[str, Any]:
-    """Return the fields of a row's content by name."""
-    return {name: getattr(row, name) for name in _CONTENT_FIELDS}
-
-
-_CONTENT_FIELDS = tuple(field.name for field in fields(RowContent))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from typing import IO
 import xxhash
 
 from xtts_pipeline.cache.build.folder import invalidate
-from xtts_pipeline.cache.build.plan import CorpusIndex, PlannedRow, reading_order
+from xtts_pipeline.cache.build.plan import CorpusIndex, reading_order
+from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER, ClipReceipt, load_receipt
 from xtts_pipeline.cache.format.manifest import (
     MANIFEST_NAME,

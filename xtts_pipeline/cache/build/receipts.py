@@ -14,7 +14,7 @@ import xxhash
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.cache.build.plan import PlannedRow, RowContent, content_of
+from xtts_pipeline.cache.build.planned_rows import PlannedRow, RowContent, content_of
 from xtts_pipeline.cache.format.manifest import STRICT, Natural, file_checksum
 from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName

@@ -20,7 +20,7 @@ import xxhash
 
 from xtts_pipeline.audio.load import decode_wave
 from xtts_pipeline.audio.mel import pcm_under_frames, wave_to_trimmed_mel
-from xtts_pipeline.cache.build.plan import PlannedRow, content_of
+from xtts_pipeline.cache.build.planned_rows import PlannedRow, content_of
 from xtts_pipeline.cache.build.receipts import (
     ClipReceipt,
     FileReceipt,

@@ -14,7 +14,8 @@ import numpy as np
 from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
 from xtts_pipeline.cache.build.build import BuildOptions, build_cache
 from xtts_pipeline.cache.build.folder import LOCK_NAME, locked_folder
-from xtts_pipeline.cache.build.plan import PlannedRow, index_corpora
+from xtts_pipeline.cache.build.plan import index_corpora
+from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.pool import local_pool
 from xtts_pipeline.cache.build.receipts import receipt_path
 from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock

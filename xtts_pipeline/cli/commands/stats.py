@@ -10,7 +10,8 @@ import click
 import numpy as np
 
 from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows
-from xtts_pipeline.cache.build.plan import PlannedRow, index_corpora
+from xtts_pipeline.cache.build.plan import index_corpora
+from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_shapes, smallest_shape
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest, summarize
