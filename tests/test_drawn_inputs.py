@@ -4,6 +4,7 @@ The slow trials write a line per draw to .pytest_cache/d/trials/ and continue th
 which stands for `xtts`; every fiftieth draw and huge files have a process of their own.
 """
 
+import contextlib
 import faulthandler
 import os
 import resource
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests import drawn_inputs
+from tests.cli.commands.test_preprocess import processes_of_group
 from tests.drawn_inputs import draw_command, make_originals
 from tests.trials import ROOT, continue_trial, run_trial
 from xtts_pipeline.cache.build.pool import Pool
@@ -33,8 +35,8 @@ from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import XttsError
 
 DRAWS = {"plain": 8_900, "tensorflow": 1_000, "huge": 100}
-# Processor seconds are those of a quiet machine; a wait takes none, so the clock has a limit too.
-MOST_SECONDS, MOST_WAITED_SECONDS = 10, 60
+# Processor seconds are those of a quiet machine. A wait takes none of them.
+MOST_SECONDS, MOST_WAITED_SECONDS, LEAST_SECONDS = 10, 10, 0.01
 MOST_BYTES = 2 << 30
 OWN_PROCESS_EVERY = 50
 
@@ -44,15 +46,20 @@ class HungError(BaseException):
 
 
 @contextmanager
-def limited_time() -> Iterator[None]:
-    """Raise HungError once the block has taken too long."""
+def limited_time(processor_seconds: Callable[[], float]) -> Iterator[None]:
+    """Raise HungError once the block waits: no processor time is used for long, however busy the machine is."""
+    used = [processor_seconds()]
 
     def stop(_number: int, _frame: object) -> None:
-        raise HungError
+        now = processor_seconds()
+        if now - used[0] < LEAST_SECONDS:
+            raise HungError
+        used[0] = now
+        faulthandler.dump_traceback_later(2 * MOST_WAITED_SECONDS, exit=True, file=sys.__stderr__)
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, MOST_WAITED_SECONDS)
-    faulthandler.dump_traceback_later(2 * MOST_WAITED_SECONDS, exit=True)
+    signal.setitimer(signal.ITIMER_REAL, MOST_WAITED_SECONDS, MOST_WAITED_SECONDS)
+    faulthandler.dump_traceback_later(2 * MOST_WAITED_SECONDS, exit=True, file=sys.__stderr__)
     try:
         yield
     finally:
@@ -65,11 +72,11 @@ def run_here(arguments: list[str]) -> tuple[str, str]:
     """Run a command in this process; return how it ended, and what is wrong with that, or an empty text."""
     started = time.process_time()
     try:
-        with limited_time(), warnings.catch_warnings():
+        with limited_time(time.process_time), warnings.catch_warnings():
             warnings.simplefilter("error")
             result = CliRunner().invoke(cli, arguments, standalone_mode=False)
     except HungError:
-        return "hung", f"not done after {MOST_WAITED_SECONDS} s"
+        return "hung", f"waits for over {MOST_WAITED_SECONDS} s"
     error = result.exception
     end = f"{type(error).__name__}: {error}"[:200] if error else "0"
     expected = XttsError, click.ClickException, click.exceptions.Exit, click.Abort, OSError, SystemExit
@@ -79,9 +86,23 @@ def run_here(arguments: list[str]) -> tuple[str, str]:
             place = place.tb_next
         where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else ""
         return end, f"{type(error).__name__} at {where}"
-    if "Traceback" in result.output:
+    if has_traceback(result.output, arguments):
         return end, f"a traceback is printed: {result.output[-500:]}"
     return end, slow(time.process_time() - started)
+
+
+def seconds_of_group(group: int) -> float:
+    """Return the processor time of the processes of a group."""
+    ticks = 0
+    for process in processes_of_group(group):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def has_traceback(text: str, arguments: list[str]) -> bool:
+    return "Traceback" in text and "--debug" not in arguments
 
 
 def slow(seconds: float) -> str:
@@ -102,11 +123,11 @@ def run_process(arguments: list[str]) -> tuple[str, str]:
         )
         usage: resource.struct_rusage | None = None
         try:
-            with limited_time():
+            with limited_time(lambda: seconds_of_group(process.pid)):
                 _, status, usage = os.wait4(process.pid, 0)
                 process.returncode = os.waitstatus_to_exitcode(status)
         except HungError:
-            return "hung", f"not done after {MOST_WAITED_SECONDS} s"
+            return "hung", f"waits for over {MOST_WAITED_SECONDS} s"
         finally:
             if usage is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -114,7 +135,7 @@ def run_process(arguments: list[str]) -> tuple[str, str]:
         said.seek(0)
         text = said.read().decode("utf-8", "replace")
     end = f"{process.returncode}: {text[-200:]}"
-    if process.returncode not in (0, 1, 2) or "Traceback" in text:
+    if process.returncode not in (0, 1, 2) or has_traceback(text, arguments):
         return end, f"exit code {process.returncode}: {text[-500:]}"
     if usage.ru_maxrss * 1024 > MOST_BYTES:
         return end, f"{usage.ru_maxrss / 1e6:.1f} GB of memory"

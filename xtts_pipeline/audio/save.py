@@ -1,6 +1,7 @@
 """Write mono sound files, whole and atomic, or 16-bit WAV files that grow while they are played."""
 
 import io
+import os
 import struct
 from pathlib import Path
 from typing import BinaryIO
@@ -41,7 +42,7 @@ def write_wave(path: Path, wave: np.ndarray, sample_rate: int) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(content)
         else:
-            with atomic_write(path.resolve()) as file:
+            with atomic_write(Path(os.path.realpath(path))) as file:
                 file.write(content)
 
 

@@ -163,7 +163,8 @@ def is_within(path: Path, folder: Path) -> bool:
     """Return whether a path is a folder or lies below it, links followed."""
     if is_stored(path) or is_stored(folder):
         return folder in (path, *path.parents)
-    return path.resolve().is_relative_to(folder.resolve())
+    # Path.resolve raises RuntimeError for a link to itself.
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def check_apart(output: Path, cache: Path, remedy: str = "choose another --output") -> None:

@@ -165,6 +165,10 @@ def test_a_pipe_and_a_device_are_refused_at_once(run: Path, tmp_path: Path, opti
         texts = () if option == "--text-file" else ("--text", "a")
         error = error_of("--run", run, *texts, option, path, "--output", tmp_path / "out.wav")
         assert f"{path}: cannot be read (no regular file)" in str(error)
+    (tmp_path / "loop").symlink_to("loop")
+    assert "loop: cannot be read" in str(
+        error_of("--run", run, *texts, option, tmp_path / "loop", "--output", tmp_path / "out.wav")
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -224,9 +225,9 @@ def _check_files_differ(outputs: Mapping[str, Path | None], references: Sequence
         *((option, path) for option, path in outputs.items() if path),
         *(("--reference", path) for path in references),
     ]
-    options: dict[Path, str] = {}
+    options: dict[str, str] = {}
     for option, path in named:
-        other = options.setdefault(path.resolve(), option)
+        other = options.setdefault(os.path.realpath(path), option)
         if option != other:
             raise ConfigError(
                 f"{other} and {option}: both are {path}, expected a file for each; choose another {other}"
