@@ -140,7 +140,10 @@ class CachedSource(Source):
         self.check_unchanged()
         size = sum(entry.bytes for entry in self.manifest.all_files.values())
         level: Literal["quick", "full"] = "quick" if is_stored(self.folder) or size > _QUICKLY_READ_BYTES else "full"
-        refuse(self.folder, verify_cache(self.folder, level, jobs=1).problems)
+        try:
+            refuse(self.folder, verify_cache(self.folder, level, jobs=1).problems)
+        except OSError as problem:
+            return CacheError(f"{problem.filename or self.folder}: cannot be read ({problem.strerror})")
         verify = f"xtts verify-cache --cache {self.folder}"
         if isinstance(error, tf.errors.DataLossError):
             return CacheError(f"{self.folder}: a record cannot be read ({first_line(error)}); run {verify}")

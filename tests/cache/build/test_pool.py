@@ -1,16 +1,22 @@
 """Worker processes that die or hang: only the guilty clip is rejected."""
 
+import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from tests.cache.corpora import build, cache_bytes, make_config, write_corpus
+from xtts_pipeline.cache.build import pool
 from xtts_pipeline.cache.build.pool import local_pool
+from xtts_pipeline.cache.build.workers import explained_write, read_source
 from xtts_pipeline.cache.format.manifest import load_manifest
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.config.schema import LimitsConfig
+from xtts_pipeline.errors import AudioError, CacheError, Reason
 
 # Python runs a sitecustomize at process start: the only way into a fresh worker without a hook in the package.
 SABOTAGE = """
@@ -61,6 +67,43 @@ def test_processes_and_one_thread_write_the_same_bytes(data: Path, tmp_path: Pat
         assert cache_bytes(tmp_path / f"jobs-{jobs}") == cache_bytes(tmp_path / "thread")
         assert set(result.stage_seconds) == {"read", "decode", "mel", "encode", "write"}
         assert result.stage_seconds["mel"] > 0
+
+
+@pytest.mark.parametrize(
+    ("number", "named"),
+    [(errno.ENOSPC, pool.SHARED_MEMORY), (errno.EMFILE, "this machine"), (errno.ENOMEM, "this machine")],
+)
+def test_what_worker_processes_lack_is_not_the_caches_fault(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, named: str
+) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(pool, "ProcessPoolExecutor", refuse)
+    expected = f"{named}: worker processes cannot be started ({os.strerror(number)}); mend that"
+    with pytest.raises(CacheError, match=re.escape(expected)):
+        build(data, tmp_path / "cache", pool=local_pool(2))
+
+
+def test_the_path_that_the_system_names_is_named(tmp_path: Path) -> None:
+    limits, inside = LimitsConfig(), tmp_path / "closed" / "a.wav"
+    with (
+        pytest.raises(CacheError, match=r"elsewhere/file: cannot be written \(Permission denied\); mend that"),
+        explained_write(tmp_path, "train-00000-of-00001.tfrecord"),
+    ):
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "elsewhere" / "file"))
+    with pytest.MonkeyPatch.context() as patch:
+        # A folder without the right to search it; root may search every folder.
+        patch.setattr(Path, "stat", _refuse)
+        with pytest.raises(AudioError, match=r"^a.wav: cannot be read \(Permission denied\)$") as caught:
+            read_source(inside, None, limits, "a.wav")
+    assert caught.value.reason is Reason.AUDIO_UNREADABLE
+    with pytest.raises(AudioError, match="no such file"):
+        read_source(inside, None, limits, "a.wav")
+
+
+def _refuse(path: Path) -> NoReturn:
+    raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
 
 def test_ctrl_c_reaches_the_parent_but_never_a_starting_worker() -> None:

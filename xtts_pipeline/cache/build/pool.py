@@ -1,5 +1,6 @@
 """Run shard tasks in worker processes, local or of a cluster; a clip that kills its worker costs only itself."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -55,14 +56,14 @@ def local_pool(jobs: int) -> Pool:
 
 @contextmanager
 def _local_executor(jobs: int, tasks: int) -> Iterator[Executor]:
-    with _explaining_shared_memory():
+    with _explaining_start():
         executor = ProcessPoolExecutor(
             max_workers=min(jobs, tasks), env=WORKER_ENVIRONMENT, initializer=start_worker, initargs=(os.getpid(),)
         )
     # Before the workers: Python would start it with the first of them and unblock interruptions.
     resource_tracker.ensure_running()
     try:
-        with _interruptions_held(), _explaining_shared_memory():
+        with _interruptions_held(), _explaining_start():
             # The first task starts all workers.
             executor.submit(os.getpid)
         yield executor
@@ -71,13 +72,15 @@ def _local_executor(jobs: int, tasks: int) -> Iterator[Executor]:
 
 
 @contextmanager
-def _explaining_shared_memory() -> Iterator[None]:
-    """Name the place of the queues' semaphores where the system does not: a full one is not the cache's."""
+def _explaining_start() -> Iterator[None]:
+    """Turn a system error of starting processes into one line; it has nothing to do with the cache."""
     try:
         yield
     except OSError as error:
+        # The system does not name the place of the semaphores.
+        place = error.filename or (SHARED_MEMORY if error.errno == errno.ENOSPC else "this machine")
         problem = f"worker processes cannot be started ({error.strerror})"
-        raise CacheError(f"{error.filename or SHARED_MEMORY}: {problem}; make room there and run again") from None
+        raise CacheError(f"{place}: {problem}; mend that and run again, finished shards are kept") from None
 
 
 @contextmanager

@@ -82,12 +82,12 @@ class ClipOutOfMemoryError(Exception):
 
 @contextmanager
 def explained_write(folder: Path, name: str | None = None) -> Iterator[None]:
-    """Turn a system error into a CacheError about the cache's file `name`, by default the file that the error names."""
+    """Turn a system error into a CacheError about the file that it names, else `name` in the folder, else `folder`."""
     try:
         yield
     except OSError as error:
         remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "mend that"
-        path = folder / name if name else error.filename or folder
+        path = error.filename or (folder / name if name else folder)
         message = f"cannot be written ({error.strerror}); {remedy} and run again, finished shards are kept"
         raise CacheError(f"{path}: {message}") from None
 
@@ -99,7 +99,7 @@ def write_shard(task: ShardTask) -> ShardResult:
     alone. A clip that hangs for `clip_seconds` ends the process.
     """
     clock = StageClock()
-    # With several files the system does not say which one failed.
+    # A full disk does not say which file it refuses.
     name = str(task.name) if buckets_of(task.config) else task.name.file()
     with _one_shard_at_a_time, explained_write(task.folder, name):
         maker = ExampleMaker(task, clock)
@@ -290,19 +290,18 @@ def read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, nam
 
     Raises AudioError if the file is missing or too large for a clip, CacheError if the machine fails.
     """
-    if source is None:
-        if path.exists():
-            raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: not a regular file; expected a sound file")
-        raise AudioError(Reason.AUDIO_MISSING, f"{name}: no such file")
     most = int(limits.max_seconds * _MAX_BYTES_PER_SECOND) + _HEADER_ALLOWANCE_BYTES
-    if source.bytes > most:
+    if source is not None and source.bytes > most:
         limit = f"limits.max_seconds={limits.max_seconds:g}"
         raise AudioError(
             Reason.AUDIO_TOO_LONG, f"{name}: {source.bytes} bytes, more than any clip within {limit} takes ({most})"
         )
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
+        if source is not None:
+            return path.read_bytes()
+        path.stat()
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: not a regular file; expected a sound file")
+    except (FileNotFoundError, NotADirectoryError):
         raise AudioError(Reason.AUDIO_MISSING, f"{name}: no such file") from None
     except OSError as error:
         if error.errno in MACHINE_ERRORS:
