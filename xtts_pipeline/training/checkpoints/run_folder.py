@@ -12,7 +12,14 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
-from xtts_pipeline.errors import MOST_NAMES_SHOWN, CheckpointError, OutputError, nearest_name, output_errors
+from xtts_pipeline.errors import (
+    MOST_NAMES_SHOWN,
+    CheckpointError,
+    OutputError,
+    did_you_mean,
+    nearest_name,
+    output_errors,
+)
 from xtts_pipeline.system.atomic_files import atomic_folder, atomic_write, sync_path
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.storage import folder_path, is_stored
@@ -87,9 +94,9 @@ def nearest_run(path: Path) -> str:
     if runs:
         more = f" and {len(runs) - MOST_NAMES_SHOWN} more" if len(runs) > MOST_NAMES_SHOWN else ""
         return f"it holds the runs {', '.join(runs[:MOST_NAMES_SHOWN])}{more}; name one, such as {path / runs[-1]}"
-    similar = None if path.exists() else similar_run(path)
-    if similar is not None:
-        return f"did you mean {similar}?"
+    beside = [] if path.exists() else _runs_in(path.parent)
+    if beside:
+        return did_you_mean(path.name, beside, prefix=str(path).removesuffix(path.name))
     return "expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, or RUN/best"
 
 
