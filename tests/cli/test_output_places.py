@@ -18,6 +18,12 @@ def refusal(*arguments: object) -> str:
     return str(error)
 
 
+@pytest.fixture(autouse=True)
+def _run(tmp_path: Path) -> None:
+    """Make a run that commands find: outputs are checked before its checkpoint is read."""
+    (tmp_path / "run" / "checkpoints" / "step-00000001").mkdir(parents=True)
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -26,7 +32,7 @@ def refusal(*arguments: object) -> str:
         "train --cache {cache} --output {cache}/run",
         "inspect --cache {cache} --id clip-000 --output {cache}/inspect",
         "stats --cache {cache} --plot {cache}/lengths.png",
-        "evaluate --cache {cache} --run none --output {cache}/evaluation",
+        "evaluate --cache {cache} --run run --output {cache}/evaluation",
         "diagnose input --cache {cache} --plot {cache}/input.png",
         "diagnose gpu --cache {link} --plot {cache}/gpu.png",
     ],
@@ -45,8 +51,7 @@ def test_no_output_is_written_into_a_cache(
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ("--plot speech.wav", "--output and --plot"),
-        ("--mel-output ./speech.wav", "--output and --mel-output"),
+        ("--mel-output ./link.npy", "--output and --mel-output"),
         ("--plot link.png", "--output and --plot"),
         ("--plot a --mel-output a", "--plot and --mel-output"),
         ("--reference speech.wav", "--output and --reference"),
@@ -56,8 +61,9 @@ def test_one_file_is_not_written_for_two_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, names: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("link.png").symlink_to("speech.wav")
+    for link in ("link.png", "link.npy"):
+        Path(link).symlink_to("speech.wav")
     Path("speech.wav").write_bytes(b"earlier speech")
-    message = refusal("synthesize", "--run", "none", "--text", "a", "--output", "speech.wav", *options.split())
+    message = refusal("synthesize", "--run", "run", "--text", "a", "--output", "speech.wav", *options.split())
     assert message.startswith(f"{names}: both are ")
     assert Path("speech.wav").read_bytes() == b"earlier speech"
