@@ -55,11 +55,11 @@ def limited_time(processor_seconds: Callable[[], float]) -> Iterator[None]:
         if now - used[0] < LEAST_SECONDS:
             raise HungError
         used[0] = now
-        faulthandler.dump_traceback_later(2 * MOST_WAITED_SECONDS, exit=True, file=sys.__stderr__)
+        faulthandler.dump_traceback_later(12 * MOST_WAITED_SECONDS, exit=True, file=sys.__stderr__)
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, MOST_WAITED_SECONDS, MOST_WAITED_SECONDS)
-    faulthandler.dump_traceback_later(2 * MOST_WAITED_SECONDS, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(12 * MOST_WAITED_SECONDS, exit=True, file=sys.__stderr__)
     try:
         yield
     finally:

@@ -152,8 +152,9 @@ def problem_of_end(code: int, kind: signal.Signals, said: str, seconds: float) -
     # Before the first line of the package a signal ends the interpreter, and after its last line Ctrl-C does.
     is_done = kind == signal.SIGINT and bool(said) and "interrupted" not in said
     is_outside = code == -kind and (is_done or (not said and seconds < 0.5))
-    is_expected = code in (0, 1, 130) or is_outside
-    return "" if is_expected and "Traceback" not in said else f"exit code {code}: {said[-1_000:]}"
+    if is_outside or ("<frozen site>" in said and "__main__" not in said):
+        return ""
+    return "" if code in (0, 1, 130) and "Traceback" not in said else f"exit code {code}: {said[-1_000:]}"
 
 
 def is_document(path: Path) -> bool:
