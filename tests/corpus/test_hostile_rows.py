@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from xtts_pipeline.config import languages
 from xtts_pipeline.corpus import rows
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.rows import CorpusRow, RowCollector
@@ -68,6 +69,18 @@ def test_a_bad_row_is_rejected_and_the_rest_goes_on(tmp_path: Path, row: bytes, 
     assert detail in rejection.detail
     assert rejection.id.isprintable()
     assert len(rejection.detail) < 200
+
+
+def test_unknown_languages_are_compared_with_the_known_ones_twenty_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+    monkeypatch.setattr(languages, "nearest_name", lambda wanted, _: compared.append(wanted))
+    table = "".join(f"a.wav|text|x{number % 200}y9\n" for number in range(400))
+    (tmp_path / "manifest.csv").write_text(f"audio|text|language\n{table}")
+    (tmp_path / "a.wav").touch()
+    assert {row.reason for row in read_corpus(tmp_path).rejections} == {Reason.BAD_ROW}
+    assert len(compared) == rows.MAX_HINTS
 
 
 def test_a_table_without_usable_rows_ends_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

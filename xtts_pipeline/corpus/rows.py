@@ -70,6 +70,7 @@ class RowCollector:
     def __post_init__(self) -> None:
         self._files = SoundFiles(self.root)
         self._kept_at: dict[str, str] = {}
+        self._unknown_languages: dict[str, str] = {}
 
     def add(self, row: CorpusRow) -> None:
         """Keep the row if its id, path, text and sound file are valid; else reject it."""
@@ -116,10 +117,7 @@ class RowCollector:
         if UNSAFE_CHARACTERS.search(speaker) or len(speaker.encode()) > MAX_ID_BYTES:
             detail = f"speaker {printable(speaker)} holds control characters or is over {MAX_ID_BYTES} bytes"
             raise RowError(Reason.BAD_ROW, detail)
-        try:
-            language = canonical_language(row.language) if row.language.strip() else self.language
-        except ValueError as error:
-            raise RowError(Reason.BAD_ROW, str(error)) from None
+        language = self._language(row.language) if row.language.strip() else self.language
         split = row.split.strip().lower()
         if split and split not in _SPLITS:
             raise RowError(Reason.BAD_ROW, f"split {printable(split)}; expected one of {', '.join(_SPLITS)}")
@@ -127,6 +125,18 @@ class RowCollector:
         order = len(self.utterances) + len(self.rejections)
         where = _without_unsafe(row.where)
         return Utterance(row_id, Path(audio), text, speaker, language, _SPLITS.get(split), where, order)
+
+    def _language(self, written: str) -> str:
+        """Return the code of a row's language. Raises RowError for an unknown one, with a hint for the first few."""
+        problem = self._unknown_languages.get(written)
+        if problem is None:
+            try:
+                return canonical_language(written, with_hint=len(self._unknown_languages) < MAX_HINTS)
+            except ValueError as error:
+                problem = str(error)
+            if len(self._unknown_languages) < MAX_HINTS:
+                self._unknown_languages[written] = problem
+        raise RowError(Reason.BAD_ROW, problem)
 
 
 class SoundFiles:

@@ -37,10 +37,11 @@ def test_a_damaged_or_foreign_receipt_is_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("records", 5), ("records", -1), ("bytes", -1), ("frames", -1), ("tokens", 10**30)]
+    ("key", "value"),
+    [("records", 5), ("records", -1), ("bytes", -1), ("frames", -1), ("tokens", 10**30), ("shard_checksum", "x")],
 )
 def test_a_receipt_that_cannot_be_true_is_ignored_though_its_seal_is_right(
-    tmp_path: Path, key: str, value: int
+    tmp_path: Path, key: str, value: object
 ) -> None:
     build(write_corpus(tmp_path / "data", 4), tmp_path / "cache")
     name = ShardName("train", 0, 1)

@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.build.planned_rows import PlannedRow, RowContent, content_of
-from xtts_pipeline.cache.format.manifest import STRICT, Natural, file_checksum
+from xtts_pipeline.cache.format.manifest import STRICT, Checksum, Natural, file_checksum
 from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Bucket
@@ -50,7 +50,7 @@ class ClipReceipt(RowContent):
     """
 
     source: SourceStat | None
-    checksum: str | None
+    checksum: Checksum | None
     seconds: Annotated[float, Field(ge=0)]
     frames: Natural
     tokens: Natural
@@ -71,7 +71,7 @@ class FileReceipt:
     records: Natural
     bytes: Natural
     mtime_ns: int
-    shard_checksum: str
+    shard_checksum: Checksum
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -87,7 +87,7 @@ class Receipt:
     records: Natural
     bytes: Natural
     mtime_ns: int
-    shard_checksum: str
+    shard_checksum: Checksum
     rows: tuple[ClipReceipt, ...]
     buckets: tuple[Bucket, ...] = ()
     more_files: tuple[FileReceipt, ...] = ()
