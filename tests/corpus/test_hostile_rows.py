@@ -71,6 +71,12 @@ def test_a_bad_row_is_rejected_and_the_rest_goes_on(tmp_path: Path, row: bytes, 
     assert len(rejection.detail) < 200
 
 
+def test_a_table_of_blank_lines_ends_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MAX_BLANK_LINES", 100)
+    with pytest.raises(CorpusError, match="over 100 blank lines"):
+        read_corpus(ljspeech(tmp_path, b"a|text\n" + b"\n" * 101))
+
+
 def test_unknown_languages_are_compared_with_the_known_ones_twenty_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

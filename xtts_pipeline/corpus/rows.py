@@ -28,6 +28,7 @@ MAX_SHOWN = 80
 # A file that is no table may hold millions of rows, and each rejected one takes memory.
 MAX_USELESS_ROWS = 100_000
 USELESS_RATIO = 50
+MAX_BLANK_LINES = 1_000_000
 HINT_NAMES = 2_000  # finding the nearest of more names takes too long
 MAX_HINTS = 20
 _SPLITS = {
@@ -231,8 +232,12 @@ def read_lines(
     shown = PurePosixPath(path.relative_to(root)).as_posix()
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise CorpusError(f"{path}: a symlink out of the corpus; copy the file in, or pass the folder that holds it")
+    blank = 0
     for number, raw in enumerate(_raw_lines(path, rows), start=1):
         if number < first or not raw.strip():
+            blank += 1
+            if blank > MAX_BLANK_LINES:
+                raise CorpusError(f"{path}: over {MAX_BLANK_LINES} blank lines; expected a metadata file")
             continue
         where = f"{shown}:{number}"
         if b"\x00" in raw or len(raw) > MAX_ROW_BYTES:
