@@ -18,13 +18,16 @@ MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO,
 MOST_NAMES_SHOWN = 20
 
 
-def nearest_name(wanted: str, known: Iterable[str]) -> str | None:
-    """Return the name that is spelled most like `wanted`, whatever its case, or None if none resembles it."""
+def nearest_name(wanted: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the name that is spelled most like `wanted`, whatever its case, or None if none resembles it.
+
+    likeness: the least ratio of `difflib`, between 0 and 1.
+    """
     # Here alone: only errors need it, and every start of `xtts` would pay for it.
     import difflib
 
     by_spelling = {name.casefold(): name for name in known}
-    near = difflib.get_close_matches(wanted.casefold(), by_spelling, n=1)
+    near = difflib.get_close_matches(wanted.casefold(), by_spelling, n=1, cutoff=likeness)
     return by_spelling[near[0]] if near else None
 
 

@@ -94,7 +94,9 @@ def test_a_job_that_was_started_with_interruptions_ignored_goes_on():
     [
         ("trian", "no such command trian; did you mean train?"),
         ("diagnose inptu", "no such command inptu; did you mean input?"),
-        ("train --stpes 3", "'--steps'?"),
+        ("train --stpes 3", "no such option --stpes; did you mean --steps?"),
+        ("train --step 3", "no such option --step; did you mean --steps?"),
+        ("--debgu train", "no such option --debgu; did you mean --debug?"),
         ("preprocess --data . --layout LJSpech", "found LJSpech; did you mean ljspeech?"),
         ("preprocess --data . --layout x", "known are auto, vctk"),
         ("config show ljspech", "did you mean ljspeech?"),
@@ -109,6 +111,29 @@ def test_a_misspelled_name_is_answered_with_the_nearest_one(words: str, message:
     shown = error.format_message() if isinstance(error, click.UsageError) else str(error)
 
     assert message.casefold() in f"{result.output} {shown}".casefold()
+
+
+def test_an_option_that_resembles_none_is_answered_without_a_guess():
+    result = CliRunner().invoke(cli, ["synthesize", "--speed", "2"], standalone_mode=False)
+
+    assert isinstance(result.exception, click.UsageError)
+    assert result.exception.format_message() == "no such option --speed"
+
+
+@pytest.mark.parametrize(("columns", "is_folded"), [(40, True), (None, False)])
+def test_an_error_is_folded_on_a_terminal_only(
+    columns: int | None, is_folded: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "argv", ["xtts", "config", "show", "nothing"])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr("xtts_pipeline.cli.main.columns_of", lambda _: columns)
+
+    with pytest.raises(SystemExit):
+        main()
+
+    lines = capsys.readouterr().err.splitlines()
+    assert (len(lines) > 1) is is_folded
+    assert not is_folded or max(map(len, lines)) <= 40
 
 
 @pytest.mark.parametrize("words", ["--debug config show nothing", "config show nothing --debug", "config show nothing"])

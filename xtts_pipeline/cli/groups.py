@@ -7,13 +7,29 @@ from typing import Any
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
-from xtts_pipeline.errors import did_you_mean
+from xtts_pipeline.errors import did_you_mean, nearest_name
 
 MAX_TERM_WIDTH = 27
 DEBUG_HELP = "Show tracebacks and TensorFlow's own log."
+# Keeps `--step` near `--steps`, and `--speed` away from `--speaker`.
+OPTION_LIKENESS = 0.75
 
 
-class DocumentedCommand(click.Command):
+class _SpelledOptions(click.Command):
+    """A command whose error for an unknown option names the nearest option, if one is near."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of the command line; a usage error for an unknown option."""
+        try:
+            return super().parse_args(context, args)
+        except click.NoSuchOption as error:
+            options = [name for parameter in self.get_params(context) for name in parameter.opts if name[:2] == "--"]
+            near = nearest_name(error.option_name.strip("-"), [name[2:] for name in options], OPTION_LIKENESS)
+            hint = f"; did you mean --{near}?" if near else ""
+            raise click.UsageError(f"no such option {error.option_name}{hint}", context) from None
+
+
+class DocumentedCommand(_SpelledOptions):
     """A command whose `--help` has its everyday options first and ends with an example; it takes `--debug` too.
 
     sections: headings, and below each the names of parameters; parameters without a heading stand first.
@@ -52,7 +68,7 @@ def _debug_option() -> click.Option:
     return click.Option(["--debug"], is_flag=True, expose_value=False, callback=set_debug, help=DEBUG_HELP)
 
 
-class SummaryGroup(click.Group):
+class SummaryGroup(_SpelledOptions, click.Group):
     """A group whose `--help` lists commands in the order of their definition, with summaries that are never cut off."""
 
     command_class = DocumentedCommand

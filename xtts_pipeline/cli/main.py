@@ -18,6 +18,7 @@ from xtts_pipeline import __version__
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.groups import DEBUG_HELP, LazyGroup
 from xtts_pipeline.errors import EXIT_INTERRUPTED, EXIT_UNTRUE, EXIT_UNUSABLE, XttsError
+from xtts_pipeline.system.terminal import columns_of, fold
 
 # In the order of their use. Each summary is the first sentence of the command's own help, and fits on a line.
 COMMANDS = {
@@ -84,7 +85,7 @@ def _fail(message: str, exit_code: int, debug: bool) -> NoReturn:
         message, exit_code = "interrupted", EXIT_INTERRUPTED
     # The reader of stderr may be gone, which does not change the exit code.
     with contextlib.suppress(OSError):
-        echo(f"xtts: {' '.join(message.split())}", err=True)
+        echo(*fold(f"xtts: {' '.join(message.split())}", columns_of(sys.stderr)).split("\n"), err=True)
     sys.exit(exit_code)
 
 

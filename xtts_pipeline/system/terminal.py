@@ -30,9 +30,11 @@ def duration_text(seconds: float, decimals: int = 0) -> str:
     return f"{seconds:.{decimals}f} s"
 
 
-def columns_of(stream: IO[str]) -> int | None:
-    """Return the width of the terminal of a stream; None if it is no terminal."""
-    return (os.get_terminal_size(stream.fileno()).columns or DEFAULT_COLUMNS) if stream.isatty() else None
+def columns_of(stream: IO[str] | None) -> int | None:
+    """Return the width of the terminal of a stream; None if it is no terminal, or closed."""
+    if stream is None or not stream.isatty():
+        return None
+    return os.get_terminal_size(stream.fileno()).columns or DEFAULT_COLUMNS
 
 
 def fold(text: str, columns: int | None) -> str:

@@ -206,6 +206,10 @@ def _check_options(text: str | None, text_file: Path | None, output: Path, *, st
         raise ConfigError("synthesize: expected one of --text and --text-file")
     if text_file is not None and (stream or output == STDOUT):
         raise ConfigError("--text-file writes a folder of files: leave out --stream, and name a folder with --output")
+    if text_file is not None and not output.is_dir() and (output.exists() or output.suffix.lower() in SOUND_FORMATS):
+        raise OutputError(
+            f"--output {output}: is a file, expected a folder for the lines of --text-file; name a new folder"
+        )
     if text_file is None and not output.name:
         raise OutputError(f"--output {output}: is a folder; name a file, such as speech.wav")
     if text_file is None:
