@@ -89,7 +89,9 @@ class TextSplitter:
         try:
             prepared = prepare_texts([text], [language], self._config.text)[0]
             if isinstance(prepared, TextError):
-                raise prepared
+                # The detail of an empty text, which is that of a corpus row, quotes the text itself.
+                is_empty = prepared.reason is Reason.EMPTY_TEXT
+                raise TextError(prepared.reason, "no letter or digit to speak") if is_empty else prepared
             fitted, changes = prepared, TextChanges()
             if not self._is_strict:
                 fitted, changes = fit_to_symbols(prepared, self._cache.symbols)

@@ -51,6 +51,21 @@ def test_each_line_of_a_file_becomes_a_file_in_line_order(run: Path, tmp_path: P
     assert report["has_stopped"] is False
 
 
+def test_blank_lines_are_skipped(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("\na\n \nbcd\n\n", encoding="utf-8")
+    result = xtts("--run", run, "--text-file", tmp_path / "lines.txt", "--output", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0000.wav", "0001.wav"]
+
+
+def test_a_sound_file_is_refused_as_the_output_for_lines(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("a\n", encoding="utf-8")
+    (tmp_path / "used").touch()
+    for name in ("speech.mp3", "used"):
+        error = error_of("--run", run, "--text-file", tmp_path / "lines.txt", "--output", tmp_path / name)
+        assert str(error).endswith("is a file, expected a folder for the lines of --text-file; name a new folder")
+
+
 def test_a_stream_is_a_wav_file(run: Path, tmp_path: Path) -> None:
     output = tmp_path / "new" / "speech.wav"
     result = xtts("--run", run, "--text", "one, two, three, four, five.", "--output", output, "--stream", "--json")
@@ -132,8 +147,12 @@ def test_an_invalid_synthesis_setting_is_named(run: Path, tmp_path: Path, overri
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"abc\n\nabc\n", r"lines\.txt:2: the line is empty"),
+        (
+            "abc\n\n😀\n".encode(),
+            r"lines\.txt:3: text '😀': no letter or digit to speak; give words in the letters of the run$",
+        ),
         (b"", "no lines"),
+        (b" \n\n", "no lines"),
         (b"abc\n\xff\n", "byte 4 is not UTF-8"),
         ("abc\nф\n".encode(), r"lines\.txt:2: .*no letter or digit is among the 30 symbols \(dropped 'ф' \(once\)\)"),
     ],
@@ -161,14 +180,12 @@ def test_the_files_of_a_text_file_are_not_mixed_with_those_of_another(run: Path,
 @pytest.mark.parametrize("option", ["--text-file", "--reference"])
 def test_a_pipe_and_a_device_are_refused_at_once(run: Path, tmp_path: Path, option: str) -> None:
     os.mkfifo(tmp_path / "pipe")
+    texts, output = ((), tmp_path / "out") if option == "--text-file" else (("--text", "a"), tmp_path / "out.wav")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        texts = () if option == "--text-file" else ("--text", "a")
-        error = error_of("--run", run, *texts, option, path, "--output", tmp_path / "out.wav")
+        error = error_of("--run", run, *texts, option, path, "--output", output)
         assert f"{path}: cannot be read (no regular file)" in str(error)
     (tmp_path / "loop").symlink_to("loop")
-    assert "loop: cannot be read" in str(
-        error_of("--run", run, *texts, option, tmp_path / "loop", "--output", tmp_path / "out.wav")
-    )
+    assert "loop: cannot be read" in str(error_of("--run", run, *texts, option, tmp_path / "loop", "--output", output))
 
 
 @pytest.mark.parametrize(

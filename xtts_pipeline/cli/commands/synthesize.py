@@ -117,7 +117,7 @@ class SynthesisReport:
 @click.option(
     "--text-file",
     type=FOLDER,
-    help="UTF-8 file with one text per line, `-` for stdin; --output is a folder: 0000.wav and so on.",
+    help="UTF-8 file with one text per line, `-` for stdin; blank ones are skipped. --output is a folder: 0000.wav ...",
 )
 @click.option(
     "--output",
@@ -169,16 +169,16 @@ def synthesize(
         raise click.UsageError("--json and --output - both need stdout; name a file with --output")
     _check_options(text, text_file, output, stream=stream, extras=plot is not None or mel_output is not None)
     _check_files_differ({"--output": output, "--plot": plot, "--mel-output": mel_output}, references)
-    lines = [] if text_file is None else _read_lines(text_file)
+    lines = {} if text_file is None else _read_lines(text_file)
     voice = speaker, language, references
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, strict_text=strict_text)
         warn_of_one_voice(run, synthesizer.checkpoint.cache.speakers, references)
-        warn_of_unread(synthesizer, lines if text is None else [text], language)
+        warn_of_unread(synthesizer, [*lines.values()] if text is None else [text], language)
         with _output_errors(output):
             if text_file is not None:
                 print_text_changes(_check_lines(synthesizer, _shown(text_file), lines, voice[1]))
-                files = _speak_lines(synthesizer, lines, output, voice)
+                files = _speak_lines(synthesizer, [*lines.values()], output, voice)
             elif stream:
                 files = (_stream_text(synthesizer, text or "", output, voice),)
             else:
@@ -242,8 +242,8 @@ def _shown(text_file: Path) -> Path:
     return Path("stdin") if text_file == STDIN else text_file
 
 
-def _read_lines(path: Path) -> list[str]:
-    """Return the lines of a text file or of stdin, none of them empty."""
+def _read_lines(path: Path) -> dict[int, str]:
+    """Return the lines of a text file or of stdin that are not blank, by their number from 1 on."""
     is_stdin, path = path == STDIN, _shown(path)
     try:
         content = sys.stdin.buffer.read() if is_stdin else read_regular_file(path, MAX_TEXT_FILE_BYTES)
@@ -253,18 +253,16 @@ def _read_lines(path: Path) -> list[str]:
         raise CorpusError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}); expected a text file, one text a line") from None
-    if lines == [""]:
+    spoken = {number: line for number, line in enumerate(lines, start=1) if line.strip()}
+    if not spoken:
         raise CorpusError(f"{path}: no lines; expected one text a line")
-    empty = [number for number, line in enumerate(lines, start=1) if not line.strip()]
-    if empty:
-        raise CorpusError(f"{path}:{empty[0]}: the line is empty; remove it, so that files are numbered as lines are")
-    return lines
+    return spoken
 
 
-def _check_lines(synthesizer: "Synthesizer", path: Path, lines: Sequence[str], language: str | None) -> TextChanges:
+def _check_lines(synthesizer: "Synthesizer", path: Path, lines: Mapping[int, str], language: str | None) -> TextChanges:
     """Return the changes of all lines. Raises TextError with the number of a line that cannot be spoken."""
     changes = TextChanges()
-    for number, line in enumerate(lines, start=1):
+    for number, line in lines.items():
         try:
             changes.update(synthesizer.check_text(line, language))
         except TextError as error:
