@@ -184,7 +184,7 @@ def test_a_second_push_copies_nothing_and_reads_no_shard(
     cache: Path, store: StoredPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy(cache, store)
-    monkeypatch.setattr(copies, "file_checksum", lambda path: pytest.fail(f"{path} was read"))
+    monkeypatch.setattr(copies, "is_file_of", lambda path, _entry: pytest.fail(f"{path} was read"))
     report = copy(cache, store)
     assert (report.copied_files, report.copied_bytes) == (0, 0)
     assert "nothing to copy" in report.to_text()
