@@ -192,7 +192,9 @@ def test_every_layout_has_a_name_to_ask_for(tmp_path: Path) -> None:
     assert set(LAYOUTS) == {"ljspeech", "vctk", "libritts", "common_voice", "coqui", "manifest"}
     root = write(tmp_path, {"metadata.csv": "a|text\n", "wavs/a.wav": ""})
     assert read_corpus(root, "ljspeech").layout == "ljspeech"
-    with pytest.raises(CorpusError, match=r"not a vctk corpus; it holds metadata\.csv, wavs"):
+    with pytest.raises(
+        CorpusError, match=r"not a vctk corpus: found the table metadata.csv \(first line a\|text\) and 1 sound,"
+    ):
         read_corpus(root, "vctk")
     with pytest.raises(CorpusError, match=r"--layout vctkk: unknown; did you mean vctk\?"):
         read_corpus(root, "vctkk")
@@ -201,17 +203,21 @@ def test_every_layout_has_a_name_to_ask_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "the folder is empty"),
-        ({"metadata.txt": "", "wavs/a.wav": ""}, r"no metadata.csv \(did you mean metadata.csv by metadata.txt"),
-        ({"metadata.txt": "", "wavs/a.wav": ""}, "found wavs but no metadata.csv"),
-        ({"metadata.csv": "a|b\n", "WAVS/a.wav": ""}, "did you mean wavs by WAVS"),
-        ({"metadata.csv": "a|b\n"}, "no wavs or wav"),
-        ({"inner/metadata.csv": "a|b\n", "inner/wavs/a.wav": ""}, "inner/ in it is a ljspeech corpus"),
+        ({}, "found an empty folder, expected metadata.csv with the header audio,text;"),
+        ({"metadata.txt": "", "wavs/a.wav": ""}, "for ljspeech rename metadata.txt to metadata.csv"),
+        ({"metadata.csv": "a|b\n", "WAVS/a.wav": ""}, "for ljspeech rename WAVS to wavs"),
+        ({"metadata.csv": "a|b\n"}, r"the table metadata.csv \(first line a\|b\) and no sounds"),
+        (
+            {"metadata.csv": "file;sentence\na.wav;one\n", "README.txt": "", "clips/a.wav": "", "clips/b.wav": ""},
+            r"\(first line file;sentence\) and 2 sounds, expected metadata.csv with the header audio,text; docs",
+        ),
+        ({"001.wav": "", "002.wav": ""}, "found no table and 2 sounds, expected"),
+        ({"inner/metadata.csv": "a|b\n", "inner/wavs/a.wav": ""}, "ljspeech corpus in its folder inner/; pass that"),
         ({"metadata.csv": "\n\n", "wavs/a.wav": ""}, "without a single row"),
-        ({"readme.md": "x"}, "it holds readme.md"),
+        ({"readme.md": "x"}, "found no table and no sounds"),
     ],
 )  # fmt: skip
-def test_what_is_no_corpus_is_told_from_its_nearest_miss(tmp_path: Path, files: dict[str, str], message: str) -> None:
+def test_a_folder_that_is_no_corpus_is_described(tmp_path: Path, files: dict[str, str], message: str) -> None:
     with pytest.raises(CorpusError, match=message) as raised:
         read_corpus(write(tmp_path, files))
     assert "\n" not in str(raised.value)
