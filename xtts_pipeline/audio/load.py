@@ -232,7 +232,11 @@ def _check_header(samples: int, sample_rate: int, channels: int, limits: LimitsC
         raise AudioError(Reason.AUDIO_UNREADABLE, f"{channels} channels; expected 1 to {MAX_CHANNELS}")
     if samples <= 0:
         raise AudioError(Reason.AUDIO_EMPTY, "the header promises no samples")
-    seconds = samples / sample_rate
+    check_seconds(samples / sample_rate, limits)
+
+
+def check_seconds(seconds: float, limits: LimitsConfig) -> None:
+    """Raise AudioError if a clip of this length by its header is under or over the limits."""
     if seconds > limits.max_seconds:
         raise _too_long(seconds, limits)
     if seconds < limits.min_seconds:

@@ -1,5 +1,6 @@
 """The records that every corpus reader returns: kept rows, rejected rows, and both as one corpus."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,15 @@ class Rejection:
     def to_json(self) -> dict[str, str]:
         """Return the line of `rejected.jsonl`."""
         return {"id": self.id, "where": self.where, "reason": str(self.reason), "detail": self.detail}
+
+
+def examples_by_reason(rejections: Iterable[Rejection]) -> dict[str, dict[str, str]]:
+    """Return the id, place and detail of the first rejection of each reason."""
+    examples: dict[str, dict[str, str]] = {}
+    for rejection in rejections:
+        example = {"id": rejection.id, "where": rejection.where, "detail": rejection.detail}
+        examples.setdefault(rejection.reason.value, example)
+    return examples
 
 
 @dataclass(frozen=True)

@@ -217,11 +217,25 @@ def test_a_dry_run_predicts_the_build_and_writes_nothing(data: Path, tmp_path: P
     made = report(run(data, tmp_path / "cache", "--json"))
     for key in ("read", "kept", "rejected", "rejected_by_reason"):
         assert foreseen[key] == made[key]
+    for content in (foreseen, made):
+        places = {reason: example["where"] for reason, example in content["examples"].items()}  # type: ignore[attr-defined]
+        assert places == {"audio_unreadable": "metadata.csv:1", "mel_too_long": "metadata.csv:2"}
     assert foreseen["shards_to_write"] == made["shards_written"]
     written = sum(shard.bytes for shard in load_manifest(tmp_path / "cache").shards)
     assert foreseen["bytes_to_write"] == pytest.approx(written * 40 / 38, rel=0.02)
     assert foreseen["hours"] == pytest.approx(sum(0.3 + 0.005 * number for number in range(2, 40)) / 3600, abs=1e-3)
     assert report(run(data, tmp_path / "cache", "--dry-run", "--json"))["shards_to_write"] == 0
+
+
+def test_both_reports_show_the_first_row_of_each_reason(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    rows = "audio,text\na.wav,one, two\nb.wav,one, two, three\n"
+    (tmp_path / "data" / "metadata.csv").write_text(rows, encoding="utf-8")
+    for arguments in (["--dry-run"], []):
+        lines = run(tmp_path / "data", tmp_path / "cache", *arguments).stdout.splitlines()
+        assert lines[-2].split() == ["bad_row", "2", "100.00%"]
+        assert lines[-1] == "    metadata.csv:2: 3 fields; expected 2: audio, text"
+        assert "shards: none; 0 to write, 0 B" in lines or not arguments
 
 
 def test_a_second_corpus_becomes_the_validation_split(data: Path, tmp_path: Path) -> None:

@@ -73,6 +73,8 @@ def test_rows_without_sound_are_counted(tmp_path: Path) -> None:
     report = measure_lengths(data, None, make_config(), None)
 
     assert (report.clips, report.unusable) == (4, 2)
+    assert report.to_text().splitlines()[1].startswith("  metadata.csv:3: audio_unreadable, wavs/clip-002.wav: ")
+    assert count_symbols(data, None, make_config()).to_text().startswith(f"{data}: 5 texts, ")
 
 
 def test_the_plot_is_a_picture(root: Path) -> None:

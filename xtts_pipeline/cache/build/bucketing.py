@@ -3,6 +3,7 @@
 Reads texts and the headers of sound files; decodes nothing.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from xtts_pipeline.audio.lengths import mel_frame_count
-from xtts_pipeline.audio.load import read_sound_length
+from xtts_pipeline.audio.load import check_seconds, read_sound_length
 from xtts_pipeline.cache.build.folder import existing_shards
-from xtts_pipeline.cache.build.plan import CorpusIndex
+from xtts_pipeline.cache.build.plan import CorpusIndex, reading_order
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.receipts import load_receipt, source_stat
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
+from xtts_pipeline.cache.build.workers import check_mel_length
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.config.schema import AudioConfig, Bucket, Config, LimitsConfig
-from xtts_pipeline.errors import AudioError, CacheError, Reason, TextError
+from xtts_pipeline.corpus.utterance import Rejection
+from xtts_pipeline.errors import AudioError, CacheError, Reason, RowError
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
 HEADER_THREADS = 8
@@ -67,43 +70,59 @@ def _best_buckets(index: CorpusIndex, config: Config) -> tuple[Bucket, ...]:
     return tuple((shape.max_text_length, shape.max_mel_frames) for shape in auto_shapes(largest, tokens, frames))
 
 
-def judge_rows(index: CorpusIndex, config: Config, limits: LimitsConfig | None = None) -> list[RowLengths | Reason]:
+def judge_rows(index: CorpusIndex, config: Config, limits: LimitsConfig | None = None) -> list[RowLengths | Rejection]:
     """Return each row's lengths by its text and header, or why a build would reject it.
 
     Without `limits` a row is rejected only if its text, file or header cannot be used.
     """
     tokenizer = Tokenizer(index.symbols, config.text.blank)
 
-    def judge(row: PlannedRow) -> RowLengths | Reason:
+    def judge(row: PlannedRow) -> RowLengths | Rejection:
         try:
             tokens = len(tokenizer.encode(row.text))
             if limits is not None:
                 check_text_length(tokens, limits, config.text)
-        except TextError as error:
-            return error.reason
-        lengths = _read_lengths(index.roots[row.corpus] / row.audio, tokens, config.audio)
-        excess = _excess(lengths, limits, config.audio) if limits and isinstance(lengths, RowLengths) else None
-        return excess or lengths
+            lengths = _read_lengths(index.roots[row.corpus] / row.audio, tokens, config.audio, row.audio)
+            if limits is not None:
+                _check_limits(lengths, limits, config.audio, row.audio)
+        except RowError as error:
+            return Rejection(row.id, row.where, error.reason, error.detail)
+        return lengths
 
     with ThreadPoolExecutor(HEADER_THREADS) as pool:
         return list(pool.map(judge, index.rows))
 
 
-def _read_lengths(path: Path, tokens: int, audio: AudioConfig) -> RowLengths | Reason:
+def rejections_of(index: CorpusIndex, verdicts: Sequence[RowLengths | Rejection]) -> list[Rejection]:
+    """Return the rejections of the index and of the verdicts of `judge_rows`, in reading order."""
+    rejected = [
+        (row.corpus, verdict)
+        for row, verdict in zip(index.rows, verdicts, strict=True)
+        if isinstance(verdict, Rejection)
+    ]
+    ordered = sorted([*index.rejections, *rejected], key=lambda item: reading_order(item[0], item[1].where))
+    return [rejection for _, rejection in ordered]
+
+
+def _read_lengths(path: Path, tokens: int, audio: AudioConfig, name: str) -> RowLengths:
     if source_stat(path) is None:  # opening a pipe would block
-        return Reason.AUDIO_UNREADABLE if path.exists() else Reason.AUDIO_MISSING
+        if path.exists():
+            raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: not a regular file; expected a sound file")
+        raise AudioError(Reason.AUDIO_MISSING, f"{name}: no such file")
     try:
         samples, rate = read_sound_length(path)
     except AudioError as error:
-        return error.reason
+        raise AudioError(error.reason, f"{name}: {error.detail}") from None
     if samples <= 0:
-        return Reason.AUDIO_EMPTY
+        raise AudioError(Reason.AUDIO_EMPTY, f"{name}: the header promises no samples")
     return RowLengths(samples / rate, mel_frame_count(samples, rate, audio), tokens)
 
 
-def _excess(lengths: RowLengths, limits: LimitsConfig, audio: AudioConfig) -> Reason | None:
-    if not limits.min_seconds <= lengths.seconds <= limits.max_seconds:
-        return Reason.AUDIO_TOO_LONG if lengths.seconds > limits.max_seconds else Reason.AUDIO_TOO_SHORT
+def _check_limits(lengths: RowLengths, limits: LimitsConfig, audio: AudioConfig, name: str) -> None:
+    try:
+        check_seconds(lengths.seconds, limits)
+    except AudioError as error:
+        raise AudioError(error.reason, f"{name}: {error.detail}") from None
     # The effect of trimming is known only after decoding.
-    is_too_long = lengths.frames > limits.max_mel_frames and audio.trim_db is None
-    return Reason.MEL_TOO_LONG if is_too_long else None
+    if audio.trim_db is None:
+        check_mel_length(lengths.frames, limits, name)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows, resolve_buckets
+from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows, rejections_of, resolve_buckets
 from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes
 from xtts_pipeline.cache.build.folder import existing_counts
 from xtts_pipeline.cache.build.plan import CorpusIndex, choose_validation_row, lay_out, plan_shards
@@ -16,7 +16,7 @@ from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageCloc
 from xtts_pipeline.cache.format.manifest import bucket_specs, buckets_of
 from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.config.schema import Bucket, Config
-from xtts_pipeline.errors import Reason
+from xtts_pipeline.corpus.utterance import examples_by_reason
 
 SAMPLE_CLIPS = 64
 SAMPLE_SECONDS = 2.0
@@ -34,6 +34,7 @@ class BuildEstimate:
     kept: int
     rejected: int
     rejected_by_reason: dict[str, int]
+    examples: dict[str, dict[str, str]]
     hours: float
     buckets: tuple[Bucket, ...]
     shards: dict[str, int]
@@ -53,8 +54,8 @@ def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: Bu
     current = current_receipts(folder, layout, index, config, options)
     stale = [name for name in layout if name not in current]
     verdicts = judge_rows(index, config, config.limits)
-    reasons = Counter(rejection.reason for _, rejection in index.rejections)
-    reasons.update(verdict for verdict in verdicts if isinstance(verdict, Reason))
+    rejections = rejections_of(index, verdicts)
+    reasons = Counter(rejection.reason.value for rejection in rejections)
     kept = {
         row.id: verdict for row, verdict in zip(index.rows, verdicts, strict=True) if isinstance(verdict, RowLengths)
     }
@@ -65,8 +66,9 @@ def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: Bu
         layout=index.layout,
         read=index.read,
         kept=len(kept),
-        rejected=sum(reasons.values()),
-        rejected_by_reason={reason.value: count for reason, count in sorted(reasons.items())},
+        rejected=len(rejections),
+        rejected_by_reason=dict(sorted(reasons.items())),
+        examples=examples_by_reason(rejections),
         hours=round(sum(lengths.seconds for lengths in kept.values()) / 3600, 3),
         buckets=buckets_of(config),
         shards=dict(Counter(name.split for name in layout)),

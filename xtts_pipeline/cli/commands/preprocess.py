@@ -40,6 +40,7 @@ from xtts_pipeline.cli.options import (
 )
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig, Config
+from xtts_pipeline.corpus.utterance import examples_by_reason
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.terminal import duration_text, join_lines
@@ -64,6 +65,11 @@ class PreprocessReport:
         """Whether a larger share of the rows was rejected than allowed."""
         counts = self.build.manifest.counts
         return counts.rejected > self.max_rejected * counts.read
+
+    @property
+    def examples(self) -> dict[str, dict[str, str]]:
+        """The first rejected row of each reason."""
+        return examples_by_reason(rejection for _, rejection in self.build.totals.rejections)
 
     @property
     def clips_by_bucket(self) -> list[int]:
@@ -105,6 +111,7 @@ class PreprocessReport:
                 for (text, mel), clips in zip(manifest.buckets, self.clips_by_bucket, strict=False)
             ],
             "rejected_by_reason": dict(manifest.rejected_by_reason),
+            "examples": self.examples,
             "stage_seconds": {stage: round(seconds, 3) for stage, seconds in build.stage_seconds.items()},
             "settings_changed": list(build.settings_changed),
             "outliers": [outlier.to_json() for outlier in self.outliers],
@@ -138,7 +145,7 @@ class PreprocessReport:
             limit = f"over --max-rejected {self.max_rejected:.2%}, though the cache is complete; "
             over = limit if self.is_over_limit else ""
             lines.append(f"{over}rejected rows, each in {self.cache / REJECTED_NAME} with its reason:")
-        lines += _reason_table(manifest.rejected_by_reason, counts.read)
+        lines += _reason_table(manifest.rejected_by_reason, counts.read, self.examples)
         return join_lines(lines)
 
 
@@ -170,12 +177,12 @@ class DryRunReport:
                 f"{plan.layout}: {counts}, by texts and headers",
                 f"hours: {plan.hours:.2f}",
                 *([f"buckets: {', '.join(str(list(bucket)) for bucket in plan.buckets)}"] if plan.buckets else []),
-                f"shards: {shards}; {plan.shards_to_write} to write, {format_bytes(plan.bytes_to_write)}",
+                f"shards: {shards or 'none'}; {plan.shards_to_write} to write, {format_bytes(plan.bytes_to_write)}",
                 f"free disk: {format_bytes(plan.free_bytes)}",
                 f"time: about {duration_text(plan.estimated_seconds)}, by a short sample",
                 *(f"warning: {warning}" for warning in self.warnings),
                 *over,
-                *_reason_table(plan.rejected_by_reason, plan.read),
+                *_reason_table(plan.rejected_by_reason, plan.read, plan.examples),
             ]
         )
 
@@ -265,7 +272,7 @@ def preprocess(
             index = read_corpora(data, val_data, layout, config)
             language_warnings = _language_warnings(index, config)
             print_warnings(language_warnings)
-            is_quiet = not sys.stderr.isatty()
+            is_quiet = not (index.rows and sys.stderr.isatty())
             with tqdm(total=len(index.rows), unit="clip", disable=is_quiet, file=sys.stderr, smoothing=0) as bar:
                 build = build_cache(cache, work_folder, index, config, options, bar.update)
         report = PreprocessReport(
@@ -311,7 +318,16 @@ def _setting_warnings(audio: AudioConfig) -> list[str]:
     return [problem] if problem else []
 
 
-def _reason_table(rejected_by_reason: Mapping[str, int], read: int) -> list[str]:
-    """Return one line per reason, the most frequent first."""
+def _reason_table(
+    rejected_by_reason: Mapping[str, int], read: int, examples: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Return two lines per reason, the most frequent first: its count, and its first row."""
     ordered = sorted(rejected_by_reason.items(), key=lambda item: (-item[1], item[0]))
-    return [f"  {reason:<18} {count:>8}  {count / read:>7.2%}" for reason, count in ordered]
+    return [
+        line
+        for reason, count in ordered
+        for line in (
+            f"  {reason:<18} {count:>8}  {count / read:>7.2%}",
+            f"    {examples[reason]['where']}: {examples[reason]['detail']}",
+        )
+    ]

@@ -9,12 +9,19 @@ from pathlib import Path
 import click
 import numpy as np
 
-from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows
+from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows, rejections_of
 from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_shapes, smallest_shape
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
-from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, Statistics, load_manifest, summarize
+from xtts_pipeline.cache.format.manifest import (
+    REJECTED_NAME,
+    UTTERANCES_NAME,
+    Manifest,
+    Statistics,
+    load_manifest,
+    summarize,
+)
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
@@ -45,7 +52,7 @@ _COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 
 @dataclass(frozen=True)
 class Lengths:
-    """The measured lengths, one element per clip, and the number of rows that cannot be used."""
+    """The measured lengths, one element per clip, the number of rows that cannot be used, and the first of these."""
 
     seconds: np.ndarray
     frames: np.ndarray
@@ -53,6 +60,7 @@ class Lengths:
     tokens: np.ndarray
     speakers: int
     unusable: int
+    first_unusable: str
     rows: Sequence[PlannedRow | UtteranceEntry]
 
     @property
@@ -89,6 +97,7 @@ class StatsReport:
     source: str
     clips: int
     unusable: int
+    first_unusable: str
     hours: float
     speakers: int
     spreads: Mapping[str, Statistics]
@@ -136,7 +145,7 @@ class StatsReport:
         """Return the report for people."""
         left_out = f", {_counted(self.unusable, 'row')} cannot be used" if self.unusable else ""
         counts = f"{_counted(self.clips, 'clip')}, {self.hours:.2f} hours, {_counted(self.speakers, 'speaker')}"
-        lines = [f"{self.source}: {counts}{left_out}", ""]
+        lines = [f"{self.source}: {counts}{left_out}", *[f"  {self.first_unusable}"] * bool(left_out), ""]
         lines.append(f"{'':22}" + "".join(f"{column:>8}" for column in _COLUMNS))
         for name, statistics in self.spreads.items():
             lines.append(f"{name:22}" + "".join(f"{asdict(statistics)[column]:>8.2f}" for column in _COLUMNS))
@@ -198,7 +207,7 @@ class SymbolsReport:
     def to_text(self) -> str:
         """Return the report for people."""
         rare = sum(symbol.mark == "rare" for symbol in self.symbols)
-        counts = f"{_counted(self.clips, 'clip')}, {_counted(len(self.symbols), 'symbol')}"
+        counts = f"{_counted(self.clips, 'text')}, {_counted(len(self.symbols), 'symbol')}"
         lines = [f"{self.source}: {counts}, {rare} rare (under {RARE_COUNT} times)", ""]
         lines.append(f"{'symbol':8}{'code':8}{'count':>9}  {'':8}example id")
         for symbol in self.symbols:
@@ -279,6 +288,7 @@ def measure_lengths(
         source=str(data or cache),
         clips=len(lengths.seconds),
         unusable=lengths.unusable,
+        first_unusable=lengths.first_unusable,
         hours=float(lengths.seconds.sum()) / 3600,
         speakers=lengths.speakers,
         spreads=spreads,
@@ -378,16 +388,17 @@ def lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
         tokens=np.array([entry.tokens for entry in entries]),
         speakers=len({entry.speaker for entry in entries}),
         unusable=manifest.counts.rejected,
+        first_unusable=f"each is in {cache / REJECTED_NAME}, with its reason",
         rows=entries,
     )
 
 
 def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
     index = index_corpora([read_corpus(data, layout, config.text.language)], config)
+    verdicts = judge_rows(index, config)
+    rejections = rejections_of(index, verdicts)
     clips = [
-        (row, lengths)
-        for row, lengths in zip(index.rows, judge_rows(index, config), strict=True)
-        if isinstance(lengths, RowLengths)
+        (row, lengths) for row, lengths in zip(index.rows, verdicts, strict=True) if isinstance(lengths, RowLengths)
     ]
     if not clips:
         raise CorpusError(
@@ -399,7 +410,8 @@ def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
         characters=np.array([len(row.text) for row, _ in clips]),
         tokens=np.array([lengths.tokens for _, lengths in clips]),
         speakers=len({row.speaker for row, _ in clips}),
-        unusable=index.read - len(clips),
+        unusable=len(rejections),
+        first_unusable=next((f"{first.where}: {first.reason}, {first.detail}" for first in rejections), ""),
         rows=[row for row, _ in clips],
     )
 
