@@ -1,6 +1,7 @@
 """Split a text into pieces of tokens that the network can decode at once."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,7 +10,11 @@ from xtts_pipeline.text.fallback import TextChanges, fit_to_symbols
 from xtts_pipeline.text.sentences import pause_seconds, split_sentences
 from xtts_pipeline.text.symbols import prepare_texts
 from xtts_pipeline.text.tokens import Tokenizer
-from xtts_pipeline.training.checkpoints.files import Checkpoint
+from xtts_pipeline.training.checkpoints.state import SavedState
+
+if TYPE_CHECKING:
+    # Importing it starts TensorFlow, which texts can be checked without.
+    from xtts_pipeline.training.checkpoints.files import Checkpoint
 
 QUOTED_CHARACTERS = 40
 REMEDIES = {
@@ -42,7 +47,7 @@ class TextSplitter:
     With `strict` a character that the checkpoint lacks is an error.
     """
 
-    def __init__(self, checkpoint: Checkpoint, frames_per_step: int, *, strict: bool) -> None:
+    def __init__(self, checkpoint: "Checkpoint | SavedState", frames_per_step: int, *, strict: bool) -> None:
         config, self._cache = checkpoint.config, checkpoint.cache
         self.tokenizer = Tokenizer(self._cache.symbols, config.text.blank)
         self._config, self._is_strict = config, strict

@@ -157,9 +157,10 @@ def test_an_invalid_synthesis_setting_is_named(run: Path, tmp_path: Path, overri
         ("abc\nф\n".encode(), r"lines\.txt:2: .*no letter or digit is among the 30 symbols \(dropped 'ф' \(once\)\)"),
     ],
 )
-def test_a_line_that_cannot_be_spoken_is_named_before_any_file_is_written(
-    run: Path, tmp_path: Path, content: bytes, message: str
+def test_a_line_that_cannot_be_spoken_is_named_before_tensorflow_starts(
+    run: Path, tmp_path: Path, content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("xtts_pipeline.cli.commands.synthesize.tensorflow", None)
     (tmp_path / "lines.txt").write_bytes(content)
     error = error_of("--run", run, "--text-file", tmp_path / "lines.txt", "--output", tmp_path / "out")
     assert isinstance(error, (CorpusError, TextError))

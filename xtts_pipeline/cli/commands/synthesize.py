@@ -35,12 +35,13 @@ from xtts_pipeline.cli.options import (
 )
 from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
+from xtts_pipeline.inference.pieces import TextSplitter
 from xtts_pipeline.plots import save_speech_picture
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.terminal import duration_text, has_surrogate
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.text.language_check import unread_figures
-from xtts_pipeline.training.checkpoints.state import read_run_names
+from xtts_pipeline.training.checkpoints.state import read_run_names, read_run_state
 
 if TYPE_CHECKING:
     from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
@@ -170,6 +171,8 @@ def synthesize(
     _check_options(text, text_file, output, stream=stream, extras=plot is not None or mel_output is not None)
     _check_files_differ({"--output": output, "--plot": plot, "--mel-output": mel_output}, references)
     lines = {} if text_file is None else _read_lines(text_file)
+    if text_file is not None:
+        print_text_changes(_check_lines(run, _shown(text_file), lines, language, strict=strict_text))
     voice = speaker, language, references
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, strict_text=strict_text)
@@ -177,7 +180,6 @@ def synthesize(
         warn_of_unread(synthesizer, [*lines.values()] if text is None else [text], language)
         with _output_errors(output):
             if text_file is not None:
-                print_text_changes(_check_lines(synthesizer, _shown(text_file), lines, voice[1]))
                 files = _speak_lines(synthesizer, [*lines.values()], output, voice)
             elif stream:
                 files = (_stream_text(synthesizer, text or "", output, voice),)
@@ -259,12 +261,20 @@ def _read_lines(path: Path) -> dict[int, str]:
     return spoken
 
 
-def _check_lines(synthesizer: "Synthesizer", path: Path, lines: Mapping[int, str], language: str | None) -> TextChanges:
-    """Return the changes of all lines. Raises TextError with the number of a line that cannot be spoken."""
-    changes = TextChanges()
+def _check_lines(run: Path, path: Path, lines: Mapping[int, str], wanted: str | None, *, strict: bool) -> TextChanges:
+    """Return the changes of all lines, before TensorFlow starts.
+
+    Raises TextError with the number of a line that cannot be spoken. An unknown language is left to the Synthesizer.
+    """
+    state, changes = read_run_state(run), TextChanges()
+    languages = state.cache.languages
+    language = languages[0] if wanted is None else find_language(wanted, languages)
+    if language is None:
+        return changes
+    splitter = TextSplitter(state, 1, strict=strict)
     for number, line in lines.items():
         try:
-            changes.update(synthesizer.check_text(line, language))
+            changes.update(splitter.split(line, languages.index(language)).changes)
         except TextError as error:
             raise TextError(error.reason, f"{path}:{number}: {error.detail}") from None
     return changes

@@ -196,18 +196,21 @@ def read_state(folder: Path) -> SavedState:
     return state
 
 
-def read_run_config(path: Path) -> Config:
-    """Return the config saved in a checkpoint. Raises CheckpointError if there is no intact one."""
+def read_run_state(path: Path) -> SavedState:
+    """Return the state of a run or checkpoint. Raises CheckpointError if there is no intact one."""
     folder = find_checkpoint(path)
     with explaining_damage(folder):
-        return read_state(folder).config
+        return read_state(folder)
+
+
+def read_run_config(path: Path) -> Config:
+    """Return the config saved in a checkpoint. Raises CheckpointError if there is no intact one."""
+    return read_run_state(path).config
 
 
 def read_run_names(path: Path, kind: Literal["speakers", "languages"]) -> list[str]:
     """Return the speakers or languages of a run or checkpoint. Raises CheckpointError if there is no intact one."""
-    folder = find_checkpoint(path)
-    with explaining_damage(folder):
-        return list(getattr(read_state(folder).cache, kind))
+    return list(getattr(read_run_state(path).cache, kind))
 
 
 @contextmanager
