@@ -26,17 +26,17 @@ def check(texts: list[str], language: str, **settings: object) -> list[str]:
         (
             ["Привет, мир."],
             "en",
-            "language en: 1 of 1 rows is in Cyrillic letters; set text.language to theirs, such as ru",
+            "language en: 1 of 1 rows is in Cyrillic letters; add --set text.language=ru,",
         ),
         (
             ["Hello, world."],
             "fa",
-            "language fa: 1 of 1 rows is in Latin letters; set text.language to theirs, such as en",
+            "language fa: 1 of 1 rows is in Latin letters; add --set text.language=en,",
         ),
         (
             ["我有苹果。"],
             "en-GB",
-            "language en-GB: 1 of 1 rows is in Chinese letters; set text.language to theirs, such as zh",
+            "language en-GB: 1 of 1 rows is in Chinese letters; add --set text.language=zh,",
         ),
     ],
 )

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.cache.format.manifest import Manifest, summarize
+from xtts_pipeline.cache.format.padding import padding_advice
 from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.errors import CacheError, ConfigError
 from xtts_pipeline.training import checks
@@ -237,7 +239,7 @@ def test_batch_shapes_and_padding_are_described(tmp_path: Path, write_cache: Wri
 def test_buckets_are_advised_where_over_a_quarter_of_the_frames_is_padding(
     tmp_path: Path, write_cache: WriteCache
 ) -> None:
-    manifest = write_cache(tmp_path / "one")
+    manifest = write_cache(tmp_path / "one", train=256)
 
     def described(padding: float) -> list[str]:
         frames = replace(manifest.statistics["frames"], mean=24 * (1 - padding))
@@ -247,3 +249,26 @@ def test_buckets_are_advised_where_over_a_quarter_of_the_frames_is_padding(
     assert "data.buckets=auto" in described(0.26)[1]
     assert "xtts stats" in described(0.26)[1]
     assert len(described(0.24)) == 1
+
+
+@pytest.mark.parametrize(
+    ("clips", "buckets", "longest", "advised"),
+    [
+        (40, None, 9, "--set limits.max_text_length=16 --set limits.max_mel_frames=16 for 50% padding"),
+        (40, "auto", 9, "--set limits.max_text_length=16 --set limits.max_mel_frames=16 for 50% padding"),
+        (40, None, 24, None),
+        (40, "auto", 24, None),
+        (300, "auto", 24, None),
+    ],
+)
+def test_what_is_set_or_cannot_help_is_not_advised(
+    tmp_path: Path, write_cache: WriteCache, clips: int, buckets: Literal["auto"] | None, longest: int, advised: str
+) -> None:
+    made = write_cache(tmp_path / "one", train=clips - 5)
+    spreads = {
+        "frames": summarize([max(1, 16 - longest), longest]),
+        "tokens": summarize([10]),
+    }
+    manifest = replace(made, statistics={**made.statistics, **spreads})
+    found = padding_advice(manifest, Config(data=DataConfig(buckets=buckets)))
+    assert [line.partition(" with ")[2].partition(" and ")[0] for line in found] == ([advised] if advised else [])

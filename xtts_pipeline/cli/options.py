@@ -267,5 +267,5 @@ def config_options(function: F) -> F:
         multiple=True,
         metavar="FILE|PRESET",
         shell_complete=complete_preset,
-        help="YAML file or preset name; repeatable, a later one overrides an earlier one.",
+        help="YAML file or preset name (see `xtts config presets`); repeatable, a later one overrides an earlier one.",
     )(set_option(function))

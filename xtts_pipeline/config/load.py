@@ -130,6 +130,12 @@ def preset_names() -> list[str]:
     )
 
 
+def describe_preset(name: str) -> str:
+    """Return the first line of a preset, a comment that says what it is for."""
+    with find_config_file(name).open(encoding="utf-8") as file:
+        return file.readline().lstrip("# ").rstrip()
+
+
 def find_config_file(name: str) -> Path:
     """Return the file that `--config` names: a path, or a preset with or without `.yaml`.
 

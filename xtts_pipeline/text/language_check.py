@@ -64,9 +64,10 @@ def check_languages(texts: Sequence[str], languages: Sequence[str], config: Text
     for language in sorted(set(languages)):
         rows = [text for text, own in zip(texts, languages, strict=True) if own == language]
         sample = rows[:: -(-len(rows) // MOST_ROWS)]
-        place = "set text.language" if language == config.language else "correct the rows' language"
-        for found, suggestion in [*_wrong_script(sample, language), *_wrong_words(sample, language)][:1]:
-            lines.append(f"language {language}: {found}; {place} to {suggestion}")
+        is_set = language == config.language
+        for found, code, others in [*_wrong_script(sample, language), *_wrong_words(sample, language)][:1]:
+            remedy = f"add --set text.language={code}" if is_set else f"correct the rows' language to {code}"
+            lines.append(f"language {language}: {found}; {remedy}{others}")
         lines += unread_figures(sample, language, config)
     return lines
 
@@ -84,8 +85,8 @@ def unread_figures(texts: Sequence[str], language: str, config: TextConfig) -> I
         yield f"language {language}: numbers are read, but signs, dates and times are not; write these in words"
 
 
-def _wrong_script(texts: Sequence[str], language: str) -> Iterator[tuple[str, str]]:
-    """Yield what is found, and what may be meant, if texts are mostly in letters of another script."""
+def _wrong_script(texts: Sequence[str], language: str) -> Iterator[tuple[str, str, str]]:
+    """Yield what is found, a language and what else may be meant, if texts are mostly in letters of another script."""
     tag = Language.get(language)
     expected = _SCRIPTS.get(tag.maximize().script or "")
     if expected is None or (tag.script is None and tag.language in _IN_TWO_SCRIPTS):
@@ -102,12 +103,12 @@ def _wrong_script(texts: Sequence[str], language: str) -> Iterator[tuple[str, st
         script = found.most_common(1)[0][0]
         code = _SCRIPT_CODES.get(script)
         name = "Chinese" if script == "CJK" else script.capitalize()
-        meant = f"theirs, such as {Language.make(script=code).maximize().language}" if code else "theirs"
-        yield f"{_of(rows, texts)} in {name} letters", meant
+        meant = str(Language.make(script=code).maximize().language) if code else "CODE"
+        yield f"{_of(rows, texts)} in {name} letters", meant, ", or another code for these letters"
 
 
-def _wrong_words(texts: Sequence[str], language: str) -> Iterator[tuple[str, str]]:
-    """Yield what is found, and what is meant, if texts hold far more words and letters of another language."""
+def _wrong_words(texts: Sequence[str], language: str) -> Iterator[tuple[str, str, str]]:
+    """Yield what is found, the language that is meant, and "", if texts hold far more signs of another language."""
     own = {"nb": "no", "nn": "no"}.get(primary_language(language), primary_language(language))
     if own not in _WORDS:
         return
@@ -123,7 +124,7 @@ def _wrong_words(texts: Sequence[str], language: str) -> Iterator[tuple[str, str
     if rows and rows.total() >= MIN_WORD_SHARE * len(texts):
         best = rows.most_common(1)[0][0]
         shown = ", ".join(word for word, _ in found[best].most_common(MOST_SHOWN))
-        yield f"{_of(rows.total(), texts)} like {best} ({shown})", best
+        yield f"{_of(rows.total(), texts)} like {best} ({shown})", best, ""
 
 
 def _is_sign(word: str, language: str) -> bool:

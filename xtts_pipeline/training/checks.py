@@ -68,7 +68,7 @@ def describe_batches(manifest: Manifest, config: Config) -> list[str]:
     sizes = batch_sizes(specs, config.training.clips_per_batch, config.training.accumulation_steps)
     shapes = ", ".join(f"{rows} x {_shape_text(spec)}" for rows, spec in zip(sizes, specs, strict=True))
     described = f"batches (clips x tokens x frames): {shapes}; {padding_share(manifest):.0%} of the frames are padding"
-    return [described, *padding_advice(manifest)]
+    return [described, *padding_advice(manifest, config)]
 
 
 def available_memory() -> AvailableMemory | None:

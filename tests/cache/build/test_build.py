@@ -141,7 +141,7 @@ def test_a_new_symbol_counts_as_a_changed_setting(data: Path, tmp_path: Path) ->
     write_metadata(data, 40, changed={0: "jazz"})
     result = build(data, tmp_path / "cache")
     assert result.shards_reused == 0
-    assert "symbols: 2 new (a, j)" in result.settings_changed[0]
+    assert result.settings_changed == ("symbols: 2 new (a, j)",)
 
 
 def test_a_touched_clip_is_unchanged_by_content_but_changed_by_stat(data: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`xtts config migrate`: earlier settings become new ones, and every key is accounted for."""
+"""`xtts config`: earlier settings become new ones, every key is accounted for, and presets are described."""
 
 import json
 import subprocess
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from xtts_pipeline.cli.commands.config import Migration, migrate
-from xtts_pipeline.config.load import load_config
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.config.load import load_config, preset_names
 from xtts_pipeline.config.migration import GROUPS, RULES
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import ConfigError
@@ -247,3 +249,11 @@ def test_the_command_prints_settings_alone_on_stdout(tmp_path: Path) -> None:
     nothing = subprocess.run(command, capture_output=True, text=True, check=False)
     assert nothing.returncode == 2
     assert nothing.stderr.startswith("xtts: nothing to migrate; ")
+
+
+def test_every_preset_is_listed_with_what_it_is_for() -> None:
+    listed = json.loads(CliRunner().invoke(cli, ["config", "presets", "--json"]).stdout)
+    assert list(listed) == preset_names()
+    assert all(len(description) > 20 for description in listed.values())
+    lines = CliRunner().invoke(cli, ["config", "presets"]).stdout.splitlines()
+    assert f"tiny               {listed['tiny']}" in lines

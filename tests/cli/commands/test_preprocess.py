@@ -203,7 +203,8 @@ def test_mel_filters_without_a_frequency_are_one_warning(data: Path, tmp_path: P
 
 def test_a_wrong_language_is_a_warning_before_anything_is_computed(data: Path, tmp_path: Path) -> None:
     completed = run(data, tmp_path / "cache", "--set", "text.language=Russian", "--json")
-    warning = "language ru: 40 of 40 rows are in Latin letters; set text.language to theirs, such as en"
+    remedy = "add --set text.language=en, or another code for these letters"
+    warning = f"language ru: 40 of 40 rows are in Latin letters; {remedy}"
     assert completed.stderr == f"warning: {warning}\n"
     assert report(completed)["warnings"] == [warning]
     assert load_manifest(tmp_path / "cache").languages == ("ru",)
@@ -432,8 +433,7 @@ def test_buckets_are_printed_before_and_after(data: Path, tmp_path: Path) -> Non
     assert f"buckets: [24, 22] {clips[0]}, [32, 28] {clips[1]}, [40, 80] {clips[2]}" in again.stdout
     assert "shards: 0 written" in again.stdout
     assert f"padding: {padding_share(manifest):.0%} of the frames" in again.stdout
-    advice = "advice: preprocess (or train --data) with other data.buckets"
-    assert (advice in again.stdout) == (padding_share(manifest) > 0.25)
+    assert "advice" not in again.stdout, "40 clips have too few for other buckets"
     assert re.search(r"^time: \d+\.\d s, \d+ clips/s$", again.stdout, re.MULTILINE)
 
 

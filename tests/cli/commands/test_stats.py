@@ -55,6 +55,8 @@ def test_the_table_names_the_recommendation(root: Path) -> None:
     assert f"{shape.max_text_length} x {shape.max_mel_frames}" in next(
         line for line in report.to_text().splitlines() if line.startswith("  recommended")
     )
+    options = f"--set limits.max_text_length={shape.max_text_length} --set limits.max_mel_frames={shape.max_mel_frames}"
+    assert f"  as options   {options}" in report.to_text().splitlines()
 
 
 def test_the_table_of_lengths_fits_in_80_columns(root: Path) -> None:
@@ -241,7 +243,8 @@ def test_symbols_that_are_no_tokens_are_marked(root: Path) -> None:
 def test_a_wrong_language_is_a_warning_on_stderr(root: Path) -> None:
     words = ["stats", "--data", str(root / "data"), "--symbols", "--set", "text.language=russian", "--json"]
     result = CliRunner().invoke(cli, words)
-    warning = "language ru: 40 of 40 rows are in Latin letters; set text.language to theirs, such as en"
+    remedy = "add --set text.language=en, or another code for these letters"
+    warning = f"language ru: 40 of 40 rows are in Latin letters; {remedy}"
     assert result.stderr == f"warning: {warning}\n"
     assert json.loads(result.stdout)["warnings"] == [warning]
 

@@ -167,6 +167,17 @@ def test_a_summary_that_is_none_is_refused_in_one_line(stopped: tuple[Path, Path
     assert len(str(caught.value).splitlines()) == 1
 
 
+def test_a_finished_run_says_so_and_trains_nothing(
+    stopped: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache, run = stopped
+    (run / "summary.json").write_text(json.dumps({**SUMMARY, "steps": 2}))
+    monkeypatch.setattr(loop, "run", lambda _: pytest.fail("trained"))
+    begin(cache, run, resume=True)
+    said = f"already finished: {run} has taken 2 steps; a larger --steps continues it\n"
+    assert capsys.readouterr().err == said
+
+
 RUN_FILES = ("config.yaml", "summary.json", "metrics.jsonl", "tensorflow.log", "checkpoints", "best", ".lock")
 
 

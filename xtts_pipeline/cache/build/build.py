@@ -129,7 +129,8 @@ def changed_settings(folder: Path, config: Config, index: CorpusIndex) -> Iterat
     ):
         if before != now:
             gone, new = sorted(set(before) - set(now)), sorted(set(now) - set(before))
-            yield f"{name}: {len(new)} new {_shown(new)}, {len(gone)} gone {_shown(gone)}"
+            counts = [f"{len(some)} {word} ({_shown(some)})" for some, word in ((new, "new"), (gone, "gone")) if some]
+            yield f"{name}: {', '.join(counts) or 'another order'}"
 
 
 def planned_bytes(layout: Layout, config: Config, buckets: Mapping[str, int]) -> dict[ShardName, int]:
@@ -289,4 +290,4 @@ def _rejected_in(folder: Path, names: list[ShardName], *, final: bool) -> set[st
 
 
 def _shown(names: list[str]) -> str:
-    return f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})" if names else ""
+    return f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ROUND_TO = 8  # a multiple that suits vector units and tensor cores
+from xtts_pipeline.cache.format.padding import MIN_SHAPE_CLIPS, ROUND_TO
+
 KEEP_SHARE = 0.99
 AUTO_SHAPES = 3
-MIN_SHAPE_CLIPS = 128  # fewer may not fill a batch, and would then never be trained
 _LEVELS = 40  # candidate lengths for each side of a shape
 _IMPOSSIBLE = np.iinfo(np.int64).max // 16  # a cost whose sums do not overflow
 

@@ -1,10 +1,16 @@
-"""How much of a cache is padding, and when buckets are worth it."""
+"""How much of a cache is padding, and which limits or buckets reduce it."""
 
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.config.schema import Config
 
 # Above this share, buckets save more time than their compilations take.
 MUCH_PADDING = 0.25
+# A bucket of fewer clips may not fill a batch, and would then never be trained.
+MIN_SHAPE_CLIPS = 128
+# A multiple of this suits vector units and tensor cores.
+ROUND_TO = 8
+_REMAKE = "preprocess (or train --data)"
 
 
 def padding_share(manifest: Manifest) -> float:
@@ -17,10 +23,28 @@ def padding_share(manifest: Manifest) -> float:
     return 1.0 - manifest.statistics["frames"].mean * manifest.counts.kept / frames if frames else 0.0
 
 
-def padding_advice(manifest: Manifest) -> list[str]:
-    """Return a line that names the remedy where more than MUCH_PADDING of the frames is padding, otherwise nothing."""
+def limit_options(max_text_length: int, max_mel_frames: int) -> str:
+    """Return the options of `preprocess` that set these limits."""
+    return f"--set limits.max_text_length={max_text_length} --set limits.max_mel_frames={max_mel_frames}"
+
+
+def padding_advice(manifest: Manifest, config: Config) -> list[str]:
+    """Return a line with a remedy that is not in use, where more than MUCH_PADDING of the frames is padding.
+
+    Clips for fewer than two buckets get tighter limits; nothing is returned where these save no frames.
+    """
     if padding_share(manifest) <= MUCH_PADDING:
         return []
-    buckets = "other data.buckets" if manifest.buckets else "--set data.buckets=auto"
-    remedy = f"preprocess (or train --data) with {buckets} to train faster"
-    return [f"advice: {remedy}; xtts stats shows the padding that is left"]
+    can_split = manifest.counts.kept >= 2 * MIN_SHAPE_CLIPS and config.data.buckets != "auto"
+    if can_split:
+        remedy = "other data.buckets" if manifest.buckets else "--set data.buckets=auto"
+        return [f"advice: {_REMAKE} with {remedy} to train faster; xtts stats shows the padding that is left"]
+    limits = manifest.limits
+    tokens, frames = (
+        min(limit, -(-int(manifest.statistics[measure].max) // ROUND_TO) * ROUND_TO)
+        for measure, limit in (("tokens", limits.max_text_length), ("frames", limits.max_mel_frames))
+    )
+    if manifest.buckets or frames == limits.max_mel_frames:
+        return []
+    share = 1.0 - manifest.statistics["frames"].mean / frames
+    return [f"advice: {_REMAKE} with {limit_options(tokens, frames)} for {share:.0%} padding and faster steps"]

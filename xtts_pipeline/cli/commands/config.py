@@ -1,4 +1,4 @@
-"""`xtts config`: show, check or migrate settings."""
+"""`xtts config`: list presets; show, check or migrate settings."""
 
 import json
 import math
@@ -14,10 +14,20 @@ from xtts_pipeline.cli.completion import complete_preset
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, set_option
-from xtts_pipeline.config.load import EarlierLoader, dump_config, load_config, read_yaml, to_yaml, validate_tree
+from xtts_pipeline.config.load import (
+    EarlierLoader,
+    describe_preset,
+    dump_config,
+    load_config,
+    preset_names,
+    read_yaml,
+    to_yaml,
+    validate_tree,
+)
 from xtts_pipeline.config.migration import RULES, NotCarriedError
 from xtts_pipeline.config.schema import Config, shorten
 from xtts_pipeline.errors import EXIT_UNUSABLE, ConfigError
+from xtts_pipeline.system.terminal import columns_of, fold
 
 # If two sections set the same key, the later section wins, as in the earlier system.
 _SECTIONS = ("model", "data", "training")
@@ -25,7 +35,19 @@ _SECTIONS = ("model", "data", "training")
 
 @click.group(cls=SummaryGroup)
 def config() -> None:
-    """Show, check or migrate settings."""
+    """List presets; show, check or migrate settings."""
+
+
+@config.command(example="xtts config presets")
+@json_option
+def presets(as_json: bool) -> None:
+    """List what `--config` takes by name."""
+    described = {name: describe_preset(name) for name in preset_names()}
+    if as_json:
+        echo(json.dumps(described, ensure_ascii=False))
+    else:
+        lines = "\n".join(f"{name:18} {description}" for name, description in described.items())
+        echo(*fold(lines, columns_of(sys.stdout)).split("\n"))
 
 
 @config.command(example="xtts config show ljspeech --set training.batch_size=8")

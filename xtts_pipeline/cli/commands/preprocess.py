@@ -59,6 +59,7 @@ class PreprocessReport:
     max_rejected: float
     cache: Path
     language_warnings: list[str]
+    advice: list[str]
 
     @property
     def is_over_limit(self) -> bool:
@@ -140,7 +141,7 @@ class PreprocessReport:
             shares = ", ".join(f"{stage} {spent / busy:.0%}" for stage, spent in build.stage_seconds.items())
             lines.append(f"workers: {shares}")
         lines.append(f"cache: {self.cache}, {format_bytes(sum(entry.bytes for entry in manifest.all_files.values()))}")
-        lines += [*padding_advice(manifest), *(f"warning: {warning}" for warning in self.warnings)]
+        lines += [*self.advice, *(f"warning: {warning}" for warning in self.warnings)]
         if counts.rejected:
             limit = f"over --max-rejected {self.max_rejected:.2%}, though the cache is complete; "
             over = limit if self.is_over_limit else ""
@@ -275,8 +276,9 @@ def preprocess(
             is_quiet = not (index.rows and sys.stderr.isatty())
             with tqdm(total=len(index.rows), unit="clip", disable=is_quiet, file=sys.stderr, smoothing=0) as bar:
                 build = build_cache(cache, work_folder, index, config, options, bar.update)
+        advice = padding_advice(build.manifest, config)
         report = PreprocessReport(
-            build, find_outliers(build.totals), process_seconds(), max_rejected, cache, language_warnings
+            build, find_outliers(build.totals), process_seconds(), max_rejected, cache, language_warnings, advice
         )
     print_report(report, as_json, is_true=not report.is_over_limit)
 

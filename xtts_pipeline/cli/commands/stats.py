@@ -3,7 +3,7 @@
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 import click
@@ -22,6 +22,7 @@ from xtts_pipeline.cache.format.manifest import (
     load_manifest,
     summarize,
 )
+from xtts_pipeline.cache.format.padding import limit_options
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
@@ -158,6 +159,8 @@ class StatsReport:
         names = ["all clips", "recommended", *(f"{count} shapes" for count in range(2, len(self.plans) + 1))]
         for name, plan in zip(names, (self.everything, *self.plans), strict=True):
             lines.append(self._plan_line(name, plan))
+            if name == "recommended":
+                lines.append(f"  {'as options':12} {limit_options(*astuple(plan.shapes[-1]))}")
         if self.buckets is not None:
             lines.append(self._plan_line("data.buckets", self.buckets))
             shapes = zip(self.buckets.shapes, self.buckets.clips, self.buckets.wastes, strict=True)

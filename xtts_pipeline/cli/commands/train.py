@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -186,6 +187,8 @@ def run_training(
     )
     check_enough_records(data, manifest, config)
     if previous is not None and (finished := _finished_summary(run, previous, config, allowed)) is not None:
+        if cluster is None or cluster.index == 0:
+            echo_line(f"already finished: {run} has taken {finished['steps']} steps; a larger --steps continues it")
         return run, finished
 
     plan = RunPlan(
@@ -370,7 +373,8 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
         return f"run            {run}\nsteps          {summary['steps']}; the first worker has the summary"
     stopped = " (stopped early)" if summary["stopped_early"] else ""
     resumed = summary["resumed_at_steps"]
-    resumed_text = f", resumed {len(resumed)} times, last after step {resumed[-1]}" if resumed else ""
+    times = "once, after" if len(resumed) == 1 else f"{len(resumed)} times, last after"
+    resumed_text = f", resumed {times} step {resumed[-1]}" if resumed else ""
     first, last = (
         "none finite" if summary["loss"][key] is None else f"{summary['loss'][key]:.3f}" for key in ("first", "last")
     )
@@ -392,7 +396,9 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
     for key in ("traces", "compilations"):
         counts = ", ".join(f"{name} {count[key]}" for name, count in summary["by_function"].items())
         lines.append(f"{key:<14} {summary[key]}  ({counts or 'nothing is compiled: training.debug_eager'})")
-    return join_lines([*lines, *_speed_lines(summary), *_cost_lines(summary), *_operation_lines(summary)])
+    lines += [*_speed_lines(summary), *_cost_lines(summary), *_operation_lines(summary)]
+    lines.append(f'next           xtts synthesize --run {shlex.quote(str(run))} --text "..." --output speech.wav')
+    return join_lines(lines)
 
 
 def _speed_lines(summary: Mapping[str, Any]) -> list[str]:
