@@ -30,7 +30,7 @@ COMMANDS = {
     "Training": {
         "demo": "Run the whole job, from a corpus to speech.",
         "train": "Train on a cache, or with --data on a corpus itself.",
-        "config": "Show, check or migrate settings.",
+        "config": "List presets; show, check or migrate settings.",
     },
     "Speaking": {
         "synthesize": "Speak a text, or each line of a text file, with a trained run.",
