@@ -11,7 +11,7 @@ import soundfile
 from click.testing import CliRunner, Result
 
 from tests.speaking import make_run
-from xtts_pipeline.cli.commands.synthesize import warn_of_unread
+from xtts_pipeline.cli.commands.synthesize import SpokenFile, SynthesisReport, warn_of_unread
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import AudioError, ConfigError, CorpusError, OutputError, TextError, XttsError
@@ -335,3 +335,9 @@ def test_figures_that_the_language_does_not_read_are_one_warning(capsys: pytest.
     assert capsys.readouterr().err == (
         "warning: language it: numbers are read, but signs, dates and times are not; write these in words\n"
     )
+
+
+def test_speech_that_is_cut_comes_with_a_remedy() -> None:
+    path = Path("a.wav")
+    text = SynthesisReport(path, (SpokenFile(path, 1.0, 87, has_stopped=False),), 5).to_text()
+    assert "cut by synthesis.max_frames_per_token or the longest mel: train longer, or split the text" in text
