@@ -6,6 +6,8 @@ from xtts_pipeline.config.schema import Config
 
 # Above this share, buckets save more time than their compilations take.
 MUCH_PADDING = 0.25
+# The share of the frames for which it is worth making the cache again.
+LEAST_SAVING = 0.05
 # A bucket of fewer clips may not fill a batch, and would then never be trained.
 MIN_SHAPE_CLIPS = 128
 # A multiple of this suits vector units and tensor cores.
@@ -31,7 +33,7 @@ def limit_options(max_text_length: int, max_mel_frames: int) -> str:
 def padding_advice(manifest: Manifest, config: Config) -> list[str]:
     """Return a line with a remedy that is not in use, where more than MUCH_PADDING of the frames is padding.
 
-    Clips for fewer than two buckets get tighter limits; nothing is returned where these save no frames.
+    Clips for fewer than two buckets get tighter limits; nothing is returned where these save less than LEAST_SAVING.
     """
     if padding_share(manifest) <= MUCH_PADDING:
         return []
@@ -44,7 +46,7 @@ def padding_advice(manifest: Manifest, config: Config) -> list[str]:
         min(limit, -(-int(manifest.statistics[measure].max) // ROUND_TO) * ROUND_TO)
         for measure, limit in (("tokens", limits.max_text_length), ("frames", limits.max_mel_frames))
     )
-    if manifest.buckets or frames == limits.max_mel_frames:
+    if manifest.buckets or frames > (1.0 - LEAST_SAVING) * limits.max_mel_frames:
         return []
     share = 1.0 - manifest.statistics["frames"].mean / frames
     return [f"advice: {_REMAKE} with {limit_options(tokens, frames)} for {share:.0%} padding and faster steps"]
