@@ -18,6 +18,7 @@ from xtts_pipeline.system.storage import folder_path, is_stored
 from xtts_pipeline.system.terminal import columns_of, echo_line, fold, has_surrogate
 from xtts_pipeline.text.fallback import TextChanges, describe_changes
 from xtts_pipeline.training.checkpoints.run_folder import find_checkpoint, read_cache_path
+from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -251,7 +252,7 @@ layout_option = click.option(
 wait_workers_option = click.option(
     "--wait-workers",
     type=Seconds(1.0),
-    default=300.0,
+    default=WAIT_WORKERS_SECONDS,
     show_default=True,
     metavar="SECONDS",
     help="The longest wait for workers that do not answer.",

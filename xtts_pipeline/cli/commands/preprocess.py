@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,7 +42,7 @@ from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.corpus.utterance import examples_by_reason
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.installation import install_command
-from xtts_pipeline.system.terminal import duration_text, join_lines
+from xtts_pipeline.system.terminal import duration_text, echo_line, join_lines
 from xtts_pipeline.text.language_check import check_languages
 
 SHOWN_OUTLIERS = 10
@@ -307,7 +306,7 @@ def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int, w
         from xtts_pipeline.cache.build.dask_pool import dask_pool  # the extra `dask`
     except ImportError:
         raise ConfigError(f"--backend dask: distributed is not installed; {install_command('dask')}") from None
-    return dask_pool(scheduler, wait_workers, partial(click.echo, err=True))
+    return dask_pool(scheduler, wait_workers, echo_line)
 
 
 def _language_warnings(index: CorpusIndex, config: Config) -> list[str]:

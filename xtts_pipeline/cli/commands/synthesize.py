@@ -197,10 +197,14 @@ def synthesize(
 
 def warn_of_unread(synthesizer: "Synthesizer", texts: Sequence[str], wanted: str | None) -> None:
     """Print one warning if the texts hold figures that are not read in their language."""
-    languages = synthesizer.checkpoint.cache.languages
-    language = languages[0] if wanted is None else find_language(wanted, languages)
+    language = _language_of(synthesizer.checkpoint.cache.languages, wanted)
     if language is not None:
         print_warnings(unread_figures(texts, language, synthesizer.checkpoint.config.text))
+
+
+def _language_of(languages: Sequence[str], wanted: str | None) -> str | None:
+    """Return the run's language of this name, by default its first; None for one that it lacks."""
+    return languages[0] if wanted is None else find_language(wanted, languages)
 
 
 def _check_options(text: str | None, text_file: Path | None, output: Path, *, stream: bool, extras: bool) -> None:
@@ -268,7 +272,7 @@ def _check_lines(run: Path, path: Path, lines: Mapping[int, str], wanted: str | 
     """
     state, changes = read_run_state(run), TextChanges()
     languages = state.cache.languages
-    language = languages[0] if wanted is None else find_language(wanted, languages)
+    language = _language_of(languages, wanted)
     if language is None:
         return changes
     splitter = TextSplitter(state, 1, strict=strict)

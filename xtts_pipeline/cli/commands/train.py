@@ -58,7 +58,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
 from xtts_pipeline.training.checkpoints.state import read_run_config
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.checks import available_memory, check_enough_records, check_memory, describe_batches
-from xtts_pipeline.training.distributed.cluster import Cluster, find_cluster
+from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS, Cluster, find_cluster
 from xtts_pipeline.training.monitoring.startup import StartupTimer
 from xtts_pipeline.training.plan import RunPlan, device_count
 from xtts_pipeline.training.settings import changed_settings, check_allowed_keys, check_changes, training_config
@@ -155,7 +155,7 @@ def run_training(
     init_from: Path | None = None,
     stage: Path | None = None,
     devices: int | None = None,
-    wait_workers: float = 300.0,
+    wait_workers: float = WAIT_WORKERS_SECONDS,
 ) -> tuple[Path, dict[str, Any]]:
     """Train on a cache, or on a corpus instead, or resume a run; return the run's folder and its summary.
 

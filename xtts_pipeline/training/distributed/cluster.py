@@ -13,6 +13,8 @@ from typing import Any, Final
 from xtts_pipeline.errors import ConfigError
 
 TF_CONFIG = "TF_CONFIG"
+# The longest wait for workers that do not answer, unless another is given.
+WAIT_WORKERS_SECONDS = 300.0
 # Every pod has its own ports.
 KUBERNETES_PORT = 2222
 # Tasks of several Slurm jobs may share a node, so each job has its own ports, below the kernel's ephemeral ones.
@@ -29,14 +31,14 @@ class Cluster:
 
     workers: tuple[str, ...]
     index: int
-    wait_seconds: float = 300.0
+    wait_seconds: float = WAIT_WORKERS_SECONDS
 
     def to_tf_config(self) -> str:
         """Return the value of TF_CONFIG, as TensorFlow reads it."""
         return json.dumps({"cluster": {"worker": list(self.workers)}, "task": {"type": "worker", "index": self.index}})
 
 
-def find_cluster(environment: Mapping[str, str], wait_seconds: float = 300.0) -> Cluster | None:
+def find_cluster(environment: Mapping[str, str], wait_seconds: float = WAIT_WORKERS_SECONDS) -> Cluster | None:
     """Return the cluster that TF_CONFIG, else Slurm's, else Kubernetes' variables describe; None for one process.
 
     Slurm's variables are those of a step, which srun sets: a batch script without srun is one process. Kubernetes'
