@@ -6,11 +6,10 @@ All layers are matrix products of strided frames: gradients of 2-D convolutions 
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.model.layers import Dense, Initializer
-from xtts_pipeline.vocoder.fourier import Stft
+from xtts_pipeline.vocoder.fourier import Stft, periodic_hann
 
 SLOPE = 0.1
 # The judgement of each place, and the features of each layer.
@@ -47,7 +46,7 @@ class SpectrumDiscriminator(tf.Module):
     def __init__(self, initializer: Initializer, fft_size: int, bands: int, width: int, name: str) -> None:
         super().__init__(name=name)
         self.bands, self.bins = bands, fft_size // 2 // bands
-        self.transform = Stft(np.hanning(fft_size + 1)[:-1].astype(np.float32), fft_size // 4)
+        self.transform = Stft(periodic_hann(fft_size), fft_size // 4)
         self.first = [
             StridedConvolution(initializer, 2 * self.bins, width, 3, 1, f"band_{band}") for band in range(bands)
         ]

@@ -82,6 +82,11 @@ class InverseStft:
         return tf.reshape(samples_BTN, [rows, frames, self.overlap, self.audio.hop_samples])
 
 
+def periodic_hann(size: int) -> np.ndarray:
+    """Return the periodic Hann window, float32 [size]."""
+    return np.hanning(size + 1)[:-1].astype(np.float32)
+
+
 @lru_cache(maxsize=8)
 def fourier_basis(fft_size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the cosines and the sines of a real Fourier transform, float32 [fft_size, 1 + fft_size // 2] each."""

@@ -9,7 +9,7 @@ from xtts_pipeline.audio.filterbank import mel_filterbank
 from xtts_pipeline.audio.mel import hann_window
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.vocoder.discriminators import Judgement
-from xtts_pipeline.vocoder.fourier import Stft
+from xtts_pipeline.vocoder.fourier import Stft, periodic_hann
 
 # Below this magnitude no listener hears a difference; the log of anything quieter would be noise.
 LEAST_MAGNITUDE = 1e-5
@@ -36,7 +36,7 @@ class SpectralLoss:
     """Spectral convergence and log magnitudes at several resolutions (Yamamoto, Song and Kim 2020)."""
 
     def __init__(self, fft_sizes: Sequence[int]) -> None:
-        self._transforms = [Stft(np.hanning(size + 1)[:-1].astype(np.float32), size // 4) for size in fft_sizes]
+        self._transforms = [Stft(periodic_hann(size), size // 4) for size in fft_sizes]
 
     def __call__(self, wave_BN: tf.Tensor, truth_BN: tf.Tensor) -> tf.Tensor:
         """Return the loss of waves [B, N] against recordings."""
