@@ -20,6 +20,17 @@ Batch = Annotated[int, Field(ge=1, le=65_536)]
 """1 to 65,536."""
 Width = Annotated[int, Field(ge=1, le=16_384)]
 """1 to 16,384."""
+
+
+def _read_sizes(value: object) -> object:
+    """Return a list as a tuple, as YAML has no tuples, and anything else as it is."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+Sizes = Annotated[
+    tuple[Annotated[int, Field(ge=2, le=65_536)], ...], BeforeValidator(_read_sizes), Field(max_length=16)
+]
+"""Up to 16 numbers from 2 to 65,536."""
 MINUTES = "^[1-9][0-9]{0,5} ?(min|minutes?)$"
 MAX_BUCKETS = 8
 MAX_SHOWN = 100
@@ -234,6 +245,28 @@ class ModelConfig(Section):
         return self
 
 
+class VocoderConfig(Section):
+    """The network of the trained vocoder, its crops and its losses; the defaults are the preset `vocoder`.
+
+    A batch has `training.batch_size` crops, `crops_per_clip` of each clip that is read for it.
+    adversarial_weight: with 0 there are no discriminators.
+    discriminator_sizes, discriminator_periods: FFT sizes and periods, one discriminator for each.
+    """
+
+    width: Width = 512
+    blocks: Annotated[int, Field(ge=1, le=100)] = 8
+    crop_frames: Annotated[int, Field(ge=8, le=10_000)] = 64
+    crops_per_clip: Annotated[int, Field(ge=1, le=1_024)] = 1
+    mel_weight: Annotated[float, Field(gt=0.0, le=1e6)] = 45.0
+    spectral_weight: Weight = 2.0
+    spectral_sizes: Sizes = (512, 1_024, 2_048)
+    adversarial_weight: Weight = 1.0
+    feature_weight: Weight = 2.0
+    discriminator_width: Width = 32
+    discriminator_sizes: Sizes = (512, 1_024, 2_048)
+    discriminator_periods: Sizes = ()
+
+
 class TrainingConfig(Section):
     """The optimizer, the losses, the schedules, and how often a run logs, evaluates and saves."""
 
@@ -329,6 +362,7 @@ class Config(Section):
     data: DataConfig = DataConfig()
     augmentation: AugmentationConfig = AugmentationConfig()
     model: ModelConfig = ModelConfig()
+    vocoder: VocoderConfig = VocoderConfig()
     training: TrainingConfig = TrainingConfig()
     synthesis: SynthesisConfig = SynthesisConfig()
 

@@ -33,6 +33,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
 )
 from xtts_pipeline.training.checkpoints.state import (
     CHECKPOINT_VERSION,
+    NetworkKind,
     RunState,
     SavedState,
     WeightsEntry,
@@ -41,14 +42,17 @@ from xtts_pipeline.training.checkpoints.state import (
     state_to_json,
 )
 from xtts_pipeline.training.checkpoints.variables import named_variables
+from xtts_pipeline.vocoder.generator import Generator
 
 WEIGHTS_NAME = "weights.safetensors"
+_WITH_ARTICLE: dict[NetworkKind, str] = {"acoustic": "an acoustic model", "vocoder": "a vocoder"}
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """A loaded checkpoint: its step, settings and arrays, with verified checksums.
 
+    network: which network its weights are of.
     state: None if it was saved without one; such a checkpoint can synthesize but cannot be resumed.
     """
 
@@ -59,6 +63,16 @@ class Checkpoint:
     arrays: dict[str, np.ndarray]
     weights_sha256: str
     state: RunState | None
+    network: NetworkKind = "acoustic"
+
+    def require(self, network: NetworkKind) -> None:
+        """Raise CheckpointError unless the weights are of this network."""
+        if self.network != network:
+            trained = "xtts train" if network == "acoustic" else "xtts train-vocoder"
+            raise CheckpointError(
+                f"{self.folder}: found the weights of {_WITH_ARTICLE[self.network]}, "
+                f"expected those of {_WITH_ARTICLE[network]}; name a run of {trained}"
+            )
 
     def with_synthesis(self, overrides: Sequence[str]) -> "Checkpoint":
         """Return the checkpoint with each `synthesis.key=value` overridden. Raises ConfigError."""
@@ -76,8 +90,10 @@ def build_network(cache: CacheIdentity, config: Config, dtype: tf.DType = tf.flo
 def load_network(checkpoint: Checkpoint) -> Network:
     """Return the checkpoint's network with the EMA of the trained weights, ready for synthesis.
 
-    Raises CheckpointError, before any memory is allocated, if the network is larger than the weights.
+    Raises CheckpointError for a vocoder, and, before any memory is allocated, if the network is larger than the
+    weights.
     """
+    checkpoint.require("acoustic")
     cache, config = checkpoint.cache, checkpoint.config
     found = sum(array.size for name, array in checkpoint.arrays.items() if name.startswith("average."))
     symbols = Tokenizer(cache.symbols, config.text.blank).symbol_count
@@ -90,6 +106,22 @@ def load_network(checkpoint: Checkpoint) -> Network:
     return network
 
 
+def build_generator(config: Config) -> Generator:
+    """Return a new generator of the vocoder that the settings describe."""
+    return Generator(config.audio, config.vocoder.width, config.vocoder.blocks, config.training.seed)
+
+
+def load_generator(checkpoint: Checkpoint) -> Generator:
+    """Return the generator of a vocoder's checkpoint with the EMA of the trained weights.
+
+    Raises CheckpointError for an acoustic model, or if the weights do not fit the settings.
+    """
+    checkpoint.require("vocoder")
+    generator = build_generator(checkpoint.config)
+    restore_variables(named_variables(generator), checkpoint, "average.")
+    return generator
+
+
 def save_checkpoint(
     run: Path,
     step: int,
@@ -98,6 +130,7 @@ def save_checkpoint(
     variables: Mapping[str, tf.Variable] | Mapping[str, np.ndarray],
     keep: int,
     state: RunState | None = None,
+    network: NetworkKind = "acoustic",
 ) -> Path:
     """Write checkpoints/step-NNNNNNNN atomically, then remove all but the last `keep`.
 
@@ -105,7 +138,7 @@ def save_checkpoint(
     """
     weights = save({name: np.asarray(variable) for name, variable in variables.items()})
     entry = WeightsEntry(len(weights), hashlib.sha256(weights).hexdigest())
-    content = SavedState(CHECKPOINT_VERSION, __version__, tf.__version__, step, entry, config, cache, state)
+    content = SavedState(CHECKPOINT_VERSION, __version__, tf.__version__, step, entry, config, cache, state, network)
 
     def write(folder: Path) -> None:
         (folder / WEIGHTS_NAME).write_bytes(weights)
@@ -145,7 +178,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise _damaged(weights_path, f"checksum differs from {STATE_NAME}")
         _check_identity(state.cache, state.config)
         arrays = load(weights)
-        return Checkpoint(folder, state.step, state.config, state.cache, arrays, expected.sha256, state.run)
+        return Checkpoint(
+            folder, state.step, state.config, state.cache, arrays, expected.sha256, state.run, state.network
+        )
 
 
 def _damaged(path: Path, found: str) -> DamagedCheckpointError:

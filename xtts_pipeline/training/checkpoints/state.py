@@ -26,6 +26,7 @@ from xtts_pipeline.training.checkpoints.run_folder import STATE_NAME, find_check
 CHECKPOINT_VERSION = 5
 MAX_STATE_BYTES = 64 << 20
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+NetworkKind = Literal["acoustic", "vocoder"]
 Natural = Annotated[int, Field(ge=0, lt=1 << 63)]
 # A file that is missing, of another kind or too large has not the bytes that were saved; others may be intact.
 _NOT_SAVED_SO = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.EFBIG})
@@ -153,6 +154,7 @@ class WeightsEntry:
 class SavedState:
     """The content of state.json.
 
+    network: which network the weights are of.
     run: None if the checkpoint was saved without one; such a checkpoint can synthesize but cannot be resumed.
     """
 
@@ -164,6 +166,7 @@ class SavedState:
     config: Config
     cache: CacheIdentity
     run: RunState | None
+    network: NetworkKind = "acoustic"
 
 
 _SAVED_STATE = TypeAdapter(SavedState)
