@@ -17,6 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 MASKED_SCORE = -1e9
+# Keeps the normalisation of a constant row finite.
+NORM_EPSILON = 1e-5
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ class LayerNorm(tf.Module):
         wide_ND = tf.reshape(tf.cast(x, tf.float32), [-1, x.shape[-1]])
         centred_ND = wide_ND - tf.reduce_mean(wide_ND, axis=-1, keepdims=True)
         variance_N1 = tf.reduce_mean(tf.square(centred_ND), axis=-1, keepdims=True)
-        normal_ND = centred_ND * tf.math.rsqrt(variance_N1 + 1e-5) * self.scale + self.offset
+        normal_ND = centred_ND * tf.math.rsqrt(variance_N1 + NORM_EPSILON) * self.scale + self.offset
         return tf.reshape(tf.cast(normal_ND, x.dtype), x.shape)
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.mel import hann_window
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.vocoder.griffin_lim import overlap_gain
+from xtts_pipeline.vocoder.griffin_lim import TINY, overlap_gain, window_squares
 
 # Keeps the gradient of a magnitude finite where the spectrum is zero.
 TINY_POWER = 1e-12
@@ -59,27 +59,52 @@ class InverseStft:
         weight[:, 0] = weight[:, -1] = 1.0 / audio.fft_size
         basis = np.concatenate([(cosine * weight).T, (-sine * weight).T]) * hann_window(audio)
         rest = self.overlap * audio.hop_samples - audio.fft_size
-        self._basis = np.pad(basis, ((0, 0), (0, rest))).astype(np.float32)
+        self.basis = np.pad(basis, ((0, 0), (0, rest))).astype(np.float32)
 
-    def __call__(self, real_BTK: tf.Tensor, imaginary_BTK: tf.Tensor) -> tf.Tensor:
-        """Return [B, (frames - 1) * hop_samples]."""
-        hop, overlap = self.audio.hop_samples, self.overlap
-        hops_BTON = self.windowed_frames(real_BTK, imaginary_BTK)
-        rows, frames = hops_BTON.shape[:2]
-        shifted = [
-            tf.pad(hops_BTON[:, :, shift], [[0, 0], [shift, overlap - 1 - shift], [0, 0]]) for shift in range(overlap)
-        ]
-        gain = tf.constant(overlap_gain(0, frames, self.audio, is_last=True), real_BTK.dtype)
-        wave_BN = tf.reshape(tf.add_n(shifted) * gain, [rows, -1])
-        start = self.audio.fft_size // 2
-        return wave_BN[:, start : start + (frames - 1) * hop]
+    def __call__(self, real_BTK: tf.Tensor, imaginary_BTK: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tf.Tensor:
+        """Return [B, (frames - 1) * hop_samples]; the mask is True for real frames, which come first.
+
+        The wave of a row is that of its real frames alone, then zero.
+        """
+        sums_BHN = overlap_add(self.windowed_frames(real_BTK, imaginary_BTK))
+        if mask_BT is None:
+            gain = tf.constant(overlap_gain(0, real_BTK.shape[1], self.audio, is_last=True), real_BTK.dtype)
+        else:
+            gain = masked_gain(mask_BT, self.audio)
+        return between_centres(sums_BHN * gain, self.audio)
 
     def windowed_frames(self, real_BTK: tf.Tensor, imaginary_BTK: tf.Tensor) -> tf.Tensor:
         """Return each frame's windowed samples, cut into hops: [B, T, overlap, hop_samples]."""
         rows, frames, _ = real_BTK.shape
         spectrum_BTK = tf.concat([real_BTK, imaginary_BTK], axis=-1)
-        samples_BTN = tf.matmul(spectrum_BTK, tf.constant(self._basis, real_BTK.dtype))
+        samples_BTN = tf.matmul(spectrum_BTK, tf.constant(self.basis, real_BTK.dtype))
         return tf.reshape(samples_BTN, [rows, frames, self.overlap, self.audio.hop_samples])
+
+
+def overlap_add(hops_BTON: tf.Tensor) -> tf.Tensor:
+    """Return the sum of overlapping frames that are cut into hops, [B, frames + overlap - 1, hop_samples]."""
+    overlap = hops_BTON.shape[2]
+    return tf.add_n(
+        [tf.pad(hops_BTON[:, :, shift], [[0, 0], [shift, overlap - 1 - shift], [0, 0]]) for shift in range(overlap)]
+    )
+
+
+def masked_gain(mask_BT: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
+    """Return the `overlap_gain` of each row's real frames, which come first, float32 [B, hops, hop_samples]."""
+    summed_BHN = overlap_add(tf.cast(mask_BT, tf.float32)[..., None, None] * window_squares(audio))
+    shape = summed_BHN.shape[1:]
+    sample_HN = np.arange(shape.num_elements(), dtype=np.int32).reshape(shape) - audio.fft_size // 2
+    length_B11 = tf.reduce_sum(tf.cast(mask_BT, tf.int32), axis=1)[:, None, None]
+    is_between = (sample_HN >= 0) & (sample_HN < (length_B11 - 1) * audio.hop_samples)
+    return tf.where(is_between & (summed_BHN > TINY), 1.0 / tf.maximum(summed_BHN, TINY), 0.0)
+
+
+def between_centres(wave_BHN: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
+    """Return the samples from the centre of the first frame to that of the last, [B, (frames - 1) * hop_samples]."""
+    rows, hops, hop_samples = wave_BHN.shape
+    frames = hops + 1 - -(-audio.fft_size // hop_samples)
+    start = audio.fft_size // 2
+    return tf.reshape(wave_BHN, [rows, hops * hop_samples])[:, start : start + (frames - 1) * hop_samples]
 
 
 def periodic_hann(size: int) -> np.ndarray:

@@ -15,6 +15,8 @@ from xtts_pipeline.vocoder.fourier import InverseStft
 TAPS = 7
 # The inner width of a block, in widths.
 EXPANSION = 3
+# The network sees (mel + MEL_OFFSET) / MEL_SCALE, which is near zero.
+MEL_OFFSET, MEL_SCALE = 5.0, 4.0
 # Natural logs of magnitudes: the floor, and a bound that keeps `exp` finite.
 LEAST_LOG_MAGNITUDE, GREATEST_LOG_MAGNITUDE = -16.0, 6.0
 # The least magnitude that the pseudo-inverse gives; it may be negative.
@@ -66,7 +68,7 @@ class Generator(tf.Module):
         self.audio, self.bins = audio, 1 + audio.fft_size // 2
         self.reach = TAPS // 2 * (blocks + 1)
         filters = mel_filterbank(audio)
-        self._inverse_filters = np.linalg.pinv(filters).T.astype(np.float32)
+        self.inverse_filters = np.linalg.pinv(filters).T.astype(np.float32)
         self.embed = Dense(initializer, TAPS * audio.mel_bins, width, "embed")
         self.embed_norm = LayerNorm(width, "embed_norm")
         self.blocks = [ConvNextBlock(initializer, width, 1.0 / blocks, f"block_{index}") for index in range(blocks)]
@@ -76,15 +78,15 @@ class Generator(tf.Module):
 
     def __call__(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tf.Tensor:
         """Return the wave [B, (frames - 1) * hop_samples] of natural-log mels; the mask is True for real frames."""
-        return self.inverse(*self.spectrum(mel_BTM, mask_BT))
+        return self.inverse(*self.spectrum(mel_BTM, mask_BT), mask_BT)
 
     def spectrum(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the real and the imaginary part of each frame's spectrum, float32 [B, T, 1 + fft_size // 2]."""
         rows, frames, _ = mel_BTM.shape
         is_real = tf.ones([rows, frames], tf.bool) if mask_BT is None else mask_BT
         mask_BT1 = tf.cast(is_real, mel_BTM.dtype)[..., None]
-        # The network's scale is near zero; a frame that is not there is zero there.
-        scaled_BTM = (mel_BTM + 5.0) / 4.0 * mask_BT1
+        # A frame that is not there is zero for the network.
+        scaled_BTM = (mel_BTM + MEL_OFFSET) / MEL_SCALE * mask_BT1
         padded_BTM = tf.pad(scaled_BTM, [[0, 0], [TAPS // 2, TAPS // 2], [0, 0]])
         window_BTN = tf.concat([padded_BTM[:, tap : tap + frames] for tap in range(TAPS)], axis=-1)
         x_BTD = self.embed_norm(self.embed(window_BTN)) * mask_BT1
@@ -99,5 +101,5 @@ class Generator(tf.Module):
 
     def mel_magnitude(self, mel_BTM: tf.Tensor) -> tf.Tensor:
         """Return the natural logs of the magnitudes that the pseudo-inverse of the mel filters gives, [B, T, K]."""
-        magnitude_BTK = tf.matmul(tf.exp(tf.cast(mel_BTM, tf.float32)), tf.constant(self._inverse_filters))
+        magnitude_BTK = tf.matmul(tf.exp(tf.cast(mel_BTM, tf.float32)), tf.constant(self.inverse_filters))
         return tf.math.log(tf.maximum(magnitude_BTK, LEAST_MEL_MAGNITUDE))

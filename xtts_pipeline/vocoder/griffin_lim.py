@@ -120,7 +120,7 @@ class _Span:
         self.audio = audio
         self.overlap = -(-audio.fft_size // audio.hop_samples)
         self.first = 0  # number of settled frames
-        bins = _inversion_plan(audio)[0].shape[1]
+        bins = inversion_plan(audio)[0].shape[1]
         self._magnitudes = np.zeros((0, bins), np.float32)
         self._last = np.zeros((0, bins), np.complex64)
         self._settled = np.zeros((self.overlap - 1, audio.hop_samples), np.float32)
@@ -192,7 +192,7 @@ def mel_to_magnitudes(log_mel: np.ndarray, audio: AudioConfig) -> np.ndarray:
             Reason.AUDIO_NOT_FINITE,
             "the mel frames are not finite or above 88 in natural log; expected what log_mel returns",
         )
-    filters, spread = _inversion_plan(audio)
+    filters, spread = inversion_plan(audio)
     magnitudes: np.ndarray = (mel / (filters.sum(axis=1) + TINY)) @ spread
     for _ in range(MAGNITUDE_UPDATES):
         magnitudes *= (mel / (magnitudes @ filters.T + TINY)) @ spread
@@ -200,7 +200,7 @@ def mel_to_magnitudes(log_mel: np.ndarray, audio: AudioConfig) -> np.ndarray:
 
 
 @lru_cache(maxsize=8)
-def _inversion_plan(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray]:
+def inversion_plan(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray]:
     """Return the filters up to the last used bin, [mel_bins, bins], and a copy whose columns sum to 1."""
     filters = mel_filterbank(audio)
     in_use = np.flatnonzero(filters.any(axis=0))
@@ -214,8 +214,7 @@ def overlap_gain(first: int, frames: int, audio: AudioConfig, is_last: bool) -> 
     It is zero before the centre of frame 0 and, if `is_last`, after the centre of the last frame.
     """
     overlap = -(-audio.fft_size // audio.hop_samples)
-    squares = np.zeros((overlap, audio.hop_samples), np.float32)
-    squares.reshape(-1)[: audio.fft_size] = np.square(hann_window(audio))
+    squares = window_squares(audio)
     before = min(first, overlap - 1)
     summed = np.zeros((before + frames + overlap - 1, audio.hop_samples), np.float32)
     for shift in range(overlap):
@@ -227,6 +226,13 @@ def overlap_gain(first: int, frames: int, audio: AudioConfig, is_last: bool) -> 
     if is_last:
         gain.reshape(-1)[start + (frames - 1) * audio.hop_samples :] = 0
     return gain
+
+
+def window_squares(audio: AudioConfig) -> np.ndarray:
+    """Return the squared window, cut into hops: float32 [overlap, hop_samples]."""
+    squares = np.zeros((-(-audio.fft_size // audio.hop_samples), audio.hop_samples), np.float32)
+    squares.reshape(-1)[: audio.fft_size] = np.square(hann_window(audio))
+    return squares
 
 
 def _update_phases(

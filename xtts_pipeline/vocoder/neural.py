@@ -7,9 +7,9 @@ depends on. So there are two compiled shapes, and a streamed block equals its pa
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.audio.mel import hann_window
 from xtts_pipeline.errors import AudioError, Reason
 from xtts_pipeline.vocoder.generator import Generator
+from xtts_pipeline.vocoder.griffin_lim import window_squares
 
 # Frames of a block: long ones waste little on context, short ones are heard soon.
 WHOLE_BLOCK_FRAMES, STREAM_BLOCK_FRAMES = 256, 32
@@ -45,9 +45,7 @@ class NeuralStream:
         self._vocoder, self._block, self._reach = vocoder, block_frames, vocoder.generator.reach
         audio = vocoder.audio
         self._overlap = -(-audio.fft_size // audio.hop_samples)
-        squares = np.zeros(self._overlap * audio.hop_samples, np.float32)
-        squares[: audio.fft_size] = np.square(hann_window(audio))
-        self._squares = squares.reshape(self._overlap, audio.hop_samples)
+        self._squares = window_squares(audio)
         # Frames not yet needed no more: those of the context before the next block, and all that follow.
         self._mel = np.zeros((0, audio.mel_bins), np.float32)
         self._first = 0  # the number of the first of them
