@@ -1,10 +1,10 @@
-"""A run that speaks without having been trained: random weights in a checkpoint, made in a second."""
+"""A run and a vocoder that speak without having been trained: random weights in checkpoints, made in a second."""
 
 from pathlib import Path
 
 from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.training.checkpoints.files import build_network, save_checkpoint
+from xtts_pipeline.training.checkpoints.files import build_generator, build_network, save_checkpoint
 from xtts_pipeline.training.checkpoints.variables import named_variables
 
 SYMBOLS = tuple(" ,.;abcdefghijklmnopqrstuvwxyz")
@@ -41,4 +41,15 @@ def make_run(folder: Path, stop_bias: float = -30.0, speakers: tuple[str, ...] =
     network.mel_decoder.to_stop.bias.assign([stop_bias])
     weights = {f"average.{name}": variable for name, variable in named_variables(network).items()}
     save_checkpoint(folder, 7, config, cache, weights, keep=1)
+    return folder
+
+
+def make_vocoder(folder: Path, **audio: float) -> Path:
+    """Write a run of a vocoder of random weights for the mels of `make_run`, except for these settings."""
+    settings = {**SETTINGS, "audio": {**SETTINGS["audio"], **audio}, "vocoder": {"width": 16, "blocks": 2}}
+    config = Config.model_validate(settings)
+    spec = record_spec_of(config.audio, config.limits)
+    cache = CacheIdentity("fingerprint", spec, SYMBOLS, ("ann",), ("en",))
+    weights = {f"average.{name}": variable for name, variable in named_variables(build_generator(config)).items()}
+    save_checkpoint(folder, 9, config, cache, weights, keep=1, network="vocoder")
     return folder

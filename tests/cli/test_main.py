@@ -189,7 +189,7 @@ def help_of(words: str) -> list[str]:
 def test_help_lists_each_command_below_its_group_with_its_summary_on_the_same_line():
     shown = help_of("")
 
-    assert list(SECTIONS) == ["Data", "Training", "Speaking", "Looking", "Measuring"]
+    assert list(SECTIONS) == ["Data", "Training", "Speaking", "Vocoder", "Looking", "Measuring"]
     for heading, summaries in SECTIONS.items():
         start = shown.index(f"{heading}:") + 1
         assert [tuple(line.split(maxsplit=1)) for line in shown[start : start + len(summaries)]] == [*summaries.items()]
@@ -204,7 +204,8 @@ def test_a_summary_is_the_first_sentence_of_the_help_of_its_command(name: str):
 def test_the_help_of_a_command_fits_in_80_columns_and_ends_with_an_example_that_it_accepts(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    (tmp_path / "runs" / "first" / "checkpoints" / "step-00000001").mkdir(parents=True)
+    for run in ("first", "vocoder"):
+        (tmp_path / "runs" / run / "checkpoints" / "step-00000001").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     command, shown = COMMANDS[name], help_of(name)
 

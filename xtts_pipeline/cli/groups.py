@@ -101,24 +101,29 @@ class SummaryGroup(_SpelledOptions, click.Group):
 class LazyGroup(SummaryGroup):
     """A group that knows its commands by name and summary, and imports one from `cli/commands/` when it is used.
 
-    The command `verify-cache` is the object `verify_cache` of the module `verify_cache`.
+    The command `verify-cache` is the object `verify_cache` of the module `verify_cache`. Those below a heading of
+    `packages` lie in that package of `cli/commands/`, such as `.vocoder`.
     """
 
-    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, sections: Mapping[str, Mapping[str, str]], packages: Mapping[str, str], **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self._sections = sections
+        self._sections, self._packages = sections, packages
 
     @property
     def sections(self) -> Mapping[str, Mapping[str, str]]:
         """The one-line summary of each command, below its heading."""
         return self._sections
 
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
         """Return a command, imported now; None if there is none of this name."""
-        if name not in self.list_commands(context):
+        heading = next((heading for heading, summaries in self._sections.items() if name in summaries), None)
+        if heading is None:
             return None
         attribute = name.replace("-", "_")
-        command: click.Command = getattr(importlib.import_module(f"xtts_pipeline.cli.commands.{attribute}"), attribute)
+        package = f"xtts_pipeline.cli.commands{self._packages.get(heading, '')}"
+        command: click.Command = getattr(importlib.import_module(f"{package}.{attribute}"), attribute)
         return command
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -36,6 +36,9 @@ COMMANDS = {
         "synthesize": "Speak a text, or each line of a text file, with a trained run.",
         "export": "Write a run as a SavedModel that needs none of this code.",
     },
+    "Vocoder": {
+        "use-vocoder": "Let a run remember the vocoder that speaks for it.",
+    },
     "Looking": {
         "stats": "Show how long clips and texts are, and which limits fit them.",
         "inspect": "Show one record of a cache: its tokens, its mel, its sound.",
@@ -51,6 +54,7 @@ COMMANDS = {
 @click.group(
     cls=LazyGroup,
     sections=COMMANDS,
+    packages={"Vocoder": ".vocoder"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @click.version_option(__version__, prog_name="xtts")

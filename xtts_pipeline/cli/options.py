@@ -17,7 +17,7 @@ from xtts_pipeline.plots import PICTURE_SUFFIXES
 from xtts_pipeline.system.storage import folder_path, is_stored
 from xtts_pipeline.system.terminal import columns_of, echo_line, fold, has_surrogate
 from xtts_pipeline.text.fallback import TextChanges, describe_changes
-from xtts_pipeline.training.checkpoints.run_folder import find_checkpoint, read_cache_path
+from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM, find_checkpoint, read_cache_path
 from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -198,6 +198,14 @@ class RunPath(LocalPath):
         return path
 
 
+class VocoderPath(RunPath):
+    """The folder of a vocoder's run or of one of its checkpoints, or the word `griffin-lim`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path or the word. Raises CheckpointError if it is neither."""
+        return value if value == GRIFFIN_LIM else super().convert(value, param, ctx)
+
+
 COUNT = Count()
 FOLDER = LocalPath()
 PICTURE = OutputFile(*PICTURE_SUFFIXES)
@@ -220,6 +228,13 @@ run_cache_option = click.option(
     "--cache", type=CACHE_FOLDER, help="Folder of the cache.  [default: that of the run, else cache]"
 )
 run_option = click.option("--run", type=RunPath(), required=True, help="Folder of the run, or one of its checkpoints.")
+# For a command that makes sound with a run.
+vocoder_option = click.option(
+    "--vocoder",
+    type=VocoderPath(),
+    metavar="RUN",
+    help=f"Run of `xtts train-vocoder`, or {GRIFFIN_LIM}.  [default: that of use-vocoder, else {GRIFFIN_LIM}]",
+)
 reference_option = click.option(
     "--reference", "references", type=FOLDER, multiple=True, help="Sound file of the voice to speak with; repeatable."
 )

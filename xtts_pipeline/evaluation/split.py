@@ -71,10 +71,11 @@ class SplitEvaluator:
         *,
         data: Path | None = None,
         references: Sequence[Path] = (),
+        vocoder: Path | str | None = None,
         overrides: Sequence[str] = (),
         recogniser: Recogniser | None = None,
     ) -> None:
-        """Load the run's checkpoint; `overrides` are settings such as `synthesis.sharpness=1.5`.
+        """Load the run's checkpoint and `vocoder`, as `Synthesizer.load` does; `overrides` are synthesis settings.
 
         `references` are sound files of the voice for every text, in place of the cache's speakers. The ground truth is
         the waves of the corpus `data`, or else copy synthesis of the true mels. A recogniser adds phoneme error rates.
@@ -82,7 +83,7 @@ class SplitEvaluator:
         """
         self._cache, self._manifest, self._data = cache, manifest, data
         self._references, self._recogniser = references, recogniser
-        self._synthesizer = Synthesizer.load(run, overrides)
+        self._synthesizer = Synthesizer.load(run, overrides, vocoder=vocoder)
         check_cache_fits(cache, manifest, self._synthesizer.checkpoint)
 
     @property

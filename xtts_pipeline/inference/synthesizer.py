@@ -16,6 +16,7 @@ from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
 from xtts_pipeline.inference.references import cut_windows, embed_windows
+from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.model.decoding import (
     Chunk,
     DecodingState,
@@ -29,8 +30,14 @@ from xtts_pipeline.model.network import Batch
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.text.symbols import prepare_texts
 from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
-from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_network
+from xtts_pipeline.training.checkpoints.files import (
+    Checkpoint,
+    load_checkpoint,
+    load_generator,
+    load_network,
+)
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
+from xtts_pipeline.vocoder.neural import NeuralVocoder
 from xtts_pipeline.vocoder.streaming import open_stream
 
 MOST_TOKENS_SHOWN = 4_000
@@ -146,13 +153,23 @@ class Synthesizer:
         self._embed = tf.function(self._embed_windows, **compiled)
 
     @classmethod
-    def load(cls, run: Path | str, overrides: Sequence[str] = (), *, strict_text: bool = False) -> "Synthesizer":
+    def load(
+        cls,
+        run: Path | str,
+        overrides: Sequence[str] = (),
+        *,
+        vocoder: Path | str | None = None,
+        strict_text: bool = False,
+    ) -> "Synthesizer":
         """Load a run's newest checkpoint, or the checkpoint at this path.
 
-        `overrides` such as `synthesis.sharpness=1.5` replace settings of the checkpoint. Raises CheckpointError if it
-        cannot be read, ConfigError for an override that is invalid or of another section.
+        `overrides` such as `synthesis.sharpness=1.5` replace settings of the checkpoint. `vocoder` is a run or
+        checkpoint of `xtts train-vocoder`, or "griffin-lim"; by default it is the one that the run remembers, else
+        Griffin-Lim. Raises CheckpointError if either cannot be read or they do not fit, ConfigError for an override
+        that is invalid or of another section.
         """
-        return cls(load_checkpoint(Path(run)).with_synthesis(overrides), strict_text=strict_text)
+        checkpoint = load_checkpoint(Path(run)).with_synthesis(overrides)
+        return cls(checkpoint, load_vocoder(Path(run), vocoder), strict_text=strict_text)
 
     def warm_up(self, *, batch: bool = False) -> None:
         """Compile the functions for one text, and with `batch` also for a batch, so that the next call need not."""
@@ -376,6 +393,15 @@ class Synthesizer:
 
     def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
         return embed_windows(self._network, window_BNCM, length_BN, self._dropout())
+
+
+def load_vocoder(run: Path, named: Path | str | None = None) -> NeuralVocoder | None:
+    """Return the vocoder that `choose_vocoder` chooses, None for Griffin-Lim. Raises its errors."""
+    path = choose_vocoder(run, named)
+    if path is None:
+        return None
+    with offering_griffin_lim(named):
+        return NeuralVocoder(load_generator(load_checkpoint(path)))
 
 
 def _index(kind: str, names: tuple[str, ...], wanted: str | None, folder: Path) -> int:

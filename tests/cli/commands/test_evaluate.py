@@ -85,7 +85,7 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, work: Work, tmp_path: Path) -> Cal
     """Return the command with defaults and a given `speaker`."""
 
     def run(speaker: Parrot | None = None, **options: Any) -> command.EvaluationReport:
-        monkeypatch.setattr(Synthesizer, "load", lambda _run, _overrides: speaker or Parrot(work.cache))
+        monkeypatch.setattr(Synthesizer, "load", lambda _run, _overrides, **_: speaker or Parrot(work.cache))
         defaults: dict[str, Any] = {
             "run": Path("run"),
             "cache": work.cache,
@@ -94,6 +94,7 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, work: Work, tmp_path: Path) -> Cal
             "output": tmp_path / "out",
             "limit": 2,
             "references": (),
+            "vocoder": None,
             "overrides": (),
             "phoneme_error_rate": False,
             "echo": False,

@@ -27,16 +27,19 @@ from xtts_pipeline.cli.options import (
     run_cache_option,
     run_option,
     synthesis_option,
+    vocoder_option,
     warn_of_one_voice,
 )
 from xtts_pipeline.errors import output_errors
 from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, pool_comparisons
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
+from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.reports.evaluation import page
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import duration_text, join_lines
 from xtts_pipeline.text.fallback import TextChanges
+from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM
 
 if TYPE_CHECKING:
     from xtts_pipeline.evaluation.split import EvaluatedUtterance, SplitEvaluator
@@ -55,6 +58,7 @@ class EvaluationReport:
     split: str
     has_true_waves: bool
     references: tuple[Path, ...]
+    vocoder: Path | None
     overrides: tuple[str, ...]
     output: Path
     utterances: tuple["EvaluatedUtterance", ...]
@@ -69,6 +73,7 @@ class EvaluationReport:
             "split": self.split,
             "truth": "corpus" if self.has_true_waves else "copy_synthesis",
             "references": [str(path) for path in self.references],
+            "vocoder": GRIFFIN_LIM if self.vocoder is None else str(self.vocoder),
             "overrides": list(self.overrides),
             "output": str(self.output),
             "utterances": len(self.utterances),
@@ -155,6 +160,7 @@ class EvaluationReport:
 )
 @click.option("--limit", type=COUNT, help="Speak only this many utterances, the first of the split.")
 @reference_option
+@vocoder_option
 @synthesis_option
 @click.option(
     "--phoneme-error-rate", is_flag=True, help="Measure phoneme error rates too, which needs the extra `eval`."
@@ -178,14 +184,15 @@ def evaluate_run(
     output: Path | None,
     limit: int | None,
     references: Sequence[Path],
+    vocoder: Path | str | None,
     overrides: Sequence[str],
     phoneme_error_rate: bool,
     echo: bool,
 ) -> EvaluationReport:
     """Synthesize a split's texts, compare with the ground truth, and write sounds, pictures, metrics and a page.
 
-    Without `cache`, the split is that of the run's own cache. `data`, `references` and `overrides` are those of
-    `SplitEvaluator`.
+    Without `cache`, the split is that of the run's own cache. `data`, `references`, `vocoder` and `overrides` are those
+    of `SplitEvaluator`.
     Raises CacheError if the run was trained on another kind of cache, ConfigError without the extra that
     `phoneme_error_rate` needs.
     """
@@ -196,9 +203,17 @@ def evaluate_run(
     entries = split_entries(cache, manifest, split, limit)
     folder = output or Path("evaluation") / time.strftime("%Y%m%d-%H%M%S")
     check_apart(folder, cache)
+    chosen = choose_vocoder(run, vocoder)
     with tensorflow("xtts_pipeline.evaluation.split", echo=echo) as (_, split_module):
         evaluator: SplitEvaluator = split_module.SplitEvaluator(
-            run, cache, manifest, data=data, references=references, overrides=overrides, recogniser=recogniser
+            run,
+            cache,
+            manifest,
+            data=data,
+            references=references,
+            vocoder=vocoder,
+            overrides=overrides,
+            recogniser=recogniser,
         )
         create_empty_folder(folder)
         utterances = evaluator.evaluate(entries, folder, with_progress=sys.stderr.isatty())
@@ -211,6 +226,7 @@ def evaluate_run(
         split=split,
         has_true_waves=data is not None,
         references=tuple(references),
+        vocoder=chosen,
         overrides=tuple(overrides),
         output=folder,
         utterances=utterances,

@@ -31,6 +31,7 @@ from xtts_pipeline.cli.options import (
     reference_option,
     run_option,
     synthesis_option,
+    vocoder_option,
     warn_of_one_voice,
 )
 from xtts_pipeline.config.languages import find_language
@@ -109,7 +110,7 @@ class SynthesisReport:
     cls=DocumentedCommand,
     example='xtts synthesize --run runs/first --text "Good morning." --output speech.wav',
     sections={
-        "Voice": ["references", "speaker", "language", "listed", "overrides"],
+        "Voice": ["references", "speaker", "language", "listed", "vocoder", "overrides"],
         "Other outputs": ["stream", "plot", "mel_output", "as_json"],
     },
 )
@@ -130,6 +131,7 @@ class SynthesisReport:
 @click.option("--language", help="Language of the cache to speak.  [default: the first]")
 @click.option("--list-speakers", "listed", flag_value="speakers", help="Only print the speakers of the run.")
 @click.option("--list-languages", "listed", flag_value="languages", help="Only print the languages of the run.")
+@vocoder_option
 @synthesis_option
 @click.option("--stream", is_flag=True, help="Write the WAV file while the text is being spoken.")
 @click.option(
@@ -152,6 +154,7 @@ def synthesize(
     speaker: str | None,
     language: str | None,
     listed: Literal["speakers", "languages"] | None,
+    vocoder: Path | str | None,
     overrides: Sequence[str],
     stream: bool,
     strict_text: bool,
@@ -175,7 +178,7 @@ def synthesize(
         print_text_changes(_check_lines(run, _shown(text_file), lines, language, strict=strict_text))
     voice = speaker, language, references
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
-        synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, strict_text=strict_text)
+        synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, vocoder=vocoder, strict_text=strict_text)
         warn_of_one_voice(run, synthesizer.checkpoint.cache.speakers, references)
         warn_of_unread(synthesizer, [*lines.values()] if text is None else [text], language)
         with _output_errors(output):

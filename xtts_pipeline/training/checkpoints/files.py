@@ -39,13 +39,13 @@ from xtts_pipeline.training.checkpoints.state import (
     WeightsEntry,
     explaining_damage,
     read_state,
+    require_network,
     state_to_json,
 )
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.vocoder.generator import Generator
 
 WEIGHTS_NAME = "weights.safetensors"
-_WITH_ARTICLE: dict[NetworkKind, str] = {"acoustic": "an acoustic model", "vocoder": "a vocoder"}
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,7 @@ class Checkpoint:
 
     def require(self, network: NetworkKind) -> None:
         """Raise CheckpointError unless the weights are of this network."""
-        if self.network != network:
-            trained = "xtts train" if network == "acoustic" else "xtts train-vocoder"
-            raise CheckpointError(
-                f"{self.folder}: found the weights of {_WITH_ARTICLE[self.network]}, "
-                f"expected those of {_WITH_ARTICLE[network]}; name a run of {trained}"
-            )
+        require_network(self.folder, self.network, network)
 
     def with_synthesis(self, overrides: Sequence[str]) -> "Checkpoint":
         """Return the checkpoint with each `synthesis.key=value` overridden. Raises ConfigError."""

@@ -28,15 +28,18 @@ LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
 STATE_NAME = "state.json"
 CONFIG_NAME, SUMMARY_NAME, LOCK_NAME = "config.yaml", "summary.json", ".lock"
 INIT_FROM_NAME, CACHE_NAME, AUTOTUNE_NAME = "init-from.txt", "cache.txt", "autotune.json"
+VOCODER_NAME = "vocoder.txt"
+# The word for speech without a trained vocoder, in place of the path of one.
+GRIFFIN_LIM = "griffin-lim"
 METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME = "metrics.jsonl", "skipped.jsonl", "left_out.jsonl"
 NATIVE_LOG_NAME = "tensorflow.log"
 PROFILE_FOLDER, TENSORBOARD_FOLDER = "profile", "tensorboard"
 # A folder without config.yaml and checkpoints that holds anything else is not a run.
 _RUN_FOLDERS = {LAST_FOLDER, BEST_FOLDER, PROFILE_FOLDER, TENSORBOARD_FOLDER}
 _REPORTS = {METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME, REJECTED_NAME, AUTOTUNE_NAME, NATIVE_LOG_NAME}
-_RUN_NAMES = {CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, INIT_FROM_NAME, CACHE_NAME} | _RUN_FOLDERS | _REPORTS
+_RUN_NAMES = {CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, INIT_FROM_NAME, CACHE_NAME, VOCODER_NAME} | _RUN_FOLDERS | _REPORTS
 # Files that a run has before its first step; a new run replaces or removes them.
-_STARTED_NAMES = _RUN_NAMES - _RUN_FOLDERS - {SUMMARY_NAME}
+_STARTED_NAMES = _RUN_NAMES - _RUN_FOLDERS - {SUMMARY_NAME, VOCODER_NAME}
 _STEP_NAME = re.compile(r"step-(\d{8})")
 _DAMAGED = "damaged-"
 _MAX_PATH_BYTES = 64 << 10
@@ -168,6 +171,21 @@ def write_cache_path(run: Path, cache: Path) -> None:
     _write_path(run / CACHE_NAME, cache)
 
 
+def write_vocoder_path(path: Path, vocoder: Path | None) -> None:
+    """Write vocoder.txt, the vocoder that speaks for the run that `path` is or is a checkpoint of; None removes it.
+
+    Raises OutputError if it cannot be written.
+    """
+    checkpoint = find_checkpoint(path).absolute()
+    # A checkpoint that was copied alone is its own run.
+    run = checkpoint.parents[1] if checkpoint.parent.name in (LAST_FOLDER, BEST_FOLDER) else checkpoint
+    with output_errors(run / VOCODER_NAME, "make the folder of the run writable"):
+        if vocoder is None:
+            (run / VOCODER_NAME).unlink(missing_ok=True)
+        else:
+            _write_path(run / VOCODER_NAME, vocoder)
+
+
 def _write_path(file_name: Path, path: Path) -> None:
     with atomic_write(file_name) as file:
         file.write(f"{path if is_stored(path) else path.absolute()}\n".encode())
@@ -190,6 +208,15 @@ def read_cache_path(path: Path) -> Path | None:
     """
     found = find_run_file(path, CACHE_NAME)
     return None if found is None else _read_path(found, "name the cache with --cache")
+
+
+def read_vocoder_path(path: Path) -> Path | None:
+    """Return the vocoder that the run that `path` is or is a checkpoint of remembers, or None.
+
+    Raises OutputError if vocoder.txt cannot be read.
+    """
+    found = find_run_file(path, VOCODER_NAME)
+    return None if found is None else _read_path(found, "name a vocoder with xtts use-vocoder")
 
 
 def _read_path(path: Path, remedy: str) -> Path | None:

@@ -27,6 +27,7 @@ CHECKPOINT_VERSION = 5
 MAX_STATE_BYTES = 64 << 20
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 NetworkKind = Literal["acoustic", "vocoder"]
+_WITH_ARTICLE: dict[NetworkKind, str] = {"acoustic": "an acoustic model", "vocoder": "a vocoder"}
 Natural = Annotated[int, Field(ge=0, lt=1 << 63)]
 # A file that is missing, of another kind or too large has not the bytes that were saved; others may be intact.
 _NOT_SAVED_SO = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.EFBIG})
@@ -197,6 +198,16 @@ def read_state(folder: Path) -> SavedState:
     if not has_step_of(folder, state.step):
         raise ValueError(f"{STATE_NAME} is that of step {state.step}")
     return state
+
+
+def require_network(folder: Path, found: NetworkKind, expected: NetworkKind) -> None:
+    """Raise CheckpointError unless the weights of a checkpoint are of this network."""
+    if found != expected:
+        trained = "xtts train" if expected == "acoustic" else "xtts train-vocoder"
+        raise CheckpointError(
+            f"{folder}: found the weights of {_WITH_ARTICLE[found]}, expected those of {_WITH_ARTICLE[expected]}; "
+            f"name a run of {trained}"
+        )
 
 
 def read_run_state(path: Path) -> SavedState:
