@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
+from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest, cache_settings, record_spec, record_spec_of
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.training.checkpoints.files import build_generator, build_network, save_checkpoint
 from xtts_pipeline.training.checkpoints.variables import named_variables
@@ -37,6 +37,20 @@ def make_run(folder: Path, stop_bias: float = -30.0, speakers: tuple[str, ...] =
     config = Config.model_validate({**SETTINGS, "model": {**MODEL, **model}})
     spec = record_spec_of(config.audio, config.limits)
     cache = CacheIdentity("fingerprint", spec, SYMBOLS, speakers, ("en",))
+    return save_untrained(folder, config, cache, stop_bias)
+
+
+def make_run_of_cache(folder: Path, manifest: Manifest, sharpness: float = 1.0) -> Path:
+    """Write a run of random weights that was trained on such a cache."""
+    settings = {**SETTINGS, **cache_settings(manifest), "synthesis": {"sharpness": sharpness}}
+    cache = CacheIdentity(
+        manifest.fingerprint, record_spec(manifest), manifest.symbols, manifest.speakers, manifest.languages
+    )
+    return save_untrained(folder, Config.model_validate(settings), cache)
+
+
+def save_untrained(folder: Path, config: Config, cache: CacheIdentity, stop_bias: float = -30.0) -> Path:
+    """Write a checkpoint of random weights, and return its run."""
     network = build_network(cache, config)
     network.mel_decoder.to_stop.bias.assign([stop_bias])
     weights = {f"average.{name}": variable for name, variable in named_variables(network).items()}

@@ -30,6 +30,7 @@ COMMANDS = {
     "Training": {
         "demo": "Run the whole job, from a corpus to speech.",
         "train": "Train on a cache, or with --data on a corpus itself.",
+        "predict-mels": "Write a cache with mels that a run predicts, to match a vocoder.",
         "config": "List presets; show, check or migrate settings.",
     },
     "Speaking": {

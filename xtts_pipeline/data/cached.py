@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.example import decode_example, empty_record
-from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, ManifestWatch
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, manifest_bytes
 from xtts_pipeline.cache.format.problems import refuse
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.cache.format.tfrecord import record_starts
@@ -23,6 +23,7 @@ from xtts_pipeline.data.augment import MelAugmentation, seed_of
 from xtts_pipeline.data.order import ShardReader, TrainingOrder, parallel_calls, prefetch_size, prefetched
 from xtts_pipeline.data.source import Fields, Source, first_line
 from xtts_pipeline.errors import CacheError, TrainingError, XttsError
+from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.storage import is_stored
 
 # 0 reads a record straight to its place, without a copy through TensorFlow's buffer; records are large and the kernel
@@ -39,7 +40,7 @@ class CachedSource(Source):
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         super().__init__(folder, manifest)
-        self._watch = ManifestWatch(folder, manifest)
+        self._watch = _ManifestWatch(folder, manifest)
 
     def training_dataset(self, order: TrainingOrder) -> tf.data.Dataset:
         """Return shuffled, augmented batches of one bucket, as `Source.training_dataset` documents.
@@ -237,3 +238,30 @@ class _RecordReader:
         )
         records = tf.data.experimental.from_variant(dataset, tf.TensorSpec([], tf.string))
         return records.take(1).get_single_element()
+
+
+class _ManifestWatch:
+    """Finds out whether a cache is still the one that its manifest was loaded from: a build or a copy may replace it.
+
+    Reads manifest.json only if its time, size or file has changed since the last call.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._path, self._content = folder / MANIFEST_NAME, manifest_bytes(manifest)
+        self._seen: tuple[int, ...] = ()
+
+    def change(self) -> str | None:
+        """Return what has become of the manifest, or None if it is the same. Raises OSError if it cannot be read."""
+        try:
+            status = self._path.stat()
+            # A store gives no times.
+            seen = (
+                () if is_stored(self._path) else (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            )
+            if not seen or seen != self._seen:
+                if read_regular_file(self._path, MAX_MANIFEST_BYTES) != self._content:
+                    return "has another content than when the run started"
+                self._seen = seen
+        except FileNotFoundError:
+            return "is gone"
+        return None

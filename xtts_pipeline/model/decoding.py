@@ -153,10 +153,7 @@ def continue_speech(
     coarse_BTM = tf.reshape(tf.transpose(end.frames, [1, 0, 2, 3]), shape_BTM)
     fine_BTM, recent_frames = _refine_chunk(network, state, coarse_BTM, dropout)
     cache = network.mel_decoder.settle_cache(state.cache._replace(recent=end.recent))
-    mel_BTM = network.from_network_scale(fine_BTM)
-    if settings.sharpness != 1.0:
-        mel_BTM = tf.matmul(mel_BTM, sharpening_matrix(network.mel_bins, settings.sharpness))
-    chunk = Chunk(mel_BTM, tf.transpose(end.attention, [1, 0, 2]))
+    chunk = Chunk(finish_frames(network, fine_BTM, settings), tf.transpose(end.attention, [1, 0, 2]))
     return DecodingState(end.progress, cache, recent_frames), chunk
 
 
@@ -187,6 +184,14 @@ def speak(
     mel_BTM = tf.where(length_mask(end.progress.length, frames)[..., None], mel_BTM, network.silence)
     attention_BFS = tf.reshape(tf.transpose(attention, [1, 0, 2, 3]), [rows, chunks * CHUNK_STEPS, symbols])
     return Speech(mel_BTM, end.progress.length, end.progress.has_stopped, attention_BFS[:, : network.max_steps])
+
+
+def finish_frames(network: Network, fine_BTM: tf.Tensor, settings: SynthesisConfig) -> tf.Tensor:
+    """Return frames after the postnet as the vocoder takes them: natural log, with the `sharpness` of the settings."""
+    mel_BTM = network.from_network_scale(fine_BTM)
+    if settings.sharpness == 1.0:
+        return mel_BTM
+    return tf.matmul(mel_BTM, sharpening_matrix(network.mel_bins, settings.sharpness))
 
 
 def sharpening_matrix(mel_bins: int, sharpness: float) -> np.ndarray:

@@ -177,5 +177,5 @@ def check_same_cache(checkpoint: Checkpoint, manifest: Manifest) -> None:
         "; ".join(differences) or f"fingerprint {manifest.fingerprint[:12]}, the run's is {identity.fingerprint[:12]}"
     )
     raise CheckpointError(
-        f"{checkpoint.folder}: the run was trained on another cache: {listed}; use that cache, or another --output"
+        f"{checkpoint.folder}: the run was trained on another cache: {listed}; use that cache, or another run"
     )

@@ -43,6 +43,7 @@ from xtts_pipeline.cache.format.manifest import (
     config_differences,
     fingerprint,
     load_manifest,
+    require_recorded_mels,
 )
 from xtts_pipeline.cache.format.schema import padded_wave, wave_fields
 from xtts_pipeline.cache.format.shards import ShardName
@@ -113,6 +114,15 @@ def build_cache(
         manifest, totals = publish_cache(folder, work_folder, index, layout, config)
     written = len(builder.written & set(layout))
     return BuildResult(manifest, totals, written, len(layout) - written, changed, builder.stage_seconds)
+
+
+def refuse_predicted_cache(folder: Path) -> None:
+    """Raise CacheError if the folder holds a cache of predicted mels, since a build would replace them."""
+    try:
+        manifest = load_manifest(folder)
+    except CacheError:
+        return
+    require_recorded_mels(folder, manifest, "choose another --cache")
 
 
 def changed_settings(folder: Path, config: Config, index: CorpusIndex) -> Iterator[str]:

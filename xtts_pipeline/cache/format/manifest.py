@@ -41,7 +41,7 @@ REJECTED_NAME = "rejected.jsonl"
 MEASURES = ("seconds", "frames", "tokens")
 RECORD_SECTIONS = ("audio", "text", "limits")  # the settings that change a record
 CACHE_SECTIONS = (*RECORD_SECTIONS, "cache")  # and those that lay records out
-_MAX_MANIFEST_BYTES = 64 << 20
+MAX_MANIFEST_BYTES = 64 << 20
 # Limit of `data.cache_records: auto`: not much more than the shuffle buffer takes otherwise.
 SMALL_BYTES = 512 << 20
 
@@ -95,11 +95,21 @@ class Statistics:
 
 
 @dataclass(frozen=True, config=STRICT)
+class MelOrigin:
+    """The acoustic model that predicted the mels of a cache, and the `synthesis.sharpness` that they have."""
+
+    weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    step: Natural
+    sharpness: float
+
+
+@dataclass(frozen=True, config=STRICT)
 class Manifest:
     """Everything a reader must know about a cache. Constructing one checks every type, range and sum.
 
     Without buckets, `buckets` is empty and the file has no such key. Without stored waves, `waves` is empty and the
     file has neither that key nor `cache.store_waves`; else `waves` has the wave file of each of `shards`, in order.
+    `mels_from` is None, and the file has no such key, if the mels are those of recordings.
     """
 
     format_version: int
@@ -120,6 +130,7 @@ class Manifest:
     files: Mapping[str, FileEntry]
     buckets: tuple[Bucket, ...] = ()
     waves: tuple[FileEntry, ...] = ()
+    mels_from: MelOrigin | None = None
 
     @property
     def all_files(self) -> dict[str, FileEntry]:
@@ -185,7 +196,7 @@ class Manifest:
 
     def _check_records(self) -> None:
         _expect("fields", self.fields, record_spec(self).fields)
-        _expect("fingerprint", self.fingerprint, fingerprint(self, self.symbols))
+        _expect("fingerprint", self.fingerprint, fingerprint(self, self.symbols, self.mels_from))
 
     def _check_buckets(self) -> None:
         """Apply the rules of `data.buckets`."""
@@ -283,7 +294,7 @@ def record_spec(manifest: Manifest, bucket: int | None = None) -> RecordSpec:
     return bucket_specs(manifest)[-1 if bucket is None else bucket]
 
 
-def fingerprint(settings: Config | Manifest, symbols: tuple[str, ...]) -> str:
+def fingerprint(settings: Config | Manifest, symbols: tuple[str, ...], mels_from: MelOrigin | None = None) -> str:
     """Return the SHA-256 hex digest of everything that changes a record."""
     content: dict[str, object] = {
         "format_version": FORMAT_VERSION,
@@ -293,7 +304,23 @@ def fingerprint(settings: Config | Manifest, symbols: tuple[str, ...]) -> str:
     }
     if buckets := buckets_of(settings):
         content["buckets"] = buckets
+    if mels_from is not None:
+        content["mels_from"] = asdict(mels_from)
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
+
+
+def require_recorded_mels(folder: Path, manifest: Manifest, remedy: str = "name another cache") -> None:
+    """Raise CacheError, ending in `remedy`, if a model predicted the mels of the cache: they serve a vocoder alone."""
+    if (origin := manifest.mels_from) is not None:
+        found = f"mels that a model predicted (step {origin.step}, weights {origin.weights_sha256[:12]})"
+        raise CacheError(f"{folder}: found {found}, expected those of recordings; {remedy}")
+
+
+def require_waves(folder: Path, manifest: Manifest) -> None:
+    """Raise CacheError if the cache has no stored waves."""
+    if not manifest.cache.store_waves:
+        command = f"xtts preprocess --data DIR --cache {folder} --set cache.store_waves=true"
+        raise CacheError(f"{folder}: has no stored waves; add them by {command}, with its other options as before")
 
 
 def config_differences(manifest: Manifest, config: Config, sections: Sequence[str] = RECORD_SECTIONS) -> list[str]:
@@ -333,6 +360,8 @@ def manifest_bytes(manifest: Manifest) -> bytes:
             del shard["bucket"]
     if not manifest.cache.store_waves:  # nor do those of a cache without waves
         del content["waves"], content["cache"]["store_waves"]
+    if manifest.mels_from is None:
+        del content["mels_from"]
     return seal_json(content)
 
 
@@ -346,7 +375,7 @@ def load_manifest(folder: Path) -> Manifest:
     if not folder.is_dir():
         raise CacheError(f"{folder}: no such folder, expected a cache; {remedy}")
     try:
-        data = read_regular_file(path, _MAX_MANIFEST_BYTES)
+        data = read_regular_file(path, MAX_MANIFEST_BYTES)
     except FileNotFoundError:
         raise CacheError(f"{path}: no such file, so this is no finished cache; {remedy} or to finish it") from None
     except OSError as error:
@@ -370,33 +399,6 @@ def load_manifest(folder: Path) -> Manifest:
 
 
 _MANIFEST = TypeAdapter(Manifest)
-
-
-class ManifestWatch:
-    """Finds out whether a cache is still the one that its manifest was loaded from: a build or a copy may replace it.
-
-    Reads manifest.json only if its time, size or file has changed since the last call.
-    """
-
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self._path, self._content = folder / MANIFEST_NAME, manifest_bytes(manifest)
-        self._seen: tuple[int, ...] = ()
-
-    def change(self) -> str | None:
-        """Return what has become of the manifest, or None if it is the same. Raises OSError if it cannot be read."""
-        try:
-            status = self._path.stat()
-            # A store gives no times.
-            seen = (
-                () if is_stored(self._path) else (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-            )
-            if not seen or seen != self._seen:
-                if read_regular_file(self._path, _MAX_MANIFEST_BYTES) != self._content:
-                    return "has another content than when the run started"
-                self._seen = seen
-        except FileNotFoundError:
-            return "is gone"
-        return None
 
 
 def summarize(values: Sequence[float]) -> Statistics:

@@ -21,7 +21,13 @@ from xtts_pipeline.cache.build.receipts import receipt_path
 from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
 from xtts_pipeline.cache.format.example import decode_example, decode_values
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
-from xtts_pipeline.cache.format.manifest import Manifest, listed_shards, load_manifest, record_spec
+from xtts_pipeline.cache.format.manifest import (
+    Manifest,
+    listed_shards,
+    load_manifest,
+    record_spec,
+    require_recorded_mels,
+)
 from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.format.schema import RecordSpec, wave_fields
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX, ShardName
@@ -63,7 +69,7 @@ def check_sources(folder: Path, data: Path, sample: int) -> tuple[int, tuple[Pro
         for entry in (entry for entry in entries if entry.shard == shard):
             if entry.id in rows:
                 stored = [payloads_of_file[entry.position] for payloads_of_file in payloads]
-                detail = _difference(maker, entry, rows[entry.id], stored, spec, manifest.audio)
+                detail = _difference(maker, entry, rows[entry.id], stored, spec, manifest)
             else:
                 detail = f"the corpus has {refusals.get(entry.id, 'no such row')} now; {_REMEDY}"
             if detail is not None:
@@ -74,9 +80,11 @@ def check_sources(folder: Path, data: Path, sample: int) -> tuple[int, tuple[Pro
 def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: int) -> tuple[str, ...]:
     """Write the files named by the problems again from the corpus `data`; return those written or removed.
 
-    Raises CacheError if the manifest, which holds the settings, cannot be used, or if the cache has a second corpus.
+    Raises CacheError if the manifest, which holds the settings, cannot be used, or if the cache has a second corpus or
+    predicted mels.
     """
     manifest = load_manifest(folder)
+    require_recorded_mels(folder, manifest, "make the cache again with xtts predict-mels")
     names = listed_shards(manifest)
     if _has_second_corpus(manifest):
         raise CacheError(
@@ -171,21 +179,27 @@ def _difference(
     row: PlannedRow,
     stored: Sequence[bytes],
     spec: RecordSpec,
-    audio: AudioConfig,
+    manifest: Manifest,
 ) -> str | None:
-    """Return the difference between the stored records of a clip and recomputed ones, or None."""
+    """Return the difference between the stored records of a clip and recomputed ones, or None.
+
+    A predicted mel is not compared: the recomputed one stands in its place.
+    """
     receipt, made = maker.make(row)
     if not made:
         return f"the corpus has {receipt.reason} ({receipt.detail}) now; {_REMEDY}"
     if receipt.checksum != entry.source.checksum:
         return f"{row.audio} is not the file that the cache was made from; {_REMEDY}"
+    found, expected = decode_example(stored[0], spec), decode_example(made[0], spec)
+    if manifest.mels_from is not None:
+        found["mel"] = expected["mel"]
     if len(stored) > 1:
-        wave = decode_values(stored[1], wave_fields(spec, audio.hop_samples))["wave"]
-        if detail := _wave_difference(np.asarray(wave), decode_example(stored[0], spec), audio):
+        wave = decode_values(stored[1], wave_fields(spec, manifest.audio.hop_samples))["wave"]
+        if detail := _wave_difference(np.asarray(wave), found, manifest.audio):
             return detail
     if made == list(stored):
         return None
-    return next(_field_differences(decode_example(stored[0], spec), decode_example(made[0], spec)), None)
+    return next(_field_differences(found, expected), None)
 
 
 def _wave_difference(wave: np.ndarray, stored: Mapping[str, Any], audio: AudioConfig) -> str | None:

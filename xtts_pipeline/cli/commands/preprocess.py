@@ -13,7 +13,7 @@ import joblib
 from tqdm import tqdm
 
 from xtts_pipeline.audio.filterbank import describe_silent_filters
-from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache
+from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache, refuse_predicted_cache
 from xtts_pipeline.cache.build.estimate import BuildEstimate, estimate_build
 from xtts_pipeline.cache.build.folder import format_bytes, locked_folder
 from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
@@ -261,6 +261,7 @@ def preprocess(
     A second run writes only what has changed, and an interrupted run is continued.
     """
     config = load_config(configs, overrides)
+    refuse_predicted_cache(cache)
     options = BuildOptions(_pool(backend, scheduler, jobs, wait_workers), jobs, check, shards, reshard)
     report: PreprocessReport | DryRunReport
     if dry_run:

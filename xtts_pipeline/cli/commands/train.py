@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from tqdm import tqdm
 
 from xtts_pipeline.cache.build.plan import read_corpora
-from xtts_pipeline.cache.format.manifest import REJECTED_NAME, Manifest, load_manifest
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME, Manifest, load_manifest, require_recorded_mels
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
@@ -255,7 +255,9 @@ def _check_folder(run: Path, *, is_resumed: bool) -> None:
 
 def _read_manifest(cache: Path) -> Manifest:
     with reaching_stores(cache):
-        return load_manifest(cache)
+        manifest = load_manifest(cache)
+    require_recorded_mels(cache, manifest)
+    return manifest
 
 
 def _previous_config(run: Path) -> Config | None:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import click
 
+from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import Level, VerifyReport
 from xtts_pipeline.cache.verify.verify import verify_cache as verify_bytes
 from xtts_pipeline.cli.commands.cache import reaching_stores
@@ -20,6 +21,7 @@ from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, json_option, print_
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.machine import usable_cores
 from xtts_pipeline.system.storage import check_local
+from xtts_pipeline.system.terminal import echo_line
 
 DEFAULT_SAMPLE = 20
 
@@ -86,6 +88,8 @@ def _verify(
         return replace(verify_bytes(cache, proof, jobs), repaired=tuple(sorted({*found.repaired, *files})))
 
     def compared(found: VerifyReport) -> VerifyReport:
+        if load_manifest(cache).mels_from is not None:
+            echo_line(f"{cache}: a model predicted its mels, so only texts and waves are compared with the corpus")
         sampled, problems = check_sources(cache, data, sample or DEFAULT_SAMPLE)
         return replace(found, problems=problems, sampled=sampled)
 

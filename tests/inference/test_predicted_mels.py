@@ -1,0 +1,69 @@
+"""Mels that a run of random weights predicts under teacher forcing, for the records of a made-up cache."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.speaking import make_run_of_cache
+from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, record_spec
+from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.config.load import load_config
+from xtts_pipeline.errors import CheckpointError
+from xtts_pipeline.inference.predicted_mels import MelPredictor
+from xtts_pipeline.model.decoding import sharpening_matrix
+from xtts_pipeline.model.layers import Dropout
+from xtts_pipeline.model.network import Batch
+from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_network
+
+WriteCache = Callable[..., Manifest]
+BUCKETS = ((8, 12), (16, 24))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory, write_cache: WriteCache) -> Path:
+    folder = tmp_path_factory.mktemp("predicted") / "cache"
+    write_cache(folder, buckets=BUCKETS)
+    return folder
+
+
+def records_of(cache: Path, bucket: int) -> list[dict[str, Any]]:
+    manifest = load_manifest(cache)
+    spec = record_spec(manifest, bucket)
+    return [
+        decode_example(payload, spec)
+        for shard in manifest.shards
+        if shard.bucket == bucket
+        for payload in read_records(cache / shard.name)
+    ]
+
+
+def test_a_predicted_mel_is_that_of_its_clip_alone_under_the_dropout_of_synthesis(cache: Path, tmp_path: Path) -> None:
+    checkpoint = load_checkpoint(make_run_of_cache(tmp_path, load_manifest(cache), sharpness=1.5))
+    predictor = MelPredictor(checkpoint, load_manifest(cache))
+    network, dropout = load_network(checkpoint), Dropout.fixed(checkpoint.config.training.seed)
+
+    field_dtypes = {field.name: field.dtype for field in checkpoint.cache.spec.batch_fields}
+    for bucket in range(len(BUCKETS)):
+        records = records_of(cache, bucket)[: predictor.rows[bucket]]
+        assert records
+        mels = predictor(bucket, records)
+        for record, mel in list(zip(records, mels, strict=True))[:2]:
+            alone = Batch(*(tf.constant(np.asarray(record[name])[None], field_dtypes[name]) for name in Batch._fields))
+            crop = network.choose_reference(alone.mel_length, dropout, reference_dropout=0.0)
+            fine = network.from_network_scale(network(alone, crop, dropout).fine).numpy()[0, : record["mel_length"]]
+            np.testing.assert_allclose(mel, fine @ sharpening_matrix(4, 1.5), atol=1e-4)
+    assert [function.experimental_get_tracing_count() for function in predictor.compiled.functions] == [1, 1]
+
+
+def test_a_run_of_another_cache_is_refused(cache: Path, tmp_path: Path, write_cache: WriteCache) -> None:
+    base = load_config(overrides=["audio.mel_bins=5", "limits.max_text_length=16", "limits.max_mel_frames=24"])
+    write_cache(tmp_path / "other", base=base, buckets=BUCKETS)
+    run = make_run_of_cache(tmp_path / "run", load_manifest(cache))
+
+    with pytest.raises(CheckpointError, match=r"audio.mel_bins: the cache has 5, the config 4; use that cache"):
+        MelPredictor(load_checkpoint(run), load_manifest(tmp_path / "other"))
