@@ -13,10 +13,12 @@ import soundfile
 import tensorflow as tf
 from click.testing import CliRunner, Result
 
-from tests.speaking import SYMBOLS, make_run
+from tests.speaking import SYMBOLS, make_run, make_vocoder
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import OutputError
 from xtts_pipeline.inference.synthesizer import Synthesizer
+from xtts_pipeline.training.checkpoints.files import read_weights_sha256
+from xtts_pipeline.training.checkpoints.run_folder import find_checkpoint
 
 ROOT = Path(__file__).parents[2]
 # Of natural log. The loop is the same, its roundings are not: a frame is made from all frames before it.
@@ -29,17 +31,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def synthesizer(run: Path) -> Synthesizer:
-    return Synthesizer.load(run)
+def vocoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_vocoder(tmp_path_factory.mktemp("vocoder"))
 
 
 @pytest.fixture(scope="module")
-def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def synthesizer(run: Path, vocoder: Path) -> Synthesizer:
+    return Synthesizer.load(run, vocoder=vocoder)
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path, vocoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a SavedModel that says two texts at a time."""
     folder = tmp_path_factory.mktemp("models") / "voice" / "1"
-    result = export("--run", run, "--output", folder, "--batch-size", 2)
+    result = export("--run", run, "--vocoder", vocoder, "--output", folder, "--batch-size", 2)
     assert result.exit_code == 0, result.output
     assert "in  tokens            int32 [2, 24]" in result.output
+    assert f"out wave              float32 [2, {39 * 256}]" in result.output
     return folder
 
 
@@ -73,21 +81,23 @@ def inputs_for(*texts: str, **changed: object) -> dict[str, tf.Tensor]:
 def test_the_documented_client_says_the_same_in_a_process_without_this_package(
     synthesizer: Synthesizer, exported: Path, tmp_path: Path
 ) -> None:
-    (client,) = re.findall(
+    client, reference, _ = re.findall(
         r"^```python\n(.*?)^```$", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
+    client = client.replace("said = ", f"{reference}said = ", 1)
     # None in sys.modules: an import of it fails, wherever the package is installed.
     (tmp_path / "client.py").write_text(f"import sys\nsys.modules['xtts_pipeline'] = None\n{client}", encoding="utf-8")
     wave = 0.3 * np.sin(2 * np.pi * 300 * np.arange(30_000) / 16_000)
     soundfile.write(tmp_path / "voice.wav", wave, 16_000, subtype="PCM_16")
-    arguments = ("client.py", exported, "a client, speaking.", "speech.wav", "voice.wav")
+    arguments = ("client.py", exported, "a client, speaking.", "speech.wav")
     ended = subprocess.run(
         [sys.executable, "-I", *map(str, arguments)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr[-2_000:]
     spoken = synthesizer.synthesize("a client, speaking.", references=[tmp_path / "voice.wav"])
-    np.testing.assert_allclose(np.load(tmp_path / "speech.npy"), spoken.mel, atol=TOLERANCE)
-    assert soundfile.info(tmp_path / "speech.wav").frames == len(spoken.wave)
+    assert np.abs(spoken.wave).max() > 10 * TOLERANCE
+    expected = spoken.wave / max(1.0, np.abs(spoken.wave).max())
+    np.testing.assert_allclose(soundfile.read(tmp_path / "speech.wav")[0], expected, atol=TOLERANCE)
 
 
 def test_each_row_is_what_its_text_is_alone(synthesizer: Synthesizer, speak: Any) -> None:
@@ -98,6 +108,10 @@ def test_each_row_is_what_its_text_is_alone(synthesizer: Synthesizer, speak: Any
         assert (frames, bool(said["has_stopped"][row])) == (len(spoken.mel), spoken.has_stopped)
         np.testing.assert_allclose(said["mel"][row, :frames], spoken.mel, atol=TOLERANCE)
         assert np.all(said["mel"][row, frames:] == synthesizer.silence(1))
+        samples = int(said["wave_length"][row])
+        assert samples == len(spoken.wave)
+        np.testing.assert_allclose(said["wave"][row, :samples], spoken.wave, atol=TOLERANCE)
+        assert not np.any(said["wave"][row, samples:])
         steps, tokens = spoken.attention.shape
         np.testing.assert_allclose(said["attention"][row, :steps, :tokens], spoken.attention, atol=TOLERANCE)
 
@@ -115,7 +129,8 @@ def test_a_row_hears_its_own_reference_and_an_empty_row_says_nothing(speak: Any)
 
     said = speak(**inputs_for("abc def"))
     np.testing.assert_allclose(said["mel"][0], plain[0], atol=TOLERANCE)
-    assert (int(said["mel_length"][1]), bool(said["has_stopped"][1])) == (0, True)
+    assert (int(said["mel_length"][1]), int(said["wave_length"][1]), bool(said["has_stopped"][1])) == (0, 0, True)
+    assert not np.any(said["wave"][1])
 
 
 @pytest.mark.parametrize(
@@ -133,7 +148,7 @@ def test_an_input_out_of_range_is_an_error_and_no_noise(speak: Any, changed: dic
         speak(**inputs_for("abc", **changed))
 
 
-def test_the_description_is_enough_to_speak(synthesizer: Synthesizer, exported: Path) -> None:
+def test_the_description_is_enough_to_speak(synthesizer: Synthesizer, vocoder: Path, exported: Path) -> None:
     about = json.loads((exported / "xtts.json").read_text(encoding="utf-8"))
     checkpoint = synthesizer.checkpoint
     assert list(about["tokens"]["symbols"]) == list(SYMBOLS)
@@ -145,21 +160,24 @@ def test_the_description_is_enough_to_speak(synthesizer: Synthesizer, exported: 
     assert "language" not in about["inputs"]
     assert about["outputs"]["mel"] == {"dtype": "float32", "shape": [2, 40, 20]}
     assert about["outputs"]["attention"]["shape"] == [2, 14, 24]
+    assert about["vocoder"] == {"step": 9, "weights_sha256": read_weights_sha256(find_checkpoint(vocoder))}
     state = json.loads((checkpoint.folder / "state.json").read_bytes())
     assert about["weights_sha256"] == state["weights"]["sha256"]
 
 
-def test_xla_says_the_same_and_a_model_without_voices_takes_no_reference(tmp_path: Path) -> None:
+def test_xla_with_griffin_lim_says_the_same_and_a_model_without_voices_takes_no_reference(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", voice_latents=0, decoder_layers=1, postnet_layers=1)
     result = export("--run", run, "--output", tmp_path / "out", "--jit-compile", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert (report["output"], report["step"], report["jit_compile"]) == (str(tmp_path / "out"), 7, True)
+    names = ("output", "step", "jit_compile", "vocoder")
+    assert tuple(report[name] for name in names) == (str(tmp_path / "out"), 7, True, None)
     assert set(report["inputs"]) == {"tokens", "text_length", "speaker"}
     inputs = {name: inputs_for("abc")[name][:1] for name in report["inputs"]}
     said = tf.saved_model.load(str(tmp_path / "out")).signatures[report["signature"]](**inputs)
     spoken = Synthesizer.load(run).synthesize("abc")
     np.testing.assert_allclose(said["mel"][0, : len(spoken.mel)], spoken.mel, atol=TOLERANCE)
+    np.testing.assert_allclose(said["wave"][0, : len(spoken.wave)], spoken.wave, atol=TOLERANCE)
     assert not bool(said["has_stopped"][0])
 
 

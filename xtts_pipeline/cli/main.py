@@ -35,7 +35,7 @@ COMMANDS = {
     },
     "Speaking": {
         "synthesize": "Speak a text, or each line of a text file, with a trained run.",
-        "export": "Write a run as a SavedModel that needs none of this code.",
+        "export": "Write a run as a SavedModel, or a vocoder as ONNX.",
     },
     "Vocoder": {
         "use-vocoder": "Let a run remember the vocoder that speaks for it.",

@@ -1,93 +1,101 @@
-"""Export a checkpoint as a TensorFlow SavedModel: the synthesis loop in one graph, which runs without this package.
+"""Export a run as a TensorFlow SavedModel: synthesis and vocoder in one graph, which runs without this package.
 
 `xtts.json` beside the graph tells a client how to make its inputs and how to use its outputs.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from xtts_pipeline import __version__
-from xtts_pipeline.cache.build.folder import format_bytes
 from xtts_pipeline.errors import OutputError
+from xtts_pipeline.inference.export_report import Export
 from xtts_pipeline.inference.references import cut_windows, embed_windows
+from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.model.decoding import Speech, speak
-from xtts_pipeline.model.layers import Dropout
+from xtts_pipeline.model.layers import Dropout, length_mask
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.atomic_files import atomic_folder
 from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID, Tokenizer
-from xtts_pipeline.training.checkpoints.files import WEIGHTS_NAME, Checkpoint, load_checkpoint, load_network
+from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_generator, load_network
+from xtts_pipeline.vocoder.griffin_lim import GriffinLim
+from xtts_pipeline.vocoder.griffin_lim_graph import griffin_lim_wave
 
 EXPORT_VERSION = 1
 DESCRIPTION_NAME = "xtts.json"
 SIGNATURE = "serving_default"
 
 
-@dataclass(frozen=True)
-class Export:
-    """A written SavedModel: its folder, the content of xtts.json, and its size on disk."""
-
-    folder: Path
-    description: Mapping[str, Any]
-    bytes: int
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report for programs."""
-        names = ("step", "weights_sha256", "jit_compile", "signature", "inputs", "outputs")
-        return {"output": str(self.folder), "bytes": self.bytes, **{name: self.description[name] for name in names}}
-
-    def to_text(self) -> str:
-        """Return the report for people."""
-        model = self.description
-        signature = f"signature {model['signature']} (checkpoint of step {model['step']})"
-        lines = [f"{self.folder}: {format_bytes(self.bytes)}, {signature}"]
-        for label, tensors in (("in", model["inputs"]), ("out", model["outputs"])):
-            for name, tensor in tensors.items():
-                shape = ", ".join("any" if size is None else str(size) for size in tensor["shape"])
-                lines.append(f"  {label:<4}{name:<18}{tensor['dtype']} [{shape}]")
-        return "\n".join(lines)
+# The part of the description that the report for programs has.
+REPORTED = ("step", "weights_sha256", "vocoder", "jit_compile", "signature", "inputs", "outputs")
 
 
-def export_run(run: Path, folder: Path, overrides: Sequence[str], *, batch_size: int, jit_compile: bool) -> Export:
+def export_run(
+    run: Path,
+    folder: Path,
+    overrides: Sequence[str],
+    *,
+    batch_size: int,
+    jit_compile: bool,
+    vocoder: Path | str | None = None,
+) -> Export:
     """Write a run's last checkpoint as a SavedModel for `batch_size` texts; the folder appears whole or not at all.
 
-    `overrides` are settings such as `synthesis.sharpness=1.5`. With `jit_compile` XLA compiles the network where it is
-    loaded, so a program without XLA cannot run it. Raises CheckpointError if the run cannot be read, ConfigError for an
-    override that is not valid, OutputError if the folder exists or cannot be written.
+    `overrides` are settings such as `synthesis.sharpness=1.5`; `vocoder` is that of `Synthesizer.load`. With
+    `jit_compile` XLA compiles the network where it is loaded, so a program without XLA cannot run it. Raises
+    CheckpointError if the run or the vocoder cannot be read, ConfigError for an override that is not valid, OutputError
+    if the folder exists or cannot be written.
     """
     checkpoint = load_checkpoint(run).with_synthesis(overrides)
-    with _new_folder(folder) as partial:
-        graph = _SynthesisGraph(checkpoint, batch_size, jit_compile=jit_compile)
+    chosen = choose_vocoder(run, vocoder)
+    with offering_griffin_lim(vocoder):
+        trained = None if chosen is None else load_checkpoint(chosen)
+    with _new_folder(folder) as unfinished:
+        graph = _SynthesisGraph(checkpoint, trained, batch_size, jit_compile=jit_compile)
         model = tf.Module()
         # Only the variables: the graph does not use the classes that hold them.
-        model.weights = list(graph.network.variables)
+        model.weights = graph.variables
         synthesize = tf.function(graph.synthesize, autograph=False).get_concrete_function(**graph.inputs)
-        tf.saved_model.save(model, str(partial), signatures={SIGNATURE: synthesize})
-        description = _describe(checkpoint, graph.inputs, synthesize.structured_outputs, jit_compile=jit_compile)
-        (partial / DESCRIPTION_NAME).write_text(
+        tf.saved_model.save(model, str(unfinished), signatures={SIGNATURE: synthesize})
+        outputs = synthesize.structured_outputs
+        description = _describe(checkpoint, trained, graph.inputs, outputs, jit_compile=jit_compile)
+        (unfinished / DESCRIPTION_NAME).write_text(
             json.dumps(description, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
         )
-    return Export(folder, description, sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return Export(folder, f"signature {SIGNATURE}", {name: description[name] for name in REPORTED}, size)
 
 
 class _SynthesisGraph:
     """The graph's functions. All shapes but the reference's frames are static, so that XLA compiles its part once."""
 
-    def __init__(self, checkpoint: Checkpoint, batch_size: int, *, jit_compile: bool) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, vocoder: Checkpoint | None, batch_size: int, *, jit_compile: bool
+    ) -> None:
         self.network = load_network(checkpoint)
+        self.variables = list(self.network.variables)
         self._config, self._cache = checkpoint.config, checkpoint.cache
+        if vocoder is None:
+            settings = checkpoint.config.synthesis
+            griffin_lim = GriffinLim(
+                checkpoint.config.audio, settings.griffin_lim_iterations, settings.griffin_lim_momentum
+            )
+            make_wave = partial(griffin_lim_wave, vocoder=griffin_lim)
+        else:
+            make_wave = load_generator(vocoder)
+            self.variables += make_wave.variables
         self._symbol_count = Tokenizer(self._cache.symbols, self._config.text.blank).symbol_count
         self._dropout_seed = self._config.training.seed
         compiled = {"jit_compile": jit_compile or None, "autograph": False}
         self._embed = tf.function(self._embed_windows, **compiled)
         self._speak = tf.function(self._speak_batch, **compiled)
+        self._vocode = tf.function(make_wave, **compiled)
         self.inputs = self._input_specs(batch_size)
 
     def synthesize(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -101,8 +109,12 @@ class _SynthesisGraph:
         names = ("tokens", "text_length", "speaker", "language")
         texts = [inputs.get(name, tf.zeros_like(inputs["text_length"])) for name in names]
         speech = self._speak(*texts, voice_BVD, reference_length_B > 0)
+        frames = self._cache.spec.max_mel_frames
+        mel_BTM = speech.mel[:, :frames]
         return {
-            "mel": speech.mel[:, : self._cache.spec.max_mel_frames],
+            "wave": self._vocode(mel_BTM, length_mask(speech.mel_length, frames)),
+            "wave_length": tf.maximum(speech.mel_length - 1, 0) * self._config.audio.hop_samples,
+            "mel": mel_BTM,
             "mel_length": speech.mel_length,
             "has_stopped": speech.has_stopped | (inputs["text_length"] == 0),
             "attention": speech.attention,
@@ -185,19 +197,23 @@ def _check_range(name: str, values: tf.Tensor, highest: tf.Tensor | int) -> tf.O
 
 
 def _describe(
-    checkpoint: Checkpoint, inputs: Mapping[str, tf.TensorSpec], outputs: Mapping[str, tf.Tensor], *, jit_compile: bool
+    checkpoint: Checkpoint,
+    vocoder: Checkpoint | None,
+    inputs: Mapping[str, tf.TensorSpec],
+    outputs: Mapping[str, tf.Tensor],
+    *,
+    jit_compile: bool,
 ) -> dict[str, Any]:
     """Return the content of xtts.json."""
     config, cache = checkpoint.config, checkpoint.cache
     tokenizer = Tokenizer(cache.symbols, config.text.blank)
-    with (checkpoint.folder / WEIGHTS_NAME).open("rb") as weights:
-        weights_sha256 = hashlib.file_digest(weights, "sha256").hexdigest()
     return {
         "export_version": EXPORT_VERSION,
         "xtts_pipeline": __version__,
         "tensorflow": tf.__version__,
         "step": checkpoint.step,
-        "weights_sha256": weights_sha256,
+        "weights_sha256": checkpoint.weights_sha256,
+        "vocoder": None if vocoder is None else {"step": vocoder.step, "weights_sha256": vocoder.weights_sha256},
         "cache_fingerprint": cache.fingerprint,
         "jit_compile": jit_compile,
         "signature": SIGNATURE,

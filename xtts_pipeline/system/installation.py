@@ -1,10 +1,14 @@
 """How this package was installed, and with it the command that adds one of its extras."""
 
 import json
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from xtts_pipeline.errors import ConfigError
 
 DISTRIBUTION = "xtts-pipeline"
 CLONE = Path(__file__).parents[2]
@@ -20,6 +24,13 @@ def install_command(extra: str) -> str:
         return f'pip install {option}"{"." if folder == Path.cwd() else folder}[{extra}]"'
     repository = f" @ {source['vcs_info']['vcs']}+{url}" if "vcs_info" in source else ""
     return f'pip install "{DISTRIBUTION}[{extra}]{repository}"'
+
+
+def require_extra(extra: str, modules: Sequence[str], needed_by: str) -> None:
+    """Raise ConfigError that names what needs an extra and its pip command, unless its modules can be imported."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        raise ConfigError(f"{needed_by}: found no package {' and no '.join(missing)}; run {install_command(extra)}")
 
 
 def _source() -> dict[str, Any]:
