@@ -1,18 +1,19 @@
-"""Read the ground truth of an evaluation: mels from the cache and waves from the corpus."""
+"""Read the ground truth of an evaluation: mels from the cache, waves from the corpus or the cache."""
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice, repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from xtts_pipeline.audio.load import load_wave
-from xtts_pipeline.audio.mel import log_mel
-from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
+from xtts_pipeline.cache.format.example import decode_values
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, file_checksum, record_spec
-from xtts_pipeline.cache.format.schema import SPLITS, without_padding
-from xtts_pipeline.cache.format.shards import digest_of
+from xtts_pipeline.cache.format.schema import SPLITS, wave_fields, without_padding
+from xtts_pipeline.cache.format.shards import WAVE_PREFIX, digest_of
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.errors import CacheError, CorpusError
 
@@ -42,6 +43,23 @@ def split_entries(cache: Path, manifest: Manifest, split: str, limit: int | None
     return sorted(entries[:limit], key=lambda entry: (entry.shard, entry.position))
 
 
+def read_ground_truth(
+    cache: Path, manifest: Manifest, entries: Sequence[UtteranceEntry], data: Path | None
+) -> Iterator[tuple[UtteranceEntry, np.ndarray, np.ndarray | None]]:
+    """Yield what `read_true_mels` does, and with each mel the wave of its span, float32 [(frames - 1) * hop].
+
+    The wave is read from the corpus `data` if it is given, else from the cache; None if the cache stores no waves.
+    Raises the errors of `read_true_mels` and of `read_true_wave`.
+    """
+    waves = _read_values(cache, manifest, entries, WAVE_PREFIX) if manifest.waves and data is None else repeat(None)
+    for (entry, mel), stored in zip(read_true_mels(cache, manifest, entries), waves, strict=False):
+        samples = (len(mel) - 1) * manifest.audio.hop_samples
+        if data is not None:
+            yield entry, mel, read_true_wave(data, entry, mel, manifest)
+        else:
+            yield entry, mel, None if stored is None else stored["wave"][:samples] / np.float32(PCM_SCALE)
+
+
 def read_true_mels(
     cache: Path, manifest: Manifest, entries: Sequence[UtteranceEntry]
 ) -> Iterator[tuple[UtteranceEntry, np.ndarray]]:
@@ -49,17 +67,26 @@ def read_true_mels(
 
     Raises CacheError if a record is damaged, missing, or another utterance's.
     """
+    for entry, values in zip(entries, _read_values(cache, manifest, entries), strict=True):
+        yield entry, without_padding(values).mel.astype(np.float32)
+
+
+def _read_values(
+    cache: Path, manifest: Manifest, entries: Sequence[UtteranceEntry], prefix: str = ""
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the values of each entry's record; with the prefix of wave files, of its wave record."""
     for shard, members in groupby(entries, key=lambda entry: entry.shard):
-        path, spec = cache / shard, record_spec(manifest, manifest.bucket_of_shard(shard))
+        path, spec = cache / f"{prefix}{shard}", record_spec(manifest, manifest.bucket_of_shard(shard))
+        fields = wave_fields(spec, manifest.audio.hop_samples) if prefix else spec.fields
         payloads, read = read_records(path), 0
         for entry in members:
             payload = next(islice(payloads, entry.position - read, None), None)
             read = entry.position + 1
-            record = None if payload is None else without_padding(decode_example(payload, spec))
-            if record is None or record.id != entry.id:
+            values = None if payload is None else decode_values(payload, fields)
+            if values is None or values["id"] != entry.id:
                 found = f"{path}: record {entry.position} is not {entry.id}, as {UTTERANCES_NAME} says"
                 raise CacheError(f"{found}; run xtts verify-cache")
-            yield entry, record.mel.astype(np.float32)
+            yield values
 
 
 def read_true_wave(data: Path, entry: UtteranceEntry, mel: np.ndarray, manifest: Manifest) -> np.ndarray:

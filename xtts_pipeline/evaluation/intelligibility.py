@@ -29,7 +29,8 @@ class PhonemeErrors:
 
 
 # The errors of one utterance or of many: `to_truth` and `to_copy` compare the speech with the true wave and with copy
-# synthesis, `of_copy` compares copy synthesis with the true wave. Without a true wave there is `to_copy` alone.
+# synthesis, `of_copy` and `of_copy_griffin_lim` compare copy synthesis with the true wave. Without a true wave there is
+# `to_copy` alone.
 PhonemeComparison = Mapping[str, PhonemeErrors]
 
 
@@ -66,13 +67,18 @@ def count_errors(recognised: Sequence[str], reference: Sequence[str]) -> Phoneme
 
 
 def compare_phonemes(recogniser: Recogniser, waves: Mapping[str, np.ndarray], sample_rate: int) -> PhonemeComparison:
-    """Compare the phonemes of the waves `spoken` and `copy` with each other, and with `true` where it is given."""
+    """Compare the phonemes of `spoken` and of copy synthesis with each other, and with `true` where it is given."""
     phonemes = {label: recogniser.transcribe(wave, sample_rate) for label, wave in waves.items()}
-    pairs = {"to_truth": ("spoken", "true"), "to_copy": ("spoken", "copy"), "of_copy": ("copy", "true")}
+    pairs = {
+        "to_truth": ("spoken", "true"),
+        "to_copy": ("spoken", "copy"),
+        "of_copy": ("copy", "true"),
+        "of_copy_griffin_lim": ("copy_griffin_lim", "true"),
+    }
     return {
         name: count_errors(phonemes[label], phonemes[reference])
         for name, (label, reference) in pairs.items()
-        if reference in phonemes
+        if label in phonemes and reference in phonemes
     }
 
 

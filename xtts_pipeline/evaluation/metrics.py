@@ -11,6 +11,7 @@ from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.evaluation.attention import repeated_tokens, skipped_tokens, sounding_mask
 from xtts_pipeline.evaluation.distortion import mel_cepstral_distortion, mel_cepstrum, warping_path
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison
+from xtts_pipeline.evaluation.judges import JudgedSound, Judgements
 from xtts_pipeline.evaluation.pitch import find_pitch, pitch_error_cents, voicing_error
 
 
@@ -37,6 +38,11 @@ class SpeechMetrics:
     phoneme_error_rate: float | None = None
     phoneme_error_rate_to_copy: float | None = None
     phoneme_error_rate_of_copy: float | None = None
+    dnsmos_p808: float | None = None
+    dnsmos_overall: float | None = None
+    speaker_similarity: float | None = None
+    pesq_wideband_of_copy: float | None = None
+    stoi_of_copy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,11 @@ METRICS = (
     Metric("phoneme_error_rate", "PER to the truth", 3, pos),
     Metric("phoneme_error_rate_to_copy", "PER to copy synthesis", 3, pos),
     Metric("phoneme_error_rate_of_copy", "PER of copy synthesis", 3, pos),
+    Metric("dnsmos_p808", "DNSMOS P.808, 1 to 5", 2, neg),
+    Metric("dnsmos_overall", "DNSMOS overall, 1 to 5", 2, neg),
+    Metric("speaker_similarity", "speaker similarity", 3, neg),
+    Metric("pesq_wideband_of_copy", "PESQ-WB of copy synthesis", 2, neg),
+    Metric("stoi_of_copy", "STOI of copy synthesis", 3, neg),
 )
 
 
@@ -94,6 +105,7 @@ def measure_speech(
     synthesis_seconds: float,
     audio: AudioConfig,
     phonemes: PhonemeComparison | None = None,
+    judgements: Judgements | None = None,
 ) -> SpeechMetrics:
     """Compare speech with the true sound; `attention`, float [F, S], is to tokens written as `symbols`, S strings."""
     true_cepstrum, spoken_cepstrum = mel_cepstrum(true.mel), mel_cepstrum(spoken.mel)
@@ -102,6 +114,7 @@ def measure_speech(
     sounding = sounding_mask(symbols)
     seconds = len(spoken.wave) / audio.sample_rate
     rates = {name: errors.rate for name, errors in (phonemes or {}).items()}
+    judged, copied = ((judgements or {}).get(label, JudgedSound()) for label in ("spoken", "copy"))
     return SpeechMetrics(
         mel_cepstral_distortion_db=mel_cepstral_distortion(true_cepstrum, spoken_cepstrum, path),
         pitch_error_cents=pitch_error_cents(true_hz, spoken_hz, path),
@@ -115,6 +128,11 @@ def measure_speech(
         phoneme_error_rate=rates.get("to_truth"),
         phoneme_error_rate_to_copy=rates.get("to_copy"),
         phoneme_error_rate_of_copy=rates.get("of_copy"),
+        dnsmos_p808=judged.dnsmos_p808,
+        dnsmos_overall=judged.dnsmos_overall,
+        speaker_similarity=judged.speaker_similarity,
+        pesq_wideband_of_copy=copied.pesq_wideband,
+        stoi_of_copy=copied.stoi,
     )
 
 

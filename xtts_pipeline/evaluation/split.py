@@ -16,24 +16,31 @@ from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.cache.format.listings import UtteranceEntry
 from xtts_pipeline.cache.format.manifest import Manifest, config_differences
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.evaluation.ground_truth import read_true_mels, read_true_wave
+from xtts_pipeline.evaluation.ground_truth import read_ground_truth
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, compare_phonemes
+from xtts_pipeline.evaluation.judges import Judgements, Judges
 from xtts_pipeline.evaluation.metrics import Sound, SpeechMetrics, measure_speech
 from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 from xtts_pipeline.plots import save_speech_picture
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.files import Checkpoint
+from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
 
 _SHOWN_DIFFERENCES = 3
 
 
 @dataclass(frozen=True)
 class EvaluatedUtterance:
-    """One utterance with its metrics and its files: `sounds` are (label, name), `pictures` are names."""
+    """One utterance with its metrics and its files: `sounds` are (label, name), `pictures` are names.
+
+    The labels are `true`, the recording; `copy`, copy synthesis by the run's vocoder; `copy_griffin_lim`, that by
+    Griffin-Lim where the vocoder is another one; and `spoken`, the speech.
+    """
 
     entry: UtteranceEntry
     metrics: SpeechMetrics
     phonemes: PhonemeComparison | None
+    judgements: Judgements
     has_stopped: bool
     text_changes: TextChanges
     synthesis_seconds: float
@@ -57,7 +64,8 @@ class EvaluatedUtterance:
             "sounds": dict(self.sounds),
             "pictures": list(self.pictures),
         }
-        return {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
+        rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
+        return {**rounded, "judges": {label: judgement.to_json() for label, judgement in self.judgements.items()}}
 
 
 class SplitEvaluator:
@@ -74,17 +82,25 @@ class SplitEvaluator:
         vocoder: Path | str | None = None,
         overrides: Sequence[str] = (),
         recogniser: Recogniser | None = None,
+        judges: Judges | None = None,
     ) -> None:
         """Load the run's checkpoint and `vocoder`, as `Synthesizer.load` does; `overrides` are synthesis settings.
 
         `references` are sound files of the voice for every text, in place of the cache's speakers. The ground truth is
-        the waves of the corpus `data`, or else copy synthesis of the true mels. A recogniser adds phoneme error rates.
+        the waves of the corpus `data`, or those that the cache stores, or else copy synthesis of the true mels. A
+        recogniser adds phoneme error rates, and judges add judgements.
         Raises CacheError for another kind of cache than the run's, and the errors of `Synthesizer.load`.
         """
         self._cache, self._manifest, self._data = cache, manifest, data
-        self._references, self._recogniser = references, recogniser
+        self._references, self._recogniser, self._judges = references, recogniser, judges
         self._synthesizer = Synthesizer.load(run, overrides, vocoder=vocoder)
         check_cache_fits(cache, manifest, self._synthesizer.checkpoint)
+        self._vocoders: dict[str, Vocoder] = {"copy": self._synthesizer.vocoder}
+        if not isinstance(self._synthesizer.vocoder, GriffinLim):
+            settings = self._synthesizer.checkpoint.config.synthesis
+            self._vocoders["copy_griffin_lim"] = GriffinLim(
+                manifest.audio, settings.griffin_lim_iterations, settings.griffin_lim_momentum
+            )
 
     @property
     def step(self) -> int:
@@ -97,28 +113,32 @@ class SplitEvaluator:
         """Evaluate the entries, ordered as by `split_entries`, and write sounds and pictures into the folder."""
         # The first call compiles and fills caches, which is not part of the measured speed.
         self._synthesize(entries[0])
-        mels = read_true_mels(self._cache, self._manifest, entries)
-        pairs = tqdm.tqdm(mels, total=len(entries), unit="utterance", disable=not with_progress)
-        return tuple(self._evaluate(number, entry, mel, folder) for number, (entry, mel) in enumerate(pairs))
+        truths = read_ground_truth(self._cache, self._manifest, entries, self._data)
+        shown = tqdm.tqdm(truths, total=len(entries), unit="utterance", disable=not with_progress)
+        return tuple(self._evaluate(number, *truth, folder) for number, truth in enumerate(shown))
 
-    def _evaluate(self, number: int, entry: UtteranceEntry, mel: np.ndarray, folder: Path) -> EvaluatedUtterance:
+    def _evaluate(
+        self, number: int, entry: UtteranceEntry, mel: np.ndarray, true_wave: np.ndarray | None, folder: Path
+    ) -> EvaluatedUtterance:
         audio = self._manifest.audio
         before = time.perf_counter()
         spoken = self._synthesize(entry)
         synthesis_seconds = time.perf_counter() - before
         waves = {"spoken": spoken.wave}
-        if self._data is not None:
-            waves["true"] = read_true_wave(self._data, entry, mel, self._manifest)
-        if self._data is None or self._recogniser is not None:
-            waves["copy"] = self._synthesizer.vocode(mel)
-        truth = Sound(mel, waves["true"] if "true" in waves else waves["copy"])
-        phonemes = None if self._recogniser is None else compare_phonemes(self._recogniser, waves, audio.sample_rate)
+        if true_wave is not None:
+            waves["true"] = true_wave
+        if true_wave is None or self._recogniser or self._judges or len(self._vocoders) > 1:
+            waves |= {label: vocoder(mel) for label, vocoder in self._vocoders.items()}
+        truth = Sound(mel, waves["copy"] if true_wave is None else true_wave)
         speech, symbols = Sound(spoken.mel, spoken.wave), self._synthesizer.symbols(spoken.tokens)
         true_seconds = len(mel) * audio.hop_samples / audio.sample_rate
         # Numbered, not named by id: an id may hold any character.
         sounds = tuple((label, f"{number:04d}-{label}.wav") for label in waves)
         for label, name in sounds:
             write_wave(folder / name, waves[label], audio.sample_rate)
+        # After the sounds are written, which refuses samples that are not finite.
+        phonemes = None if self._recogniser is None else compare_phonemes(self._recogniser, waves, audio.sample_rate)
+        judgements = {} if self._judges is None else self._judges.judge(waves, audio.sample_rate)
         spoken_picture, true_picture = f"{number:04d}-spoken.png", f"{number:04d}-true.png"
         title = f"{entry.id}: {entry.raw_text}"
         save_speech_picture(
@@ -127,8 +147,11 @@ class SplitEvaluator:
         save_speech_picture(folder / true_picture, mel, true_seconds, f"{title} (true)")
         return EvaluatedUtterance(
             entry=entry,
-            metrics=measure_speech(truth, speech, spoken.attention, symbols, synthesis_seconds, audio, phonemes),
+            metrics=measure_speech(
+                truth, speech, spoken.attention, symbols, synthesis_seconds, audio, phonemes, judgements
+            ),
             phonemes=phonemes,
+            judgements=judgements,
             has_stopped=spoken.has_stopped,
             text_changes=spoken.text_changes,
             synthesis_seconds=synthesis_seconds,

@@ -3,7 +3,7 @@
 import itertools
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,10 +19,11 @@ from xtts_pipeline.cli.commands import evaluate as command
 from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
 from xtts_pipeline.evaluation.ground_truth import first_frame, read_true_mels, split_entries
+from xtts_pipeline.evaluation.judges import JudgedSound
 from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.run_folder import write_cache_path
-from xtts_pipeline.vocoder.griffin_lim import GriffinLim
+from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
 
 # Bins enough for the cepstrum; a pitch in the range of voices.
 CONFIG = make_config("audio.mel_bins=20")
@@ -45,13 +46,15 @@ class Parrot:
             manifest.fingerprint, record_spec(manifest), manifest.symbols, manifest.speakers, manifest.languages
         )
         data = DataConfig(buckets=manifest.buckets or None)
-        settings = SimpleNamespace(audio=manifest.audio, text=manifest.text, limits=manifest.limits, data=data)
+        settings = SimpleNamespace(
+            audio=manifest.audio, text=manifest.text, limits=manifest.limits, data=data, synthesis=CONFIG.synthesis
+        )
         self.checkpoint: Any = SimpleNamespace(
             folder=Path("run/checkpoints/step-00000007"), step=7, config=settings, cache=identity
         )
         self.asked: list[tuple[str, str | None, str | None]] = []
         self.references: list[Sequence[Path]] = []
-        self.vocode = GriffinLim(manifest.audio, 10, 0.9)
+        self.vocoder: Vocoder = GriffinLim(manifest.audio, 10, 0.9)
         self._manifest, self._change = manifest, change
         self._tokenizer = Tokenizer(manifest.symbols)
         entries = [entry for split in ("train", "val") for entry in split_entries(cache, manifest, split, None)]
@@ -66,7 +69,7 @@ class Parrot:
         tokens = self._tokenizer.encode(prepared)
         attention = np.eye(len(tokens), dtype=np.float32)
         return self._change(
-            SpokenText(text, tokens, mel, attention, self.vocode(mel), self._manifest.audio.sample_rate, True)
+            SpokenText(text, tokens, mel, attention, self.vocoder(mel), self._manifest.audio.sample_rate, True)
         )
 
     def symbols(self, tokens: np.ndarray) -> list[str]:
@@ -97,6 +100,7 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, work: Work, tmp_path: Path) -> Cal
             "vocoder": None,
             "overrides": (),
             "phoneme_error_rate": False,
+            "judges": False,
             "echo": False,
         }
         return command.evaluate_run(**{**defaults, **options})
@@ -196,6 +200,32 @@ def test_with_the_corpus_speech_is_compared_with_its_recordings(
     assert report.to_json()["truth"] == "corpus"
 
 
+def test_the_waves_of_the_cache_serve_as_recordings(
+    evaluate: Callable[..., command.EvaluationReport], work: Work, tmp_path: Path
+):
+    cache = tmp_path / "cache"
+    build(
+        work.data, cache, make_config("audio.mel_bins=20", "cache.store_waves=true", "data.buckets=[[24,26],[40,80]]")
+    )
+
+    report = evaluate(Parrot(cache), cache=cache, limit=3)
+    of_corpus = evaluate(Parrot(cache), cache=cache, limit=3, data=work.data, output=tmp_path / "of_corpus")
+
+    assert "compared with the waves of the cache" in report.to_text()
+    assert (report.to_json()["truth"], of_corpus.to_json()["truth"]) == ("cache", "corpus")
+    for number in range(3):
+        stored, original = (
+            soundfile.read(folder / f"{number:04d}-true.wav", dtype="int16")[0]
+            for folder in (tmp_path / "out", tmp_path / "of_corpus")
+        )
+        np.testing.assert_allclose(stored, original, atol=1)
+
+    entry = report.utterances[0].entry
+    (cache / f"wave-{entry.shard}").write_bytes(b"")
+    with pytest.raises(CacheError, match=f"wave-{entry.shard}: record {entry.position} is not {entry.id}, as"):
+        evaluate(Parrot(cache), cache=cache, output=tmp_path / "damaged")
+
+
 def test_the_true_wave_begins_where_its_trimmed_mel_does(
     evaluate: Callable[..., command.EvaluationReport], tmp_path: Path
 ):
@@ -261,6 +291,69 @@ def test_phoneme_errors_without_the_extra_are_refused_before_anything_is_loaded(
 
     with pytest.raises(ConfigError, match="hama is not installed"):
         evaluate(phoneme_error_rate=True)
+    assert not (tmp_path / "out").exists()
+
+
+class Panel:
+    """Judges that give each sound the figures of its label and of its length."""
+
+    missing = ("pesq",)
+
+    def judge(self, waves: Mapping[str, np.ndarray], sample_rate: int) -> dict[str, JudgedSound]:
+        assert sample_rate == 8_000
+        places = {"true": 4.0, "copy": 3.0, "copy_griffin_lim": 2.0, "spoken": 1.0}
+        return {
+            label: JudgedSound(places[label], len(wave) / 1_000, stoi=places[label] / 4 if "copy" in label else None)
+            for label, wave in waves.items()
+        }
+
+
+def test_judges_hear_recordings_both_copies_and_speech(
+    evaluate: Callable[..., command.EvaluationReport],
+    work: Work,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(command, "Judges", Panel)
+    parrot = Parrot(work.cache)
+    griffin_lim = parrot.vocoder
+    parrot.vocoder = lambda mel: -griffin_lim(mel)
+
+    report = evaluate(parrot, data=work.data, judges=True)
+
+    judged: Any = report.to_json()["judges"]
+    assert {label: figures["dnsmos_p808"] for label, figures in judged.items()} == {
+        "spoken": 1.0,
+        "true": 4.0,
+        "copy": 3.0,
+        "copy_griffin_lim": 2.0,
+    }
+    assert figures_of(report)["dnsmos_p808"]["worst"] == 1.0
+    assert figures_of(report)["stoi_of_copy"]["median"] == 0.75
+    assert [line.split() for line in report.to_text().splitlines() if line.startswith(("judges", "rec", "Grif"))] == [
+        ["judges,", "mean", "P.808", "overall", "STOI"],
+        ["recordings", "4.00", f"{judged['true']['dnsmos_overall']:.2f}", "-"],
+        ["Griffin-Lim", "2.00", f"{judged['copy_griffin_lim']['dnsmos_overall']:.2f}", "0.500"],
+    ]
+    assert "warning: --judges without pesq: not installed" in capsys.readouterr().err
+    first = json.loads((tmp_path / "out" / "utterances.jsonl").read_text().splitlines()[0])
+    assert first["judges"]["copy"]["stoi"] == 0.75
+    copied, by_griffin_lim = (
+        soundfile.read(tmp_path / "out" / first["sounds"][label], dtype="int16")[0]
+        for label in ("copy", "copy_griffin_lim")
+    )
+    assert np.abs(copied).max() > 1_000
+    assert not np.array_equal(copied, by_griffin_lim)
+
+
+def test_judges_without_the_extra_are_refused_before_anything_is_loaded(
+    evaluate: Callable[..., command.EvaluationReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "speechmos.dnsmos", None)
+
+    with pytest.raises(ConfigError, match=r"--judges: speechmos\.dnsmos is not installed"):
+        evaluate(judges=True)
     assert not (tmp_path / "out").exists()
 
 

@@ -33,17 +33,35 @@ from xtts_pipeline.cli.options import (
 from xtts_pipeline.errors import output_errors
 from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, pool_comparisons
+from xtts_pipeline.evaluation.judges import JudgedSound, Judges, mean_judgements
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
 from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.reports.evaluation import page
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import duration_text, join_lines
+from xtts_pipeline.system.terminal import duration_text, echo_line, join_lines
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM
 
 if TYPE_CHECKING:
     from xtts_pipeline.evaluation.split import EvaluatedUtterance, SplitEvaluator
 
+# By the keys in JSON.
+TRUTHS = {"corpus": "the corpus", "cache": "the waves of the cache", "copy_synthesis": "copy synthesis"}
+SOUNDS = {"true": "recordings", "copy": "copy synthesis", "copy_griffin_lim": "Griffin-Lim", "spoken": "speech"}
+RATES = {
+    "to_truth": "PER to truth",
+    "to_copy": "PER to copy",
+    "of_copy": "PER of copy",
+    "of_copy_griffin_lim": "PER G.-Lim",
+}
+# Columns of the table of judges, with their decimals.
+JUDGES = {
+    "dnsmos_p808": ("P.808", 2),
+    "dnsmos_overall": ("overall", 2),
+    "pesq_wideband": ("PESQ-WB", 2),
+    "stoi": ("STOI", 3),
+    "speaker_similarity": ("similarity", 3),
+}
 REPORT_NAME, PAGE_NAME, ROWS_NAME = "report.json", "index.html", "utterances.jsonl"
 
 
@@ -56,7 +74,7 @@ class EvaluationReport:
     cache: Path
     fingerprint: str
     split: str
-    has_true_waves: bool
+    truth: str
     references: tuple[Path, ...]
     vocoder: Path | None
     overrides: tuple[str, ...]
@@ -71,7 +89,7 @@ class EvaluationReport:
             "cache": str(self.cache),
             "fingerprint": self.fingerprint,
             "split": self.split,
-            "truth": "corpus" if self.has_true_waves else "copy_synthesis",
+            "truth": self.truth,
             "references": [str(path) for path in self.references],
             "vocoder": GRIFFIN_LIM if self.vocoder is None else str(self.vocoder),
             "overrides": list(self.overrides),
@@ -80,6 +98,7 @@ class EvaluationReport:
             "stop_misses": self.stop_misses,
             "real_time_factor": round(self.real_time_factor, 4),
             "phoneme_error_rates": {name: round(errors.rate, 4) for name, errors in self.pooled_errors.items()},
+            "judges": {label: judgement.to_json() for label, judgement in self.mean_judgements.items()},
             "figures": {
                 summary.metric.name: {
                     "median": round(summary.median, 4),
@@ -95,12 +114,11 @@ class EvaluationReport:
     def to_text(self) -> str:
         """Return the report for people."""
         count = len(self.utterances)
-        truth = "the corpus" if self.has_true_waves else "copy synthesis"
         voice = f", in the voice of {', '.join(map(str, self.references))}" if self.references else ""
         voice += f", with {', '.join(self.overrides)}" if self.overrides else ""
         title = f"{self.run} at step {self.step}, {self.cache} split {self.split}"
         lines = [
-            f"{title}: {count} utterances{voice}, compared with {truth}",
+            f"{title}: {count} utterances{voice}, compared with {TRUTHS[self.truth]}",
             "",
             f"{'':<30}{'median':>9}{'mean':>9}{'worst':>9}  worst in",
         ]
@@ -110,15 +128,27 @@ class EvaluationReport:
             lines.append(f"{shown.label:<30}{''.join(values)}  {self.utterances[summary.worst_at].entry.id}")
         spoken = duration_text(self.spoken_seconds, 1)
         lines += [
+            *self._judge_lines(),
             "",
             f"stop           {count - self.stop_misses} of {count} by themselves",
             f"speed          {self.real_time_factor:.3f} s of work for a second of speech, over {spoken}",
         ]
-        for label, name in (("PER to truth", "to_truth"), ("PER to copy", "to_copy"), ("PER of copy", "of_copy")):
-            if name in self.pooled_errors:
-                errors = self.pooled_errors[name]
-                lines.append(f"{label:<15}{errors.rate:.3f} over {errors.length} phonemes")
+        for name, errors in self.pooled_errors.items():
+            lines.append(f"{RATES[name]:<15}{errors.rate:.3f} over {errors.length} phonemes")
         return join_lines([*lines, f"page           {self.output / PAGE_NAME}"])
+
+    def _judge_lines(self) -> list[str]:
+        """Return the table of the judges' means by sound, without the columns of judges that were not there."""
+        judged = self.mean_judgements
+        shown = [name for name in JUDGES if any(vars(judgement)[name] is not None for judgement in judged.values())]
+        if not shown:
+            return []
+        lines = ["", f"{'judges, mean':<15}{''.join(f'{JUDGES[name][0]:>12}' for name in shown)}"]
+        for label in (label for label in SOUNDS if label in judged):
+            figures = ((vars(judged[label])[name], JUDGES[name][1]) for name in shown)
+            cells = (f"{'-' if value is None else f'{value:.{decimals}f}':>12}" for value, decimals in figures)
+            lines.append(f"{SOUNDS[label]:<15}{''.join(cells)}")
+        return lines
 
     @property
     def summaries(self) -> list[MetricSummary]:
@@ -145,6 +175,11 @@ class EvaluationReport:
         """The phoneme errors of the whole split, of what was measured."""
         return pool_comparisons([row.phonemes for row in self.utterances if row.phonemes is not None])
 
+    @property
+    def mean_judgements(self) -> dict[str, JudgedSound]:
+        """The means of the judges' figures by sound."""
+        return mean_judgements([row.judgements for row in self.utterances])
+
 
 @click.command(cls=DocumentedCommand, example="xtts evaluate --run runs/first --limit 20")
 @run_option
@@ -153,7 +188,9 @@ class EvaluationReport:
     "--split", type=Choice(SPLITS), default="val", show_default=True, help="Split whose utterances are spoken."
 )
 @click.option(
-    "--data", type=FOLDER, help="Folder of the corpus: compare with its recordings instead of copy synthesis."
+    "--data",
+    type=FOLDER,
+    help="Folder of the corpus: compare with its recordings, not with the cache's waves or copy synthesis.",
 )
 @click.option(
     "--output", type=FOLDER, help="Folder for sounds, pictures and page, new or empty.  [default: evaluation/DATE-TIME]"
@@ -164,6 +201,12 @@ class EvaluationReport:
 @synthesis_option
 @click.option(
     "--phoneme-error-rate", is_flag=True, help="Measure phoneme error rates too, which needs the extra `eval`."
+)
+@click.option(
+    "--judges",
+    is_flag=True,
+    help="Judge recordings, copy synthesis and speech by DNSMOS, STOI and, where installed, PESQ and speaker "
+    "similarity, which needs the extra `eval`.",
 )
 @json_option
 @click.pass_obj
@@ -187,6 +230,7 @@ def evaluate_run(
     vocoder: Path | str | None,
     overrides: Sequence[str],
     phoneme_error_rate: bool,
+    judges: bool,
     echo: bool,
 ) -> EvaluationReport:
     """Synthesize a split's texts, compare with the ground truth, and write sounds, pictures, metrics and a page.
@@ -194,9 +238,13 @@ def evaluate_run(
     Without `cache`, the split is that of the run's own cache. `data`, `references`, `vocoder` and `overrides` are those
     of `SplitEvaluator`.
     Raises CacheError if the run was trained on another kind of cache, ConfigError without the extra that
-    `phoneme_error_rate` needs.
+    `phoneme_error_rate` and `judges` need.
     """
     recogniser = Recogniser() if phoneme_error_rate else None
+    panel = Judges() if judges else None
+    if panel and panel.missing:
+        names = " ".join(panel.missing)
+        echo_line(f"warning: --judges without {names}: not installed; pip install {names} adds its figures")
     cache = cache or cache_of_run(run)
     manifest = load_manifest(cache)
     warn_of_one_voice(run, manifest.speakers, references)
@@ -214,6 +262,7 @@ def evaluate_run(
             vocoder=vocoder,
             overrides=overrides,
             recogniser=recogniser,
+            judges=panel,
         )
         create_empty_folder(folder)
         utterances = evaluator.evaluate(entries, folder, with_progress=sys.stderr.isatty())
@@ -224,7 +273,7 @@ def evaluate_run(
         cache=cache,
         fingerprint=manifest.fingerprint,
         split=split,
-        has_true_waves=data is not None,
+        truth="corpus" if data is not None else "cache" if manifest.waves else "copy_synthesis",
         references=tuple(references),
         vocoder=chosen,
         overrides=tuple(overrides),
