@@ -1,11 +1,13 @@
 """Measure how fast a trained run, or random weights of a preset, synthesizes; print JSON.
 
     python benchmarks/synthesis.py --config small
-    python benchmarks/synthesis.py --run runs/first --text "A sentence of your own."
+    python benchmarks/synthesis.py --config small --vocoder-sizes 256 6
+    python benchmarks/synthesis.py --run runs/first --vocoder runs/vocoder --text "A sentence of your own."
 
 Real time is the duration of the speech over the time it took, vocoder included. The first chunk is the time from the
-call to the first samples of a stream. Each is the best of --repeats after one warm-up. `cpu` figures use the process's
-CPU time, which other load does not lengthen. Random weights never stop: they speak until their text's length limit.
+call to the first samples of a stream. `vocoder_` figures are those of the vocoder alone. Each is the best of --repeats
+after one warm-up. `cpu` figures use the process's CPU time, which other load does not lengthen. Random weights never
+stop: they speak until their text's length limit.
 """
 
 import argparse
@@ -14,8 +16,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from xtts_pipeline.system.runtime import NativeLog
+
+if TYPE_CHECKING:
+    from xtts_pipeline.inference.synthesizer import Synthesizer
 
 TEXT = "the quick brown fox jumps over the lazy dog, and then it sleeps in the sun for an hour."
 SYMBOLS = tuple(" ,.abcdefghijklmnopqrstuvwxyz")
@@ -39,6 +47,40 @@ def make_run(folder: Path, preset: str) -> Path:
     return folder
 
 
+def make_vocoder(folder: Path, run: Path, sizes: tuple[int, int]) -> Path:
+    """Write a vocoder of random weights, width and blocks given, for a run."""
+    from xtts_pipeline.training.checkpoints.files import build_generator, load_checkpoint, save_checkpoint
+    from xtts_pipeline.training.checkpoints.variables import named_variables
+
+    checkpoint = load_checkpoint(run)
+    config = checkpoint.config.with_settings("vocoder", width=sizes[0], blocks=sizes[1])
+    weights = {f"average.{name}": value for name, value in named_variables(build_generator(config)).items()}
+    save_checkpoint(folder, 0, config, checkpoint.cache, weights, keep=1, network="vocoder")
+    return folder
+
+
+def measure_vocoder(synthesizer: "Synthesizer", mel: np.ndarray, repeats: int) -> dict[str, float]:
+    """Return the speed of the vocoder alone, whole and streamed in the chunks of the decoder."""
+    from xtts_pipeline.vocoder.streaming import open_stream
+
+    config = synthesizer.checkpoint.config
+    sound = len(mel) * config.audio.hop_samples / config.audio.sample_rate
+    chunk = config.synthesis.chunk_frames
+
+    def stream_all() -> None:
+        stream = open_stream(synthesizer.vocoder)
+        for start in range(0, len(mel), chunk):
+            stream.push(mel[start : start + chunk])
+        stream.finish()
+
+    calls: dict[str, Callable[[], object]] = {"": lambda: synthesizer.vocode(mel), "_streamed": stream_all}
+    figures = {}
+    for name, call in calls.items():
+        wall, cpu = best_of(repeats, call)
+        figures |= {f"vocoder{name}_times_real_time": sound / wall, f"vocoder{name}_times_real_time_cpu": sound / cpu}
+    return figures
+
+
 def best_of(repeats: int, call: Callable[[], object]) -> tuple[float, float]:
     """Return the minimum wall time and CPU time of a call, in seconds."""
     walls, cpus = [], []
@@ -56,6 +98,9 @@ def main() -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--run", type=Path)
     source.add_argument("--config", metavar="PRESET")
+    sound = parser.add_mutually_exclusive_group()
+    sound.add_argument("--vocoder", help="as in `xtts synthesize`")
+    sound.add_argument("--vocoder-sizes", type=int, nargs=2, metavar=("WIDTH", "BLOCKS"), help="random weights")
     parser.add_argument("--text", default=TEXT)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--batch", action="store_true", help="speak batches as well, which compiles once more")
@@ -64,7 +109,10 @@ def main() -> None:
         from xtts_pipeline.inference.synthesizer import Synthesizer
 
         start, cpu = time.perf_counter(), time.process_time()
-        synthesizer = Synthesizer.load(options.run or make_run(Path(folder), options.config))
+        run, vocoder = options.run or make_run(Path(folder) / "run", options.config), options.vocoder
+        if options.vocoder_sizes:
+            vocoder = make_vocoder(Path(folder) / "vocoder", run, options.vocoder_sizes)
+        synthesizer = Synthesizer.load(run, vocoder=vocoder)
         synthesizer.warm_up(batch=options.batch)
         figures = {"ready_seconds": time.perf_counter() - start, "ready_cpu_seconds": time.process_time() - cpu}
         spoken = synthesizer.synthesize(options.text)
@@ -79,6 +127,7 @@ def main() -> None:
             "vocoder_share_cpu": vocoder_cpu / cpu,
             "first_chunk_ms": 1_000 * first_wall,
             "first_chunk_cpu_ms": 1_000 * first_cpu,
+            **measure_vocoder(synthesizer, spoken.mel, options.repeats),
         }
         if options.batch:
             texts = [options.text] * synthesizer.checkpoint.config.synthesis.batch_size

@@ -181,7 +181,9 @@ class Synthesizer:
         for rows in {1, self._rows(2) if batch else 1}:
             for _ in self._decode([piece], _Voice(0, 0, latents), rows):
                 pass
-        open_stream(self.vocoder).push(self.silence(self._chunk_steps * self._network.frames_per_step))
+        stream = open_stream(self.vocoder)
+        stream.push(self.silence(2))
+        stream.finish()
 
     def synthesize(
         self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path | str] = ()

@@ -80,8 +80,15 @@ class Generator(tf.Module):
         """Return the wave [B, (frames - 1) * hop_samples] of natural-log mels; the mask is True for real frames."""
         return self.inverse(*self.spectrum(mel_BTM, mask_BT), mask_BT)
 
-    def spectrum(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the real and the imaginary part of each frame's spectrum, float32 [B, T, 1 + fft_size // 2]."""
+    def spectrum(
+        self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None, *, has_context: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the real and the imaginary part of each frame's spectrum, float32 [B, T, 1 + fft_size // 2].
+
+        With `has_context` the first and the last `reach` frames are context and have no spectrum.
+        """
+        # The frames at both edges of a layer, whose neighbours the last layer did not see.
+        edge, context = (TAPS // 2, self.reach) if has_context else (0, 0)
         rows, frames, _ = mel_BTM.shape
         is_real = tf.ones([rows, frames], tf.bool) if mask_BT is None else mask_BT
         mask_BT1 = tf.cast(is_real, mel_BTM.dtype)[..., None]
@@ -89,9 +96,11 @@ class Generator(tf.Module):
         scaled_BTM = (mel_BTM + MEL_OFFSET) / MEL_SCALE * mask_BT1
         padded_BTM = tf.pad(scaled_BTM, [[0, 0], [TAPS // 2, TAPS // 2], [0, 0]])
         window_BTN = tf.concat([padded_BTM[:, tap : tap + frames] for tap in range(TAPS)], axis=-1)
-        x_BTD = self.embed_norm(self.embed(window_BTN)) * mask_BT1
+        x_BTD = _without(edge, self.embed_norm(self.embed(window_BTN)) * mask_BT1)
         for block in self.blocks:
-            x_BTD = block(x_BTD, mask_BT1)
+            mask_BT1 = _without(edge, mask_BT1)
+            x_BTD = _without(edge, block(x_BTD, mask_BT1))
+        mask_BT1, mel_BTM = _without(edge, mask_BT1), _without(context, mel_BTM)
         change_BTK, phase_BTK = tf.split(tf.cast(self.head(self.norm(x_BTD)), tf.float32), 2, axis=-1)
         log_magnitude_BTK = tf.clip_by_value(
             self.mel_magnitude(mel_BTM) + change_BTK, LEAST_LOG_MAGNITUDE, GREATEST_LOG_MAGNITUDE
@@ -103,3 +112,8 @@ class Generator(tf.Module):
         """Return the natural logs of the magnitudes that the pseudo-inverse of the mel filters gives, [B, T, K]."""
         magnitude_BTK = tf.matmul(tf.exp(tf.cast(mel_BTM, tf.float32)), tf.constant(self.inverse_filters))
         return tf.math.log(tf.maximum(magnitude_BTK, LEAST_MEL_MAGNITUDE))
+
+
+def _without(frames: int, x_BTD: tf.Tensor) -> tf.Tensor:
+    """Return a tensor without its first and last frames."""
+    return x_BTD[:, frames : x_BTD.shape[1] - frames] if frames else x_BTD

@@ -1,7 +1,7 @@
 """Speak mels by a trained generator, whole or streamed, with one wave for both.
 
 The generator runs on blocks of a fixed number of frames, each with as many frames of context as a frame's spectrum
-depends on. So there are two compiled shapes, and a streamed block equals its part of the whole.
+depends on. So there is one compiled shape, and a streamed block equals its part of the whole.
 """
 
 import numpy as np
@@ -11,8 +11,10 @@ from xtts_pipeline.errors import AudioError, Reason
 from xtts_pipeline.vocoder.generator import Generator
 from xtts_pipeline.vocoder.griffin_lim import window_squares
 
-# Frames of a block: long ones waste little on context, short ones are heard soon.
-WHOLE_BLOCK_FRAMES, STREAM_BLOCK_FRAMES = 256, 32
+# Long blocks waste little on context, short ones little on the frames that a short text does not fill.
+BLOCK_FRAMES = 128
+# A stream starts as soon as it can render this many frames.
+FIRST_FRAMES = 4
 TINY = 1e-8
 
 
@@ -21,28 +23,32 @@ class NeuralVocoder:
 
     def __init__(self, generator: Generator) -> None:
         self.generator, self.audio = generator, generator.audio
-        # Without JIT: the same program runs on a machine where XLA has no compiler for the device.
+        # Without JIT: on two cores XLA saves a fifth of the time, but compiles for seconds.
         self.frames_of_block = tf.function(self._frames_of_block, autograph=False, reduce_retracing=False)
 
     def __call__(self, log_mel: np.ndarray) -> np.ndarray:
         """Return the wave, float32 [(frames - 1) * hop_samples]. Raises AudioError if the frames are not finite."""
-        stream = NeuralStream(self, WHOLE_BLOCK_FRAMES)
+        stream = NeuralStream(self, first_frames=BLOCK_FRAMES)
         return np.concatenate([stream.push(log_mel), stream.finish()])
 
     def stream(self) -> "NeuralStream":
         """Return a new stream, for one wave."""
-        return NeuralStream(self, STREAM_BLOCK_FRAMES)
+        return NeuralStream(self, FIRST_FRAMES)
 
     def _frames_of_block(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor) -> tf.Tensor:
-        """Return the windowed samples of each frame, float32 [B, T, overlap, hop_samples]."""
-        return self.generator.inverse.windowed_frames(*self.generator.spectrum(mel_BTM, mask_BT))
+        """Return the windowed samples of each frame between the contexts, float32 [B, T, overlap, hop_samples]."""
+        return self.generator.inverse.windowed_frames(*self.generator.spectrum(mel_BTM, mask_BT, has_context=True))
 
 
 class NeuralStream:
-    """One wave, computed while its frames arrive; the look-ahead is exact."""
+    """One wave, computed while its frames arrive; the look-ahead is exact.
 
-    def __init__(self, vocoder: NeuralVocoder, block_frames: int) -> None:
-        self._vocoder, self._block, self._reach = vocoder, block_frames, vocoder.generator.reach
+    The first piece may have `first_frames` frames only, so that sound starts soon. Each next one, up to a block, is at
+    least as long as all before it, which are heard until it comes.
+    """
+
+    def __init__(self, vocoder: NeuralVocoder, first_frames: int) -> None:
+        self._vocoder, self._reach, self._least = vocoder, vocoder.generator.reach, first_frames
         audio = vocoder.audio
         self._overlap = -(-audio.fft_size // audio.hop_samples)
         self._squares = window_squares(audio)
@@ -63,8 +69,9 @@ class NeuralStream:
             raise AudioError(Reason.AUDIO_NOT_FINITE, "the mel frames are not finite; expected what log_mel returns")
         self._mel = np.concatenate([self._mel, log_mel.astype(np.float32)])
         waves = [np.zeros(0, np.float32)]
-        while self._first + len(self._mel) >= self._done + self._block + self._reach:
-            waves.append(self._render(self._block))
+        while (ready := self._first + len(self._mel) - self._reach - self._done) >= self._least:
+            waves.append(self._render(min(ready, BLOCK_FRAMES)))
+            self._least = min(max(self._least, self._done), BLOCK_FRAMES)
         return np.concatenate(waves)
 
     def finish(self) -> np.ndarray:
@@ -72,7 +79,7 @@ class NeuralStream:
         frames = self._first + len(self._mel)
         waves = [np.zeros(0, np.float32)]
         while self._done < frames:
-            waves.append(self._render(min(self._block, frames - self._done)))
+            waves.append(self._render(min(BLOCK_FRAMES, frames - self._done)))
         waves.append(self._without_start((self._sums / np.maximum(self._weights, TINY)).reshape(-1)))
         wave, audio = np.concatenate(waves), self._vocoder.audio
         # Nothing after the centre of the last frame.
@@ -80,13 +87,12 @@ class NeuralStream:
 
     def _render(self, frames: int) -> np.ndarray:
         """Render the next frames; return the samples that no later frame reaches."""
-        size, first = self._block + 2 * self._reach, self._done - self._reach
+        size, first = BLOCK_FRAMES + 2 * self._reach, self._done - self._reach
         number = np.arange(first, first + size)
         is_real = (number >= 0) & (number < self._first + len(self._mel))
         mel = np.zeros((size, self._mel.shape[1]), np.float32)
         mel[is_real] = self._mel[number[is_real] - self._first]
-        rendered = self._vocoder.frames_of_block(mel[None], is_real[None])[0].numpy()
-        windowed = rendered[self._reach : self._reach + frames]
+        windowed = self._vocoder.frames_of_block(mel[None], is_real[None])[0].numpy()[:frames]
         sums, weights = (
             np.concatenate([tail, np.zeros((frames, tail.shape[1]), np.float32)])
             for tail in (self._sums, self._weights)

@@ -73,13 +73,17 @@ def test_the_vocoder_of_the_option_makes_the_sound(run: Path, vocoder: Path, tmp
     assert waves[0] == waves[1] != waves[2]
 
 
-def test_streamed_speech_equals_whole_speech(run: Path, vocoder: Path) -> None:
+def test_streamed_speech_equals_whole_speech_and_a_warm_up_traces_for_both(run: Path, vocoder: Path) -> None:
     synthesizer = Synthesizer.load(run, ["synthesis.max_frames_per_token=16"], vocoder=vocoder)
+    assert isinstance(synthesizer.vocoder, NeuralVocoder)
+    synthesizer.warm_up()
+    assert synthesizer.vocoder.frames_of_block.experimental_get_tracing_count() == 1
     text = "one two three four, five six. seven eight nine."
     whole = synthesizer.synthesize(text)
     streamed = np.concatenate([*synthesizer.stream(text)])
     assert len(whole.wave) == (len(whole.mel) - 1) * 256
     np.testing.assert_allclose(streamed, whole.wave, atol=1e-4)
+    assert synthesizer.vocoder.frames_of_block.experimental_get_tracing_count() == 1
 
 
 @pytest.mark.parametrize("command", ["use-vocoder", "synthesize"])
