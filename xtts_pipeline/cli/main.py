@@ -30,7 +30,6 @@ COMMANDS = {
     "Training": {
         "demo": "Run the whole job, from a corpus to speech.",
         "train": "Train on a cache, or with --data on a corpus itself.",
-        "predict-mels": "Write a cache with mels that a run predicts, to match a vocoder.",
         "config": "List presets; show, check or migrate settings.",
     },
     "Speaking": {
@@ -38,6 +37,7 @@ COMMANDS = {
         "export": "Write a run as a SavedModel, or a vocoder as ONNX.",
     },
     "Vocoder": {
+        "predict-mels": "Write a cache with mels that a run predicts, to match a vocoder.",
         "use-vocoder": "Let a run remember the vocoder that speaks for it.",
     },
     "Looking": {
