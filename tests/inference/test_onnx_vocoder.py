@@ -101,6 +101,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
     acoustic, there = make_run(tmp_path / "run"), tmp_path / "there.onnx"
     there.write_bytes(b"kept")
     assert "found the weights of an acoustic model, expected those of a vocoder" in error(acoustic, tmp_path / "a.onnx")
+    assert "expected those of an acoustic model" in error(vocoder, tmp_path / "folder", "--format", "saved-model")
     assert "there.onnx: is there already" in error(vocoder, there)
     assert there.read_bytes() == b"kept"
     assert "found the suffix .pb, expected .onnx" in error(vocoder, tmp_path / "a.pb")
