@@ -29,7 +29,7 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
     from xtts_pipeline.config.load import load_config
     from xtts_pipeline.data.batching import batch_signature
     from xtts_pipeline.model.network import Batch, Network
-    from xtts_pipeline.training.step import TrainStep
+    from xtts_pipeline.training.acoustic.step import AcousticStep
 
     imported_mib = peak_mib()
     settings = [f"training.batch_size={batch_size}", "training.accumulation_steps=1", "training.precision=float32"]
@@ -39,7 +39,7 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
     )
     symbol_count = 60
     network, average = (Network(config.model, spec, symbol_count) for _ in range(2))
-    step = TrainStep(
+    step = AcousticStep(
         network, average, config.training, [batch_signature(spec, batch_size, with_speaker=False, with_language=False)]
     )
     random = np.random.default_rng(0)

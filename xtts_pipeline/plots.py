@@ -64,21 +64,27 @@ def save_speech_picture(
 def encode_comparison(
     true_mel: np.ndarray,
     mel: np.ndarray,
-    attention: np.ndarray,
-    symbols: Sequence[str],
     frame_seconds: float,
-    has_stopped: bool,
+    label: str = "spoken",
+    attention: np.ndarray | None = None,
+    symbols: Sequence[str] = (),
 ) -> bytes:
-    """Return a PNG of the true mel [T, mel_bins], the spoken mel in the same colours, and its attention [F, S]."""
+    """Return a PNG of the true mel [T, mel_bins], another in the same colours, and its attention [F, S] if it is given.
+
+    `label` is the title of the other mel.
+    """
     seconds = frame_seconds * max(len(true_mel), len(mel))
-    heights = [COMPARED_PANEL_INCHES, COMPARED_PANEL_INCHES, _attention_inches(symbols)]
+    heights = [COMPARED_PANEL_INCHES, COMPARED_PANEL_INCHES]
+    if attention is not None:
+        heights.append(_attention_inches(symbols))
     figure = new_figure(_width_inches(seconds), sum(heights))
-    true_axes, axes, attention_axes = figure.subplots(3, 1, height_ratios=heights)
+    panels = figure.subplots(len(heights), 1, height_ratios=heights)
     limits = (float(true_mel.min()), float(true_mel.max()))
-    _draw_mel(figure, true_axes, true_mel, frame_seconds * len(true_mel), "true", limits)
-    _draw_mel(figure, axes, mel, frame_seconds * len(mel), "spoken" if has_stopped else f"spoken {CUT_MARK}", limits)
-    _draw_attention(figure, attention_axes, attention, symbols, frame_seconds * len(mel))
-    for panel in (true_axes, axes, attention_axes):
+    _draw_mel(figure, panels[0], true_mel, frame_seconds * len(true_mel), "true", limits)
+    _draw_mel(figure, panels[1], mel, frame_seconds * len(mel), label, limits)
+    if attention is not None:
+        _draw_attention(figure, panels[2], attention, symbols, frame_seconds * len(mel))
+    for panel in panels:
         panel.set_xlim(0.0, seconds)
     file = io.BytesIO()
     figure.savefig(file, dpi=DOTS_PER_INCH, format="png")

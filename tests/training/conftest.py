@@ -11,10 +11,10 @@ from tests.training.tiny_run import TinyStep, TinyValidation
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.network import Batch, Network
-from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as resume_module
+from xtts_pipeline.training.acoustic import task
+from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.variables import named_variables
-from xtts_pipeline.training.step import TrainStep
 
 # Grappler takes seconds for graphs that run for milliseconds, and XLA does not use its result.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -35,14 +35,14 @@ def batch() -> Batch:
 
 
 @pytest.fixture(scope="session")
-def compiled_step() -> tuple[TrainStep, dict[str, np.ndarray]]:
+def compiled_step() -> tuple[AcousticStep, dict[str, np.ndarray]]:
     signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
-    step = TrainStep(*networks(), SETTINGS, [signature])
+    step = AcousticStep(*networks(), SETTINGS, [signature])
     return step, {name: variable.numpy() for name, variable in named_variables(step).items()}
 
 
 @pytest.fixture
-def train_step(compiled_step: tuple[TrainStep, dict[str, np.ndarray]]) -> TrainStep:
+def train_step(compiled_step: tuple[AcousticStep, dict[str, np.ndarray]]) -> AcousticStep:
     """Return the step that is compiled once for all tests, with its initial weights."""
     step, first = compiled_step
     for name, variable in named_variables(step).items():
@@ -56,6 +56,6 @@ def tiny_training() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # A made-up cache has no manifest to compare.
         patch.setattr(resume_module, "check_same_cache", lambda *_: None)
-        patch.setattr(loop, "TrainStep", TinyStep)
-        patch.setattr(loop, "Validation", lambda *_: TinyValidation())
+        patch.setattr(task, "AcousticStep", TinyStep)
+        patch.setattr(task, "AcousticValidation", lambda *_: TinyValidation())
         yield

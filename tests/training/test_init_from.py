@@ -18,6 +18,7 @@ from xtts_pipeline.model.network import Network
 from xtts_pipeline.text.tokens import FIRST_SYMBOL_ID
 from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as resume_module
+from xtts_pipeline.training.acoustic import task
 from xtts_pipeline.training.checkpoints.files import Checkpoint, build_network, load_checkpoint, load_network
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
 from xtts_pipeline.training.checkpoints.state import Origin, read_run_config
@@ -47,7 +48,7 @@ def checkpoint_of(cache: CacheIdentity, config: Config) -> Checkpoint:
 
 def begin(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -> tuple[Network, Network, Origin]:
     network, average = (build_network(cache, config) for _ in range(2))
-    return network, average, copy_weights(network, average, checkpoint, cache, config)
+    return network, average, copy_weights(network, average, checkpoint, config, cache)
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +149,9 @@ def test_each_kind_of_weight_that_was_not_kept_is_logged() -> None:
 def test_the_model_is_that_of_the_other_run_unless_set(tmp_path: Path, write_cache: Any) -> None:
     manifest: Manifest = write_cache(tmp_path / "cache")
     model = ModelConfig(width=32, heads=2)
-    assert training_config(manifest, (), (), None, model=model).model == model
-    overlaid = training_config(manifest, (), ("model.encoder_layers=1",), None, model=model).model
+    base = Config(model=model)
+    assert training_config(manifest, (), (), None, init_from=base).model == model
+    overlaid = training_config(manifest, (), ("model.encoder_layers=1",), None, init_from=base).model
     assert overlaid == model.model_copy(update={"encoder_layers": 1})
 
 
@@ -176,7 +178,7 @@ def run_loop(
 @pytest.fixture
 def _no_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     validation = SimpleNamespace(evaluations=0, evaluate=lambda _: {"loss": 1.0}, are_samples_due=lambda **_: False)
-    monkeypatch.setattr(loop, "Validation", lambda *_: validation)
+    monkeypatch.setattr(task, "AcousticValidation", lambda *_: validation)
     monkeypatch.setattr(resume_module, "check_same_cache", lambda *_: None)
 
 
@@ -186,7 +188,7 @@ def test_a_resumed_fine_tuned_run_keeps_its_origin_and_does_not_start_again(tmp_
     for folder in (first, run):
         folder.mkdir()
     assert run_loop(first, 2)[0]["origin"] is None
-    base = load_base(first, None, lambda _: None)
+    base = load_base(first, "acoustic", None, lambda _: None)
     assert base is not None
     summary, watcher = run_loop(run, 2, base=base)
     assert watcher.logged[0][1].endswith("step-00000002, which make 100.0% of this network")
@@ -201,7 +203,7 @@ def test_a_resumed_fine_tuned_run_keeps_its_origin_and_does_not_start_again(tmp_
     newest = load_checkpoint(run)
     assert newest.state is not None
     resumption = Resumption(newest, newest.state.resumed(newest.step))
-    assert load_base(tmp_path / "gone", resumption, logged.append) is None
+    assert load_base(tmp_path / "gone", "acoustic", resumption, logged.append) is None
     assert logged[0].startswith(f"--init-from {tmp_path / 'gone'} is not read again: the run began with {first}")
     again, watcher = run_loop(run, 3, resumption)
     assert again["origin"] == summary["origin"]
@@ -210,7 +212,7 @@ def test_a_resumed_fine_tuned_run_keeps_its_origin_and_does_not_start_again(tmp_
     other = load_checkpoint(first)
     assert other.state is not None
     with pytest.raises(CheckpointError, match="was not begun with another one's weights; leave --init-from out"):
-        load_base(run, Resumption(other, other.state), logged.append)
+        load_base(run, "acoustic", Resumption(other, other.state), logged.append)
 
 
 @pytest.mark.usefixtures("_no_validation")

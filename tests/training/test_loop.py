@@ -19,7 +19,8 @@ from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig, SynthesisConfig, TrainingConfig
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.training import loop, validation
+from xtts_pipeline.training import loop
+from xtts_pipeline.training.acoustic import validation
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.training.context import RunContext
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor

@@ -1,14 +1,16 @@
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.training.optimizer import BETA_1, BETA_2, EPSILON, AdamW, LossScale, clip_by_global_norm
+from xtts_pipeline.training.optimizer import EPSILON, AdamW, Betas, LossScale, clip_by_global_norm
+
+BETAS = Betas()
 
 
 def test_updates_are_those_of_the_paper() -> None:
     random = np.random.default_rng(0)
     matrix, vector = random.normal(size=(3, 2)).astype(np.float32), random.normal(size=3).astype(np.float32)
     variables = {"matrix": tf.Variable(matrix), "vector": tf.Variable(vector)}
-    optimizer = AdamW(variables, weight_decay=0.1)
+    optimizer = AdamW(variables, 0.1, BETAS)
     expected = [matrix.astype(np.float64), vector.astype(np.float64)]
     moments = [(np.zeros_like(value), np.zeros_like(value)) for value in expected]
     for step in range(4):
@@ -17,10 +19,12 @@ def test_updates_are_those_of_the_paper() -> None:
             [tf.constant(gradient) for gradient in gradients], tf.constant(0.01), tf.constant(step), tf.constant(True)
         )
         for index, gradient in enumerate(gradients):
-            first = BETA_1 * moments[index][0] + (1 - BETA_1) * gradient
-            second = BETA_2 * moments[index][1] + (1 - BETA_2) * gradient**2
+            first = BETAS.first * moments[index][0] + (1 - BETAS.first) * gradient
+            second = BETAS.second * moments[index][1] + (1 - BETAS.second) * gradient**2
             moments[index] = (first, second)
-            update = first / (1 - BETA_1 ** (step + 1)) / (np.sqrt(second / (1 - BETA_2 ** (step + 1))) + EPSILON)
+            update = (
+                first / (1 - BETAS.first ** (step + 1)) / (np.sqrt(second / (1 - BETAS.second ** (step + 1))) + EPSILON)
+            )
             decay = 0.1 if expected[index].ndim >= 2 else 0.0
             expected[index] = expected[index] - 0.01 * (update + decay * expected[index])
     for variable, value in zip(variables.values(), expected, strict=True):
@@ -28,7 +32,7 @@ def test_updates_are_those_of_the_paper() -> None:
 
 
 def test_moments_are_named_after_their_variables() -> None:
-    optimizer = AdamW({"layer.weight": tf.Variable([[1.0]])}, weight_decay=0.0)
+    optimizer = AdamW({"layer.weight": tf.Variable([[1.0]])}, 0.0, BETAS)
     assert set(optimizer.first_moment) == set(optimizer.second_moment) == {"layer.weight"}
 
 
@@ -47,7 +51,7 @@ def test_short_gradients_are_left_alone() -> None:
 
 def test_an_update_that_is_not_applied_changes_nothing() -> None:
     variable = tf.Variable([[1.0]])
-    optimizer = AdamW({"weight": variable}, weight_decay=0.1)
+    optimizer = AdamW({"weight": variable}, 0.1, BETAS)
     for is_applied in (False, True):
         optimizer.apply([tf.constant([[2.0]])], tf.constant(0.01), tf.constant(0), tf.constant(is_applied))
         assert (variable.numpy().item() != 1.0) == is_applied

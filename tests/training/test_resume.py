@@ -24,8 +24,8 @@ from tests.training.tiny_run import (
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.errors import CheckpointError, ConfigError, InterruptedRunError
-from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as module
+from xtts_pipeline.training.acoustic import task
 from xtts_pipeline.training.checkpoints import saver as saving
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, checkpoint_folders, write_config
@@ -196,7 +196,7 @@ def test_patience_does_not_depend_on_whether_the_best_checkpoint_was_written(
 
     monkeypatch.setattr(saving, "save_checkpoint", refuse_step_6)
     monkeypatch.setattr(saving.CheckpointSaver, "enqueue", begin_and_wait)
-    monkeypatch.setattr(loop, "Validation", lambda *_: Losses())
+    monkeypatch.setattr(task, "AcousticValidation", lambda *_: Losses())
     summary = resume_and_train(
         tmp_path, TinySource(), config_with(evaluate_every=3, save_every=50, patience=2, steps=50)
     )

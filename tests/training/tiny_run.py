@@ -14,11 +14,11 @@ from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.model.network import Batch
+from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME
 from xtts_pipeline.training.context import RunContext
 from xtts_pipeline.training.loop import run
 from xtts_pipeline.training.resume import resume
-from xtts_pipeline.training.step import TrainStep
 
 SETTINGS = TRAINING.model_copy(
     update={
@@ -41,7 +41,7 @@ def config_with(**settings: object) -> Config:
 class TinyStep(tf.Module):
     """Replaces the compiled step with a weight that depends on every batch and on their order."""
 
-    METRICS = TrainStep.METRICS
+    METRICS = AcousticStep.METRICS
 
     def __init__(self, *_: object) -> None:
         super().__init__()

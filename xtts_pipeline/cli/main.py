@@ -37,6 +37,7 @@ COMMANDS = {
         "export": "Write a run as a SavedModel, or a vocoder as ONNX.",
     },
     "Vocoder": {
+        "train-vocoder": "Train a vocoder on a cache with stored waves.",
         "predict-mels": "Write a cache with mels that a run predicts, to match a vocoder.",
         "use-vocoder": "Let a run remember the vocoder that speaks for it.",
     },

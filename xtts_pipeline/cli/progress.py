@@ -60,7 +60,8 @@ class RunProgress:
             case "val":
                 self._shown["val"] = f"val {numbers['loss']:.3f}"
             case "speech":
-                self._shown["stops"] = f"stops {numbers['stop_rate']:.0%}"
+                if "stop_rate" in numbers:
+                    self._shown["stops"] = f"stops {numbers['stop_rate']:.0%}"
             case _ if self._first is None:
                 # The times of this report include tracing and compilation.
                 self._shown["loss"] = f"loss {numbers['loss']:.3f}"
@@ -71,8 +72,9 @@ class RunProgress:
                     "wait": f"wait {numbers['data_wait_share']:.1%}",
                     "device": f"device {numbers['device_share']:.0%}",
                     "examples/s": f"{numbers['examples_per_second']:.1f} examples/s",
-                    "focus": f"focus {numbers['attention_focus']:.2f}",
                 }
+                if "attention_focus" in numbers:
+                    self._shown["focus"] = f"focus {numbers['attention_focus']:.2f}"
         self._estimate(step)
         if self._bar is not None:
             self._bar.n = step

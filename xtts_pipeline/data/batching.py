@@ -44,10 +44,15 @@ def batch_signature(spec: RecordSpec, batch_size: int, *, with_speaker: bool, wi
     return Batch(**specs)
 
 
-def with_rows(signature: Batch, rows: int) -> Batch:
+def rows_of(signature: Any) -> int:
+    """Return the rows of a batch or of its signature."""
+    return next(int(value.shape[0]) for value in signature if value is not None)
+
+
+def with_rows(signature: Any, rows: int) -> Any:
     """Return the signature of a batch like `signature`, a batch or its signature, with `rows` rows."""
     named = signature._asdict().items()
-    return Batch(
+    return type(signature)(
         *(
             None if value is None else tf.TensorSpec([rows, *value.shape[1:]], value.dtype, name)
             for name, value in named
@@ -60,7 +65,7 @@ def to_batch(fields: Mapping[str, Any], signature: Batch) -> Batch:
     return Batch(*(None if spec is None else fields[name] for name, spec in zip(Batch._fields, signature, strict=True)))
 
 
-def from_signature(tensors: Sequence[tf.Tensor], signature: Batch) -> Batch:
+def from_signature(tensors: Sequence[tf.Tensor], signature: Any) -> Any:
     """Return the batch of a compiled function's positional tensors, with None for each field the signature omits."""
     given = iter(tensors)
-    return Batch(*(None if spec is None else next(given) for spec in signature))
+    return type(signature)(*(None if spec is None else next(given) for spec in signature))

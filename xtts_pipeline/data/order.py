@@ -74,7 +74,7 @@ class TrainingOrder:
 
         last_epoch = tf.int64.max if self.epochs is None else start.epoch + self.epochs
         chosen = tf.data.Dataset.range(start.epoch, last_epoch).flat_map(read_epoch)
-        return chosen if self.rows is None else _rows_of_batches(chosen, self.batch_size, self.rows)
+        return chosen if self.rows is None else rows_of_batches(chosen, self.batch_size, self.rows)
 
     def left_out(self, read_shard: ShardReader) -> tf.data.Dataset:
         """Return the elements that no batch of the position's epoch holds."""
@@ -112,7 +112,7 @@ class TrainingOrder:
         )
 
 
-def _rows_of_batches(elements: tf.data.Dataset, batch_size: int, rows: range) -> tf.data.Dataset:
+def rows_of_batches(elements: tf.data.Dataset, batch_size: int, rows: range) -> tf.data.Dataset:
     """Return the elements at `rows` of each `batch_size` elements, one by one."""
 
     def cut(*parts: Any) -> Any:

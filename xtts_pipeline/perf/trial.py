@@ -12,9 +12,9 @@ from xtts_pipeline.data.batching import bucket_signatures
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.files import build_network
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor, echo_compilation, peak_bytes
-from xtts_pipeline.training.step import TrainStep
 
 # The fewest timed steps of `measure_step`: another program may disturb one of them.
 _LEAST_STEPS = 3
@@ -54,7 +54,7 @@ def has_device() -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
 
 
-def time_step(step: TrainStep, batch: Batch, started: float | None = None) -> StepTime:
+def time_step(step: AcousticStep, batch: Batch, started: float | None = None) -> StepTime:
     """Run the step on a batch and wait for its end; `started` is the time at which the batch was requested."""
     fetched = time.perf_counter()
     result = step(batch)
@@ -75,7 +75,7 @@ class Trial:
         precision, identity = tf.dtypes.as_dtype(config.training.precision), source.identity()
         network, average = (build_network(identity, config, precision) for _ in range(2))
         self.signatures = bucket_signatures(identity, source.specs, config.training)
-        self.step = TrainStep(network, average, config.training, self.signatures)
+        self.step = AcousticStep(network, average, config.training, self.signatures)
         monitor.watch(*self.step.compiled.functions, calls=self.step.compiled)
         self.batches = source.training_batches(config, self.signatures)
         self.source, self.monitor = source, monitor

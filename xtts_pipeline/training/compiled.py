@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.errors import TrainingError
-from xtts_pipeline.model.network import Batch
 
 # For each padded argument: what is padded, and the setting that bounds its length.
 _LENGTHS = {"tokens": ("texts", "limits.max_text_length"), "mel": ("mels", "limits.max_mel_frames")}
@@ -86,13 +85,13 @@ class CompiledByShape:
     def __init__(
         self,
         function: Callable[..., Any],
-        signatures: Sequence[Batch],
+        signatures: Sequence[Any],
         config: TrainingConfig,
-        extra_specs: Callable[[Batch], Sequence[tf.TensorSpec]] = lambda _: (),
+        extra_specs: Callable[[Any], Sequence[tf.TensorSpec]] = lambda _: (),
     ) -> None:
         """Compile `function` of a batch's tensors and of the arguments that `extra_specs(signature)` describes."""
 
-        def compile_for(signature: Batch | None) -> Any:
+        def compile_for(signature: Any) -> Any:
             specs = None
             if signature is not None:
                 specs = [*(spec for spec in signature if spec is not None), *extra_specs(signature)]
@@ -118,7 +117,7 @@ class CompiledByShape:
         """How many of the signatures have been called."""
         return len(self._seen) - len(self.mismatches)
 
-    def __call__(self, batch: Batch) -> Any:
+    def __call__(self, batch: Any) -> Any:
         """Call the function of the batch's shape. Raise RetraceError before tracing if strict and none fits."""
         function = self.function_of(batch)
         with self.showing_compilation():
@@ -128,7 +127,7 @@ class CompiledByShape:
         """Return the context for the call of what `function_of` has just returned."""
         return self.compiling(self.python_name) if self.is_new_shape and self.functions else nullcontext()
 
-    def function_of(self, batch: Batch) -> Any:
+    def function_of(self, batch: Any) -> Any:
         """Return the function of the batch's shape, or raise RetraceError as a call does."""
         arguments = describe_arguments(batch)
         self.is_new_shape = arguments not in self._seen
@@ -136,7 +135,7 @@ class CompiledByShape:
             self._add_shape(arguments)
         return self._by_shape[arguments]
 
-    def trace(self, batch: Batch) -> None:
+    def trace(self, batch: Any) -> None:
         """Trace the function of the batch's shape without running it; nothing in eager mode or if no signature fits."""
         function = self._by_shape.get(describe_arguments(batch))
         if self.functions and function is not None:
@@ -154,17 +153,18 @@ class CompiledByShape:
         self._seen.add(arguments)
 
 
-def describe_arguments(batch: Batch) -> Arguments:
+def describe_arguments(batch: Any) -> Arguments:
     """Describe the arguments of a call or a signature without the fields that are None: the key of a trace."""
-    return tuple(_describe(name, value) for name, value in zip(Batch._fields, batch, strict=True) if value is not None)
+    return tuple(_describe(name, value) for name, value in zip(batch._fields, batch, strict=True) if value is not None)
 
 
 def find_mismatch(dynamic: Arguments, signatures: Sequence[Arguments]) -> SignatureMismatch | None:
     """Return how a call differs from the nearest signature, or None if it fits one."""
+    names = list(dict.fromkeys(argument.name for arguments in (*signatures, dynamic) for argument in arguments))
 
     def of_every_field(arguments: Arguments) -> list[Argument]:
         by_name = {argument.name: argument for argument in arguments}
-        return [by_name.get(name, Argument(name, "nothing", None, None)) for name in Batch._fields]
+        return [by_name.get(name, Argument(name, "nothing", None, None)) for name in names]
 
     def differing(static: Arguments) -> tuple[tuple[Argument, Argument], ...]:
         pairs = zip(of_every_field(static), of_every_field(dynamic), strict=True)

@@ -17,6 +17,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.online import OnlineSource
 from xtts_pipeline.data.source import Source
+from xtts_pipeline.data.waves import WaveSource
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.runtime import NativeLog
@@ -24,7 +25,7 @@ from xtts_pipeline.system.sealed_json import canonical_json
 from xtts_pipeline.training.checkpoints.files import Checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import write_config, write_init_from
 from xtts_pipeline.training.checkpoints.saver import CheckpointSaver, NullCheckpointSaver
-from xtts_pipeline.training.checkpoints.state import RunState
+from xtts_pipeline.training.checkpoints.state import NetworkKind, RunState
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution, choose_distribution
 from xtts_pipeline.training.init_from import load_base
 from xtts_pipeline.training.interruption import Interruption
@@ -64,6 +65,7 @@ class RunContext:
     Entering also removes reports of steps after that of `resumption`: these steps come again.
     resumption: the checkpoint and state to continue from; None for a new run.
     base: the checkpoint whose weights a new run starts with; None for random weights.
+    network: what the run trains.
     """
 
     folder: Path
@@ -77,6 +79,7 @@ class RunContext:
     profile_steps: int | None = None
     startup: StartupTimer = field(default_factory=StartupTimer)
     distribution: Distribution = SINGLE_DEVICE
+    network: NetworkKind = "acoustic"
     metrics: MetricsWriter = field(init=False)
     media: MediaWriter = field(init=False)
     saver: CheckpointSaver = field(init=False)
@@ -102,7 +105,14 @@ class RunContext:
                 self.metrics = stack.enter_context(NullMetricsWriter())
             self.media = stack.enter_context(MediaWriter(self.folder, self.config))
             self.saver = stack.enter_context(
-                CheckpointSaver(self.folder, self.config, self.source.identity(), self._before_saving, saved_step=step)
+                CheckpointSaver(
+                    self.folder,
+                    self.config,
+                    self.source.identity(),
+                    self._before_saving,
+                    saved_step=step,
+                    network=self.network,
+                )
                 if self.is_chief
                 else NullCheckpointSaver(step)
             )
@@ -146,8 +156,10 @@ def prepare_run(
             distribution.check_same("the config", dump_config(plan.config))
             resumption = None
             if plan.is_resumed:
-                resumption = resume(plan.run, source, plan.config, plan.allowed, progress.log, distribution)
-        base = None if plan.init_from is None else load_base(plan.init_from, resumption, progress.log)
+                resumption = resume(
+                    plan.run, source, plan.config, plan.allowed, progress.log, distribution, plan.network
+                )
+        base = None if plan.init_from is None else load_base(plan.init_from, plan.network, resumption, progress.log)
         if plan.is_chief:
             _write_plan(plan, base)
         with RunContext(
@@ -162,6 +174,7 @@ def prepare_run(
             plan.profile_steps,
             startup,
             distribution,
+            plan.network,
         ) as context:
             try:
                 yield context
@@ -173,6 +186,8 @@ def prepare_run(
 
 def _open_source(plan: RunPlan) -> Source:
     """Return the source of batches. Raises CorpusError if TensorFlow's decoder cannot read a clip of a corpus."""
+    if plan.network == "vocoder":
+        return WaveSource(plan.data, plan.manifest, plan.config)
     if plan.survey is None:
         return CachedSource(plan.data, plan.manifest)
     return OnlineSource(plan.data, plan.survey, plan.config)

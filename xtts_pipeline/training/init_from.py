@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
 from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.config.schema import Config, show_value
 from xtts_pipeline.errors import CheckpointError
-from xtts_pipeline.model.network import Network
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint
-from xtts_pipeline.training.checkpoints.state import CopiedRows, Origin
+from xtts_pipeline.training.checkpoints.state import CopiedRows, NetworkKind, Origin
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.resume import Resumption
 from xtts_pipeline.training.settings import changed_settings
@@ -26,7 +26,7 @@ SPEAKER_TABLE, LANGUAGE_TABLE = "speaker_embedding", "language_embedding"
 # How many names one line lists; the summary has all.
 MAX_SHOWN = 6
 # The sections that decide what a weight has learned.
-_SECTIONS = frozenset({"audio", "text", "model"})
+_SECTIONS = frozenset({"audio", "text", "model", "vocoder"})
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,17 @@ class _RowNames:
         return CopiedRows(len(self.now) - len(new), new, tuple(name for name in self.before if name not in self.now))
 
 
-def load_base(path: Path, resumption: Resumption | None, log: Callable[[str], None]) -> Checkpoint | None:
+def load_base(
+    path: Path, network: NetworkKind, resumption: Resumption | None, log: Callable[[str], None]
+) -> Checkpoint | None:
     """Return the checkpoint whose weights a new run starts with, or None for a resumed run that started so already.
 
-    Raises CheckpointError if `path` has no intact checkpoint, or if the resumed run did not start with one.
+    Raises CheckpointError if `path` has no intact checkpoint of the network, or if the resumed run began without one.
     """
     if resumption is None:
-        return load_checkpoint(path)
+        checkpoint = load_checkpoint(path)
+        checkpoint.require(network)
+        return checkpoint
     origin = resumption.state.origin
     if origin is None:
         run = resumption.checkpoint.folder
@@ -60,12 +64,12 @@ def load_base(path: Path, resumption: Resumption | None, log: Callable[[str], No
 
 
 def copy_weights(
-    network: Network, average: Network, checkpoint: Checkpoint, cache: CacheIdentity, config: Config
+    network: tf.Module, average: tf.Module, checkpoint: Checkpoint, config: Config, cache: CacheIdentity | None = None
 ) -> Origin:
     """Assign the checkpoint's EMA weights to a new network and its average where they fit; return what was kept.
 
-    A variable fits if it has the same name and shape. The tables of symbols, speakers and languages fit row by row,
-    by the names in `cache` and in the checkpoint's cache. Other variables keep their initial values.
+    A variable fits if it has the same name and shape. With a `cache`, the tables of symbols, speakers and languages
+    fit row by row, by the names there and in the checkpoint's cache. Other variables keep their initial values.
     Raises CheckpointError if nothing fits.
     """
     arrays = {
@@ -73,7 +77,7 @@ def copy_weights(
         for name, array in checkpoint.arrays.items()
         if name.startswith(AVERAGE_PREFIX)
     }
-    tables = _table_names(checkpoint, cache, config)
+    tables = {} if cache is None else _table_names(checkpoint, cache, config)
     _add_missing_tables(arrays, tables, config.model.width)
     variables, averages = named_variables(network), named_variables(average)
     new, misfits, kept_numbers = [], [], 0
@@ -93,7 +97,8 @@ def copy_weights(
             f"{checkpoint.folder}: nothing of its weights fits this network; use the model settings of that run"
         )
     symbols, speakers, languages = (
-        tables[name].kept() for name in ("text_encoder.embedding", SPEAKER_TABLE, LANGUAGE_TABLE)
+        tables[name].kept() if name in tables else CopiedRows()
+        for name in ("text_encoder.embedding", SPEAKER_TABLE, LANGUAGE_TABLE)
     )
     return Origin(
         checkpoint=str(checkpoint.folder),
@@ -156,7 +161,7 @@ def _table_names(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -
 
 def _add_missing_tables(arrays: dict[str, np.ndarray], tables: Mapping[str, _RowNames], width: int) -> None:
     """Add a zero row for a single speaker or language, which the checkpoint's network had no table for."""
-    for name in (SPEAKER_TABLE, LANGUAGE_TABLE):
+    for name in {SPEAKER_TABLE, LANGUAGE_TABLE} & tables.keys():
         names = tables[name]
         if len(names.before) == 1 and len(names.now) > 1 and names.before[0] in names.now:
             arrays[name] = np.zeros((1, width), np.float32)

@@ -5,7 +5,7 @@ Metrics stay on the device until a report is due.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.data.batching import bucket_signatures
+from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.errors import InterruptedRunError, TrainingError
-from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.system.memory_release import freeze_objects, release_free_memory, unfreezing_objects
 from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.training.acoustic.task import AcousticTask
 from xtts_pipeline.training.checkpoints.files import (
     Checkpoint,
-    build_network,
     link_best,
     read_weights_sha256,
     restore_variables,
@@ -32,26 +31,28 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     remove_after,
 )
 from xtts_pipeline.training.checkpoints.saver import SaveSchedule, Snapshot
-from xtts_pipeline.training.checkpoints.state import BestEvaluation, RunState, origin_to_json
+from xtts_pipeline.training.checkpoints.state import BestEvaluation, NetworkKind, RunState, origin_to_json
 from xtts_pipeline.training.checkpoints.summary import write_summary
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import RetraceError
 from xtts_pipeline.training.context import OpenProgress, RunContext, prepare_run
-from xtts_pipeline.training.distributed.step import DistributedTrainStep, describe_distribution
-from xtts_pipeline.training.init_from import copy_weights, describe_origin
+from xtts_pipeline.training.distributed.step import DistributedStep, describe_distribution
+from xtts_pipeline.training.init_from import describe_origin
 from xtts_pipeline.training.monitoring.compilations import total_counts
 from xtts_pipeline.training.monitoring.metrics import MetricsBuffer
 from xtts_pipeline.training.monitoring.startup import StartupTimer
 from xtts_pipeline.training.monitoring.step_timing import WARMUP_STEPS, StepTimer
-from xtts_pipeline.training.monitoring.warnings import AlignmentMonitor, DataWaitMonitor, LossSpikeMonitor
+from xtts_pipeline.training.monitoring.warnings import DataWaitMonitor, LossSpikeMonitor
 from xtts_pipeline.training.plan import RunPlan
 from xtts_pipeline.training.resume import load_newest_finite
 from xtts_pipeline.training.skipped_updates import SkipCount, SkipLog
 from xtts_pipeline.training.step import TrainStep
-from xtts_pipeline.training.validation import Validation
+from xtts_pipeline.training.task import Task, Validation
+from xtts_pipeline.training.vocoder.task import VocoderTask
 
 # The factor of the learning rate after a roll-back.
 ROLL_BACK_RATE = 0.5
+TASKS: dict[NetworkKind, Callable[[RunContext], Task]] = {"acoustic": AcousticTask, "vocoder": VocoderTask}
 
 
 def train(log: NativeLog, plan: RunPlan, open_progress: OpenProgress, startup: StartupTimer) -> dict[str, Any]:
@@ -84,14 +85,11 @@ class _Training:
         self.context, self.config, self.settings = context, context.config, context.config.training
         self.source, distribution = context.source, context.distribution
         self.steps_done, self.first_step_seconds = context.saver.saved_step, 0.0
-        identity, precision = self.source.identity(), tf.dtypes.as_dtype(self.settings.precision)
-        with distribution.scope():
-            self.network, average = (build_network(identity, self.config, precision) for _ in range(2))
-        signatures = bucket_signatures(identity, self.source.specs, self.settings, distribution.replicas)
-        self.signatures = signatures
-        self.train_step = self._build_step(average)
-        self.variables = named_variables(self.train_step)
-        state = context.state.with_batches(tuple(signature.tokens.shape[0] for signature in signatures))
+        self.task: Task = TASKS[context.network](context)
+        signatures = self.signatures = self.task.signatures
+        self.train_step = self._distribute(self.task.step)
+        self.variables = named_variables(self.task.step)
+        state = context.state.with_batches(tuple(map(rows_of, signatures)))
         if state.position != context.state.position:
             epoch = state.position.epoch
             self._log(f"batches have other rows than before: going on with epoch {epoch}, from its beginning")
@@ -99,8 +97,7 @@ class _Training:
         self.batches = self.source.training_batches(
             self.config, signatures, self.position, distribution.batch_rows(signatures)
         )
-        validation = (self.source, self.config, average, signatures, context.monitor, distribution)
-        self.validation = Validation(*validation) if self.source.validation_clips else None
+        self.validation = self.task.validation
         self.data_wait, self.clock = DataWaitMonitor(self.source.wait_advice), SaveSchedule(self.settings)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
         self.warnings, self.rolled_back_at_step = list(state.warnings), state.rolled_back_at_step
@@ -110,20 +107,19 @@ class _Training:
         if context.resumption is not None:
             self._restore(context.resumption.checkpoint)
         elif context.base is not None:
-            origin = copy_weights(self.network, average, context.base, identity, self.config)
+            origin = self.task.copy_weights(context.base)
             self.state = replace(state, origin=origin)
             for line in describe_origin(origin):
                 self._log(line)
 
-    def _build_step(self, average: Network) -> TrainStep:
+    def _distribute(self, step: TrainStep) -> TrainStep | DistributedStep:
         """Return the step for one device or for all of them, with its traces counted by the monitor."""
-        context, arguments = self.context, (self.network, average, self.settings, self.signatures)
+        context = self.context
         if context.distribution.strategy is None:
-            step = TrainStep(*arguments)
             context.monitor.watch(*step.compiled.functions, calls=step.compiled)
             return step
         self._log(describe_distribution(context.distribution, self.signatures, self.settings))
-        distributed = DistributedTrainStep(*arguments, context.distribution, context.interruption)
+        distributed = DistributedStep(step, self.signatures, context.distribution, context.interruption)
         distributed.watch_with(context.monitor)
         return distributed
 
@@ -132,11 +128,9 @@ class _Training:
         self.state, self.is_settled = state, state.is_settled
         self.best = state.best
         self.context.saver.saved_best = state.best_on_disk or state.best
-        if self.validation is not None:
-            self.validation.evaluations = state.evaluations
-        self.alignment = AlignmentMonitor(self.settings, state.aligned_at_step, state.reported_step)
+        self.task.load_state(state)
         self.spikes = LossSpikeMonitor(state.spikes)
-        self.window = MetricsBuffer(TrainStep.METRICS, state.window)
+        self.window = MetricsBuffer(self.task.step.METRICS, state.window)
         self.first_loss, self.last_loss, self.reported_step = state.first_loss, state.last_loss, state.reported_step
 
     def _restore(self, checkpoint: Checkpoint) -> None:
@@ -169,7 +163,7 @@ class _Training:
         started, step = time.perf_counter(), self.steps_done + 1
         with self.timer.waiting():
             batch = next(self.batches)
-        with self.timer.stepping(examples=batch.mel.shape[0] * self.context.distribution.workers):
+        with self.timer.stepping(examples=rows_of(batch) * self.context.distribution.workers):
             result = self.train_step(batch) if self.context.startup.is_over else self._take_first_step(batch)
         self.window.add(result)
         if self.train_step.compiled.is_new_shape:
@@ -182,11 +176,11 @@ class _Training:
         if not self.first_step_seconds:
             self.first_step_seconds = time.perf_counter() - started
 
-    def _take_first_step(self, batch: Batch) -> tf.Tensor:
+    def _take_first_step(self, batch: Any) -> tf.Tensor:
         """Take the first step of this process, which traces and compiles, and log the time of each part."""
         startup, compiled = self.context.startup, self.train_step.compiled
         startup.end_part("input")
-        if not isinstance(self.train_step, DistributedTrainStep):
+        if not isinstance(self.train_step, DistributedStep):
             # Several devices trace inside the step, each its own program.
             compiled.trace(batch)
         startup.end_part("trace")
@@ -235,7 +229,7 @@ class _Training:
         interruption, step = self.context.interruption, self.train_step
         if interruption is None:
             return False
-        if isinstance(step, DistributedTrainStep) and self.context.distribution.workers > 1:
+        if isinstance(step, DistributedStep) and self.context.distribution.workers > 1:
             return step.is_stop_agreed
         return interruption.is_asked
 
@@ -250,9 +244,9 @@ class _Training:
             self._report(step)
             best = self._evaluate(validation, step, unsettled)
             if validation.are_samples_due(is_last=self._is_over()):
-                numbers, sentences = validation.synthesize_samples()
+                numbers, samples = validation.synthesize_samples()
                 self._record(step, "speech", numbers)
-                self.context.media.add(step, sentences)
+                self.context.media.add(step, samples)
             self.context.progress.end_evaluation(step)
             release_free_memory()
         elif step == 1 or step % self.settings.log_every == 0 or is_last:
@@ -274,7 +268,7 @@ class _Training:
             self.first_loss = self.last_loss if self.first_loss is None else self.first_loss
         self._record(step, "train", numbers)
         waits = self.data_wait.check(step, numbers["data_wait_share"])
-        for warning in (*self.alignment.check(step, numbers), *waits, *self.spikes.check(numbers["loss"])):
+        for warning in (*self.task.check_report(step, numbers), *waits, *self.spikes.check(numbers["loss"])):
             self.warn(warning)
 
     def _record_skipped(self, step: int, is_skipped: np.ndarray) -> None:
@@ -282,7 +276,7 @@ class _Training:
         is_first = not self.skips.total
         self.skips.add(is_skipped)
         # In float16, infinite gradients of a finite loss only mean that the loss scale is still adapting.
-        is_bad = is_skipped & (~np.isfinite(self.window.column("loss")) if self.train_step.loss_scale else True)
+        is_bad = is_skipped & (~np.isfinite(self.window.column("loss")) if self.task.step.loss_scale else True)
         positions = [self.position.before(back, self.batches_per_epoch) for back in range(len(is_skipped), 0, -1)]
         if (warning := self.skip_log.write(step, self.window, is_bad, positions)) and is_first:
             self.warn(warning)
@@ -342,7 +336,7 @@ class _Training:
             best=self.best,
             best_on_disk=None if kept.step == self.best.step else kept,
             evaluations=self.validation.evaluations if self.validation is not None else 0,
-            aligned_at_step=self.alignment.aligned_at_step,
+            aligned_at_step=self.task.aligned_at_step,
             spikes=self.spikes.state,
             skipped_steps=self.skips.total,
             skipped_in_a_row=self.skips.in_a_row,
@@ -373,7 +367,7 @@ class _Training:
         if checkpoint is None or checkpoint.state is None:
             raise TrainingError(f"{found}, and there is no checkpoint to go back to; {remedy}")
         restore_variables(self.variables, checkpoint)
-        self.train_step.rate_factor.assign(ROLL_BACK_RATE)
+        self.task.step.rate_factor.assign(ROLL_BACK_RATE)
         context.distribution.barrier()
         if context.is_chief:
             remove_after(context.folder, checkpoint.step)
@@ -381,7 +375,7 @@ class _Training:
         context.media.rewind()
         self.steps_done = context.saver.saved_step = checkpoint.step
         # Skipped steps of the window are recorded already, and their clips cannot be looked up any more.
-        kept = tuple(row for row in checkpoint.state.window if not row[TrainStep.METRICS.index("is_skipped")])
+        kept = tuple(row for row in checkpoint.state.window if not row[-1])
         self._load_state(replace(checkpoint.state, window=kept, resumed_at_steps=self.state.resumed_at_steps))
         context.saver.restore_best()
         self.rolled_back_at_step, self.skips.in_a_row = step, 0
@@ -425,6 +419,7 @@ class _Training:
         context, best = self.context, self.context.saver.best
         return {
             "steps": self.steps_done,
+            "network": context.network,
             "stopped_early": self.steps_done < self.settings.steps,
             **total_counts(context.monitor.counts()),
             "compilation_events": [asdict(event) for event in context.monitor.events],
@@ -433,11 +428,11 @@ class _Training:
             **self.timer.summary(),
             "loss": {"first": self.first_loss, "last": self.last_loss},
             "best": {"step": best.step, "val_loss": best.loss} if best.step else None,
-            "aligned_at_step": self.alignment.aligned_at_step,
+            "aligned_at_step": self.task.aligned_at_step,
             "first_step_seconds": self.first_step_seconds,
             "startup_seconds": context.startup.seconds,
             "memory": context.monitor.memory(self.train_step.compiled.python_name, context.startup.estimated_bytes),
-            "parameters": self.network.parameter_count,
+            "parameters": self.task.parameter_count,
             "weights_sha256": read_weights_sha256(checkpoint_folders(context.folder)[-1]),
             "resumed_at_steps": list(self.state.resumed_at_steps),
             "dropped_media": context.media.dropped,

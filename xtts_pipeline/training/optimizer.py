@@ -4,19 +4,27 @@ Not Keras's AdamW: XLA fuses this whole update, and its state is plain named var
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9
+EPSILON = 1e-9
+
+
+class Betas(NamedTuple):
+    """The decays of Adam's two moments; the defaults are those of Vaswani et al. (2017)."""
+
+    first: float = 0.9
+    second: float = 0.98
 
 
 class AdamW(tf.Module):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019), without decay of vectors and scalars."""
 
-    def __init__(self, trained: Mapping[str, tf.Variable], weight_decay: float) -> None:
+    def __init__(self, trained: Mapping[str, tf.Variable], weight_decay: float, betas: Betas) -> None:
         super().__init__(name="adamw")
         self._trained = dict(trained)
-        self.weight_decay = weight_decay
+        self.weight_decay, self.betas = weight_decay, betas
         # By name: a moved layer shows as a missing name instead of silently getting another layer's moments.
         self.first_moment, self.second_moment = (
             {name: tf.Variable(tf.zeros_like(variable), trainable=False) for name, variable in trained.items()}
@@ -31,13 +39,13 @@ class AdamW(tf.Module):
     def apply(self, gradients: Sequence[tf.Tensor], rate: tf.Tensor, step: tf.Tensor, is_applied: tf.Tensor) -> None:
         """Update the variables, or nothing if `is_applied` is False. The 0-based `step` sets the bias correction."""
         count = tf.cast(step + 1, tf.float32)
-        power_1, power_2 = tf.pow(BETA_1, count), tf.pow(BETA_2, count)
+        power_1, power_2 = tf.pow(self.betas.first, count), tf.pow(self.betas.second, count)
         # The fused operation adds epsilon to the uncorrected moment, the other variant of Kingma and Ba (2015).
         epsilon = EPSILON * tf.sqrt(1.0 - power_2)
         # Scalars skip the update. There are hundreds of variables, and every operation on each of them costs tracing
         # time; the fused operation saves it too.
         rate = tf.where(is_applied, rate, 0.0)
-        beta_1, beta_2 = (tf.where(is_applied, beta, 1.0) for beta in (BETA_1, BETA_2))
+        beta_1, beta_2 = (tf.where(is_applied, beta, 1.0) for beta in self.betas)
         decay, zero = rate * self.weight_decay, tf.constant(0.0)
         for (name, variable), gradient in zip(self._trained.items(), gradients, strict=True):
             if variable.shape.rank >= 2:

@@ -7,6 +7,7 @@ from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.survey import Survey
 from xtts_pipeline.system.runtime import gpu_count, has_gpu
+from xtts_pipeline.training.checkpoints.state import NetworkKind
 from xtts_pipeline.training.distributed.cluster import Cluster
 
 
@@ -19,6 +20,7 @@ class RunPlan:
     is_resumed: whether the run's folder may hold a run; is_new: whether it has no settings of its own yet.
     init_from: the run or checkpoint whose weights a new run starts with.
     devices: the number that the user asked for; None for all GPUs.
+    network: what the run trains.
     """
 
     data: Path
@@ -33,6 +35,7 @@ class RunPlan:
     init_from: Path | None
     cluster: Cluster | None
     devices: int | None
+    network: NetworkKind = "acoustic"
 
     @property
     def is_chief(self) -> bool:

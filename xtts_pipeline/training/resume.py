@@ -10,6 +10,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CheckpointError, ConfigError, DamagedCheckpointError
+from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import (
     BEST_FOLDER,
@@ -22,15 +23,17 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     remove_after,
     step_name,
 )
-from xtts_pipeline.training.checkpoints.state import RunState
+from xtts_pipeline.training.checkpoints.state import NetworkKind, RunState
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution
 from xtts_pipeline.training.settings import RECORDS_KEY, Changes, changed_settings, check_changes
-from xtts_pipeline.training.step import TrainStep
+from xtts_pipeline.training.vocoder.step import VocoderStep
 
 # If one of these changes, the batches of an epoch change, so the rest of the current epoch cannot be continued.
 _ORDER_KEYS = frozenset(
     {"training.seed", "training.batch_size", "training.accumulation_steps", "data.shuffle_records", RECORDS_KEY}
 )
+# The metrics of a step by the network that it trains; `is_skipped` is the last.
+METRICS: dict[NetworkKind, tuple[str, ...]] = {"acoustic": AcousticStep.METRICS, "vocoder": VocoderStep.METRICS}
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ def resume(
     allowed: Collection[str],
     log: Callable[[str], None],
     distribution: Distribution = SINGLE_DEVICE,
+    network: NetworkKind = "acoustic",
 ) -> Resumption | None:
     """Return what the run continues from, or None to start at step 0. Remove the checkpoints of later steps.
 
@@ -55,7 +59,7 @@ def resume(
     Raises CheckpointError if the checkpoint belongs to another cache, ConfigError if settings changed that are not
     `allowed` by key or section.
     """
-    newest = load_newest(run, log) if distribution.is_chief else None
+    newest = load_newest(run, network, log) if distribution.is_chief else None
     resumption = None if newest is None else _apply_settings(run, newest, source, config, allowed, log)
     if resumption is not None:
         log(f"resuming after step {resumption.checkpoint.step} of {resumption.checkpoint.folder}")
@@ -72,15 +76,16 @@ def resume(
     return _apply_settings(run, Resumption(checkpoint, checkpoint.state), source, config, allowed, log)
 
 
-def load_newest(run: Path, log: Callable[[str], None]) -> Resumption | None:
+def load_newest(run: Path, network: NetworkKind, log: Callable[[str], None]) -> Resumption | None:
     """Return the run's newest intact checkpoint, or None if it has none. Damaged checkpoints are logged and renamed.
 
-    Raises CheckpointError if all are damaged, or if the newest intact one has another version or no state.
+    Raises CheckpointError if all are damaged, or if the newest intact one has another version or network or no state.
     """
     folders = checkpoint_folders(run)
     for folder in reversed(folders):
         try:
             checkpoint = load_checkpoint(folder)
+            checkpoint.require(network)
             _check_window(checkpoint)
         except DamagedCheckpointError as error:
             log(f"damaged checkpoint: {error}; it is now {quarantine_checkpoint(folder)}")
@@ -103,7 +108,8 @@ def load_newest(run: Path, log: Callable[[str], None]) -> Resumption | None:
 
 def _check_window(checkpoint: Checkpoint) -> None:
     """Raise DamagedCheckpointError unless each step of the open window has every metric."""
-    window, expected = () if checkpoint.state is None else checkpoint.state.window, len(TrainStep.METRICS)
+    window = () if checkpoint.state is None else checkpoint.state.window
+    expected = len(METRICS[checkpoint.network])
     if found := next((len(row) for row in window if len(row) != expected), None):
         problem = f"run.window: found {found} metrics of a step, expected {expected}"
         raise DamagedCheckpointError(f"{checkpoint.folder}: {problem}; use an earlier step")
@@ -124,8 +130,7 @@ def load_newest_finite(run: Path, log: Callable[[str], None]) -> Checkpoint | No
 
 def _is_last_update_finite(state: RunState) -> bool:
     """Return whether the last step before the checkpoint was applied, by its open window or by the last report."""
-    column = TrainStep.METRICS.index("is_skipped")
-    return not (state.window[-1][column] if state.window else state.skipped_in_a_row)
+    return not (state.window[-1][-1] if state.window else state.skipped_in_a_row)
 
 
 def _apply_settings(

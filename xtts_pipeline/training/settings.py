@@ -10,10 +10,12 @@ from typing import Any
 
 from xtts_pipeline.cache.format.manifest import CACHE_SECTIONS, Manifest, cache_settings, config_differences
 from xtts_pipeline.config.load import load_config
-from xtts_pipeline.config.schema import Config, ModelConfig, show_value
+from xtts_pipeline.config.schema import Config, show_value
 from xtts_pipeline.errors import CacheError, ConfigError, did_you_mean
+from xtts_pipeline.training.checkpoints.state import NetworkKind
 from xtts_pipeline.training.checks import available_memory, choose_batch_size
 from xtts_pipeline.training.distributed.cluster import Cluster
+from xtts_pipeline.training.vocoder.checks import check_vocoder_settings
 
 # The name of the clips themselves in `--allow-change`; also the section that lays them out.
 RECORDS_KEY = "cache"
@@ -31,20 +33,22 @@ def training_config(
     steps: int | None,
     previous: Config | None = None,
     allowed: Collection[str] = (),
-    model: ModelConfig | None = None,
+    init_from: Config | None = None,
+    network: NetworkKind = "acoustic",
     devices: int = 1,
     cluster: Cluster | None = None,
 ) -> Config:
     """Return the settings of the cache, or of the `previous` run that continues, with the user's on top.
 
-    A new run that starts with another run's weights takes that run's `model` as its default. A `training.batch_size`
-    of `auto` becomes a number: that of the previous run, or the largest batch that fits into memory.
+    A new run that starts with another run's weights, whose settings are `init_from`, takes the settings of its network
+    as defaults. A `training.batch_size` of `auto` becomes a number: that of the previous run, or the largest batch that
+    fits into memory.
     Raises CacheError that names each setting which contradicts the cache.
     """
-    base: dict[str, Any] = {
-        **cache_settings(manifest),
-        **({} if model is None else {"model": model.model_dump(mode="json")}),
-    }
+    base: dict[str, Any] = cache_settings(manifest)
+    if init_from is not None:
+        section = "vocoder" if network == "vocoder" else "model"
+        base[section] = getattr(init_from, section).model_dump(mode="json")
     if previous is not None:
         settings = previous.model_dump(mode="json")
         base = {**settings, **({"cache": base["cache"]} if RECORDS_KEY in allowed else {})}
@@ -59,6 +63,8 @@ def training_config(
             else "use the cache of the run, or another --output"
         )
         raise CacheError(f"the cache was made with other settings: {'; '.join(differences)}; {remedy}")
+    if network == "vocoder":
+        return check_vocoder_settings(config)
     if config.training.batch_size == "auto" and previous is not None:
         return config.with_settings("training", batch_size=previous.training.batch_size)
     if config.training.batch_size == "auto" and cluster is not None:

@@ -1,4 +1,4 @@
-"""Losses of the vocoder, each a mean over a batch of waves, float32 scalars."""
+"""Losses of the vocoder, float32: of each row of a batch against its recording, or a mean over the batch."""
 
 from collections.abc import Sequence
 
@@ -13,6 +13,8 @@ from xtts_pipeline.vocoder.fourier import Stft, periodic_hann
 
 # Below this magnitude no listener hears a difference; the log of anything quieter would be noise.
 LEAST_MAGNITUDE = 1e-5
+# Keeps the feature loss of a silent recording finite.
+LEAST_FEATURE = 1e-3
 
 
 class MelLoss:
@@ -24,8 +26,8 @@ class MelLoss:
         self._filters = np.ascontiguousarray(mel_filterbank(full).T)
 
     def __call__(self, wave_BN: tf.Tensor, truth_BN: tf.Tensor) -> tf.Tensor:
-        """Return the loss of waves [B, N] against recordings."""
-        return tf.reduce_mean(tf.abs(self._log_mel(wave_BN) - self._log_mel(truth_BN)))
+        """Return the loss of each wave against its recording, [B]; both are [B, N]."""
+        return tf.reduce_mean(tf.abs(self._log_mel(wave_BN) - self._log_mel(truth_BN)), axis=[1, 2])
 
     def _log_mel(self, wave_BN: tf.Tensor) -> tf.Tensor:
         mel_BTM = tf.matmul(self._transform.magnitude(wave_BN), tf.constant(self._filters))
@@ -39,14 +41,14 @@ class SpectralLoss:
         self._transforms = [Stft(periodic_hann(size), size // 4) for size in fft_sizes]
 
     def __call__(self, wave_BN: tf.Tensor, truth_BN: tf.Tensor) -> tf.Tensor:
-        """Return the loss of waves [B, N] against recordings."""
-        losses = []
+        """Return the loss of each wave against its recording, [B]; both are [B, N]."""
+        losses = [tf.zeros([wave_BN.shape[0]])]
         for transform in self._transforms:
             found, true = transform.magnitude(wave_BN), transform.magnitude(truth_BN)
             difference = tf.norm(true - found, axis=[1, 2]) / (tf.norm(true, axis=[1, 2]) + 1e-3)
             logs = tf.math.log(tf.maximum(true, 1e-3)) - tf.math.log(tf.maximum(found, 1e-3))
-            losses.append(tf.reduce_mean(difference) + tf.reduce_mean(tf.abs(logs)))
-        return tf.add_n(losses) / len(losses)
+            losses.append(difference + tf.reduce_mean(tf.abs(logs), axis=[1, 2]))
+        return tf.add_n(losses) / max(len(self._transforms), 1)
 
 
 def discriminator_loss(true: Sequence[Judgement], made: Sequence[Judgement]) -> tf.Tensor:
@@ -64,10 +66,11 @@ def adversarial_loss(made: Sequence[Judgement]) -> tf.Tensor:
 
 
 def feature_loss(true: Sequence[Judgement], made: Sequence[Judgement]) -> tf.Tensor:
-    """Return the mean absolute difference of the discriminators' features, relative to those of recordings."""
-    losses = [
-        tf.reduce_mean(tf.abs(of_true - of_made)) / (tf.reduce_mean(tf.abs(of_true)) + 1e-6)
-        for (_, true_features), (_, made_features) in zip(true, made, strict=True)
-        for of_true, of_made in zip(true_features, made_features, strict=True)
-    ]
+    """Return the mean absolute difference of the discriminators' features, relative to those of each recording."""
+    losses = []
+    for (_, true_features), (_, made_features) in zip(true, made, strict=True):
+        for of_true, of_made in zip(true_features, made_features, strict=True):
+            axes = list(range(1, of_true.shape.rank))
+            difference_B = tf.reduce_mean(tf.abs(of_true - of_made), axis=axes)
+            losses.append(tf.reduce_mean(difference_B / (tf.reduce_mean(tf.abs(of_true), axis=axes) + LEAST_FEATURE)))
     return tf.add_n(losses) / len(losses)

@@ -59,7 +59,7 @@ def bases(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(loop, "run", killed_at_once)
     monkeypatch.setattr(train_module, "read_run_config", lambda _: Config())
-    monkeypatch.setattr(init_from, "load_checkpoint", lambda path: SimpleNamespace(folder=path))
+    monkeypatch.setattr(init_from, "load_checkpoint", lambda path: SimpleNamespace(folder=path, require=lambda _: None))
     return found
 
 

@@ -18,7 +18,8 @@ from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import EXIT_UNTRUE, CacheError, TrainingError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
-from xtts_pipeline.training import context, loop
+from xtts_pipeline.training import context
+from xtts_pipeline.training.acoustic import task
 
 SETTINGS = (
     "training.keep_checkpoints=9",
@@ -69,8 +70,8 @@ def test_a_run_ends_where_its_cache_has_changed(
             return result
 
     monkeypatch.setattr(context, "CompilationMonitor", lambda *_, **__: NullMonitor())
-    monkeypatch.setattr(loop, "TrainStep", Step)
-    monkeypatch.setattr(loop, "Validation", lambda *_: TinyValidation())
+    monkeypatch.setattr(task, "AcousticStep", Step)
+    monkeypatch.setattr(task, "AcousticValidation", lambda *_: TinyValidation())
     with pytest.raises(TrainingError, match=rf"manifest.json: {said}; the last checkpoint is from before") as caught:
         begin(cache, run, steps=400, settings=(*SETTINGS, f"training.save_every={save_every}"))
     assert caught.value.exit_code == EXIT_UNTRUE

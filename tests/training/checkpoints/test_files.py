@@ -15,6 +15,7 @@ from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
+from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints import files
 from xtts_pipeline.training.checkpoints.files import (
     link_best,
@@ -25,7 +26,6 @@ from xtts_pipeline.training.checkpoints.files import (
 )
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
 from xtts_pipeline.training.checkpoints.variables import named_variables
-from xtts_pipeline.training.step import TrainStep
 
 CONFIG = Config(
     audio=AudioConfig(mel_bins=SPEC.mel_bins, floor=math.exp(SPEC.pad_value)),
@@ -37,15 +37,15 @@ CACHE = CacheIdentity("f" * 64, SPEC, tuple("abcdefgh"), ("anna",), ("en",))
 
 
 @pytest.fixture
-def step(train_step: TrainStep) -> TrainStep:
+def step(train_step: AcousticStep) -> AcousticStep:
     return train_step
 
 
-def save(run: Path, step: TrainStep, number: int, keep: int = 3) -> Path:
+def save(run: Path, step: AcousticStep, number: int, keep: int = 3) -> Path:
     return save_checkpoint(run, number, CONFIG, CACHE, named_variables(step), keep)
 
 
-def test_every_variable_has_one_path(step: TrainStep) -> None:
+def test_every_variable_has_one_path(step: AcousticStep) -> None:
     variables = named_variables(step)
     assert "network.mel_decoder.layers.1.text_attention.query.weight" in variables
     assert "optimizer.first_moment.mel_decoder.to_stop.bias" in variables
@@ -54,7 +54,7 @@ def test_every_variable_has_one_path(step: TrainStep) -> None:
     assert len(variables) == len(step.variables)
 
 
-def test_a_loaded_checkpoint_equals_the_saved_run(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+def test_a_loaded_checkpoint_equals_the_saved_run(step: AcousticStep, batch: Batch, tmp_path: Path) -> None:
     step(batch)
     save(tmp_path, step, 1)
     loaded = load_checkpoint(tmp_path)
@@ -63,7 +63,7 @@ def test_a_loaded_checkpoint_equals_the_saved_run(step: TrainStep, batch: Batch,
         np.testing.assert_array_equal(loaded.arrays[name], variable.numpy())
 
 
-def test_training_continues_bit_for_bit_after_loading(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+def test_training_continues_bit_for_bit_after_loading(step: AcousticStep, batch: Batch, tmp_path: Path) -> None:
     step(batch)
     save(tmp_path, step, 1)
     step(batch)
@@ -74,7 +74,7 @@ def test_training_continues_bit_for_bit_after_loading(step: TrainStep, batch: Ba
         np.testing.assert_array_equal(variable.numpy(), expected[name], err_msg=name)
 
 
-def test_a_loaded_network_has_the_ema_weights(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+def test_a_loaded_network_has_the_ema_weights(step: AcousticStep, batch: Batch, tmp_path: Path) -> None:
     step(batch)
     step(batch)
     save(tmp_path, step, 1)
@@ -84,7 +84,7 @@ def test_a_loaded_network_has_the_ema_weights(step: TrainStep, batch: Batch, tmp
 
 
 def test_a_network_larger_than_the_weights_is_refused_before_it_is_built(
-    step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: AcousticStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path, step, 1)
     checkpoint = load_checkpoint(tmp_path)
@@ -95,7 +95,7 @@ def test_a_network_larger_than_the_weights_is_refused_before_it_is_built(
         load_network(larger)
 
 
-def test_only_the_last_checkpoints_are_kept(step: TrainStep, tmp_path: Path) -> None:
+def test_only_the_last_checkpoints_are_kept(step: AcousticStep, tmp_path: Path) -> None:
     for number in (1, 2, 30):
         save(tmp_path, step, number, keep=2)
     assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["step-00000002", "step-00000030"]
@@ -103,11 +103,11 @@ def test_only_the_last_checkpoints_are_kept(step: TrainStep, tmp_path: Path) -> 
     assert load_checkpoint(tmp_path / "checkpoints" / "step-00000002").step == 2
 
 
-def save_and_link_best(run: Path, step: TrainStep, number: int) -> Path:
+def save_and_link_best(run: Path, step: AcousticStep, number: int) -> Path:
     return link_best(run, save(run, step, number, keep=1))
 
 
-def test_the_best_checkpoint_stays_when_the_last_ones_rotate(step: TrainStep, batch: Batch, tmp_path: Path) -> None:
+def test_the_best_checkpoint_stays_when_the_last_ones_rotate(step: AcousticStep, batch: Batch, tmp_path: Path) -> None:
     best = save_and_link_best(tmp_path, step, 1)
     first = step.network.text_encoder.embedding.numpy()
     step(batch)
@@ -117,21 +117,21 @@ def test_the_best_checkpoint_stays_when_the_last_ones_rotate(step: TrainStep, ba
     np.testing.assert_array_equal(load_checkpoint(tmp_path / "best").arrays["network.text_encoder.embedding"], first)
 
 
-def test_a_better_checkpoint_replaces_the_best(step: TrainStep, tmp_path: Path) -> None:
+def test_a_better_checkpoint_replaces_the_best(step: AcousticStep, tmp_path: Path) -> None:
     for number in (3, 7):
         save_and_link_best(tmp_path, step, number)
     assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-00000007"]
     assert load_checkpoint(tmp_path / "best").step == 7
 
 
-def test_weights_of_the_last_and_the_best_checkpoint_are_hard_links(step: TrainStep, tmp_path: Path) -> None:
+def test_weights_of_the_last_and_the_best_checkpoint_are_hard_links(step: AcousticStep, tmp_path: Path) -> None:
     last = save(tmp_path, step, 5)
     best = link_best(tmp_path, last)
     assert (last / "weights.safetensors").samefile(best / "weights.safetensors")
 
 
 def test_a_file_system_without_hard_links_gets_a_copy(
-    step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: AcousticStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
@@ -144,7 +144,7 @@ def test_a_file_system_without_hard_links_gets_a_copy(
 
 
 def test_a_full_disk_keeps_the_previous_best_checkpoint(
-    step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: AcousticStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_and_link_best(tmp_path, step, 1)
     last = save(tmp_path, step, 2)
@@ -166,7 +166,7 @@ def test_a_full_disk_keeps_the_previous_best_checkpoint(
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "state.json"])
-def test_every_flipped_bit_is_found(step: TrainStep, tmp_path: Path, name: str) -> None:
+def test_every_flipped_bit_is_found(step: AcousticStep, tmp_path: Path, name: str) -> None:
     weights = save(tmp_path, step, 1) / name
     sound = weights.read_bytes()
     for position in np.random.default_rng(0).integers(0, len(sound) * 8, 40).tolist():
@@ -177,34 +177,34 @@ def test_every_flipped_bit_is_found(step: TrainStep, tmp_path: Path, name: str) 
             load_checkpoint(tmp_path)
 
 
-def test_weights_of_another_size_are_refused(step: TrainStep, tmp_path: Path) -> None:
+def test_weights_of_another_size_are_refused(step: AcousticStep, tmp_path: Path) -> None:
     weights = save(tmp_path, step, 1) / "weights.safetensors"
     weights.write_bytes(weights.read_bytes() + b"more")
     with pytest.raises(CheckpointError, match=r"found \d+ bytes, expected at most \d+"):
         load_checkpoint(tmp_path)
 
 
-def test_a_checkpoint_is_never_replaced(step: TrainStep, tmp_path: Path) -> None:
+def test_a_checkpoint_is_never_replaced(step: AcousticStep, tmp_path: Path) -> None:
     save(tmp_path, step, 1)
     with pytest.raises(CheckpointError, match="there is a checkpoint of this step"):
         save(tmp_path, step, 1)
 
 
-def test_partial_folders_of_a_killed_run_are_removed(step: TrainStep, tmp_path: Path) -> None:
+def test_partial_folders_of_a_killed_run_are_removed(step: AcousticStep, tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / ".step-00000007.partial").mkdir(parents=True)
     save(tmp_path, step, 8)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000008"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"checkpoint_version": 1}', b"\xff\xfe"])
-def test_a_damaged_state_is_named(step: TrainStep, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_state_is_named(step: AcousticStep, tmp_path: Path, content: bytes) -> None:
     folder = save(tmp_path, step, 1)
     (folder / "state.json").write_bytes(content)
     with pytest.raises(CheckpointError, match="step-00000001"):
         load_checkpoint(tmp_path)
 
 
-def test_another_version_is_refused(step: TrainStep, tmp_path: Path) -> None:
+def test_another_version_is_refused(step: AcousticStep, tmp_path: Path) -> None:
     state = save(tmp_path, step, 1) / "state.json"
     state.write_bytes(seal_json({**unseal_json(state.read_bytes()), "checkpoint_version": 99}))
     with pytest.raises(CheckpointError, match="version 99, expected 5"):
@@ -216,7 +216,7 @@ def test_the_error_for_a_folder_without_checkpoints_says_what_was_expected(tmp_p
         load_checkpoint(tmp_path)
 
 
-def test_weights_of_another_model_are_refused(step: TrainStep, tmp_path: Path) -> None:
+def test_weights_of_another_model_are_refused(step: AcousticStep, tmp_path: Path) -> None:
     save(tmp_path, step, 1)
     checkpoint = load_checkpoint(tmp_path)
     wider = {**named_variables(step.network), "text_encoder.embedding": tf.Variable(tf.zeros([5, 5]))}
@@ -232,7 +232,9 @@ def test_weights_of_another_model_are_refused(step: TrainStep, tmp_path: Path) -
         restore_variables(more, checkpoint, "network.")
 
 
-def test_a_full_disk_keeps_the_old_checkpoint(step: TrainStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_the_old_checkpoint(
+    step: AcousticStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save(tmp_path, step, 1)
 
     def refuse(path: Path, content: bytes) -> None:
@@ -256,7 +258,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(step: TrainStep, tmp_path: Path, m
     ],
 )
 def test_a_cache_that_does_not_fit_the_config_is_refused(
-    step: TrainStep, tmp_path: Path, key: str, value: object, said: str
+    step: AcousticStep, tmp_path: Path, key: str, value: object, said: str
 ) -> None:
     path = save(tmp_path, step, 1) / "state.json"
     state = unseal_json(path.read_bytes())
@@ -266,7 +268,7 @@ def test_a_cache_that_does_not_fit_the_config_is_refused(
         load_checkpoint(tmp_path)
 
 
-def test_a_pipe_or_a_huge_file_is_not_read(step: TrainStep, tmp_path: Path) -> None:
+def test_a_pipe_or_a_huge_file_is_not_read(step: AcousticStep, tmp_path: Path) -> None:
     folder = save(tmp_path, step, 1)
     os.truncate(folder / "state.json", 1 << 40)
     with pytest.raises(

@@ -17,10 +17,10 @@ from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.variables import named_variables
-from xtts_pipeline.training.distributed.step import DistributedTrainStep
+from xtts_pipeline.training.distributed.step import DistributedStep
 from xtts_pipeline.training.distributed.strategy import choose_distribution
-from xtts_pipeline.training.step import TrainStep
 
 ROWS = 8
 # One layer of each kind is traced faster, and the test is about sharing a batch.
@@ -54,11 +54,11 @@ def compare(
         model = MODEL.model_copy(update=LAYERS)
         return [Network(model, SPEC, SYMBOL_COUNT, seed=1) for _ in range(2)]
 
-    one = TrainStep(*networks(), settings, signatures)
+    one = AcousticStep(*networks(), settings, signatures)
     with distribution.scope():
-        made = networks()
-    many = DistributedTrainStep(*made, settings, signatures, distribution)
-    expected, reached = named_variables(one), named_variables(many)
+        shared = AcousticStep(*networks(), settings, signatures)
+    many = DistributedStep(shared, signatures, distribution)
+    expected, reached = named_variables(one), named_variables(shared)
     begun = {name: variable.numpy() for name, variable in expected.items()}
     batches = [batch_of(number) for number in range(steps + synchronised)]
     found = {"one": metrics(one, batches[:steps]), "many": metrics(many, batches[:steps])}

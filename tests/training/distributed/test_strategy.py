@@ -10,7 +10,7 @@ from tests.model.conftest import SPEC
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature, with_rows
 from xtts_pipeline.errors import ConfigError, TrainingError
-from xtts_pipeline.training.distributed.step import DistributedTrainStep, describe_distribution
+from xtts_pipeline.training.distributed.step import DistributedStep, describe_distribution
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution
 
 SIGNATURE = batch_signature(SPEC, 12, with_speaker=False, with_language=True)
@@ -87,4 +87,4 @@ def test_with_rows_changes_only_the_rows_of_a_signature() -> None:
 
 def test_a_single_device_has_no_distributed_step() -> None:
     with pytest.raises(ValueError, match="found a single device, expected several"):
-        DistributedTrainStep(None, None, TrainingConfig(), [SIGNATURE], SINGLE_DEVICE)  # type: ignore[arg-type]
+        DistributedStep(None, [SIGNATURE], SINGLE_DEVICE)  # type: ignore[arg-type]

@@ -11,8 +11,8 @@ import tensorflow as tf
 from tests.training.monitoring.events import read_values, read_wav
 from xtts_pipeline import plots
 from xtts_pipeline.config.schema import Config, SynthesisConfig, TrainingConfig
+from xtts_pipeline.training.acoustic.validation import SpokenSentence
 from xtts_pipeline.training.monitoring.media import MediaWriter, write_picture, write_sound
-from xtts_pipeline.training.validation import SpokenSentence
 
 CONFIG = Config(synthesis=SynthesisConfig(griffin_lim_iterations=1), training=TrainingConfig(sample_sentences=2))
 RGBA = np.zeros((3, 7, 4), np.uint8)
@@ -73,7 +73,7 @@ def test_adding_never_waits_and_counts_dropped_sentences(tmp_path: Path, go_on: 
     # There is room for two evaluations of two sentences.
     assert media.dropped == 6
     (warning,) = media.warnings()
-    assert "6 sentences were dropped" in warning
+    assert "6 samples were dropped" in warning
     assert "raise training.sample_every_evaluations" in warning
     assert {step for step, _ in read_values(tmp_path / "tensorboard" / "media")} == {0, 1}
 
@@ -88,7 +88,7 @@ def test_an_error_in_the_thread_is_reported_and_the_rest_is_written(
         media.add(1, [broken])
         media.add(2, [sentence(2)])
     (warning,) = media.warnings()
-    assert "1 sentences failed, the first with AudioError" in warning
+    assert "1 samples failed, the first with AudioError" in warning
     assert "sentence_2/spoken" in [value.tag for _, value in read_values(tmp_path / "tensorboard" / "media")]
 
 
@@ -97,7 +97,7 @@ def test_closing_gives_up_after_its_time_limit(tmp_path: Path, go_on: Gate) -> N
         media.add(1, [sentence(1), sentence(2)])
         media.close(seconds=0.05)
     go_on.set()
-    assert "2 sentences were given up" in media.warnings()[0]
+    assert "2 samples were given up" in media.warnings()[0]
 
 
 def test_a_hanging_thread_does_not_block_exit(tmp_path: Path, go_on: Gate) -> None:

@@ -2,27 +2,31 @@
 
 import json
 import os
-import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 from tqdm import tqdm
 
 from xtts_pipeline.cache.build.plan import read_corpora
-from xtts_pipeline.cache.format.manifest import REJECTED_NAME, Manifest, load_manifest, require_recorded_mels
+from xtts_pipeline.cache.format.manifest import (
+    REJECTED_NAME,
+    Manifest,
+    load_manifest,
+    require_recorded_mels,
+    require_waves,
+)
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
 from xtts_pipeline.cli.commands.stats import lengths_of_cache
 from xtts_pipeline.cli.completion import complete_setting_name
-from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
@@ -36,6 +40,7 @@ from xtts_pipeline.cli.options import (
     wait_workers_option,
 )
 from xtts_pipeline.cli.progress import NullProgress, RunProgress
+from xtts_pipeline.cli.summary import print_summary
 from xtts_pipeline.config.load import load_config, read_yaml
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.survey import Survey, check_settings, survey_corpus
@@ -43,7 +48,7 @@ from xtts_pipeline.errors import ConfigError, OutputError, output_errors
 from xtts_pipeline.perf.autotune import tune
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.storage import check_apart, check_local
-from xtts_pipeline.system.terminal import columns_of, duration_text, echo_line, fold, join_lines
+from xtts_pipeline.system.terminal import duration_text, echo_line
 from xtts_pipeline.training.checkpoints.run_folder import (
     AUTOTUNE_NAME,
     CONFIG_NAME,
@@ -55,15 +60,20 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     similar_run,
     write_cache_path,
 )
-from xtts_pipeline.training.checkpoints.state import read_run_config
+from xtts_pipeline.training.checkpoints.state import NetworkKind, read_run_config
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.checks import available_memory, check_enough_records, check_memory, describe_batches
 from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS, Cluster, find_cluster
 from xtts_pipeline.training.monitoring.startup import StartupTimer
 from xtts_pipeline.training.plan import RunPlan, device_count
 from xtts_pipeline.training.settings import changed_settings, check_allowed_keys, check_changes, training_config
+from xtts_pipeline.training.vocoder.checks import describe_crops
 
-_MEMORY_PARTS = (("estimated", "estimated_bytes"), ("compiled step", "program_bytes"))
+F = TypeVar("F", bound=Callable[..., Any])
+RUN_SECTIONS = {
+    "Continuing and fine-tuning": ["resume", "allow_change", "init_from"],
+    "Machine": ["stage", "devices", "wait_workers", "profile_steps"],
+}
 
 
 @dataclass(frozen=True)
@@ -75,49 +85,67 @@ class CorpusOptions:
     val_data: Path | None
 
 
+def run_options(command: F) -> F:
+    """Add the options of every command that trains."""
+    options = (
+        config_options,
+        click.option(
+            "--output",
+            type=FOLDER,
+            help="Folder of the run; new or empty unless --resume is given.  [default: runs/DATE-TIME]",
+        ),
+        click.option("--steps", type=COUNT, help="Number of training steps in all; short for --set training.steps=N."),
+        click.option(
+            "--resume",
+            is_flag=True,
+            help="Continue the run in --output from its last checkpoint; start it if it has none.",
+        ),
+        click.option(
+            "--allow-change",
+            multiple=True,
+            metavar="SECTION.KEY",
+            shell_complete=complete_setting_name,
+            help="With --resume: a setting that may differ; repeatable.",
+        ),
+        click.option(
+            "--stage",
+            type=FOLDER,
+            metavar="DIR",
+            help="Copy the cache under DIR first, check its checksums, and read it there.",
+        ),
+        click.option(
+            "--init-from",
+            type=FOLDER,
+            metavar="RUN",
+            help="Start with the weights of another run or checkpoint (fine-tuning).",
+        ),
+        click.option(
+            "--profile",
+            "profile_steps",
+            type=COUNT,
+            help="Trace this many steps, and list the most expensive operations.",
+        ),
+        click.option(
+            "--devices", type=COUNT, help="GPUs to train on; without a GPU, parts of the CPU.  [default: all GPUs]"
+        ),
+        wait_workers_option,
+        json_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.command(
     cls=DocumentedCommand,
     example="xtts train --cache cache/ --output runs/first --steps 10000",
-    sections={
-        "Continuing and fine-tuning": ["resume", "allow_change", "init_from"],
-        "Training without a cache": ["data", "layout", "val_data"],
-        "Machine": ["stage", "devices", "wait_workers", "profile_steps"],
-    },
+    sections={**RUN_SECTIONS, "Training without a cache": ["data", "layout", "val_data"]},
 )
 @stored_cache_option
 @click.option("--data", type=FOLDER, help="Train without a cache on this corpus of 16-bit PCM WAV files.")
 @layout_option
 @click.option("--val-data", type=FOLDER, help="With --data: a second corpus that becomes the validation split.")
-@config_options
-@click.option(
-    "--output", type=FOLDER, help="Folder of the run; new or empty unless --resume is given.  [default: runs/DATE-TIME]"
-)
-@click.option("--steps", type=COUNT, help="Number of training steps in all; short for --set training.steps=N.")
-@click.option(
-    "--resume", is_flag=True, help="Continue the run in --output from its last checkpoint; start it if it has none."
-)
-@click.option(
-    "--allow-change",
-    multiple=True,
-    metavar="SECTION.KEY",
-    shell_complete=complete_setting_name,
-    help="With --resume: a setting that may differ; repeatable.",
-)
-@click.option(
-    "--stage",
-    type=FOLDER,
-    metavar="DIR",
-    help="Copy the cache under DIR first, check its checksums, and read it there.",
-)
-@click.option(
-    "--init-from", type=FOLDER, metavar="RUN", help="Start with the weights of another run or checkpoint (fine-tuning)."
-)
-@click.option(
-    "--profile", "profile_steps", type=COUNT, help="Trace this many steps, and list the most expensive operations."
-)
-@click.option("--devices", type=COUNT, help="GPUs to train on; without a GPU, parts of the CPU.  [default: all GPUs]")
-@wait_workers_option
-@json_option
+@run_options
 @click.pass_obj
 def train(
     debug: bool, /, cache: Path, data: Path | None, layout: str, val_data: Path | None, as_json: bool, **options: Any
@@ -136,8 +164,7 @@ def train(
             "--val-data and --layout belong to --data: a cache has its own; leave them out, or add --data"
         )
     corpus = None if data is None else CorpusOptions(data, layout, val_data)
-    folder, summary = run_training(cache, corpus=corpus, echo_native_log=debug, **options)
-    echo(*[json.dumps(summary)] if as_json else fold(summary_text(folder, summary), columns_of(sys.stdout)).split("\n"))
+    print_summary(*run_training(cache, corpus=corpus, echo_native_log=debug, **options), as_json=as_json)
 
 
 def run_training(
@@ -156,12 +183,13 @@ def run_training(
     stage: Path | None = None,
     devices: int | None = None,
     wait_workers: float = WAIT_WORKERS_SECONDS,
+    network: NetworkKind = "acoustic",
 ) -> tuple[Path, dict[str, Any]]:
     """Train on a cache, or on a corpus instead, or resume a run; return the run's folder and its summary.
 
     Audio, text and limits come from the cache; a CacheError names each setting that contradicts it. A resumed run keeps
     its settings; a ConfigError names each that differs and is not in `allow_change`. `steps` may always differ.
-    A new run with `init_from` starts with the weights and, unless settings say otherwise, the model of that run.
+    A new run with `init_from` starts with the weights and, unless settings say otherwise, the network of that run.
     With `stage` the cache is copied under that folder first and read there.
 
     If the environment describes several workers (`training.distributed.cluster`), this process is one of them. Only the
@@ -180,12 +208,13 @@ def run_training(
         init_from = read_init_from(run)
     survey = None if corpus is None else _survey_data(corpus, configs, overrides, previous)
     data = cache if corpus is None else corpus.data
-    manifest = _read_manifest(cache) if survey is None else survey.manifest
-    model = None if init_from is None or previous is not None else read_run_config(init_from).model
+    manifest = _read_manifest(cache, network) if survey is None else survey.manifest
+    base = None if init_from is None or previous is not None else read_run_config(init_from)
     config = training_config(
-        manifest, configs, overrides, steps, previous, allowed, model, devices=device_count(devices), cluster=cluster
+        manifest, configs, overrides, steps, previous, allowed, base, network, device_count(devices), cluster
     )
-    check_enough_records(data, manifest, config)
+    if network == "acoustic":
+        check_enough_records(data, manifest, config)
     if previous is not None and (finished := _finished_summary(run, previous, config, allowed)) is not None:
         if cluster is None or cluster.index == 0:
             echo_line(f"already finished: {run} has taken {finished['steps']} steps; a larger --steps continues it")
@@ -204,6 +233,7 @@ def run_training(
         init_from=init_from,
         cluster=cluster,
         devices=devices,
+        network=network,
     )
     _check_tuning(plan, is_staged=stage is not None)
     startup.estimated_bytes = _print_plan(plan)
@@ -253,10 +283,10 @@ def _check_folder(run: Path, *, is_resumed: bool) -> None:
         echo_line(f"--resume: no checkpoint in {run}: beginning at step 0{hint}")
 
 
-def _read_manifest(cache: Path) -> Manifest:
+def _read_manifest(cache: Path, network: NetworkKind) -> Manifest:
     with reaching_stores(cache):
         manifest = load_manifest(cache)
-    require_recorded_mels(cache, manifest)
+    (require_waves if network == "vocoder" else require_recorded_mels)(cache, manifest)
     return manifest
 
 
@@ -314,6 +344,7 @@ def _check_tuning(plan: RunPlan, *, is_staged: bool) -> None:
         (plan.survey is not None, "--data, expected a cache", "preprocess first, or leave it out"),
         (plan.cluster is not None, "several workers, expected one", "tune on one first"),
         (device_count(plan.devices) > 1, "several devices, expected one", "tune with --devices 1 first"),
+        (plan.network == "vocoder", "a vocoder, expected an acoustic model", "leave it out"),
     ):
         if is_found:
             raise ConfigError(f"training.autotune: found true with {found} to measure; {remedy}")
@@ -321,11 +352,15 @@ def _check_tuning(plan: RunPlan, *, is_staged: bool) -> None:
         check_local(plan.data, "leave training.autotune out, or add --stage DIR")
 
 
-def _print_plan(plan: RunPlan) -> int:
-    """Print batch shapes, memory and slow settings, in the chief only; return the estimated bytes.
+def _print_plan(plan: RunPlan) -> int | None:
+    """Print batch shapes, memory and slow settings, in the chief only; return the estimated bytes of memory, if known.
 
-    Raises ConfigError if there is not enough memory.
+    Raises ConfigError if there is not enough memory, and the errors of `describe_crops`.
     """
+    if plan.network == "vocoder":
+        for line in describe_crops(plan.data, plan.manifest, plan.config):
+            echo_line(line)
+        return None
     needed, memory_text = check_memory(plan.manifest, plan.config, available_memory(), plan.memory_shares)
     if not plan.is_chief:
         return needed
@@ -367,82 +402,3 @@ def _tune(plan: RunPlan) -> Config:
     with atomic_write(plan.run / AUTOTUNE_NAME) as file:
         file.write(json.dumps(tuning.report, indent=1).encode() + b"\n")
     return tuning.config
-
-
-def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
-    """Return the report of a finished run; for a worker that is not the chief, where the summary is."""
-    if "loss" not in summary:
-        return f"run            {run}\nsteps          {summary['steps']}; the first worker has the summary"
-    stopped = " (stopped early)" if summary["stopped_early"] else ""
-    resumed = summary["resumed_at_steps"]
-    times = "once, after" if len(resumed) == 1 else f"{len(resumed)} times, last after"
-    resumed_text = f", resumed {times} step {resumed[-1]}" if resumed else ""
-    first, last = (
-        "none finite" if summary["loss"][key] is None else f"{summary['loss'][key]:.3f}" for key in ("first", "last")
-    )
-    best, origin = summary["best"], summary.get("origin")
-    best_text = "none: no evaluation's weights are in best/"
-    if best:
-        best_text = f"step {best['step']}, validation loss {best['val_loss']:.3f}"
-    first_step = duration_text(summary["first_step_seconds"], 1)
-    lines = [
-        f"run            {run}",
-        f"steps          {summary['steps']}{stopped}{resumed_text}, first after {first_step}",
-        f"parameters     {summary['parameters'] / 1e6:.1f} M",
-        f"loss           {first} -> {last}",
-        f"weights        sha256 {summary['weights_sha256'][:16]}...",
-        f"best           {best_text}",
-    ]
-    if origin:
-        lines.append(f"begun with     {origin['checkpoint']}, {origin['kept_share']:.1%} of the network")
-    for key in ("traces", "compilations"):
-        counts = ", ".join(f"{name} {count[key]}" for name, count in summary["by_function"].items())
-        lines.append(f"{key:<14} {summary[key]}  ({counts or 'nothing is compiled: training.debug_eager'})")
-    lines += [*_speed_lines(summary), *_cost_lines(summary), *_operation_lines(summary)]
-    lines.append(f'next           xtts synthesize --run {shlex.quote(str(run))} --text "..." --output speech.wav')
-    return join_lines(lines)
-
-
-def _speed_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return step time, data wait and throughput, unless the process took no step."""
-    step, device = summary["step_ms"], summary.get("device_share")
-    if not step:
-        return []
-    # A run too short for a report without a compilation has no device share.
-    device_text = "" if device is None else f", device {device:.0%}"
-    examples, frames = summary["examples_per_second"], summary["mel_frames_per_second"]
-    return [
-        f"step time      {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
-        f"data wait      {summary['data_wait_share']:.2%}{device_text}",
-        f"throughput     {examples:.1f} examples/s, {frames:.0f} mel frames/s",
-    ]
-
-
-def _cost_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return the start-up time by part and the memory. Summaries of older versions have neither."""
-    if "startup_seconds" not in summary:
-        return []
-    parts = ", ".join(
-        f"{part} {seconds:.1f}" for part, seconds in summary["startup_seconds"].items() if seconds >= 0.05
-    )
-    memory = [f"{summary['memory']['peak_bytes'] / 1e9:.2f} GB at most"]
-    memory += [f"{name} {summary['memory'][key] / 1e9:.2f}" for name, key in _MEMORY_PARTS if summary["memory"][key]]
-    return [
-        f"start          {duration_text(sum(summary['startup_seconds'].values()), 1)} ({parts})",
-        f"memory         {', '.join(memory)}",
-    ]
-
-
-def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return the table of the most expensive operations, if steps were traced."""
-    profile = summary.get("profile")
-    if not profile:
-        return []
-    lines = [
-        f"profile        {profile['steps']} steps in {profile['folder']}",
-        f"{'ms/step':>9}  {'share':>6}  {'calls':>6}  operation",
-    ]
-    return lines + [
-        f"{operation['ms_per_step']:>9.2f}  {operation['share']:>6.1%}  {operation['calls']:>6}  {operation['name']}"
-        for operation in profile["operations"]
-    ]

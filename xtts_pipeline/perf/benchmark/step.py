@@ -23,8 +23,8 @@ from xtts_pipeline.perf.timing import in_turns, machine, paired_ratios
 from xtts_pipeline.perf.trial import StepTime, time_step
 from xtts_pipeline.system.nvml import Sampler
 from xtts_pipeline.system.runtime import NativeLog, has_gpu
+from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.files import build_network
-from xtts_pipeline.training.step import TrainStep
 
 COLUMNS = (
     Column("step_ms", "step ms", WHOLE),
@@ -48,7 +48,7 @@ _Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 class Variant:
     """A train step with its stream of batches and its measurements so far."""
 
-    def __init__(self, train_step: TrainStep, stream: Stream, log: NativeLog, *, is_eager: bool = False) -> None:
+    def __init__(self, train_step: AcousticStep, stream: Stream, log: NativeLog, *, is_eager: bool = False) -> None:
         self.train_step = train_step
         # One entry for each timed step.
         self._steps: list[StepTime] = []
@@ -188,12 +188,12 @@ def _variants(
     training, identity = config.training, source.identity()
     largest = record_spec(source.manifest)
 
-    def step_of(specs: Sequence[RecordSpec], *, is_compiled: bool, is_strict: bool) -> TrainStep:
+    def step_of(specs: Sequence[RecordSpec], *, is_compiled: bool, is_strict: bool) -> AcousticStep:
         settings = training.model_copy(
             update={"jit_compile": is_compiled, "strict_shapes": is_strict, "debug_eager": False}
         )
         network, average = (build_network(identity, config, tf.dtypes.as_dtype(training.precision)) for _ in range(2))
-        return TrainStep(network, average, settings, bucket_signatures(identity, specs, training))
+        return AcousticStep(network, average, settings, bucket_signatures(identity, specs, training))
 
     fixed = bucket_signatures(identity, [largest], training)
 
@@ -207,7 +207,7 @@ def _variants(
 
     plain, traced = {"is_compiled": False, "is_strict": True}, {"is_compiled": False, "is_strict": False}
     compiled = {"is_compiled": True, "is_strict": True}
-    made: dict[str, Callable[[], tuple[TrainStep, Stream]]] = {
+    made: dict[str, Callable[[], tuple[AcousticStep, Stream]]] = {
         "eager": lambda: (step_of([largest], **plain), fixed_stream("eager")),
         "function varying": lambda: (step_of([largest], **traced), varying_stream(work, examples, largest, fixed[0])),
         "function fixed": lambda: (step_of([largest], **plain), fixed_stream("function")),

@@ -13,8 +13,8 @@ from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.text.tokens import FIRST_SYMBOL_ID
+from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
-from xtts_pipeline.training.step import TrainStep
 
 _SYMBOLS = 30
 _SPEC = RecordSpec(max_text_length=40, max_mel_frames=120, mel_bins=20, pad_value=-11.5)
@@ -77,7 +77,7 @@ def demonstrate(log: NativeLog) -> Demonstration:
 def _run(name: str, log: NativeLog, *, is_varying: bool) -> DemonstrationRun:
     settings = TrainingConfig(batch_size=_ROWS, strict_shapes=not is_varying, scheduled_sampling_start=None)
     network, average = (Network(_MODEL, _SPEC, _SYMBOLS, seed=1) for _ in range(2))
-    step = TrainStep(
+    step = AcousticStep(
         network, average, settings, [batch_signature(_SPEC, _ROWS, with_speaker=False, with_language=False)]
     )
     before = log.compilations().get("_train_step", 0)

@@ -17,7 +17,7 @@ from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.training.checkpoints.files import link_best, save_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import BEST_FOLDER, LAST_FOLDER, step_name
-from xtts_pipeline.training.checkpoints.state import BestEvaluation, RunState
+from xtts_pipeline.training.checkpoints.state import BestEvaluation, NetworkKind, RunState
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,15 @@ class CheckpointSaver:
     """
 
     def __init__(
-        self, run: Path, config: Config, cache: CacheIdentity, sync: Callable[[], None], saved_step: int = 0
+        self,
+        run: Path,
+        config: Config,
+        cache: CacheIdentity,
+        sync: Callable[[], None],
+        saved_step: int = 0,
+        network: NetworkKind = "acoustic",
     ) -> None:
-        self._run, self._config, self._cache, self._sync = run, config, cache, sync
+        self._run, self._config, self._cache, self._sync, self._network = run, config, cache, sync, network
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._saving: Future[Path] | None = None
         self._best_in_progress: BestEvaluation | None = None
@@ -141,7 +147,14 @@ class CheckpointSaver:
             ) from None
         keep = self._config.training.keep_checkpoints
         folder = save_checkpoint(
-            self._run, snapshot.step, self._config, self._cache, snapshot.arrays, keep, snapshot.state
+            self._run,
+            snapshot.step,
+            self._config,
+            self._cache,
+            snapshot.arrays,
+            keep,
+            snapshot.state,
+            self._network,
         )
         if snapshot.best is not None:
             link_best(self._run, folder)

@@ -10,20 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import TrainingConfig
-from xtts_pipeline.data.batching import from_signature, with_rows
-from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.data.batching import from_signature, rows_of, with_rows
 from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.distributed.strategy import Distribution
 from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
-from xtts_pipeline.training.schedule import scheduled_sampling_share
-from xtts_pipeline.training.step import LOSS_METRICS, GlobalBatch, TrainStep, stack_metrics
-
-# Summed with the gradients: each device has its share of the whole batch's value.
-SUMMED_METRICS = (*LOSS_METRICS, "mel_frames")
+from xtts_pipeline.training.step import GlobalBatch, TrainStep, stack_metrics
 
 
-class DistributedTrainStep(TrainStep):
+class DistributedStep:
     """One update on a whole batch: each process provides its rows, and each of its devices takes an equal share.
 
     Losses divide by totals of the whole batch, and dropout depends on a row's index in it, so the sums equal those of
@@ -33,42 +28,39 @@ class DistributedTrainStep(TrainStep):
 
     def __init__(
         self,
-        network: Network,
-        average: Network,
-        config: TrainingConfig,
-        signatures: Sequence[Batch],
+        step: TrainStep,
+        signatures: Sequence[Any],
         distribution: Distribution,
         interruption: Interruption | None = None,
     ) -> None:
-        """Take networks created in the distribution's scope, and signatures of whole batches."""
+        """Take a step that was created in the distribution's scope, and its signatures, of whole batches."""
         if distribution.strategy is None:
-            raise ValueError("distribution: found a single device, expected several; use a TrainStep")
-        with distribution.scope():
-            super().__init__(network, average, config, signatures)
+            raise ValueError("distribution: found a single device, expected several; use the step itself")
+        self._step, self._signature = step, signatures[0]
         self._strategy: tf.distribute.Strategy = distribution.strategy
         self._distribution, self._interruption, self.is_stop_agreed = distribution, interruption, False
         replicas = distribution.replicas
-        parts = [with_rows(signature, signature.tokens.shape[0] // replicas) for signature in signatures]
+        parts = [with_rows(signature, rows_of(signature) // replicas) for signature in signatures]
 
-        def extra_specs(part: Batch) -> list[tf.TensorSpec]:
-            lengths = tf.TensorSpec([2, part.tokens.shape[0] * replicas], tf.int32, "lengths")
+        def extra_specs(part: Any) -> list[tf.TensorSpec]:
+            lengths = tf.TensorSpec([step.LENGTHS, rows_of(part) * replicas], tf.int32, "lengths")
             return [tf.TensorSpec([], tf.int32, "first"), lengths]
 
-        self.compiled = CompiledByShape(self._gradient_step, parts, config, extra_specs)
-        shapes = [variable.shape for variable in self.optimizer.trained.values()]
-        self._sizes = [*(shape.num_elements() for shape in shapes), *[1] * len(SUMMED_METRICS)]
-        self._shapes = [*shapes, *[[]] * len(SUMMED_METRICS)]
+        self.compiled = CompiledByShape(self._gradient_step, parts, step.config, extra_specs)
+        shapes = [variable.shape for variable in step.optimizer.trained.values()]
+        self._sizes = [*(shape.num_elements() for shape in shapes), *[1] * len(step.SUMMED_METRICS)]
+        self._shapes = [*shapes, *[[]] * len(step.SUMMED_METRICS)]
         vector = tf.TensorSpec([sum(self._sizes)], tf.float32)
         self.update = tf.function(
-            self._update_step, input_signature=[vector], jit_compile=config.jit_compile, autograph=False
+            self._update_step, input_signature=[vector], jit_compile=step.config.jit_compile, autograph=False
         )
-        # Keyed by the id of a gradient function: tf.Module needs keys that can be sorted.
+        # Keyed by the id of a gradient function.
         self._runs: dict[int, Any] = {}
 
-    def __call__(self, batch: Batch) -> tf.Tensor:
+    def __call__(self, batch: Any) -> tf.Tensor:
         """Run the step on this process's rows of a batch; return the whole batch's METRICS, float32, on the device."""
         strategy, local = self._strategy, self._distribution.local_replicas
-        rows = batch.tokens.shape[0] // local
+        rows = rows_of(batch) // local
         function = self.compiled.function_of(with_rows(batch, rows))
         if id(function) not in self._runs:
             self._runs[id(function)] = tf.function(self._run_on_replicas(function, rows), autograph=False)
@@ -89,12 +81,12 @@ class DistributedTrainStep(TrainStep):
         monitor.watch(*self.compiled.functions, calls=self.compiled, devices=devices)
         monitor.watch(self.update, devices=devices)
 
-    def _whole_lengths(self, batch: Batch) -> tf.Tensor:
-        """Exchange lengths and requests to stop; return text and mel lengths of the whole batch, int32 [2, rows]."""
-        distribution, local = self._distribution, np.stack([batch.text_length, batch.mel_length])
-        whole = np.zeros([2, local.shape[1] * distribution.workers])
+    def _whole_lengths(self, batch: Any) -> tf.Tensor:
+        """Exchange lengths and requests to stop; return the lengths of the whole batch, int32 [LENGTHS, rows]."""
+        distribution = self._distribution
+        whole = np.zeros([self._step.LENGTHS, rows_of(batch) * distribution.workers])
         mine = distribution.rows_of_worker(whole.shape[1])
-        whole[:, mine.start : mine.stop] = local
+        whole[:, mine.start : mine.stop] = self._step.row_lengths(batch)
         is_asked = self._interruption is not None and self._interruption.is_asked
         *lengths, asked = distribution.sum([*whole.ravel(), float(is_asked)])
         self.is_stop_agreed = asked > 0.0
@@ -116,12 +108,9 @@ class DistributedTrainStep(TrainStep):
     def _gradient_step(self, *tensors: tf.Tensor) -> tf.Tensor:
         """Return gradients and SUMMED_METRICS of a device's rows in one vector, so that one all-reduce sums them."""
         *fields, first, lengths = tensors
-        batch = from_signature(fields, self._signature)
-        step = self.step.read_value()
-        share = scheduled_sampling_share(step, self.config)
-        gradients, metrics = self._batch_gradients(batch, step, share, GlobalBatch(first, lengths[0], lengths[1]))
-        frames = tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)
-        summed = stack_metrics({**metrics, "mel_frames": frames}, SUMMED_METRICS)
+        batch, step = from_signature(fields, self._signature), self._step.step.read_value()
+        gradients, metrics = self._step.batch_gradients(batch, step, GlobalBatch(first, lengths))
+        summed = stack_metrics(metrics, self._step.SUMMED_METRICS)
         return tf.concat([*(tf.reshape(gradient, [-1]) for gradient in gradients), summed], axis=0)
 
     def _update_step(self, vector: tf.Tensor) -> tf.Tensor:
@@ -129,18 +118,15 @@ class DistributedTrainStep(TrainStep):
         parts = [
             tf.reshape(part, shape) for part, shape in zip(tf.split(vector, self._sizes), self._shapes, strict=True)
         ]
-        trained = len(parts) - len(SUMMED_METRICS)
-        step = self.step.read_value()
-        metrics = {
-            **dict(zip(SUMMED_METRICS, parts[trained:], strict=True)),
-            "scheduled_sampling_share": scheduled_sampling_share(step, self.config),
-        }
-        return self._update(parts[:trained], metrics, step)
+        names = self._step.SUMMED_METRICS
+        trained = len(parts) - len(names)
+        metrics = dict(zip(names, parts[trained:], strict=True))
+        return self._step.update(parts[:trained], metrics, self._step.step.read_value())
 
 
-def describe_distribution(distribution: Distribution, signatures: Sequence[Batch], settings: TrainingConfig) -> str:
+def describe_distribution(distribution: Distribution, signatures: Sequence[Any], settings: TrainingConfig) -> str:
     """Return one line with the devices, the batch size of each bucket and the learning rate."""
-    rows = [signature.tokens.shape[0] for signature in signatures]
+    rows = [rows_of(signature) for signature in signatures]
     whole, shares = ", ".join(map(str, rows)), ", ".join(str(size // distribution.replicas) for size in rows)
     return (
         f"{distribution}; batches of {whole} clips in all, {shares} on each; learning rate {settings.learning_rate:g}"

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.errors import ConfigError, TrainingError
-from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.distributed.cluster import TF_CONFIG, Cluster
 from xtts_pipeline.training.distributed.rendezvous import wait_for_workers
 
@@ -63,9 +63,9 @@ class Distribution:
         share = rows // self.workers
         return range(self.worker * share, (self.worker + 1) * share)
 
-    def batch_rows(self, signatures: Sequence[Batch]) -> list[range] | None:
+    def batch_rows(self, signatures: Sequence[Any]) -> list[range] | None:
         """Return the rows of each signature's whole batch that this process trains on; None if it is the only one."""
-        return None if self.workers == 1 else [self.rows_of_worker(each.tokens.shape[0]) for each in signatures]
+        return None if self.workers == 1 else [self.rows_of_worker(rows_of(each)) for each in signatures]
 
     def sum(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
         """Return the sum over all processes, float64 [n]. Each must call it with n values; it waits for the slowest.

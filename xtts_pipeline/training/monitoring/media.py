@@ -1,31 +1,29 @@
-"""Write plots and audio of the synthesized validation sentences for TensorBoard, in a thread, so that no step waits.
+"""Write plots and audio of the samples of an evaluation for TensorBoard, in a thread, so that no step waits.
 
-A full queue drops new sentences and counts them; errors of the thread are reported at the end of the run.
+A full queue drops new samples and counts them; errors of the thread are reported at the end of the run.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline import plots
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.training.checkpoints.run_folder import TENSORBOARD_FOLDER
 from xtts_pipeline.training.monitoring.metrics import plugin_metadata
-from xtts_pipeline.training.validation import SpokenSentence
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
 # Room in the queue: with more the thread would never catch up, and memory would fill.
 MAX_WAITING_EVALUATIONS = 2
 CLOSE_SECONDS = 120.0
-# After an error the thread may finish its sentence: stopping it inside native code could crash the process.
+# After an error the thread may finish its sample: stopping it inside native code could crash the process.
 ERROR_SECONDS = 2.0
 # tensorboard.ImagePluginData of version 0 is an empty message.
 _IMAGE = plugin_metadata("images", "DATA_CLASS_BLOB_SEQUENCE")
@@ -34,10 +32,28 @@ _AUDIO = plugin_metadata("audio", "DATA_CLASS_BLOB_SEQUENCE", b"\x10\x0b")
 _PNG_SIZE = slice(16, 24)
 
 
-class MediaWriter:
-    """Writes plots and audio of sentences under tensorboard/media; a context manager that ends with the queue written.
+# A vocoder: mel frames [T, mel_bins] to a wave [samples].
+Vocode = Callable[[np.ndarray], np.ndarray]
 
-    After an error the queue is dropped. `dropped` counts the sentences that found no room in the queue.
+
+class EvaluationSample(Protocol):
+    """One of the samples of an evaluation. The writer's thread calls its methods."""
+
+    @property
+    def name(self) -> str:
+        """The group of its tags."""
+
+    def picture(self, frame_seconds: float) -> tuple[str, bytes]:
+        """Return the tag and the PNG of its picture."""
+
+    def sounds(self, vocode: Vocode) -> Mapping[str, Callable[[], np.ndarray]]:
+        """Return each sound by its tag; `true`, the ground truth, is written once."""
+
+
+class MediaWriter:
+    """Writes plots and audio of samples under tensorboard/media; a context manager that ends with the queue written.
+
+    After an error the queue is dropped. `dropped` counts the samples that found no room in the queue.
     """
 
     def __init__(self, run: Path, config: Config) -> None:
@@ -51,7 +67,7 @@ class MediaWriter:
         self._waiting: set[Future[None]] = set()
         self._errors: list[BaseException] = []
         self._writer: tf.summary.SummaryWriter | None = None
-        self._has_truth: set[int] = set()
+        self._has_truth: set[str] = set()
         self._unfinished = 0
         self.dropped = 0
 
@@ -64,12 +80,12 @@ class MediaWriter:
         else:
             self._stop_thread(ERROR_SECONDS)
 
-    def add(self, step: int, sentences: Sequence[SpokenSentence]) -> None:
-        """Queue the sentences for which there is room; return at once."""
+    def add(self, step: int, samples: Sequence[EvaluationSample]) -> None:
+        """Queue the samples for which there is room; return at once."""
         self._collect_done()
-        for sentence in sentences:
+        for sample in samples:
             if len(self._waiting) < self._max_waiting:
-                self._submit(partial(self._write, step, sentence))
+                self._submit(partial(self._write, step, sample))
             else:
                 self.dropped += 1
 
@@ -91,12 +107,12 @@ class MediaWriter:
         warnings = []
         if self._errors:
             first = self._errors[0]
-            warnings.append(f"{len(self._errors)} sentences failed, the first with {type(first).__name__}: {first}")
+            warnings.append(f"{len(self._errors)} samples failed, the first with {type(first).__name__}: {first}")
         if self._unfinished:
-            warnings.append(f"{self._unfinished} sentences were given up, still not done long after the last step")
+            warnings.append(f"{self._unfinished} samples were given up, still not done long after the last step")
         if self.dropped:
             warnings.append(
-                f"{self.dropped} sentences were dropped, they came faster than one thread draws; "
+                f"{self.dropped} samples were dropped, they came faster than one thread draws; "
                 "raise training.sample_every_evaluations"
             )
         return [f"pictures and sounds for TensorBoard: {warning}" for warning in warnings]
@@ -121,7 +137,7 @@ class MediaWriter:
                 future.set_result(None)
 
     def _stop_thread(self, seconds: float) -> None:
-        """Drop the queue and wait at most `seconds` for the sentence in progress."""
+        """Drop the queue and wait at most `seconds` for the sample in progress."""
         for future in self._waiting:
             future.cancel()
         self._waiting.clear()
@@ -140,25 +156,17 @@ class MediaWriter:
             self._writer = None
             self._has_truth.clear()
 
-    def _write(self, step: int, sentence: SpokenSentence) -> None:
+    def _write(self, step: int, sample: EvaluationSample) -> None:
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(str(self._folder))
-        name, rate = f"sentence_{sentence.number}", self._audio.sample_rate
+        rate = self._audio.sample_rate
         with self._writer.as_default(step=step):
-            png = plots.encode_comparison(
-                sentence.true_mel,
-                sentence.mel,
-                sentence.attention,
-                sentence.symbols,
-                self._audio.hop_samples / rate,
-                sentence.has_stopped,
-            )
-            write_picture(f"{name}/mel_and_attention", png)
-            if sentence.number not in self._has_truth:
-                # Ground truth through the same vocoder: the upper bound of this run's quality.
-                write_sound(f"{name}/true", self._vocoder(sentence.true_mel), rate)
-                self._has_truth.add(sentence.number)
-            write_sound(f"{name}/spoken", self._vocoder(sentence.mel), rate)
+            tag, png = sample.picture(self._audio.hop_samples / rate)
+            write_picture(f"{sample.name}/{tag}", png)
+            for label, make in sample.sounds(self._vocoder).items():
+                if label != "true" or sample.name not in self._has_truth:
+                    write_sound(f"{sample.name}/{label}", make(), rate)
+            self._has_truth.add(sample.name)
         self._writer.flush()
 
 

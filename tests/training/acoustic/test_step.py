@@ -7,17 +7,17 @@ from tests.training.conftest import SETTINGS, networks
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.data.batching import batch_signature, to_batch
 from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.training.acoustic.step import AcousticStep, EvaluateStep
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import RetraceError
-from xtts_pipeline.training.step import EvaluateStep, TrainStep
 
 
-def numbers(step: TrainStep | EvaluateStep, batch: Batch) -> dict[str, float]:
+def numbers(step: AcousticStep | EvaluateStep, batch: Batch) -> dict[str, float]:
     """Run the step and return its metrics by name."""
     return dict(zip(step.METRICS, step(batch).numpy().tolist(), strict=True))
 
 
-def tracing_counts(step: TrainStep | EvaluateStep) -> list[int]:
+def tracing_counts(step: AcousticStep | EvaluateStep) -> list[int]:
     """Return how often each of the step's functions was traced."""
     return [function.experimental_get_tracing_count() for function in step.compiled.functions]
 
@@ -39,7 +39,7 @@ def test_batches_follow_the_signature(batch: Batch) -> None:
     np.testing.assert_array_equal(taken.speaker, [1, 2, 3])
 
 
-def test_one_batch_overfits_in_one_trace(train_step: TrainStep, batch: Batch) -> None:
+def test_one_batch_overfits_in_one_trace(train_step: AcousticStep, batch: Batch) -> None:
     first = numbers(train_step, batch)
     for _ in range(SETTINGS.steps - 2):
         train_step(batch)
@@ -51,9 +51,9 @@ def test_one_batch_overfits_in_one_trace(train_step: TrainStep, batch: Batch) ->
     assert int(train_step.step) == SETTINGS.steps
 
 
-def test_without_compilation_the_step_does_the_same(train_step: TrainStep, batch: Batch) -> None:
+def test_without_compilation_the_step_does_the_same(train_step: AcousticStep, batch: Batch) -> None:
     signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
-    eager = TrainStep(*networks(), SETTINGS.model_copy(update={"debug_eager": True}), [signature])
+    eager = AcousticStep(*networks(), SETTINGS.model_copy(update={"debug_eager": True}), [signature])
     for _ in range(2):
         assert numbers(eager, batch) == pytest.approx(numbers(train_step, batch), rel=1e-3, abs=1e-5)
     assert tracing_counts(eager) == []
@@ -61,7 +61,7 @@ def test_without_compilation_the_step_does_the_same(train_step: TrainStep, batch
         eager(random_batch(SPEC, (9, 4), (20, 7)))
 
 
-def test_a_batch_of_another_shape_is_refused(train_step: TrainStep) -> None:
+def test_a_batch_of_another_shape_is_refused(train_step: AcousticStep) -> None:
     with pytest.raises(RetraceError, match=r"a batch of 2 rows instead of 3"):
         train_step(random_batch(SPEC, (9, 4), (20, 7)))
 
@@ -80,12 +80,12 @@ def test_the_losses_of_a_clip_do_not_depend_on_its_bucket() -> None:
     assert tracing_counts(step) == [1, 1]
 
 
-def test_no_variable_is_kept_on_the_host(train_step: TrainStep) -> None:
+def test_no_variable_is_kept_on_the_host(train_step: AcousticStep) -> None:
     # TensorFlow places int32 variables on the host even on a GPU, and an XLA program cannot reach them there.
     assert [name for name, variable in named_variables(train_step).items() if variable.dtype == tf.int32] == []
 
 
-def test_every_variable_is_trained(train_step: TrainStep, batch: Batch) -> None:
+def test_every_variable_is_trained(train_step: AcousticStep, batch: Batch) -> None:
     before = {name: variable.numpy() for name, variable in named_variables(train_step.network).items()}
     for _ in range(3):
         train_step(batch)
@@ -98,7 +98,7 @@ def test_every_variable_is_trained(train_step: TrainStep, batch: Batch) -> None:
     assert [name for name in still if not name.endswith("key.bias")] == []
 
 
-def test_the_same_weights_and_batch_give_the_same_update_bit_for_bit(train_step: TrainStep, batch: Batch) -> None:
+def test_the_same_weights_and_batch_give_the_same_update_bit_for_bit(train_step: AcousticStep, batch: Batch) -> None:
     first = {name: variable.numpy() for name, variable in named_variables(train_step).items()}
     ends = []
     for _ in range(2):
@@ -115,7 +115,7 @@ def test_speaker_and_language_reach_the_compiled_step(batch: Batch) -> None:
     network, average = networks(speakers=4, languages=2)
     # Without XLA, because only the ids matter here. Every row has its reference dropped.
     settings = SETTINGS.model_copy(update={"jit_compile": False, "reference_dropout": 0.999})
-    step = TrainStep(network, average, settings, [signature])
+    step = AcousticStep(network, average, settings, [signature])
     before = network.speaker_embedding.numpy(), network.language_embedding.numpy()
     step(batch._replace(speaker=tf.constant([3, 3, 1]), language=tf.constant([1, 1, 1])))
     # A step of Adam moves each number by the rate, 3e-4; weight decay, by a hundredth of that at most.
@@ -123,7 +123,7 @@ def test_speaker_and_language_reach_the_compiled_step(batch: Batch) -> None:
     assert np.flatnonzero(np.abs(network.language_embedding - before[1]).mean(1) > 1e-4).tolist() == [1]
 
 
-def test_evaluation_is_deterministic_and_weighted_by_decoder_steps(train_step: TrainStep, batch: Batch) -> None:
+def test_evaluation_is_deterministic_and_weighted_by_decoder_steps(train_step: AcousticStep, batch: Batch) -> None:
     signature = batch_signature(SPEC, 3, with_speaker=False, with_language=False)
     evaluate_step = EvaluateStep(train_step.network, SETTINGS, [signature])
     first, second = numbers(evaluate_step, batch), numbers(evaluate_step, batch)
@@ -132,7 +132,7 @@ def test_evaluation_is_deterministic_and_weighted_by_decoder_steps(train_step: T
     assert tracing_counts(evaluate_step) == [1]
 
 
-def test_the_average_is_the_ema_of_the_weights(train_step: TrainStep, batch: Batch) -> None:
+def test_the_average_is_the_ema_of_the_weights(train_step: AcousticStep, batch: Batch) -> None:
     trained, averaged = named_variables(train_step.network), named_variables(train_step.average)
     expected = {name: variable.numpy() for name, variable in trained.items()}
     for step in range(4):
@@ -143,7 +143,7 @@ def test_the_average_is_the_ema_of_the_weights(train_step: TrainStep, batch: Bat
         np.testing.assert_allclose(averaged[name], value, atol=1e-6)
 
 
-def test_an_update_that_is_not_finite_changes_no_weight(train_step: TrainStep, batch: Batch) -> None:
+def test_an_update_that_is_not_finite_changes_no_weight(train_step: AcousticStep, batch: Batch) -> None:
     assert numbers(train_step, batch)["is_skipped"] == 0.0
     before = {name: variable.numpy() for name, variable in named_variables(train_step).items()}
     mel = batch.mel.numpy()
@@ -160,7 +160,7 @@ def test_an_update_that_is_not_finite_changes_no_weight(train_step: TrainStep, b
     assert tracing_counts(train_step) == [1]
 
 
-def test_changing_the_rate_factor_does_not_retrace(train_step: TrainStep, batch: Batch) -> None:
+def test_changing_the_rate_factor_does_not_retrace(train_step: AcousticStep, batch: Batch) -> None:
     rates = [numbers(train_step, batch)["learning_rate"]]
     train_step.rate_factor.assign(0.5)
     rates.append(numbers(train_step, batch)["learning_rate"])
@@ -172,7 +172,7 @@ def run_steps(batch: Batch, steps: int, **changes: object) -> tuple[list[dict[st
     """Return each step's metrics and the weights after the last, without XLA."""
     settings = SETTINGS.model_copy(update={"jit_compile": False, "batch_size": batch.tokens.shape[0], **changes})
     signature = batch_signature(SPEC, settings.batch_size, with_speaker=False, with_language=False)
-    step = TrainStep(*networks(), settings, [signature])
+    step = AcousticStep(*networks(), settings, [signature])
     metrics = [numbers(step, batch) for _ in range(steps)]
     return metrics, {name: variable.numpy() for name, variable in named_variables(step).items()}
 

@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
 from xtts_pipeline.model.network import Batch
-from xtts_pipeline.training.step import EvaluateStep
-from xtts_pipeline.training.validation import mean_losses
+from xtts_pipeline.training.acoustic.step import EvaluateStep
+from xtts_pipeline.training.acoustic.validation import mean_losses
 
 
 def losses_of(*results: tuple[float, float]) -> dict[str, float]:

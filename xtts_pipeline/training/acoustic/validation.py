@@ -12,6 +12,7 @@ from itertools import islice
 import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline import plots
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import from_signature, with_rows
 from xtts_pipeline.data.source import Source
@@ -20,10 +21,12 @@ from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import attention_coverage, attention_focus, decoder_steps, diagonal_share
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.training.acoustic.step import EvaluateStep
 from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
-from xtts_pipeline.training.step import EvaluateStep
+from xtts_pipeline.training.monitoring.media import Vocode
+from xtts_pipeline.training.task import Validation
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,21 @@ class SpokenSentence:
     mel: np.ndarray
     attention: np.ndarray
     has_stopped: bool
+
+    @property
+    def name(self) -> str:
+        """The group of its tags in TensorBoard."""
+        return f"sentence_{self.number}"
+
+    def picture(self, frame_seconds: float) -> tuple[str, bytes]:
+        """Return the tag and the PNG of both mels and of the attention."""
+        label = "spoken" if self.has_stopped else f"spoken {plots.CUT_MARK}"
+        mels = (self.true_mel, self.mel)
+        return "mel_and_attention", plots.encode_comparison(*mels, frame_seconds, label, self.attention, self.symbols)
+
+    def sounds(self, vocode: Vocode) -> dict[str, Callable[[], np.ndarray]]:
+        """Return the sound of both mels; that of the true one is the upper bound of this run's quality."""
+        return {"true": lambda: vocode(self.true_mel), "spoken": lambda: vocode(self.mel)}
 
 
 class SpeakStep:
@@ -77,8 +95,8 @@ class SpeakStep:
         return speech, tf.stack(sums)
 
 
-class Validation:
-    """The validation split, and the fixed sentences that are synthesized again and again for comparison."""
+class AcousticValidation(Validation):
+    """Teacher-forced losses of the split, and sentences that are spoken freely."""
 
     def __init__(
         self,
@@ -93,7 +111,8 @@ class Validation:
 
         N workers evaluate every N-th batch each, on their first devices. Only the chief synthesizes samples.
         """
-        self._source, self._settings, self._distribution = source, config.training, distribution
+        super().__init__(config.training, distribution)
+        self._source = source
         # A device has memory for its share of a training batch, so for no more rows here.
         replicas = distribution.replicas
         signatures = self._signatures = [
@@ -107,7 +126,6 @@ class Validation:
         if config.training.sample_every_evaluations is not None:
             monitor.watch(*self._speak_step.compiled.functions, calls=self._speak_step.compiled)
         self._tokenizer = Tokenizer(source.manifest.symbols, config.text.blank)
-        self.evaluations = 0
 
     def evaluate(self, before_batch: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Return the losses over the whole split under teacher forcing. An exception of `before_batch` ends it."""
@@ -123,11 +141,6 @@ class Validation:
         numbers = mean_losses(self._evaluate_step, batches(), self._distribution)
         self.evaluations += 1
         return numbers
-
-    def are_samples_due(self, *, is_last: bool) -> bool:
-        """Return whether to synthesize samples after this evaluation."""
-        every = self._settings.sample_every_evaluations
-        return every is not None and self._distribution.is_chief and (is_last or self.evaluations % every == 0)
 
     def synthesize_samples(self) -> tuple[dict[str, float], list[SpokenSentence]]:
         """Return metrics of the synthesized sentences, and the sentences."""

@@ -1,0 +1,89 @@
+"""`xtts train-vocoder`: a whole small run, resumed, begun with another one, and refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tests.cache.corpora import build, make_config, write_corpus
+from tests.training.vocoder.test_step import SMALL
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.errors import CacheError, CheckpointError
+from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_generator
+from xtts_pipeline.vocoder.neural import NeuralVocoder
+
+WAVES = "cache.store_waves=true"
+TRAINING = (
+    "training.log_every=2",
+    "training.evaluate_every=3",
+    "training.save_every=2",
+    "training.sample_every_evaluations=null",
+)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("vocoder")
+    build(write_corpus(root / "data", 24), root / "cache", make_config(WAVES))
+    return root / "cache"
+
+
+def train(cache: Path, run: Path, steps: int, *options: str) -> dict[str, Any]:
+    settings = [word for setting in (*SMALL, *TRAINING) for word in ("--set", setting)]
+    arguments = ["train-vocoder", "--cache", str(cache), "--output", str(run), "--steps", str(steps), "--json"]
+    result = CliRunner().invoke(cli, [*arguments, *settings, *options], catch_exceptions=False, standalone_mode=False)
+    summary: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return summary
+
+
+@pytest.fixture(scope="module")
+def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    summary = train(cache, folder, 6)
+    assert (summary["network"], summary["steps"], summary["traces"]) == ("vocoder", 6, 2)
+    return folder
+
+
+def test_a_trained_vocoder_turns_frames_into_sound(run: Path) -> None:
+    vocoder = NeuralVocoder(load_generator(load_checkpoint(run)))
+    wave = vocoder(np.full((20, 8), -3.0, np.float32))
+    assert wave.shape == (19 * 128,)
+    assert np.isfinite(wave).all()
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["split"]) for line in lines if line["split"] == "val"] == [(3, "val"), (6, "val")]
+    assert {"mel_l1", "spectral_loss", "adversarial_loss", "feature_loss", "discriminator_loss"} <= lines[0].keys()
+
+
+def test_a_resumed_run_ends_with_the_same_weights(cache: Path, run: Path, tmp_path: Path) -> None:
+    train(cache, tmp_path / "run", 4)
+    train(cache, tmp_path / "run", 6, "--resume")
+    assert load_checkpoint(tmp_path / "run").weights_sha256 == load_checkpoint(run).weights_sha256
+
+
+def test_a_run_may_begin_with_the_weights_of_another_vocoder(cache: Path, run: Path, tmp_path: Path) -> None:
+    summary = train(cache, tmp_path / "run", 1, "--init-from", str(run), "--set", "training.learning_rate=1e-12")
+    base, begun = load_checkpoint(run).arrays, load_checkpoint(tmp_path / "run").arrays
+    assert summary["origin"]["kept_share"] == 1.0
+    for name, value in begun.items():
+        if name.startswith("network."):
+            np.testing.assert_allclose(value, base[name.replace("network.", "average.", 1)], atol=1e-6)
+        if name.startswith("discriminators."):
+            np.testing.assert_allclose(value, base[name], atol=1e-6)
+
+
+def test_a_cache_without_waves_is_refused(tmp_path: Path) -> None:
+    build(write_corpus(tmp_path / "data", 8), tmp_path / "cache", make_config())
+    with pytest.raises(CacheError, match=r"has no stored waves; add them by .*--set cache\.store_waves=true"):
+        train(tmp_path / "cache", tmp_path / "run", 2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_vocoder_is_no_acoustic_model(cache: Path, run: Path, tmp_path: Path) -> None:
+    arguments = ["train", "--cache", str(cache), "--output", str(tmp_path / "run"), "--init-from", str(run)]
+    with pytest.raises(CheckpointError, match="found the weights of a vocoder, expected those of an acoustic model"):
+        CliRunner().invoke(
+            cli, [*arguments, "--set", "training.batch_size=2"], catch_exceptions=False, standalone_mode=False
+        )

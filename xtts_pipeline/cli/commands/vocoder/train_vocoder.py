@@ -1,0 +1,36 @@
+"""`xtts train-vocoder`: train the network that turns mel frames into sound, on a cache with stored waves."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xtts_pipeline.cli.commands.train import RUN_SECTIONS, run_options, run_training
+from xtts_pipeline.cli.groups import DocumentedCommand
+from xtts_pipeline.cli.options import stored_cache_option
+from xtts_pipeline.cli.summary import print_summary
+from xtts_pipeline.system.runtime import has_gpu
+from xtts_pipeline.system.terminal import echo_line
+
+GPU_PRESET, CPU_PRESET = "vocoder", "vocoder-two-cores"
+
+
+@click.command(
+    cls=DocumentedCommand,
+    example="xtts train-vocoder --cache cache/ --output runs/vocoder",
+    sections=RUN_SECTIONS,
+)
+@stored_cache_option
+@run_options
+@click.pass_obj
+def train_vocoder(debug: bool, /, cache: Path, configs: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Train a vocoder on a cache with stored waves.
+
+    It turns mel frames into sound. `xtts synthesize --vocoder` speaks with it. Without --config, a new run takes the
+    preset `vocoder` where there is a GPU and `vocoder-two-cores` elsewhere.
+    """
+    if not configs and not options["resume"] and options["init_from"] is None:
+        configs = (GPU_PRESET if has_gpu() else CPU_PRESET,)
+        echo_line(f"settings: the preset {configs[0]}; choose others with --config")
+    run = run_training(cache, configs=configs, network="vocoder", echo_native_log=debug, **options)
+    print_summary(*run, as_json=as_json)

@@ -1,0 +1,105 @@
+"""The report of a finished training run, as text."""
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from xtts_pipeline.cli.echo import echo
+from xtts_pipeline.system.terminal import columns_of, duration_text, fold, join_lines
+
+_MEMORY_PARTS = (("estimated", "estimated_bytes"), ("compiled step", "program_bytes"))
+
+
+def print_summary(run: Path, summary: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the summary on stdout."""
+    text = fold(summary_text(run, summary), columns_of(sys.stdout))
+    echo(*[json.dumps(summary)] if as_json else text.split("\n"))
+
+
+def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
+    """Return the report of a finished run; for a worker that is not the chief, where the summary is."""
+    if "loss" not in summary:
+        return f"run            {run}\nsteps          {summary['steps']}; the first worker has the summary"
+    stopped = " (stopped early)" if summary["stopped_early"] else ""
+    resumed = summary["resumed_at_steps"]
+    times = "once, after" if len(resumed) == 1 else f"{len(resumed)} times, last after"
+    resumed_text = f", resumed {times} step {resumed[-1]}" if resumed else ""
+    first, last = (
+        "none finite" if summary["loss"][key] is None else f"{summary['loss'][key]:.3f}" for key in ("first", "last")
+    )
+    best, origin = summary["best"], summary.get("origin")
+    best_text = "none: no evaluation's weights are in best/"
+    if best:
+        best_text = f"step {best['step']}, validation loss {best['val_loss']:.3f}"
+    first_step = duration_text(summary["first_step_seconds"], 1)
+    lines = [
+        f"run            {run}",
+        f"steps          {summary['steps']}{stopped}{resumed_text}, first after {first_step}",
+        f"parameters     {summary['parameters'] / 1e6:.1f} M",
+        f"loss           {first} -> {last}",
+        f"weights        sha256 {summary['weights_sha256'][:16]}...",
+        f"best           {best_text}",
+    ]
+    if origin:
+        lines.append(f"begun with     {origin['checkpoint']}, {origin['kept_share']:.1%} of the network")
+    for key in ("traces", "compilations"):
+        counts = ", ".join(f"{name} {count[key]}" for name, count in summary["by_function"].items())
+        lines.append(f"{key:<14} {summary[key]}  ({counts or 'nothing is compiled: training.debug_eager'})")
+    lines += [*_speed_lines(summary), *_cost_lines(summary), *_operation_lines(summary)]
+    lines.append(f"next           {_next_command(run, summary)}")
+    return join_lines(lines)
+
+
+def _speed_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return step time, data wait and throughput, unless the process took no step."""
+    step, device = summary["step_ms"], summary.get("device_share")
+    if not step:
+        return []
+    # A run too short for a report without a compilation has no device share.
+    device_text = "" if device is None else f", device {device:.0%}"
+    examples, frames = summary["examples_per_second"], summary["mel_frames_per_second"]
+    return [
+        f"step time      {step['mean']:.0f} ms +/- {step['std']:.0f} (p50 {step['p50']:.0f}, p95 {step['p95']:.0f})",
+        f"data wait      {summary['data_wait_share']:.2%}{device_text}",
+        f"throughput     {examples:.1f} examples/s, {frames:.0f} mel frames/s",
+    ]
+
+
+def _cost_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return the start-up time by part and the memory. Summaries of older versions have neither."""
+    if "startup_seconds" not in summary:
+        return []
+    parts = ", ".join(
+        f"{part} {seconds:.1f}" for part, seconds in summary["startup_seconds"].items() if seconds >= 0.05
+    )
+    memory = [f"{summary['memory']['peak_bytes'] / 1e9:.2f} GB at most"]
+    memory += [f"{name} {summary['memory'][key] / 1e9:.2f}" for name, key in _MEMORY_PARTS if summary["memory"][key]]
+    return [
+        f"start          {duration_text(sum(summary['startup_seconds'].values()), 1)} ({parts})",
+        f"memory         {', '.join(memory)}",
+    ]
+
+
+def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return the table of the most expensive operations, if steps were traced."""
+    profile = summary.get("profile")
+    if not profile:
+        return []
+    lines = [
+        f"profile        {profile['steps']} steps in {profile['folder']}",
+        f"{'ms/step':>9}  {'share':>6}  {'calls':>6}  operation",
+    ]
+    return lines + [
+        f"{operation['ms_per_step']:>9.2f}  {operation['share']:>6.1%}  {operation['calls']:>6}  {operation['name']}"
+        for operation in profile["operations"]
+    ]
+
+
+def _next_command(run: Path, summary: Mapping[str, Any]) -> str:
+    name = shlex.quote(str(run))
+    if summary.get("network") == "vocoder":
+        return f'xtts synthesize --run RUN --vocoder {name} --text "..." --output speech.wav'
+    return f'xtts synthesize --run {name} --text "..." --output speech.wav'

@@ -1,0 +1,240 @@
+"""Crops of clips for the training of a vocoder: mel frames and the sound under them, by TensorFlow operations alone.
+
+The clips of all buckets are one stream, in an order that depends on seed and epoch alone. Every crop has the same
+shape, so a cache with buckets needs one signature.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
+from xtts_pipeline.cache.format.manifest import Manifest, record_spec
+from xtts_pipeline.cache.format.shards import WAVE_PREFIX
+from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.config.schema import Config, DataConfig
+from xtts_pipeline.data.augment import seed_of
+from xtts_pipeline.data.cached import CachedSource, RecordReader
+from xtts_pipeline.data.order import parallel_calls, prefetched, rows_of_batches
+from xtts_pipeline.data.schedule import START, StreamPosition
+from xtts_pipeline.errors import CheckpointError, ConfigError
+
+INT16_SCALE = 32_768.0
+
+
+class WaveBatch(NamedTuple):
+    """Crops of clips.
+
+    mel: float16 [B, frames, mel_bins], natural log. wave: int16 [B, (frames - 1) * hop_samples]; it begins at the
+    centre of the first frame and ends at that of the last.
+    """
+
+    mel: Any
+    wave: Any
+
+
+@dataclass(frozen=True)
+class _Split:
+    """The clips of a split that are as long as a crop: their record numbers, lengths and entries.
+
+    A record's number counts through the split's shards in order.
+    """
+
+    shards: tuple[str, ...]
+    numbers: np.ndarray
+    frames: np.ndarray
+    entries: tuple[UtteranceEntry, ...]
+
+
+class WaveSource(CachedSource):
+    """A cache with stored waves as batches of crops, `vocoder.crops_per_clip` of each clip that is read."""
+
+    def __init__(self, folder: Path, manifest: Manifest, config: Config) -> None:
+        super().__init__(folder, manifest)
+        self._config, self._hop = config, manifest.audio.hop_samples
+        self._crop_frames, self._crops = config.vocoder.crop_frames, config.vocoder.crops_per_clip
+        entries = list(read_utterances(folder))
+        self._splits = {split: self._long_enough(split, entries) for split in ("train", "val")}
+
+    def signature(self, rows: int) -> WaveBatch:
+        """Return the signature of a batch of `rows` crops."""
+        frames, bins = self._crop_frames, self.manifest.audio.mel_bins
+        return WaveBatch(
+            tf.TensorSpec([rows, frames, bins], tf.float16, "mel"),
+            tf.TensorSpec([rows, (frames - 1) * self._hop], tf.int16, "wave"),
+        )
+
+    @property
+    def filled_buckets(self) -> int:
+        """One: crops have one shape."""
+        return 1
+
+    @property
+    def validation_clips(self) -> int:
+        """The number of validation clips that are as long as a crop."""
+        return len(self._splits["val"].numbers)
+
+    @property
+    def wait_advice(self) -> str:
+        """The remedy if training waits for this source."""
+        return "raise vocoder.crops_per_clip, or keep the cache on a faster disk"
+
+    def batches_per_epoch(self, signatures: Sequence[WaveBatch]) -> int:
+        """Return the number of training batches in an epoch."""
+        return len(self._splits["train"].numbers) // self._clips(signatures)
+
+    def training_batches(
+        self,
+        config: Config,
+        signatures: Sequence[WaveBatch],
+        position: StreamPosition = START,
+        rows: Sequence[range] | None = None,
+    ) -> Iterator[WaveBatch]:
+        """Yield batches of random crops without end from `position` on, as `Source.training_batches` documents.
+
+        Each epoch has every clip at most once. Where a crop begins depends on seed and place in the stream alone.
+        Raises ConfigError unless every process trains on whole clips.
+        """
+        seed, clips, epoch_batches = config.training.seed, self._clips(signatures), self.batches_per_epoch(signatures)
+        if position.batch >= max(epoch_batches, 1):
+            found = f"an epoch has {epoch_batches} batches, but the checkpoint goes on with batch {position.batch}"
+            raise CheckpointError(f"{self.folder}: {found}; use an earlier step")
+        split = self._splits["train"]
+        whole = tf.constant(np.stack([split.numbers, split.frames], axis=1), tf.int64)
+
+        def clips_of(epoch: tf.Tensor) -> tf.data.Dataset:
+            order = tf.gather(whole, _epoch_order(len(split.numbers), seed, epoch))
+            skipped = tf.where(epoch == position.epoch, tf.constant(position.batch * clips, tf.int64), 0)
+            return tf.data.Dataset.from_tensor_slices(order[: epoch_batches * clips]).skip(skipped)
+
+        first = (position.epoch * epoch_batches + position.batch) * clips
+        stream = tf.data.Dataset.range(position.epoch, tf.int64.max).flat_map(clips_of).enumerate(first)
+        crops = self._crops
+        if rows is not None:
+            own = rows[0]
+            if own.start % crops or own.stop % crops:
+                raise ConfigError(
+                    f"vocoder.crops_per_clip={crops}: a worker trains on {len(own)} crops, "
+                    f"expected a multiple of {crops}; change training.batch_size"
+                )
+            clips = len(own) // crops
+            stream = rows_of_batches(stream, self._clips(signatures), range(own.start // crops, own.stop // crops))
+
+        def starts(place: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
+            last = tf.cast(frames, tf.int32) - self._crop_frames + 1
+            return tf.random.stateless_uniform([crops], [seed_of(["crops", place], seed), 0], 0, last, tf.int32)
+
+        read = self._reader(split)
+        cut = stream.map(
+            lambda place, clip: read(clip[0], starts(place, clip[1])),
+            num_parallel_calls=parallel_calls(config.data),
+            deterministic=True,
+        )
+        batches = cut.batch(clips, drop_remainder=True).map(_merge_crops)
+        with self._explaining():
+            for mel, wave in prefetched(batches, config.data):
+                yield WaveBatch(mel, wave)
+
+    def batch_clips(
+        self, config: Config, signatures: Sequence[WaveBatch], positions: Sequence[StreamPosition]
+    ) -> list[list[tuple[str, bool]]]:
+        """Return, for each training batch asked for, the id of each clip and whether its mel is finite."""
+        clips = self._clips(signatures)
+        return [
+            [(entry.id, self._is_finite(entry)) for entry in self._epoch_entries(config, position.epoch)[first:last]]
+            for position in positions
+            for first, last in [(position.batch * clips, (position.batch + 1) * clips)]
+        ]
+
+    def left_out(self, config: Config, signatures: Sequence[WaveBatch], epoch: int) -> list[str]:
+        """Return the ids of the clips that no training batch of an epoch holds."""
+        used = self.batches_per_epoch(signatures) * self._clips(signatures)
+        return [entry.id for entry in self._epoch_entries(config, epoch)[used:]]
+
+    def validation_crops(self, rows: int) -> Iterator[tuple[WaveBatch, int]]:
+        """Yield one crop of each validation clip, its middle, in batches of `rows`, and how many rows count.
+
+        Copies of the last crop fill the last batch.
+        """
+        split = self._splits["val"]
+        clips = np.stack([split.numbers, (split.frames - self._crop_frames) // 2], axis=1)
+        padded = np.concatenate([clips, np.repeat(clips[-1:], -len(clips) % rows, axis=0)])
+        read = self._reader(split)
+        crops = tf.data.Dataset.from_tensor_slices(padded).map(lambda clip: read(clip[0], tf.cast(clip[1:], tf.int32)))
+        with self._explaining():
+            batches = prefetched(crops.batch(rows, drop_remainder=True).map(_merge_crops), DataConfig())
+            for number, (mel, wave) in enumerate(batches):
+                yield WaveBatch(mel, wave), min(rows, len(clips) - number * rows)
+
+    def validation_clip(self, number: int) -> tuple[str, np.ndarray, np.ndarray]:
+        """Return id, mel [T, mel_bins] and wave [(T - 1) * hop_samples], float32, of a whole validation clip."""
+        split = self._splits["val"]
+        entry, frames = split.entries[number], int(split.frames[number])
+        read = self._reader(split, frames)
+        with self._explaining():
+            mel, wave = read(tf.constant(split.numbers[number]), tf.zeros([1], tf.int32))
+        return entry.id, mel[0].numpy().astype(np.float32), wave[0].numpy() / np.float32(INT16_SCALE)
+
+    def _long_enough(self, name: str, entries: Sequence[UtteranceEntry]) -> _Split:
+        shards = self.manifest.shards_of(name)
+        first = dict(zip((s.name for s in shards), accumulate((s.records for s in shards), initial=0), strict=False))
+        kept = [entry for entry in entries if entry.shard in first and entry.frames >= self._crop_frames]
+        kept.sort(key=lambda entry: first[entry.shard] + entry.position)
+        numbers = np.array([first[entry.shard] + entry.position for entry in kept], np.int64)
+        frames = np.array([entry.frames for entry in kept], np.int64)
+        return _Split(tuple(first), numbers, frames, tuple(kept))
+
+    def _clips(self, signatures: Sequence[WaveBatch]) -> int:
+        return int(signatures[0].mel.shape[0]) // self._crops
+
+    def _epoch_entries(self, config: Config, epoch: int) -> list[UtteranceEntry]:
+        entries = self._splits["train"].entries
+        order = _epoch_order(len(entries), config.training.seed, tf.constant(epoch, tf.int64))
+        return [entries[index] for index in order.numpy()]
+
+    def _is_finite(self, entry: UtteranceEntry) -> bool:
+        spec = record_spec(self.manifest, self.manifest.bucket_of_shard(entry.shard))
+        for position, payload in enumerate(read_records(self.folder / entry.shard)):
+            if position == entry.position:
+                return bool(np.isfinite(decode_example(payload, spec)["mel"]).all())
+        return False
+
+    def _reader(self, split: _Split, frames: int | None = None) -> Any:
+        """Return a function of a record's number and the first frames of crops: its mels and waves, one row a crop."""
+        count, hop, bins = frames or self._crop_frames, self._hop, self.manifest.audio.mel_bins
+        read_mel = RecordReader([str(self.folder / shard) for shard in split.shards]).read
+        read_wave = RecordReader([str(self.folder / f"{WAVE_PREFIX}{shard}") for shard in split.shards]).read
+
+        def read(number: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            mel = tf.reshape(_raw_feature(read_mel(number), "mel", tf.float16), [-1, bins])
+            wave = tf.reshape(_raw_feature(read_wave(number), "wave", tf.int16), [-1, hop])
+            frame = starts[:, None] + tf.range(count)
+            rows = starts.shape[0]
+            mels = tf.ensure_shape(tf.gather(mel, frame), [rows, count, bins])
+            waves = tf.reshape(tf.gather(wave, frame[:, :-1]), [rows, (count - 1) * hop])
+            return mels, waves
+
+        return read
+
+
+def _epoch_order(clips: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
+    """Return the shuffled indices of an epoch's clips, int64 [clips]."""
+    indices = tf.range(tf.constant(clips, tf.int64))
+    return tf.random.experimental.stateless_shuffle(indices, [seed_of(["clips", epoch], seed), 0])
+
+
+def _raw_feature(record: tf.Tensor, name: str, dtype: tf.DType) -> tf.Tensor:
+    features = tf.io.parse_single_example(record, {name: tf.io.FixedLenFeature([], tf.string)})
+    return tf.io.decode_raw(features[name], dtype)
+
+
+def _merge_crops(mel: tf.Tensor, wave: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return [clips * crops, ...] of [clips, crops, ...]."""
+    rows = mel.shape[0] * mel.shape[1]
+    return tf.reshape(mel, [rows, *mel.shape[2:]]), tf.reshape(wave, [rows, *wave.shape[2:]])

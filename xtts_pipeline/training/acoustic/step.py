@@ -1,0 +1,143 @@
+"""The acoustic model's compiled steps, of training and of validation."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.data.batching import from_signature
+from xtts_pipeline.model.layers import Dropout
+from xtts_pipeline.model.losses import BatchTotals, batch_totals, decoder_steps, total_loss
+from xtts_pipeline.model.network import Batch, Crop, Network
+from xtts_pipeline.training.compiled import CompiledByShape
+from xtts_pipeline.training.schedule import guidance, scheduled_sampling_share
+from xtts_pipeline.training.step import GlobalBatch, Gradients, Metrics, TrainStep, stack_metrics
+
+# What both training and validation report about the losses.
+LOSS_METRICS = (
+    "loss",
+    "objective",
+    "mel_l1",
+    "text_l1",
+    "token_error",
+    "alignment_loss",
+    "stop_loss",
+    "stop_error",
+    "attention_loss",
+    "attention_focus",
+    "attention_diagonal",
+    "attention_coverage",
+)
+
+
+class AcousticStep(TrainStep):
+    """One update of the acoustic model."""
+
+    SUMMED_METRICS = (*LOSS_METRICS, "mel_frames")
+    METRICS = (
+        *LOSS_METRICS,
+        "gradient_norm",
+        "learning_rate",
+        "scheduled_sampling_share",
+        "mel_frames",
+        "is_skipped",
+    )
+    LENGTHS = 2
+    network: Network
+
+    def row_lengths(self, batch: Batch) -> np.ndarray:
+        """Return text and mel lengths, int32 [2, rows]."""
+        return np.stack([batch.text_length, batch.mel_length])
+
+    def schedule_metrics(self, step: tf.Tensor) -> Metrics:
+        """Return the share of scheduled sampling."""
+        return {"scheduled_sampling_share": scheduled_sampling_share(step, self.config)}
+
+    def batch_gradients(
+        self, batch: Batch, step: tf.Tensor, whole: GlobalBatch | None = None
+    ) -> tuple[Gradients, Metrics]:
+        """Return gradients and SUMMED_METRICS, computed in `accumulation_steps` parts one after the other.
+
+        Dropout depends on a row's index in the whole batch. So the parts add up to one pass.
+        """
+        share = scheduled_sampling_share(step, self.config)
+        gradients, metrics = self._summed_gradients(batch, step, share, whole)
+        frames = tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)
+        return gradients, {**metrics, "mel_frames": frames}
+
+    def _summed_gradients(
+        self, batch: Batch, step: tf.Tensor, share: tf.Tensor, whole: GlobalBatch | None
+    ) -> tuple[Gradients, Metrics]:
+        config, network = self.config, self.network
+        first = 0 if whole is None else whole.first_row
+        dropout = Dropout.for_step(config.seed, step, first)
+        crop = network.choose_reference(batch.mel_length, dropout, config.reference_dropout)
+        whole_batch, whole_crop = batch, crop
+        if whole is not None:
+            whole_batch = batch._replace(text_length=whole.lengths[0], mel_length=whole.lengths[1])
+            whole_crop = network.choose_reference(
+                whole_batch.mel_length, Dropout.for_step(config.seed, step), config.reference_dropout
+            )
+        totals = batch_totals(whole_batch, whole_crop, network.frames_per_step, config.stop_positive_weight)
+        if config.accumulation_steps == 1:
+            return self._gradients(batch, crop, totals, dropout, step, share)
+
+        rows = batch.tokens.shape[0] // config.accumulation_steps
+
+        def part_gradients(index: tf.Tensor) -> tuple[Gradients, Metrics]:
+            def take_part(tensor: tf.Tensor | None) -> tf.Tensor | None:
+                return None if tensor is None else tf.gather(tf.reshape(tensor, [-1, rows, *tensor.shape[1:]]), index)
+
+            # Without other devices no operation is added, so the program of one device stays what it is.
+            first_example = index * rows if whole is None else first + index * rows
+            part_dropout = Dropout.for_step(config.seed, step, first_example)
+            part, part_crop = Batch(*map(take_part, batch)), Crop(*map(take_part, crop))
+            return self._gradients(part, part_crop, totals, part_dropout, step, share)
+
+        def add_part(index: tf.Tensor, sums: Any) -> tuple[tf.Tensor, Any]:
+            return index + 1, tf.nest.map_structure(tf.add, sums, part_gradients(index))
+
+        no_gradients = [tf.zeros(variable.shape) for variable in self.optimizer.trained.values()]
+        zeros = (no_gradients, {name: tf.zeros([]) for name in LOSS_METRICS})
+        _, sums = tf.while_loop(lambda index, _: index < config.accumulation_steps, add_part, (tf.constant(0), zeros))
+        return sums
+
+    def _gradients(
+        self, batch: Batch, crop: Crop, totals: BatchTotals, dropout: Dropout, step: tf.Tensor, share: tf.Tensor
+    ) -> tuple[Gradients, Metrics]:
+        config = self.config
+        with tf.GradientTape() as tape:
+            prediction = self.network(batch, crop, dropout, None if config.scheduled_sampling_start is None else share)
+            metrics = total_loss(self.network, batch, crop, prediction, config, guidance(step, config), totals)
+            scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
+            scaled = metrics["objective"] if scale is None else metrics["objective"] * scale
+        found = tape.gradient(
+            scaled, list(self.optimizer.trained.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        gradients = [tf.convert_to_tensor(gradient) for gradient in found]
+        return (gradients if scale is None else [gradient / scale for gradient in gradients]), metrics
+
+
+class EvaluateStep:
+    """The losses of one batch under teacher forcing, with the prenet's dropout only; each clip is its own reference."""
+
+    METRICS = (*LOSS_METRICS, "weight")
+
+    def __init__(self, network: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
+        self.network, self.config, self._signature = network, config, signatures[0]
+        self.compiled = CompiledByShape(self._evaluate_step, signatures, config)
+
+    def __call__(self, batch: Batch) -> tf.Tensor:
+        """Return the METRICS as float32 [len(METRICS)]; `weight` is the number of decoder steps behind the means."""
+        return self.compiled(batch)
+
+    def _evaluate_step(self, *tensors: tf.Tensor) -> tf.Tensor:
+        batch, network, config = from_signature(tensors, self._signature), self.network, self.config
+        dropout = Dropout.fixed(config.seed)
+        crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
+        totals = batch_totals(batch, crop, network.frames_per_step, config.stop_positive_weight)
+        metrics = total_loss(network, batch, crop, network(batch, crop, dropout), config, 0.0, totals)
+        weight = tf.reduce_sum(decoder_steps(batch.mel_length, network.frames_per_step))
+        return stack_metrics({**metrics, "weight": tf.cast(weight, tf.float32)}, self.METRICS)

@@ -1,0 +1,57 @@
+"""The vocoder as what a run trains."""
+
+import tensorflow as tf
+
+from xtts_pipeline.data.batching import with_rows
+from xtts_pipeline.data.waves import WaveSource
+from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.training.checkpoints.files import Checkpoint, build_generator
+from xtts_pipeline.training.checkpoints.state import Origin
+from xtts_pipeline.training.checkpoints.variables import named_variables
+from xtts_pipeline.training.context import RunContext
+from xtts_pipeline.training.init_from import copy_weights
+from xtts_pipeline.training.task import Task
+from xtts_pipeline.training.vocoder.step import VocoderStep
+from xtts_pipeline.training.vocoder.validation import VocoderValidation
+
+_DISCRIMINATORS = "discriminators."
+
+
+class VocoderTask(Task):
+    """Mel frames to sound, on crops of one shape."""
+
+    def __init__(self, context: RunContext) -> None:
+        config, source, distribution = context.config, context.source, context.distribution
+        if not isinstance(source, WaveSource):
+            raise TypeError(f"found a {type(source).__name__}, expected a WaveSource")
+        crops, replicas = config.training.clips_per_batch, distribution.replicas
+        if crops % replicas:
+            raise ConfigError(
+                f"training.batch_size={crops}: cannot be shared by {replicas} devices, expected a multiple of it"
+            )
+        self._config = config
+        self.signatures = [source.signature(crops)]
+        with distribution.scope():
+            self.network, average = build_generator(config), build_generator(config)
+            self.step: VocoderStep = VocoderStep(self.network, average, config, self.signatures)
+        self._average = average
+        self.validation = None
+        if source.validation_clips:
+            share = with_rows(self.signatures[0], crops // replicas)
+            self.validation = VocoderValidation(source, config, average, share, context.monitor, distribution)
+
+    @property
+    def parameter_count(self) -> int:
+        """The number of the generator's parameters."""
+        return sum(int(tf.size(variable)) for variable in self.network.trainable_variables)
+
+    def copy_weights(self, base: Checkpoint) -> Origin:
+        """Copy the generator's weights, and those of the discriminators where all of them fit."""
+        origin = copy_weights(self.network, self._average, base, self._config)
+        if self.step.discriminators is not None:
+            judges = named_variables(self.step.discriminators)
+            arrays = {name: base.arrays.get(f"{_DISCRIMINATORS}{name}") for name in judges}
+            if all(array is not None and array.shape == judges[name].shape for name, array in arrays.items()):
+                for name, variable in judges.items():
+                    variable.assign(arrays[name])
+        return origin
