@@ -51,6 +51,11 @@ class TinyStep(tf.Module):
             functions=[self.count], is_new_shape=False, trace=lambda _: None, python_name="count"
         )
 
+        self.programs = [self.compiled]
+
+    def begin(self, _steps_done: int) -> None:
+        """Take the only program."""
+
     def count(self) -> None:
         """Stand for the compiled function."""
 

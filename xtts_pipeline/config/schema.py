@@ -250,6 +250,7 @@ class VocoderConfig(Section):
 
     A batch has `training.batch_size` crops, `crops_per_clip` of each clip that is read for it.
     adversarial_weight: with 0 there are no discriminators.
+    adversarial_start: the steps before it have the losses against the recording alone, and cost less.
     discriminator_sizes, discriminator_periods: FFT sizes and periods, one discriminator for each.
     """
 
@@ -261,6 +262,7 @@ class VocoderConfig(Section):
     spectral_weight: Weight = 2.0
     spectral_sizes: Sizes = (512, 1_024, 2_048)
     adversarial_weight: Weight = 1.0
+    adversarial_start: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     feature_weight: Weight = 2.0
     discriminator_width: Width = 32
     discriminator_sizes: Sizes = (512, 1_024, 2_048)

@@ -116,7 +116,8 @@ class _Training:
         """Return the step for one device or for all of them, with its traces counted by the monitor."""
         context = self.context
         if context.distribution.strategy is None:
-            context.monitor.watch(*step.compiled.functions, calls=step.compiled)
+            for program in step.programs:
+                context.monitor.watch(*program.functions, calls=program)
             return step
         self._log(describe_distribution(context.distribution, self.signatures, self.settings))
         distributed = DistributedStep(step, self.signatures, context.distribution, context.interruption)
@@ -161,6 +162,7 @@ class _Training:
 
     def _train_on_next_batch(self) -> None:
         started, step = time.perf_counter(), self.steps_done + 1
+        self.train_step.begin(self.steps_done)
         with self.timer.waiting():
             batch = next(self.batches)
         with self.timer.stepping(examples=rows_of(batch) * self.context.distribution.workers):

@@ -41,6 +41,7 @@ class TrainStep(tf.Module, ABC):
     METRICS: what a call returns; `is_skipped` is the last.
     SUMMED_METRICS: what `batch_gradients` returns; the shares of several devices add up to those of the whole batch.
     LENGTHS: how many kinds of lengths `row_lengths` returns.
+    compiled: the program of the step that `begin` announced. phase: its number; there are `phases`.
     """
 
     METRICS: ClassVar[tuple[str, ...]]
@@ -71,6 +72,15 @@ class TrainStep(tf.Module, ABC):
         for averaged, variable in self._averages:
             averaged.assign(variable)
         self.compiled = CompiledByShape(self._train_step, signatures, config)
+        self.phase, self.phases = 0, 1
+
+    @property
+    def programs(self) -> list[CompiledByShape]:
+        """The programs of all phases."""
+        return [self.compiled]
+
+    def begin(self, steps_done: int) -> None:
+        """Choose the program of the next step."""
 
     def __call__(self, batch: Any) -> tf.Tensor:
         """Run the step; return the METRICS as float32 [len(METRICS)], still on the device."""

@@ -110,6 +110,21 @@ def test_without_an_adversarial_weight_there_are_no_discriminators() -> None:
     assert result["loss"] > 0.0
 
 
+def test_discriminators_begin_at_their_step_with_a_program_of_their_own() -> None:
+    step = make_step(config_with("vocoder.adversarial_start=2", "training.weight_decay=0"))
+    first = values_of(step, "discriminators.")
+    numbers = []
+    for steps_done in range(3):
+        step.begin(steps_done)
+        numbers.append(dict(zip(step.METRICS, step(make_batch()).numpy(), strict=True)))
+        unchanged = all(
+            np.array_equal(first[name], value) for name, value in values_of(step, "discriminators.").items()
+        )
+        assert unchanged == (steps_done < 2)
+    assert [row["adversarial_loss"] > 0.0 for row in numbers] == [False, False, True]
+    assert [program.functions[0].experimental_get_tracing_count() for program in step.programs] == [1, 1]
+
+
 def test_matrix_products_may_be_in_bfloat16() -> None:
     made = {name: make_step(config_with(f"training.precision={name}")) for name in ("float32", "bfloat16")}
     losses = {name: float(step(make_batch())[0]) for name, step in made.items()}

@@ -46,7 +46,9 @@ class DistributedStep:
             lengths = tf.TensorSpec([step.LENGTHS, rows_of(part) * replicas], tf.int32, "lengths")
             return [tf.TensorSpec([], tf.int32, "first"), lengths]
 
-        self.compiled = CompiledByShape(self._gradient_step, parts, step.config, extra_specs)
+        self._programs = [
+            CompiledByShape(self._gradient_step, parts, step.config, extra_specs) for _ in range(step.phases)
+        ]
         shapes = [variable.shape for variable in step.optimizer.trained.values()]
         self._sizes = [*(shape.num_elements() for shape in shapes), *[1] * len(step.SUMMED_METRICS)]
         self._shapes = [*shapes, *[[]] * len(step.SUMMED_METRICS)]
@@ -56,6 +58,15 @@ class DistributedStep:
         )
         # Keyed by the id of a gradient function.
         self._runs: dict[int, Any] = {}
+
+    @property
+    def compiled(self) -> CompiledByShape:
+        """The gradient program of the step that `begin` announced."""
+        return self._programs[self._step.phase]
+
+    def begin(self, steps_done: int) -> None:
+        """Choose the program of the next step."""
+        self._step.begin(steps_done)
 
     def __call__(self, batch: Any) -> tf.Tensor:
         """Run the step on this process's rows of a batch; return the whole batch's METRICS, float32, on the device."""
@@ -78,7 +89,8 @@ class DistributedStep:
     def watch_with(self, monitor: CompilationMonitor) -> None:
         """Make the monitor count the traces and compilations of both programs."""
         devices = self._distribution.local_replicas
-        monitor.watch(*self.compiled.functions, calls=self.compiled, devices=devices)
+        for program in self._programs:
+            monitor.watch(*program.functions, calls=program, devices=devices)
         monitor.watch(self.update, devices=devices)
 
     def _whole_lengths(self, batch: Any) -> tf.Tensor:

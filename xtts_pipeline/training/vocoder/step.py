@@ -43,7 +43,8 @@ class ReconstructionLoss:
 class VocoderStep(TrainStep):
     """One update of the generator and of its discriminators, all gradients at the same weights.
 
-    Without `vocoder.adversarial_weight` there are no discriminators, and their losses are 0.
+    Before `vocoder.adversarial_start`, which is a phase with a program of its own, and without
+    `vocoder.adversarial_weight`, the losses of the discriminators are 0, and they have no gradient.
     """
 
     SUMMED_METRICS = (*LOSS_METRICS, *ADVERSARIAL_METRICS, "mel_frames")
@@ -76,6 +77,25 @@ class VocoderStep(TrainStep):
         self.discriminators, self._settings = discriminators, settings
         self._reconstruction = ReconstructionLoss(config.audio, settings)
         self._trained = len(self.optimizer.trained) - len(judges)
+        start = settings.adversarial_start if discriminators is not None else 0
+        self._adversarial_start, self.phases = start, 2 if start else 1
+        self._programs = [self.compiled]
+        if start:
+            self._programs.insert(0, CompiledByShape(self._reconstruction_step, signatures, config.training))
+        self.begin(0)
+
+    @property
+    def programs(self) -> list[CompiledByShape]:
+        """The program of the steps before `vocoder.adversarial_start`, if there are such, and that of the others."""
+        return self._programs
+
+    def begin(self, steps_done: int) -> None:
+        """Choose the program of the next step."""
+        self.phase = int(steps_done >= self._adversarial_start) if self.phases > 1 else 0
+        self.compiled = self._programs[self.phase]
+
+    def _reconstruction_step(self, *tensors: tf.Tensor) -> tf.Tensor:
+        return self._train_step(*tensors)
 
     def batch_gradients(
         self,
@@ -85,6 +105,8 @@ class VocoderStep(TrainStep):
     ) -> tuple[Gradients, Metrics]:
         """Return the gradients of the generator, then of the discriminators, and the SUMMED_METRICS."""
         settings, rows = self._settings, rows_of(batch)
+        # The phase is known when a program is traced; each program is one phase's.
+        discriminators = None if self.phase < self.phases - 1 else self.discriminators
         share = 1.0 if whole is None else rows / whole.lengths.shape[1]
         variables = list(self.optimizer.trained.values())
         truth_BN = tf.cast(batch.wave, tf.float32) / INT16_SCALE
@@ -95,14 +117,14 @@ class VocoderStep(TrainStep):
             metrics = {name: share * tf.reduce_mean(loss_B) for name, loss_B in rows_of_losses.items()}
             objective = metrics["loss"]
             adversarial = feature = against = tf.zeros([])
-            if self.discriminators is not None:
-                true, made = self.discriminators(truth_BN), self.discriminators(wave_BN)
+            if discriminators is not None:
+                true, made = discriminators(truth_BN), discriminators(wave_BN)
                 adversarial, feature = share * adversarial_loss(made), share * feature_loss(true, made)
                 against = share * discriminator_loss(true, made)
                 objective += settings.adversarial_weight * adversarial + settings.feature_weight * feature
         gradients = tape.gradient(objective, variables[: self._trained])
-        if self.discriminators is not None:
-            gradients += tape.gradient(against, variables[self._trained :])
+        judges = variables[self._trained :]
+        gradients += tape.gradient(against, judges) if discriminators else [tf.zeros(judge.shape) for judge in judges]
         metrics |= dict(zip(ADVERSARIAL_METRICS, (adversarial, feature, against), strict=True))
         frames = tf.constant(float(rows * batch.mel.shape[1]))
         return [tf.convert_to_tensor(gradient) for gradient in gradients], {**metrics, "mel_frames": frames}
