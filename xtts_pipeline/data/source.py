@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, count, islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -108,17 +109,17 @@ class Source(ABC):
         """Return the training stream of a bucket, see `TrainingOrder`."""
         return TrainingOrder(self.folder, self.manifest, config, bucket, batch_size, position, rows, epochs)
 
-    def batches_per_epoch(self, signatures: Sequence[Batch]) -> int:
+    def batches_per_epoch(self, signatures: Sequence[Any]) -> int:
         """Return the number of training batches in an epoch, of all buckets together."""
         return sum(self._bucket_batches(signatures))
 
     def training_batches(
         self,
         config: Config,
-        signatures: Sequence[Batch],
+        signatures: Sequence[Any],
         position: StreamPosition = START,
         rows: Sequence[range] | None = None,
-    ) -> Iterator[Batch]:
+    ) -> Iterator[Any]:
         """Yield shuffled batches without end from `position` on, each of one bucket and its signature.
 
         In an epoch each bucket has as many batches as its records fill, in the order of `bucket_order`. `rows` are the
@@ -145,7 +146,7 @@ class Source(ABC):
         return (next(streams[bucket]) for bucket in islice(order, position.batch, None))
 
     def batch_clips(
-        self, config: Config, signatures: Sequence[Batch], positions: Sequence[StreamPosition]
+        self, config: Config, signatures: Sequence[Any], positions: Sequence[StreamPosition]
     ) -> list[list[tuple[str, bool]]]:
         """Return, for each training batch asked for, the id of each clip and whether its mel is finite.
 
@@ -168,7 +169,7 @@ class Source(ABC):
                 found[epoch, bucket, number] = clips[rows * (number - first) : rows * (number - first + 1)]
         return [found[place] for place in asked]
 
-    def left_out(self, config: Config, signatures: Sequence[Batch], epoch: int) -> list[str]:
+    def left_out(self, config: Config, signatures: Sequence[Any], epoch: int) -> list[str]:
         """Return the ids of the clips of all buckets that no training batch of an epoch holds."""
         with self._explaining():
             return [
@@ -180,7 +181,7 @@ class Source(ABC):
                 )
             ]
 
-    def validation_batches(self, signatures: Sequence[Batch]) -> Iterator[Batch]:
+    def validation_batches(self, signatures: Sequence[Any]) -> Iterator[Batch]:
         """Yield the validation split once, bucket after bucket, in a fixed order; raise as `training_batches` does."""
         for bucket in self._validation_buckets():
             rows = signatures[bucket].tokens.shape[0]
@@ -206,7 +207,7 @@ class Source(ABC):
         self.check_unchanged()
         return bucket_order(batches, seed, epoch)
 
-    def _bucket_batches(self, signatures: Sequence[Batch]) -> list[int]:
+    def _bucket_batches(self, signatures: Sequence[Any]) -> list[int]:
         """Return the number of training batches of each bucket in an epoch."""
         return [
             self.manifest.split_records("train", bucket) // signature.tokens.shape[0]

@@ -20,6 +20,7 @@ MAX_WARNINGS = 5
 # What people call the Python functions of a run.
 _PARTS = {
     "_train_step": "the training step",
+    "_reconstruction_step": "the training step without discriminators",
     "_gradient_step": "the training step",
     "_evaluate_step": "the evaluation",
     "_speak_step": "the synthesis of samples",
