@@ -16,6 +16,7 @@ EVEN = SpeechMetrics(
     mel_cepstral_distortion_db=5.0,
     pitch_error_cents=None,
     voicing_error=0.1,
+    voiced_share_difference=0.0,
     duration_ratio=1.0,
     skipped_tokens=0,
     repeated_tokens=0,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.evaluation.pitch import find_pitch, pitch_error_cents, voicing_error
+from xtts_pipeline.evaluation.pitch import find_pitch, pitch_error_cents, voiced_share_difference, voicing_error
 
 AUDIO = AudioConfig(sample_rate=8_000, fft_size=256, window_samples=256, hop_samples=128, mel_bins=8, max_hz=4_000.0)
 UNVOICED = np.nan
@@ -78,3 +78,9 @@ def test_figures_are_taken_along_the_path_not_frame_by_frame():
 
 def test_a_wave_shorter_than_its_mel_keeps_its_last_value():
     assert voicing_error(np.array([100.0, 100.0]), np.array([100.0]), straight(2)) == 0.0
+
+
+def test_hoarse_speech_has_fewer_voiced_frames_than_the_truth() -> None:
+    true, hoarse = np.full(4, 100.0), np.array([100.0, np.nan, np.nan, 100.0, np.nan])
+    assert voiced_share_difference(true, hoarse) == pytest.approx(-0.6)
+    assert voiced_share_difference(hoarse, true) == pytest.approx(0.6)

@@ -12,7 +12,7 @@ from xtts_pipeline.evaluation.attention import repeated_tokens, skipped_tokens, 
 from xtts_pipeline.evaluation.distortion import mel_cepstral_distortion, mel_cepstrum, warping_path
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison
 from xtts_pipeline.evaluation.judges import JudgedSound, Judgements
-from xtts_pipeline.evaluation.pitch import find_pitch, pitch_error_cents, voicing_error
+from xtts_pipeline.evaluation.pitch import find_pitch, pitch_error_cents, voiced_share_difference, voicing_error
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class SpeechMetrics:
     mel_cepstral_distortion_db: float
     pitch_error_cents: float | None
     voicing_error: float
+    voiced_share_difference: float
     duration_ratio: float
     skipped_tokens: int
     repeated_tokens: int
@@ -81,6 +82,7 @@ METRICS = (
     Metric("mel_cepstral_distortion_db", "mel-cepstral distortion, dB", 2, pos),
     Metric("pitch_error_cents", "F0 error, cents", 0, pos),
     Metric("voicing_error", "voicing error", 3, pos),
+    Metric("voiced_share_difference", "voiced share, difference", 3, abs),
     Metric("duration_ratio", "duration ratio", 3, _further_from_one),
     Metric("skipped_tokens", "skipped tokens", 1, pos),
     Metric("repeated_tokens", "repeated tokens", 1, pos),
@@ -119,6 +121,7 @@ def measure_speech(
         mel_cepstral_distortion_db=mel_cepstral_distortion(true_cepstrum, spoken_cepstrum, path),
         pitch_error_cents=pitch_error_cents(true_hz, spoken_hz, path),
         voicing_error=voicing_error(true_hz, spoken_hz, path),
+        voiced_share_difference=voiced_share_difference(true_hz, spoken_hz),
         duration_ratio=len(spoken.mel) / len(true.mel),
         skipped_tokens=len(skipped_tokens(attention, sounding)),
         repeated_tokens=len(repeated_tokens(attention, sounding)),

@@ -55,3 +55,8 @@ def voicing_error(true_hz: np.ndarray, spoken_hz: np.ndarray, path: np.ndarray) 
     """Return the share, 0 to 1, of a path's pairs where one is voiced and the other is not."""
     true, spoken = pitch_at(true_hz, path[:, 0]), pitch_at(spoken_hz, path[:, 1])
     return float(np.mean(np.isfinite(true) != np.isfinite(spoken)))
+
+
+def voiced_share_difference(true_hz: np.ndarray, spoken_hz: np.ndarray) -> float:
+    """Return the share of voiced frames of the speech less that of the truth: below 0 if the speech is hoarse."""
+    return float(np.isfinite(spoken_hz).mean() - np.isfinite(true_hz).mean())
