@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import TrainingConfig
-from xtts_pipeline.data.batching import from_signature
+from xtts_pipeline.data.batching import from_signature, rows_of
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.optimizer import AdamW, Betas, LossScale, clip_by_global_norm
@@ -96,9 +96,9 @@ class TrainStep(tf.Module, ABC):
         the whole batch, so that the devices' results add up.
         """
 
-    def row_lengths(self, batch: Any) -> np.ndarray:  # noqa: ARG002 (a batch of whole rows has none)
+    def row_lengths(self, batch: Any) -> np.ndarray:
         """Return what the means of other devices depend on, int [LENGTHS, rows]."""
-        return np.zeros([0, 0])
+        return np.zeros([self.LENGTHS, rows_of(batch)])
 
     def schedule_metrics(self, step: tf.Tensor) -> Metrics:  # noqa: ARG002 (schedules other than the learning rate's)
         """Return the metrics that depend on the step alone."""

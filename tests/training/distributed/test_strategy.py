@@ -73,7 +73,7 @@ def test_the_description_names_devices_batches_and_learning_rate() -> None:
     text = describe_distribution(
         FakeWorker(4, 0), [SIGNATURE, with_rows(SIGNATURE, 8)], TrainingConfig(learning_rate=5e-4)
     )
-    assert text == "4 devices in 4 processes; batches of 12, 8 clips in all, 3, 2 on each; learning rate 0.0005"
+    assert text == "4 devices in 4 processes; batches of 12, 8 in all, 3, 2 on each; learning rate 0.0005"
 
 
 def test_with_rows_changes_only_the_rows_of_a_signature() -> None:

@@ -35,13 +35,15 @@ def config_with(*overrides: str) -> Config:
     return make_config(*SMALL, *overrides)
 
 
-def make_step(config: Config) -> VocoderStep:
-    audio = config.audio
-    signature = WaveBatch(
-        tf.TensorSpec([ROWS, FRAMES, audio.mel_bins], tf.float16, "mel"),
-        tf.TensorSpec([ROWS, (FRAMES - 1) * audio.hop_samples], tf.int16, "wave"),
+def signature_of(config: Config) -> WaveBatch:
+    return WaveBatch(
+        tf.TensorSpec([ROWS, FRAMES, config.audio.mel_bins], tf.float16, "mel"),
+        tf.TensorSpec([ROWS, (FRAMES - 1) * config.audio.hop_samples], tf.int16, "wave"),
     )
-    return VocoderStep(build_generator(config), build_generator(config), config, [signature])
+
+
+def make_step(config: Config) -> VocoderStep:
+    return VocoderStep(build_generator(config), build_generator(config), config, [signature_of(config)])
 
 
 def make_batch(seed: int = 0) -> WaveBatch:
@@ -91,6 +93,7 @@ def test_an_update_that_is_not_finite_changes_neither_network(step: VocoderStep)
 def test_the_shares_of_two_devices_add_up_to_the_whole_batch(step: VocoderStep) -> None:
     batch, number = make_batch(), tf.constant(0, tf.int64)
     whole, metrics = step.batch_gradients(batch, number)
+    assert step.row_lengths(batch).shape == (0, ROWS)
     half = GlobalBatch(tf.constant(0), tf.zeros([0, ROWS], tf.int32))
     shares = [
         step.batch_gradients(WaveBatch(batch.mel[rows], batch.wave[rows]), number, half)

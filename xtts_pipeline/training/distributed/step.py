@@ -47,7 +47,8 @@ class DistributedStep:
             return [tf.TensorSpec([], tf.int32, "first"), lengths]
 
         self._programs = [
-            CompiledByShape(self._gradient_step, parts, step.config, extra_specs) for _ in range(step.phases)
+            CompiledByShape(function, parts, step.config, extra_specs)
+            for function in (self._first_gradient_step, self._gradient_step)[-step.phases :]
         ]
         shapes = [variable.shape for variable in step.optimizer.trained.values()]
         self._sizes = [*(shape.num_elements() for shape in shapes), *[1] * len(step.SUMMED_METRICS)]
@@ -117,6 +118,10 @@ class DistributedStep:
 
         return run
 
+    def _first_gradient_step(self, *tensors: tf.Tensor) -> tf.Tensor:
+        """Return what `_gradient_step` does, in the first of two phases: XLA's log tells programs apart by name."""
+        return self._gradient_step(*tensors)
+
     def _gradient_step(self, *tensors: tf.Tensor) -> tf.Tensor:
         """Return gradients and SUMMED_METRICS of a device's rows in one vector, so that one all-reduce sums them."""
         *fields, first, lengths = tensors
@@ -140,6 +145,4 @@ def describe_distribution(distribution: Distribution, signatures: Sequence[Any],
     """Return one line with the devices, the batch size of each bucket and the learning rate."""
     rows = [rows_of(signature) for signature in signatures]
     whole, shares = ", ".join(map(str, rows)), ", ".join(str(size // distribution.replicas) for size in rows)
-    return (
-        f"{distribution}; batches of {whole} clips in all, {shares} on each; learning rate {settings.learning_rate:g}"
-    )
+    return f"{distribution}; batches of {whole} in all, {shares} on each; learning rate {settings.learning_rate:g}"

@@ -22,6 +22,7 @@ _PARTS = {
     "_train_step": "the training step",
     "_reconstruction_step": "the training step without discriminators",
     "_gradient_step": "the training step",
+    "_first_gradient_step": "the training step without discriminators",
     "_evaluate_step": "the evaluation",
     "_speak_step": "the synthesis of samples",
 }

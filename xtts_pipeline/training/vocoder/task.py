@@ -27,7 +27,7 @@ class VocoderTask(Task):
         crops, replicas = config.training.clips_per_batch, distribution.replicas
         if crops % replicas:
             raise ConfigError(
-                f"training.batch_size={crops}: cannot be shared by {replicas} devices, expected a multiple of it"
+                f"training.batch_size={crops} cannot be shared by {replicas} devices, expected a multiple of {replicas}"
             )
         self._config = config
         self.signatures = [source.signature(crops)]
