@@ -1,5 +1,6 @@
 """Crops for a vocoder: parts of their clips, in a reproducible order, made by TensorFlow operations alone."""
 
+import shutil
 from itertools import islice
 from pathlib import Path
 
@@ -11,18 +12,18 @@ from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.data.waves import WaveBatch, WaveSource
-from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError
+from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, TrainingError
 from xtts_pipeline.training.vocoder.checks import check_vocoder_settings, describe_crops
 
 CLIPS, CROP, ROWS = 40, 24, 6
-SHAPES = "data.buckets=[[30,26],[40,80]]"
+SHAPES = "data.buckets=[[30,26],[31,26],[40,80]]"
 VOCODER = (f"vocoder.crop_frames={CROP}", "vocoder.crops_per_clip=2", f"training.batch_size={ROWS}")
 SIZES = ("vocoder.spectral_sizes=[128]", "vocoder.discriminator_sizes=[128]")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with waves and two buckets, some of whose clips are shorter than a crop."""
+    """A cache with waves and three buckets, one of them empty; some clips are shorter than a crop."""
     root = tmp_path_factory.mktemp("waves")
     build(write_corpus(root / "data", CLIPS), root / "cache", make_config("cache.store_waves=true", SHAPES))
     return root / "cache"
@@ -97,6 +98,18 @@ def test_workers_share_the_rows_of_the_same_batches(source: WaveSource) -> None:
         batches(source, 1, rows=range(3))
 
 
+def test_a_cache_that_has_changed_is_refused_at_the_next_epoch(folder: Path, tmp_path: Path) -> None:
+    cache = Path(shutil.copytree(folder, tmp_path / "cache"))
+    source = WaveSource(cache, load_manifest(cache), config_with())
+    signatures = [source.signature(ROWS)]
+    stream = source.training_batches(config_with(), signatures)
+    for _ in range(source.batches_per_epoch(signatures)):
+        next(stream)
+    (cache / "manifest.json").unlink()
+    with pytest.raises(TrainingError, match=r"manifest\.json"):
+        next(stream)
+
+
 def test_a_position_behind_the_epoch_is_refused(source: WaveSource) -> None:
     with pytest.raises(CheckpointError, match="goes on with batch 99"):
         batches(source, 1, 0, 99)
@@ -128,6 +141,9 @@ def test_clips_shorter_than_a_crop_are_counted_and_said(folder: Path, source: Wa
         ("training.accumulation_steps=2", "expected 1"),
         ("training.precision=float16", "expected float32 or bfloat16"),
         ("vocoder.spectral_sizes=[2048]", "expected at least 4096, twice the longest Fourier transform"),
+        ("vocoder.spectral_sizes=[4]", "found 4, expected 8 or more"),
+        ("vocoder.discriminator_sizes=[]", "expected a discriminator; name one, or set vocoder.adversarial_weight=0"),
+        ("vocoder.discriminator_periods=[4000]", "found 4000, expected at most the 2944 samples of a crop"),
     ],
 )
 def test_settings_that_cannot_train_a_vocoder_are_refused(setting: str, said: str) -> None:

@@ -152,14 +152,17 @@ def test_a_change_in_config_yaml_was_allowed_before_and_needs_no_option(
         resume(run, TinySource(), config_with(steps=36), (), ignore)  # type: ignore[arg-type]
 
 
-def test_a_changed_order_of_clips_starts_the_next_epoch(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["training.seed", "vocoder.crop_frames", "vocoder.crops_per_clip"])
+def test_a_changed_order_of_clips_starts_the_next_epoch(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path, key: str
+) -> None:
     logged: list[str] = []
-    resumption = resume(
-        copy(whole, tmp_path / "run"), TinySource(), config_with(seed=8), ("training.seed",), logged.append
-    )  # type: ignore[arg-type]
+    section, name = key.split(".")
+    config = RUN_CONFIG.with_settings(section, **{name: 8})
+    resumption = resume(copy(whole, tmp_path / "run"), TinySource(), config, (key,), logged.append)  # type: ignore[arg-type]
     assert resumption is not None
     assert resumption.state.position == StreamPosition(5, 0)  # 12 batches of 3 an epoch were all of epochs 0 to 3
-    assert logged[0] == "training.seed changed: going on with epoch 5, from its beginning"
+    assert logged[0] == f"{key} changed: going on with epoch 5, from its beginning"
 
 
 def test_fewer_steps_than_done_are_refused_and_more_steps_continue(

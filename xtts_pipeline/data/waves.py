@@ -99,7 +99,7 @@ class WaveSource(CachedSource):
         """Yield batches of random crops without end from `position` on, as `Source.training_batches` documents.
 
         Each epoch has every clip at most once. Where a crop begins depends on seed and place in the stream alone.
-        Raises ConfigError unless every process trains on whole clips.
+        Raises ConfigError unless every process trains on whole clips, TrainingError if the cache has changed.
         """
         seed, clips, epoch_batches = config.training.seed, self._clips(signatures), self.batches_per_epoch(signatures)
         if position.batch >= max(epoch_batches, 1):
@@ -138,7 +138,9 @@ class WaveSource(CachedSource):
         )
         batches = cut.batch(clips, drop_remainder=True).map(_merge_crops)
         with self._explaining():
-            for mel, wave in prefetched(batches, config.data):
+            for number, (mel, wave) in enumerate(prefetched(batches, config.data), position.batch):
+                if number % epoch_batches == 0:
+                    self.check_unchanged()
                 yield WaveBatch(mel, wave)
 
     def batch_clips(

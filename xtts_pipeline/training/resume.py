@@ -30,7 +30,15 @@ from xtts_pipeline.training.vocoder.step import VocoderStep
 
 # If one of these changes, the batches of an epoch change, so the rest of the current epoch cannot be continued.
 _ORDER_KEYS = frozenset(
-    {"training.seed", "training.batch_size", "training.accumulation_steps", "data.shuffle_records", RECORDS_KEY}
+    {
+        "training.seed",
+        "training.batch_size",
+        "training.accumulation_steps",
+        "data.shuffle_records",
+        "vocoder.crop_frames",
+        "vocoder.crops_per_clip",
+        RECORDS_KEY,
+    }
 )
 # The metrics of a step by the network that it trains; `is_skipped` is the last.
 METRICS: dict[NetworkKind, tuple[str, ...]] = {"acoustic": AcousticStep.METRICS, "vocoder": VocoderStep.METRICS}

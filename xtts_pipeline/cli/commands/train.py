@@ -60,7 +60,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     similar_run,
     write_cache_path,
 )
-from xtts_pipeline.training.checkpoints.state import NetworkKind, read_run_config
+from xtts_pipeline.training.checkpoints.state import NetworkKind, read_run_config, require_network
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.checks import available_memory, check_enough_records, check_memory, describe_batches
 from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS, Cluster, find_cluster
@@ -215,7 +215,7 @@ def run_training(
     )
     if network == "acoustic":
         check_enough_records(data, manifest, config)
-    if previous is not None and (finished := _finished_summary(run, previous, config, allowed)) is not None:
+    if previous is not None and (finished := _finished_summary(run, previous, config, allowed, network)) is not None:
         if cluster is None or cluster.index == 0:
             echo_line(f"already finished: {run} has taken {finished['steps']} steps; a larger --steps continues it")
         return run, finished
@@ -325,13 +325,16 @@ def _survey_data(
     return survey
 
 
-def _finished_summary(run: Path, previous: Config, config: Config, allowed: frozenset[str]) -> dict[str, Any] | None:
+def _finished_summary(
+    run: Path, previous: Config, config: Config, allowed: frozenset[str], network: NetworkKind
+) -> dict[str, Any] | None:
     """Return the summary of a run that is over and needs no more steps, or None; `resume` checks one in between."""
     changes, summary = changed_settings(previous, config), read_summary(run)
     if summary is not None or not checkpoint_folders(run):
         check_changes(run, changes, allowed)
     if summary is None:
         return None
+    require_network(run, summary.get("network", "acoustic"), network)
     is_enough = config.training.steps <= summary["steps"] or (summary["stopped_early"] and not changes)
     return summary if is_enough else None
 
@@ -357,14 +360,16 @@ def _print_plan(plan: RunPlan) -> int | None:
 
     Raises ConfigError if there is not enough memory, and the errors of `describe_crops`.
     """
+    needed: int | None = None
     if plan.network == "vocoder":
-        for line in describe_crops(plan.data, plan.manifest, plan.config):
-            echo_line(line)
-        return None
-    needed, memory_text = check_memory(plan.manifest, plan.config, available_memory(), plan.memory_shares)
+        with reaching_stores(plan.data):
+            lines = describe_crops(plan.data, plan.manifest, plan.config)
+    else:
+        needed, memory_text = check_memory(plan.manifest, plan.config, available_memory(), plan.memory_shares)
+        lines = [*describe_batches(plan.manifest, plan.config), f"memory: {memory_text}"]
     if not plan.is_chief:
         return needed
-    for line in (*describe_batches(plan.manifest, plan.config), f"memory: {memory_text}"):
+    for line in lines:
         echo_line(line)
     if plan.config.training.debug_eager:
         echo_line(
@@ -377,6 +382,8 @@ def _with_local_cache(plan: RunPlan, stage: Path | None) -> RunPlan:
     """Return the plan with the cache to read, the named one or its copy under `stage`, after checking its files."""
     if plan.survey is not None:
         return plan
+    if plan.network == "vocoder" and stage is None:
+        check_local(plan.data, "add --stage DIR")
     with reaching_stores(plan.data):
         cache = plan.data if stage is None else stage_cache(plan.data, stage)
         require_whole(cache)

@@ -4,37 +4,66 @@ from pathlib import Path
 
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import Manifest
-from xtts_pipeline.config.schema import Config
+from xtts_pipeline.config.schema import AudioConfig, Config, VocoderConfig
 from xtts_pipeline.errors import CacheError, ConfigError
+
+# Discriminators cut the bins of a spectrum into four bands, and begin with a quarter of their width for a period.
+LEAST_FFT_SIZE, LEAST_PERIOD_WIDTH = 8, 4
 
 
 def check_vocoder_settings(config: Config) -> Config:
     """Return the settings. Raises ConfigError if they cannot train a vocoder."""
-    audio, settings, training = config.audio, config.vocoder, config.training
-    samples = (settings.crop_frames - 1) * audio.hop_samples
-    largest = max(audio.fft_size, *settings.spectral_sizes, *settings.discriminator_sizes, 0)
-    found = None
+    audio, settings = config.audio, config.vocoder
+    if found := _batch_problem(config) or _size_problem(audio, settings) or _discriminator_problem(audio, settings):
+        raise ConfigError(found)
+    return config
+
+
+def _batch_problem(config: Config) -> str | None:
+    training, crops = config.training, config.vocoder.crops_per_clip
     if training.batch_size == "auto":
-        found = "training.batch_size=auto: found no number, expected one for a vocoder; give the crops of a batch"
-    elif training.batch_size % settings.crops_per_clip:
-        found = (
-            f"training.batch_size={training.batch_size}: expected a multiple of "
-            f"vocoder.crops_per_clip={settings.crops_per_clip}; change one of them"
-        )
-    elif training.accumulation_steps > 1:
-        found = f"training.accumulation_steps={training.accumulation_steps}: a vocoder takes whole batches, expected 1"
-    elif training.precision == "float16":
-        found = "training.precision=float16: expected float32 or bfloat16 for a vocoder"
-    elif samples < 2 * largest:
-        found = (
+        return "training.batch_size=auto: found no number, expected one for a vocoder; give the crops of a batch"
+    if training.batch_size % crops:
+        found = f"expected a multiple of vocoder.crops_per_clip={crops}; change one of them"
+        return f"training.batch_size={training.batch_size}: {found}"
+    if training.accumulation_steps > 1:
+        return f"training.accumulation_steps={training.accumulation_steps}: a vocoder takes whole batches, expected 1"
+    if training.precision == "float16":
+        return "training.precision=float16: expected float32 or bfloat16 for a vocoder"
+    return None
+
+
+def _size_problem(audio: AudioConfig, settings: VocoderConfig) -> str | None:
+    sizes = (*settings.spectral_sizes, *settings.discriminator_sizes)
+    samples, largest = _crop_samples(audio, settings), max((audio.fft_size, *sizes))
+    if samples < 2 * largest:
+        return (
             f"vocoder.crop_frames={settings.crop_frames}: a crop of {samples} samples, "
             f"expected at least {2 * largest}, twice the longest Fourier transform; raise it"
         )
-    elif audio.fft_size % 2 or audio.hop_samples > audio.fft_size:
-        found = f"audio.fft_size={audio.fft_size}: expected an even number of at least audio.hop_samples for a vocoder"
-    if found:
-        raise ConfigError(found)
-    return config
+    if min(sizes, default=LEAST_FFT_SIZE) < LEAST_FFT_SIZE:
+        names = "vocoder.spectral_sizes and vocoder.discriminator_sizes"
+        return f"{names}: found {min(sizes)}, expected {LEAST_FFT_SIZE} or more"
+    if audio.fft_size % 2 or audio.hop_samples > audio.fft_size:
+        return f"audio.fft_size={audio.fft_size}: expected an even number of at least audio.hop_samples for a vocoder"
+    return None
+
+
+def _discriminator_problem(audio: AudioConfig, settings: VocoderConfig) -> str | None:
+    samples, periods = _crop_samples(audio, settings), settings.discriminator_periods
+    if settings.adversarial_weight and not (settings.discriminator_sizes or periods):
+        names = "vocoder.discriminator_sizes and vocoder.discriminator_periods"
+        return f"{names}: found none, expected a discriminator; name one, or set vocoder.adversarial_weight=0"
+    if max(periods, default=0) > samples:
+        return f"vocoder.discriminator_periods: found {max(periods)}, expected at most the {samples} samples of a crop"
+    if periods and settings.discriminator_width < LEAST_PERIOD_WIDTH:
+        found = f"expected at least {LEAST_PERIOD_WIDTH} for discriminators of periods"
+        return f"vocoder.discriminator_width={settings.discriminator_width}: {found}"
+    return None
+
+
+def _crop_samples(audio: AudioConfig, settings: VocoderConfig) -> int:
+    return (settings.crop_frames - 1) * audio.hop_samples
 
 
 def describe_crops(cache: Path, manifest: Manifest, config: Config) -> list[str]:

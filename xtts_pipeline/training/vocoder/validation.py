@@ -51,7 +51,7 @@ class VocodedClip:
 
 
 class VocoderValidation(Validation):
-    """Losses of the validation crops, and copies of the first validation clips."""
+    """Losses of the validation crops, and copies of the first validation clips whose mels are finite."""
 
     def __init__(
         self,
@@ -68,10 +68,10 @@ class VocoderValidation(Validation):
         self._step = EvaluateVocoderStep(average, config, signature)
         monitor.watch(*self._step.compiled.functions, calls=self._step.compiled)
         self._vocoder = NeuralVocoder(average)
-        self._clips = [
-            source.validation_clip(number)
-            for number in range(min(config.training.sample_sentences, source.validation_clips))
-        ]
+        # The vocoder refuses a mel that is not finite; such a clip must not end the run.
+        clips = (source.validation_clip(number) for number in range(source.validation_clips))
+        finite = ((mel, wave) for _, mel, wave in clips if np.isfinite(mel).all())
+        self._clips = list(islice(finite, config.training.sample_sentences))
 
     def evaluate(self, before_batch: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Return the mean losses over the validation crops; one that is not finite is left out and counted.
@@ -95,7 +95,7 @@ class VocoderValidation(Validation):
         """Return the mean distance of the copies' mels from the true ones, in nats, and the clips."""
         clips = [
             VocodedClip(number, self._audio, mel, wave, self._vocoder(mel))
-            for number, (_, mel, wave) in enumerate(self._clips, 1)
+            for number, (mel, wave) in enumerate(self._clips, 1)
         ]
         distances = [float(np.abs(clip.mel - clip.true_mel[: len(clip.mel)]).mean()) for clip in clips]
-        return {"mel_distance": float(np.mean(distances))}, clips
+        return {"mel_distance": float(np.mean(distances)) if distances else math.nan}, clips

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from tests.cache.corpora import build, make_config, write_corpus
 from tests.training.vocoder.test_step import SMALL
+from xtts_pipeline.cli.commands.vocoder import train_vocoder as module
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError, CheckpointError
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_generator
@@ -85,8 +86,38 @@ def test_a_cache_without_waves_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_vocoder_is_no_acoustic_model(cache: Path, run: Path, tmp_path: Path) -> None:
-    arguments = ["train", "--cache", str(cache), "--output", str(tmp_path / "run"), "--init-from", str(run)]
-    with pytest.raises(CheckpointError, match="found the weights of a vocoder, expected those of an acoustic model"):
-        CliRunner().invoke(
-            cli, [*arguments, "--set", "training.batch_size=2"], catch_exceptions=False, standalone_mode=False
-        )
+    begins = ["--output", str(tmp_path / "run"), "--init-from", str(run), "--set", "training.batch_size=2"]
+    for options in (begins, ["--output", str(run), "--resume"]):
+        with pytest.raises(
+            CheckpointError, match="found the weights of a vocoder, expected those of an acoustic model"
+        ):
+            CliRunner().invoke(
+                cli, ["train", "--cache", str(cache), *options], catch_exceptions=False, standalone_mode=False
+            )
+
+
+@pytest.mark.parametrize(
+    ("options", "is_begun", "expected"),
+    [
+        ([], False, ("vocoder-two-cores",)),
+        (["--resume"], False, ("vocoder-two-cores",)),
+        (["--resume"], True, ()),
+        (["--config", "tiny"], False, ("tiny",)),
+    ],
+)
+def test_a_new_run_has_the_settings_of_the_preset_with_resume_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], is_begun: bool, expected: tuple[str, ...]
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def note(*_: object, configs: tuple[str, ...], **__: object) -> tuple[Path, dict[str, Any]]:
+        asked.append(configs)
+        return tmp_path, {}
+
+    for name, replacement in (("run_training", note), ("print_summary", lambda *_, **__: None), ("has_gpu", bool)):
+        monkeypatch.setattr(module, name, replacement)
+    if is_begun:
+        (tmp_path / "config.yaml").touch()
+    arguments = ["train-vocoder", "--output", str(tmp_path), *options]
+    CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False)
+    assert asked == [expected]

@@ -11,6 +11,7 @@ from xtts_pipeline.cli.options import stored_cache_option
 from xtts_pipeline.cli.summary import print_summary
 from xtts_pipeline.system.runtime import has_gpu
 from xtts_pipeline.system.terminal import echo_line
+from xtts_pipeline.training.checkpoints.run_folder import CONFIG_NAME
 
 GPU_PRESET, CPU_PRESET = "vocoder", "vocoder-two-cores"
 
@@ -29,7 +30,9 @@ def train_vocoder(debug: bool, /, cache: Path, configs: tuple[str, ...], as_json
     It turns mel frames into sound. `xtts synthesize --vocoder` speaks with it. Without --config, a new run takes the
     preset `vocoder` where there is a GPU and `vocoder-two-cores` elsewhere.
     """
-    if not configs and not options["resume"] and options["init_from"] is None:
+    output = options["output"]
+    is_begun = options["resume"] and output is not None and (output / CONFIG_NAME).is_file()
+    if not configs and not is_begun and options["init_from"] is None:
         configs = (GPU_PRESET if has_gpu() else CPU_PRESET,)
         echo_line(f"settings: the preset {configs[0]}; choose others with --config")
     run = run_training(cache, configs=configs, network="vocoder", echo_native_log=debug, **options)
