@@ -8,13 +8,15 @@ import tensorflow as tf
 
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.batching import bucket_signatures
+from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.data.cached import CachedSource
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.data.waves import WaveSource
 from xtts_pipeline.system.runtime import NativeLog
-from xtts_pipeline.training.acoustic.step import AcousticStep
-from xtts_pipeline.training.checkpoints.files import build_network
+from xtts_pipeline.training.checkpoints.state import NetworkKind
+from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE
+from xtts_pipeline.training.loop import TASKS
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor, echo_compilation, peak_bytes
+from xtts_pipeline.training.step import TrainStep
 
 # The fewest timed steps of `measure_step`: another program may disturb one of them.
 _LEAST_STEPS = 3
@@ -54,7 +56,7 @@ def has_device() -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
 
 
-def time_step(step: AcousticStep, batch: Batch, started: float | None = None) -> StepTime:
+def time_step(step: TrainStep, batch: Any, started: float | None = None) -> StepTime:
     """Run the step on a batch and wait for its end; `started` is the time at which the batch was requested."""
     fetched = time.perf_counter()
     result = step(batch)
@@ -64,25 +66,33 @@ def time_step(step: AcousticStep, batch: Batch, started: float | None = None) ->
     ended = time.perf_counter()
     began = fetched if started is None else started
     host = called - fetched if has_device() else 0.0
-    rows, is_compiling = batch.mel.shape[0], step.compiled.is_new_shape
+    rows, is_compiling = rows_of(batch), step.compiled.is_new_shape
     return StepTime(began, fetched - began, host, ended - fetched - host, rows, is_compiling)
 
 
 class Trial:
-    """A network, its optimizer and a stream of batches, as `xtts train` would make them."""
+    """The step of a run and its stream of batches, as `xtts train` or `xtts train-vocoder` would make them.
 
-    def __init__(self, source: CachedSource, config: Config, monitor: CompilationMonitor) -> None:
-        precision, identity = tf.dtypes.as_dtype(config.training.precision), source.identity()
-        network, average = (build_network(identity, config, precision) for _ in range(2))
-        self.signatures = bucket_signatures(identity, source.specs, config.training)
-        self.step = AcousticStep(network, average, config.training, self.signatures)
-        monitor.watch(*self.step.compiled.functions, calls=self.step.compiled)
+    phase_starts: a step of each phase: the first of the run, and the last. The trial begins in the last one's phase.
+    """
+
+    def __init__(
+        self, source: CachedSource, config: Config, monitor: CompilationMonitor, network: NetworkKind = "acoustic"
+    ) -> None:
+        task = TASKS[network](config, source, SINGLE_DEVICE)
+        self.step, self.signatures = task.step, task.signatures
+        for program in self.step.programs:
+            monitor.watch(*program.functions, calls=program)
+        self.phase_starts = (0, config.training.steps - 1)[-self.step.phases :]
+        self.step.begin(self.phase_starts[-1])
         self.batches = source.training_batches(config, self.signatures)
         self.source, self.monitor = source, monitor
         self._steps = 0
 
     @classmethod
-    def of_cache(cls, log: NativeLog, cache: Path, manifest: Manifest, config: Config) -> "Trial":
+    def of_cache(
+        cls, log: NativeLog, cache: Path, manifest: Manifest, config: Config, network: NetworkKind = "acoustic"
+    ) -> "Trial":
         """Return the trial of a training on a cache, as strict and as compiled as `config` says."""
         training = config.training
         monitor = CompilationMonitor(
@@ -91,14 +101,16 @@ class Trial:
             is_compiled=training.jit_compile,
             compiling=echo_compilation,
         )
-        return cls(CachedSource(cache, manifest), config, monitor)
+        is_vocoder = network == "vocoder"
+        source = WaveSource(cache, manifest, config) if is_vocoder else CachedSource(cache, manifest)
+        return cls(source, config, monitor, network)
 
     def take_step(self) -> StepTime:
         """Fetch a batch and run the step on it."""
         started = time.perf_counter()
         return self.run(next(self.batches), started)
 
-    def run(self, batch: Batch, started: float | None = None) -> StepTime:
+    def run(self, batch: Any, started: float | None = None) -> StepTime:
         """Run the step on a batch, as `time_step`. Raises TrainingError if strict and anything is traced again."""
         taken = time_step(self.step, batch, started)
         self._steps += 1

@@ -5,7 +5,7 @@ Metrics stay on the device until a report is due.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -52,7 +52,7 @@ from xtts_pipeline.training.vocoder.task import VocoderTask
 
 # The factor of the learning rate after a roll-back.
 ROLL_BACK_RATE = 0.5
-TASKS: dict[NetworkKind, Callable[[RunContext], Task]] = {"acoustic": AcousticTask, "vocoder": VocoderTask}
+TASKS: dict[NetworkKind, type[Task]] = {"acoustic": AcousticTask, "vocoder": VocoderTask}
 
 
 def train(log: NativeLog, plan: RunPlan, open_progress: OpenProgress, startup: StartupTimer) -> dict[str, Any]:
@@ -85,7 +85,8 @@ class _Training:
         self.context, self.config, self.settings = context, context.config, context.config.training
         self.source, distribution = context.source, context.distribution
         self.steps_done, self.first_step_seconds = context.saver.saved_step, 0.0
-        self.task: Task = TASKS[context.network](context)
+        self.task = TASKS[context.network](self.config, self.source, distribution)
+        self.validation = self.task.open_validation(context.monitor)
         signatures = self.signatures = self.task.signatures
         self.train_step = self._distribute(self.task.step)
         self.variables = named_variables(self.task.step)
@@ -97,7 +98,6 @@ class _Training:
         self.batches = self.source.training_batches(
             self.config, signatures, self.position, distribution.batch_rows(signatures)
         )
-        self.validation = self.task.validation
         self.data_wait, self.clock = DataWaitMonitor(self.source.wait_advice), SaveSchedule(self.settings)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
         self.warnings, self.rolled_back_at_step = list(state.warnings), state.rolled_back_at_step
@@ -130,6 +130,8 @@ class _Training:
         self.best = state.best
         self.context.saver.saved_best = state.best_on_disk or state.best
         self.task.load_state(state)
+        if self.validation is not None:
+            self.validation.evaluations = state.evaluations
         self.spikes = LossSpikeMonitor(state.spikes)
         self.window = MetricsBuffer(self.task.step.METRICS, state.window)
         self.first_loss, self.last_loss, self.reported_step = state.first_loss, state.last_loss, state.reported_step

@@ -7,10 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.config.schema import Config, TrainingConfig
+from xtts_pipeline.data.source import Source
 from xtts_pipeline.training.checkpoints.files import Checkpoint
 from xtts_pipeline.training.checkpoints.state import Origin, RunState
 from xtts_pipeline.training.distributed.strategy import Distribution
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.monitoring.media import EvaluationSample
 from xtts_pipeline.training.step import TrainStep
 
@@ -40,14 +42,21 @@ class Validation(ABC):
 
 
 class Task(ABC):
-    """The network that a run trains, on its batches.
+    """The network that a run trains, on the batches of a source.
 
-    signatures: of the batches, the largest last. validation: None if the split has no clips.
+    signatures: of the batches, the largest last.
     """
 
     signatures: list[Any]
     step: TrainStep
-    validation: Validation | None
+
+    @abstractmethod
+    def __init__(self, config: Config, source: Source, distribution: Distribution) -> None:
+        """Build the network and its step."""
+
+    @abstractmethod
+    def open_validation(self, monitor: CompilationMonitor) -> Validation | None:
+        """Return the validation of the source's split, its programs watched; None if the split has no clips."""
 
     @property
     def aligned_at_step(self) -> int | None:
@@ -63,10 +72,8 @@ class Task(ABC):
     def copy_weights(self, base: Checkpoint) -> Origin:
         """Start with another run's weights where they fit. Raises CheckpointError if nothing fits."""
 
-    def load_state(self, state: RunState) -> None:
+    def load_state(self, state: RunState) -> None:  # noqa: B027 (most have none)
         """Continue from the state of a checkpoint."""
-        if self.validation is not None:
-            self.validation.evaluations = state.evaluations
 
     def check_report(self, step: int, numbers: Mapping[str, float]) -> list[str]:  # noqa: ARG002
         """Return the warnings that are due after a report."""

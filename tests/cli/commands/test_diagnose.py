@@ -12,7 +12,7 @@ from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cli.commands import diagnose as module
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import dump_config
-from xtts_pipeline.errors import CheckpointError
+from xtts_pipeline.errors import CacheError, CheckpointError
 from xtts_pipeline.training.checkpoints.run_folder import write_cache_path, write_config
 from xtts_pipeline.training.settings import training_config
 
@@ -40,11 +40,23 @@ def test_a_run_is_diagnosed_with_its_own_cache_and_settings(
     write_config(run, dump_config(training_config(manifest, (), ["training.batch_size=3", "training.seed=9"], 2)))
     write_cache_path(run, tmp_path / "own")
 
-    CliRunner().invoke(cli, ["diagnose", kind, "--run", str(run), "--set", "training.batch_size=2"])
+    result = CliRunner().invoke(cli, ["diagnose", kind, "--run", str(run), "--set", "training.batch_size=2"])
 
     ((_, cache, _, config),) = diagnosed
     assert cache == tmp_path / "own"
     assert (config.training.batch_size, config.training.seed) == (2, 9)
+    assert result.stderr.startswith(
+        f"{run}: no checkpoint says which network it trains: diagnosed as an acoustic model"
+    )
+
+
+@pytest.mark.parametrize("kind", ["retracing", "gpu"])
+def test_a_vocoder_needs_stored_waves(tmp_path: Path, write_cache: Callable[..., Manifest], kind: str) -> None:
+    write_cache(tmp_path / "cache")
+    arguments = ["diagnose", kind, "--cache", str(tmp_path / "cache"), "--network", "vocoder"]
+    error = CliRunner().invoke(cli, arguments).exception
+    assert isinstance(error, CacheError)
+    assert "has no stored waves; add them by" in str(error)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

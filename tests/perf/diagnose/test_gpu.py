@@ -11,6 +11,8 @@ from xtts_pipeline.perf.diagnose.verdict import Verdict
 from xtts_pipeline.perf.trial import StepTime
 from xtts_pipeline.system.nvml import Sample
 
+ADVICE = "a faster disk"
+
 
 def test_without_a_gpu_the_host_is_looked_at_and_that_is_no_failure(cache: Path, tmp_path: Path) -> None:
     options = ["--cache", cache, "--seconds", 1, "--plot", tmp_path / "timeline.png"]
@@ -37,7 +39,7 @@ def samples(*utilisation: float | None, throttled: tuple[str, ...] | None = ()) 
 def found(wait: float, seen: list[Sample], *, has_gpu: bool = True) -> Verdict:
     shares = time_shares(steps(wait, 0.0, 1.0 - wait))
     told = [sample.utilisation for sample in seen if sample.utilisation is not None]
-    return judge(shares, seen, find_oscillation(told), has_gpu=has_gpu)
+    return judge(shares, seen, find_oscillation(told), has_gpu=has_gpu, wait_advice=ADVICE)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,7 @@ def found(wait: float, seen: list[Sample], *, has_gpu: bool = True) -> Verdict:
 def test_the_verdict_follows_from_shares_and_samples(wait: float, seen: list[Sample], verdict: str) -> None:
     assert found(wait, seen).name == verdict
     assert found(wait, seen).is_healthy == (verdict == "compute-bound")
+    assert (ADVICE in found(wait, seen).remedy) == (verdict in {"starved", "oscillating"})
 
 
 def test_a_gpu_that_nothing_is_known_of_is_not_called_busy() -> None:
@@ -72,7 +75,14 @@ def test_what_the_device_does_not_tell_is_said_so_and_the_rest_is_shown() -> Non
     taken = steps(0.0, 0.1, 0.9)
     shares = time_shares(taken)
     report = GpuReport(
-        judge(shares, seen, None, has_gpu=True), True, "Device 9", None, shares, tuple(taken), tuple(seen), None
+        judge(shares, seen, None, has_gpu=True, wait_advice=ADVICE),
+        True,
+        "Device 9",
+        None,
+        shares,
+        tuple(taken),
+        tuple(seen),
+        None,
     )
     assert "not told MHz, 200 W" in report.to_text()
     assert "throttled     not told" in report.to_text()
@@ -84,6 +94,10 @@ def test_an_oscillation_is_said_in_seconds_by_the_samples_own_times() -> None:
     # Sampled every 0.2 s, whatever was asked for.
     seen = [Sample(0.2 * number, 0.5, 900.0, 1_500, 300.0, (), 50.0) for number in range(30)]
     verdict = judge(
-        time_shares(steps(0.0, 0.1, 0.9)), seen, Oscillation(period=8, strength=0.9, spread=0.6), has_gpu=True
+        time_shares(steps(0.0, 0.1, 0.9)),
+        seen,
+        Oscillation(period=8, strength=0.9, spread=0.6),
+        has_gpu=True,
+        wait_advice=ADVICE,
     )
     assert "every 1.6 s" in verdict.finding

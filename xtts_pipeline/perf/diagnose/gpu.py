@@ -19,6 +19,7 @@ from xtts_pipeline.perf.trial import StepTime, Trial, has_device
 from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.nvml import Sample, Sampler
 from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.training.checkpoints.state import NetworkKind
 
 # Over this share of time spent waiting for data the device starves.
 STARVED_WAIT_SHARE = 0.10
@@ -109,10 +110,17 @@ class GpuReport:
 
 
 def diagnose_gpu(
-    log: NativeLog, cache: Path, manifest: Manifest, config: Config, *, seconds: float, plot: Path
+    log: NativeLog,
+    cache: Path,
+    manifest: Manifest,
+    config: Config,
+    *,
+    seconds: float,
+    plot: Path,
+    network: NetworkKind = "acoustic",
 ) -> GpuReport:
     """Run the training step for `seconds` after it has compiled, sample the GPU meanwhile, and draw `plot`."""
-    trial = Trial.of_cache(log, cache, manifest, config)
+    trial = Trial.of_cache(log, cache, manifest, config, network)
     shapes = trial.source.filled_buckets
     # The device idles while a step compiles. Steps that compile later count in the samples, but not in the shares.
     for _ in range(_WARMUP_STEPS_PER_SHAPE * shapes):
@@ -122,7 +130,7 @@ def diagnose_gpu(
         steps = trial.take_steps(seconds)
     shares, has_gpu = time_shares(steps), has_device()
     oscillation = find_oscillation(_known(sample.utilisation for sample in sampler.samples))
-    verdict = judge(shares, sampler.samples, oscillation, has_gpu=has_gpu)
+    verdict = judge(shares, sampler.samples, oscillation, has_gpu=has_gpu, wait_advice=trial.source.wait_advice)
     save_timeline(plot, steps, sampler.samples, str(verdict))
     return GpuReport(
         verdict=verdict,
@@ -161,24 +169,30 @@ def device_figures(samples: Sequence[Sample]) -> dict[str, float | None] | None:
 
 
 def judge(
-    shares: dict[str, float], samples: Sequence[Sample], oscillation: Oscillation | None, *, has_gpu: bool
+    shares: dict[str, float],
+    samples: Sequence[Sample],
+    oscillation: Oscillation | None,
+    *,
+    has_gpu: bool,
+    wait_advice: str,
 ) -> Verdict:
     """Return the first verdict that applies; `has_gpu` says whether TensorFlow computes on a GPU.
+
+    `wait_advice` is the remedy if batches come late.
 
     The names are: GPU not used, starved, oscillating, unknown, throttled, host-bound, compute-bound.
     """
     wait, figures = shares["data"], device_figures(samples)
-    see_input = "xtts diagnose input says why"
     if samples and not has_gpu:
         remedy = "pip install 'tensorflow[and-cuda]', and look at what xtts --debug prints as TensorFlow starts"
         return Verdict("GPU not used", "NVML sees a GPU, and TensorFlow computes on the CPU", remedy)
     if wait > STARVED_WAIT_SHARE:
         finding = f"{wait:.0%} of the time is spent waiting for data, over {STARVED_WAIT_SHARE:.0%}"
-        return Verdict("starved", finding, see_input)
+        return Verdict("starved", finding, wait_advice)
     if oscillation is not None:
         seconds = oscillation.period * (samples[-1].seconds - samples[0].seconds) / (len(samples) - 1)
         finding = f"utilisation rises and falls every {seconds:.1f} s (spread {oscillation.spread:.0%} of its mean)"
-        return Verdict("oscillating", finding, f"raise data.prefetch_buffer_size; {see_input}")
+        return Verdict("oscillating", finding, f"raise data.prefetch_buffer_size; {wait_advice}")
     utilisation = None if figures is None else figures["utilisation"]
     if figures is None or utilisation is None:
         finding = f"{shares['compute']:.0%} of the time computes, {wait:.1%} waits for data"
@@ -200,7 +214,7 @@ def _judge_use(utilisation: float, throttled_share: float | None, wait: float, s
     if utilisation < BUSY_UTILISATION:
         cause = f"though only {wait:.1%} of the time waits for data: steps are too short for the device"
         finding = f"{used}, under {BUSY_UTILISATION:.0%}, {cause}"
-        return Verdict("host-bound", finding, "raise training.batch_size, and see xtts train --profile 10")
+        return Verdict("host-bound", finding, "raise training.batch_size, and see what --profile 10 lists")
     return Verdict("compute-bound", f"{used}, over {BUSY_UTILISATION:.0%}")
 
 

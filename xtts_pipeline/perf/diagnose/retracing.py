@@ -12,18 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from xtts_pipeline import model
+from xtts_pipeline import model, vocoder
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import TrainingError
-from xtts_pipeline.model.network import Batch
 from xtts_pipeline.perf.diagnose.verdict import Verdict
 from xtts_pipeline.perf.trial import StepTime, Trial
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training import optimizer, schedule, step
+from xtts_pipeline.training.acoustic import step as acoustic_step
+from xtts_pipeline.training.checkpoints.state import NetworkKind
 from xtts_pipeline.training.compiled import SignatureMismatch, describe_arguments, find_mismatch
 from xtts_pipeline.training.monitoring.compilations import total_counts
+from xtts_pipeline.training.vocoder import step as vocoder_step
 
 _VERDICTS = {
     "shape": "varying shape",
@@ -81,16 +83,25 @@ class RetracingReport:
 
 
 def diagnose_retracing(
-    log: NativeLog, cache: Path, manifest: Manifest, config: Config, *, steps: int
+    log: NativeLog,
+    cache: Path,
+    manifest: Manifest,
+    config: Config,
+    *,
+    steps: int,
+    network: NetworkKind = "acoustic",
 ) -> RetracingReport:
-    """Compare `steps` batches with the signatures of the compiled step, and run it on those that fit."""
-    trial = Trial.of_cache(log, cache, manifest, config)
+    """Compare `steps` batches with the signatures of the compiled step, and run each of its phases on those that fit.
+
+    A vocoder's crops have the shape that its source gives them, so their pipeline is not looked at.
+    """
+    trial = Trial.of_cache(log, cache, manifest, config, network)
     signatures = [describe_arguments(signature) for signature in trial.signatures]
     batches = [next(trial.batches) for _ in range(steps)]
     changes = [find_mismatch(describe_arguments(batch), signatures) for batch in batches]
     change = next((found for found in changes if found is not None), None)
     dynamic = dynamic_shape_reads()
-    pipeline = check_pipeline(trial.source, config, trial.signatures)
+    pipeline = check_pipeline(trial.source, config, trial.signatures) if network == "acoustic" else []
     times, problem = _run(trial, [batch for batch, found in zip(batches, changes, strict=True) if found is None])
     checks = [
         *pipeline,
@@ -105,7 +116,8 @@ def diagnose_retracing(
         change=change,
         counts=total_counts(trial.monitor.counts()),
         events=tuple(asdict(event) for event in trial.monitor.events),
-        step_ms=step_statistics(times),
+        # The times of the last phase: the others have other costs.
+        step_ms=step_statistics(times[-steps:]),
     )
 
 
@@ -119,8 +131,8 @@ def step_statistics(times: Sequence[StepTime]) -> dict[str, float] | None:
 
 def dynamic_shape_reads() -> list[str]:
     """Return file:line of each tf.shape in the sources of the compiled step."""
-    folder = Path(model.__file__).parent
-    files = [*sorted(folder.glob("*.py")), *(Path(module.__file__ or "") for module in (step, optimizer, schedule))]
+    files = [file for package in (model, vocoder) for file in sorted(Path(package.__file__ or "").parent.glob("*.py"))]
+    files += [Path(part.__file__ or "") for part in (step, acoustic_step, vocoder_step, optimizer, schedule)]
     return [
         f"{file.parent.name}/{file.name}:{node.lineno}"
         for file in files
@@ -129,16 +141,18 @@ def dynamic_shape_reads() -> list[str]:
     ]
 
 
-def _run(trial: Trial, batches: Sequence[Batch]) -> tuple[list[StepTime], str | None]:
+def _run(trial: Trial, batches: Sequence[Any]) -> tuple[list[StepTime], str | None]:
     times: list[StepTime] = []
     try:
-        times.extend(trial.run(batch) for batch in batches)
+        for steps_done in trial.phase_starts:
+            trial.step.begin(steps_done)
+            times.extend(trial.run(batch) for batch in batches)
     except TrainingError as error:
         return times, str(error)
     return times, None
 
 
-def check_pipeline(source: Source, config: Config, signatures: Sequence[Batch]) -> list[Check]:
+def check_pipeline(source: Source, config: Config, signatures: Sequence[Any]) -> list[Check]:
     """Check that the training pipeline fixes the lengths and the rows of every batch.
 
     Reads no record: tf.data knows the element spec of each bucket's batches beforehand.
@@ -159,7 +173,7 @@ def check_pipeline(source: Source, config: Config, signatures: Sequence[Batch]) 
     return [Check("lengths", not open_lengths, length_text), Check("rows", not open_rows, row_text)]
 
 
-def _shapes_text(batches: Sequence[Batch], changes: Sequence[SignatureMismatch | None]) -> str:
+def _shapes_text(batches: Sequence[Any], changes: Sequence[SignatureMismatch | None]) -> str:
     shown = Counter(
         ", ".join(str(dynamic) for _, dynamic in change.arguments) if change else "x".join(map(str, batch.mel.shape))
         for batch, change in zip(batches, changes, strict=True)

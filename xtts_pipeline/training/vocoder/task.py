@@ -2,14 +2,17 @@
 
 import tensorflow as tf
 
+from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import with_rows
+from xtts_pipeline.data.source import Source
 from xtts_pipeline.data.waves import WaveSource
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.training.checkpoints.files import Checkpoint, build_generator
 from xtts_pipeline.training.checkpoints.state import Origin
 from xtts_pipeline.training.checkpoints.variables import named_variables
-from xtts_pipeline.training.context import RunContext
+from xtts_pipeline.training.distributed.strategy import Distribution
 from xtts_pipeline.training.init_from import copy_weights
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.task import Task
 from xtts_pipeline.training.vocoder.step import VocoderStep
 from xtts_pipeline.training.vocoder.validation import VocoderValidation
@@ -20,8 +23,7 @@ _DISCRIMINATORS = "discriminators."
 class VocoderTask(Task):
     """Mel frames to sound, on crops of one shape."""
 
-    def __init__(self, context: RunContext) -> None:
-        config, source, distribution = context.config, context.source, context.distribution
+    def __init__(self, config: Config, source: Source, distribution: Distribution) -> None:
         if not isinstance(source, WaveSource):
             raise TypeError(f"found a {type(source).__name__}, expected a WaveSource")
         crops, replicas = config.training.clips_per_batch, distribution.replicas
@@ -29,16 +31,18 @@ class VocoderTask(Task):
             raise ConfigError(
                 f"training.batch_size={crops} cannot be shared by {replicas} devices, expected a multiple of {replicas}"
             )
-        self._config = config
+        self._config, self._source, self._distribution = config, source, distribution
         self.signatures = [source.signature(crops)]
         with distribution.scope():
-            self.network, average = build_generator(config), build_generator(config)
-            self.step: VocoderStep = VocoderStep(self.network, average, config, self.signatures)
-        self._average = average
-        self.validation = None
-        if source.validation_clips:
-            share = with_rows(self.signatures[0], crops // replicas)
-            self.validation = VocoderValidation(source, config, average, share, context.monitor, distribution)
+            self.network, self._average = build_generator(config), build_generator(config)
+            self.step: VocoderStep = VocoderStep(self.network, self._average, config, self.signatures)
+
+    def open_validation(self, monitor: CompilationMonitor) -> VocoderValidation | None:
+        """Return the validation by the EMA generator, each device with its share of a batch."""
+        if not self._source.validation_clips:
+            return None
+        share = with_rows(self.signatures[0], self._config.training.clips_per_batch // self._distribution.replicas)
+        return VocoderValidation(self._source, self._config, self._average, share, monitor, self._distribution)
 
     @property
     def parameter_count(self) -> int:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from tests.cache.corpora import build, make_config, write_corpus
 from tests.training.vocoder.test_step import SMALL
 from xtts_pipeline.cli.commands.vocoder import train_vocoder as module
 from xtts_pipeline.cli.main import cli
-from xtts_pipeline.errors import CacheError, CheckpointError
+from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_generator
 from xtts_pipeline.vocoder.neural import NeuralVocoder
 
@@ -76,6 +76,38 @@ def test_a_run_may_begin_with_the_weights_of_another_vocoder(cache: Path, run: P
             np.testing.assert_allclose(value, base[name.replace("network.", "average.", 1)], atol=1e-6)
         if name.startswith("discriminators."):
             np.testing.assert_allclose(value, base[name], atol=1e-6)
+
+
+def diagnose(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["diagnose", *map(str, arguments)])
+
+
+def test_both_phases_of_a_vocoders_step_are_diagnosed(run: Path) -> None:
+    result = diagnose("retracing", "--run", run, "--steps", 2, "--json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["verdict"], report["traces"]) == (0, "healthy", 2)
+    assert [event["function"] for event in report["events"]] == ["reconstruction_step", "train_step"]
+    assert [check["found"] for check in report["checks"] if check["name"] in {"batches", "step"}] == [
+        "2 of 4x12x8",
+        "4 steps run",
+    ]
+
+
+def test_the_step_of_a_vocoder_is_timed_on_its_own_batches(run: Path, tmp_path: Path) -> None:
+    result = diagnose("gpu", "--run", run, "--seconds", 0.1, "--plot", tmp_path / "gpu.png", "--json")
+    report = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert report["steps"] > 0
+    assert (tmp_path / "gpu.png").is_file()
+
+
+def test_the_stages_of_an_acoustic_pipeline_are_not_measured_for_a_vocoder(run: Path) -> None:
+    error = diagnose("input", "--run", run).exception
+    assert isinstance(error, ConfigError)
+    assert "found the run of a vocoder, expected one of an acoustic model, whose pipeline has these stages; " in str(
+        error
+    )
+    assert f"xtts diagnose gpu --run {run} measures" in str(error)
 
 
 def test_a_cache_without_waves_is_refused(tmp_path: Path) -> None:
