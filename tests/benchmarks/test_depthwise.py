@@ -1,0 +1,18 @@
+"""The convolutions of benchmarks/depthwise.py; its measurement is started by hand."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks.depthwise import TAPS, convolutions
+from xtts_pipeline.model.layers import Initializer
+from xtts_pipeline.vocoder.generator import DepthwiseConvolution
+
+
+@pytest.mark.parametrize("name", ["shifted", "depthwise", "grouped"])
+def test_each_convolution_is_the_vocoders(name: str) -> None:
+    random = np.random.default_rng(0)
+    x_BTD = tf.constant(random.normal(size=(2, 9, 4)), tf.float32)
+    layer = DepthwiseConvolution(Initializer(0), 4, "layer")
+    assert layer.weight.shape == [TAPS, 4]
+    np.testing.assert_allclose(convolutions()[name](x_BTD, layer.weight), layer(x_BTD), atol=1e-6)
