@@ -22,6 +22,7 @@ TRAINING = (
     "training.evaluate_every=3",
     "training.save_every=2",
     "training.sample_every_evaluations=null",
+    "vocoder.adversarial_weight=1",
     "vocoder.adversarial_start=3",
 )
 
