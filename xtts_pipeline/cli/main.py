@@ -33,12 +33,12 @@ COMMANDS = {
         "config": "List presets; show, check or migrate settings.",
     },
     "Speaking": {
-        "synthesize": "Speak a text, or each line of a text file, with a trained run.",
+        "synthesize": "Speak a text, or each line of a file, with a trained run.",
         "export": "Write a run as a SavedModel, or a vocoder as ONNX.",
     },
     "Vocoder": {
         "train-vocoder": "Train a vocoder on a cache with stored waves.",
-        "predict-mels": "Write a cache with mels that a run predicts, to match a vocoder.",
+        "predict-mels": "Write a cache with the mels that a run predicts.",
         "use-vocoder": "Let a run remember the vocoder that speaks for it.",
     },
     "Looking": {

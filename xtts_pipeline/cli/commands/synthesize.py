@@ -162,7 +162,7 @@ def synthesize(
     mel_output: Path | None,
     as_json: bool,
 ) -> None:
-    """Speak a text, or each line of a text file, with a trained run."""
+    """Speak a text, or each line of a file, with a trained run."""
     if listed is not None:
         names = read_run_names(run, listed)
         echo(*[json.dumps(names, ensure_ascii=False)] if as_json else names)

@@ -70,10 +70,8 @@ from xtts_pipeline.training.settings import changed_settings, check_allowed_keys
 from xtts_pipeline.training.vocoder.checks import describe_crops
 
 F = TypeVar("F", bound=Callable[..., Any])
-RUN_SECTIONS = {
-    "Continuing and fine-tuning": ["resume", "allow_change", "init_from"],
-    "Machine": ["stage", "devices", "wait_workers", "profile_steps"],
-}
+CONTINUING = {"Continuing and fine-tuning": ["resume", "allow_change", "init_from"]}
+MACHINE = {"Machine": ["stage", "devices", "wait_workers", "profile_steps"]}
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ def run_options(command: F) -> F:
 @click.command(
     cls=DocumentedCommand,
     example="xtts train --cache cache/ --output runs/first --steps 10000",
-    sections={**RUN_SECTIONS, "Training without a cache": ["data", "layout", "val_data"]},
+    sections={**CONTINUING, "Training without a cache": ["data", "layout", "val_data"], **MACHINE},
 )
 @stored_cache_option
 @click.option("--data", type=FOLDER, help="Train without a cache on this corpus of 16-bit PCM WAV files.")

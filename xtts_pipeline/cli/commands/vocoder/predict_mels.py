@@ -86,7 +86,7 @@ class PredictionReport:
 def predict_mels(
     debug: bool, /, run: Path, cache: Path | None, output: Path, overrides: Sequence[str], as_json: bool
 ) -> None:
-    """Write a cache with mels that a run predicts, to match a vocoder.
+    """Write a cache with the mels that a run predicts.
 
     Each mel is what the run hands to the vocoder, predicted from the recorded frames before each frame. Waves and texts
     stay the same. The folder appears when all is written: a command that was stopped begins again.

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from xtts_pipeline.cli.commands.train import RUN_SECTIONS, run_options, run_training
+from xtts_pipeline.cli.commands.train import CONTINUING, MACHINE, run_options, run_training
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import stored_cache_option
 from xtts_pipeline.cli.summary import print_summary
@@ -19,7 +19,7 @@ GPU_PRESET, CPU_PRESET = "vocoder", "vocoder-two-cores"
 @click.command(
     cls=DocumentedCommand,
     example="xtts train-vocoder --cache cache/ --output runs/vocoder",
-    sections=RUN_SECTIONS,
+    sections={**CONTINUING, **MACHINE},
 )
 @stored_cache_option
 @run_options
