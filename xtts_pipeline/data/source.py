@@ -128,9 +128,7 @@ class Source(ABC):
         has no batch at the position.
         """
         batches, seed, epoch = self._bucket_batches(signatures), config.training.seed, position.epoch
-        if position.batch >= max(sum(batches), 1):
-            found = f"an epoch has {sum(batches)} batches, but the checkpoint goes on with batch {position.batch}"
-            raise CheckpointError(f"{self.folder}: {found}; use an earlier step")
+        self.check_position(position, sum(batches))
         records = [self.manifest.split_records("train", bucket) for bucket in range(len(signatures))]
         skipped = np.bincount(bucket_order(batches, seed, epoch)[: position.batch], minlength=len(batches)).tolist()
 
@@ -144,6 +142,12 @@ class Source(ABC):
         streams = [stream(bucket) if found or not any(records) else iter(()) for bucket, found in enumerate(records)]
         order = chain.from_iterable(self._epoch_order(batches, seed, later) for later in count(epoch))
         return (next(streams[bucket]) for bucket in islice(order, position.batch, None))
+
+    def check_position(self, position: StreamPosition, epoch_batches: int) -> None:
+        """Raise CheckpointError if an epoch of so many batches has none at the position."""
+        if position.batch >= max(epoch_batches, 1):
+            found = f"an epoch has {epoch_batches} batches, but the checkpoint goes on with batch {position.batch}"
+            raise CheckpointError(f"{self.folder}: {found}; use an earlier step")
 
     def batch_clips(
         self, config: Config, signatures: Sequence[Any], positions: Sequence[StreamPosition]

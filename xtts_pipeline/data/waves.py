@@ -6,6 +6,7 @@ shape, so a cache with buckets needs one signature.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,19 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.audio.mel import PCM_SCALE
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
-from xtts_pipeline.cache.format.manifest import Manifest, record_spec
+from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
-from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import Config, DataConfig
 from xtts_pipeline.data.augment import seed_of
 from xtts_pipeline.data.cached import CachedSource, RecordReader
 from xtts_pipeline.data.order import parallel_calls, prefetched, rows_of_batches
 from xtts_pipeline.data.schedule import START, StreamPosition
-from xtts_pipeline.errors import CheckpointError, ConfigError
-
-INT16_SCALE = 32_768.0
+from xtts_pipeline.errors import ConfigError
 
 
 class WaveBatch(NamedTuple):
@@ -38,18 +36,33 @@ class WaveBatch(NamedTuple):
     mel: Any
     wave: Any
 
+    @property
+    def sound(self) -> tf.Tensor:
+        """The wave as float32, from -1 to 1."""
+        return tf.cast(self.wave, tf.float32) / PCM_SCALE
+
 
 @dataclass(frozen=True)
 class _Split:
     """The clips of a split that are as long as a crop: their record numbers, lengths and entries.
 
-    A record's number counts through the split's shards in order.
+    A record's number counts through the files of the split's mel shards in order.
     """
 
-    shards: tuple[str, ...]
+    paths: tuple[Path, ...]
     numbers: np.ndarray
     frames: np.ndarray
     entries: tuple[UtteranceEntry, ...]
+
+    @cached_property
+    def mels(self) -> RecordReader:
+        """Reads mel records. Making a reader goes through all of its files, so a split has one."""
+        return RecordReader([str(path) for path in self.paths])
+
+    @cached_property
+    def waves(self) -> RecordReader:
+        """Reads the wave records beside them."""
+        return RecordReader([str(path.with_name(f"{WAVE_PREFIX}{path.name}")) for path in self.paths])
 
 
 class WaveSource(CachedSource):
@@ -57,7 +70,7 @@ class WaveSource(CachedSource):
 
     def __init__(self, folder: Path, manifest: Manifest, config: Config) -> None:
         super().__init__(folder, manifest)
-        self._config, self._hop = config, manifest.audio.hop_samples
+        self._hop = manifest.audio.hop_samples
         self._crop_frames, self._crops = config.vocoder.crop_frames, config.vocoder.crops_per_clip
         entries = list(read_utterances(folder))
         self._splits = {split: self._long_enough(split, entries) for split in ("train", "val")}
@@ -102,9 +115,7 @@ class WaveSource(CachedSource):
         Raises ConfigError unless every process trains on whole clips, TrainingError if the cache has changed.
         """
         seed, clips, epoch_batches = config.training.seed, self._clips(signatures), self.batches_per_epoch(signatures)
-        if position.batch >= max(epoch_batches, 1):
-            found = f"an epoch has {epoch_batches} batches, but the checkpoint goes on with batch {position.batch}"
-            raise CheckpointError(f"{self.folder}: {found}; use an earlier step")
+        self.check_position(position, epoch_batches)
         split = self._splits["train"]
         whole = tf.constant(np.stack([split.numbers, split.frames], axis=1), tf.int64)
 
@@ -147,17 +158,20 @@ class WaveSource(CachedSource):
         self, config: Config, signatures: Sequence[WaveBatch], positions: Sequence[StreamPosition]
     ) -> list[list[tuple[str, bool]]]:
         """Return, for each training batch asked for, the id of each clip and whether its mel is finite."""
-        clips = self._clips(signatures)
-        return [
-            [(entry.id, self._is_finite(entry)) for entry in self._epoch_entries(config, position.epoch)[first:last]]
-            for position in positions
-            for first, last in [(position.batch * clips, (position.batch + 1) * clips)]
-        ]
+        clips, split = self._clips(signatures), self._splits["train"]
+        found = []
+        with self._explaining():
+            for position in positions:
+                first = position.batch * clips
+                chosen = self._epoch_clips(config, position.epoch)[first : first + clips]
+                mels = ((split.entries[number].id, self._whole_clip(split, number)[0]) for number in chosen)
+                found.append([(name, bool(np.isfinite(mel).all())) for name, mel in mels])
+        return found
 
     def left_out(self, config: Config, signatures: Sequence[WaveBatch], epoch: int) -> list[str]:
         """Return the ids of the clips that no training batch of an epoch holds."""
         used = self.batches_per_epoch(signatures) * self._clips(signatures)
-        return [entry.id for entry in self._epoch_entries(config, epoch)[used:]]
+        return [self._splits["train"].entries[number].id for number in self._epoch_clips(config, epoch)[used:]]
 
     def validation_crops(self, rows: int) -> Iterator[tuple[WaveBatch, int]]:
         """Yield one crop of each validation clip, its middle, in batches of `rows`, and how many rows count.
@@ -177,11 +191,15 @@ class WaveSource(CachedSource):
     def validation_clip(self, number: int) -> tuple[str, np.ndarray, np.ndarray]:
         """Return id, mel [T, mel_bins] and wave [(T - 1) * hop_samples], float32, of a whole validation clip."""
         split = self._splits["val"]
-        entry, frames = split.entries[number], int(split.frames[number])
-        read = self._reader(split, frames)
         with self._explaining():
-            mel, wave = read(tf.constant(split.numbers[number]), tf.zeros([1], tf.int32))
-        return entry.id, mel[0].numpy().astype(np.float32), wave[0].numpy() / np.float32(INT16_SCALE)
+            mel, wave = self._whole_clip(split, number)
+        return split.entries[number].id, mel, wave
+
+    def _whole_clip(self, split: _Split, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return mel [T, mel_bins] and wave [(T - 1) * hop_samples], float32, of a split's clip."""
+        read = self._reader(split, int(split.frames[number]))
+        clip = WaveBatch(*read(tf.constant(split.numbers[number]), tf.zeros([1], tf.int32)))
+        return clip.mel[0].numpy().astype(np.float32), clip.sound[0].numpy()
 
     def _long_enough(self, name: str, entries: Sequence[UtteranceEntry]) -> _Split:
         shards = self.manifest.shards_of(name)
@@ -190,37 +208,29 @@ class WaveSource(CachedSource):
         kept.sort(key=lambda entry: first[entry.shard] + entry.position)
         numbers = np.array([first[entry.shard] + entry.position for entry in kept], np.int64)
         frames = np.array([entry.frames for entry in kept], np.int64)
-        return _Split(tuple(first), numbers, frames, tuple(kept))
+        return _Split(tuple(self.folder / shard for shard in first), numbers, frames, tuple(kept))
 
     def _clips(self, signatures: Sequence[WaveBatch]) -> int:
         return int(signatures[0].mel.shape[0]) // self._crops
 
-    def _epoch_entries(self, config: Config, epoch: int) -> list[UtteranceEntry]:
-        entries = self._splits["train"].entries
-        order = _epoch_order(len(entries), config.training.seed, tf.constant(epoch, tf.int64))
-        return [entries[index] for index in order.numpy()]
-
-    def _is_finite(self, entry: UtteranceEntry) -> bool:
-        spec = record_spec(self.manifest, self.manifest.bucket_of_shard(entry.shard))
-        for position, payload in enumerate(read_records(self.folder / entry.shard)):
-            if position == entry.position:
-                return bool(np.isfinite(decode_example(payload, spec)["mel"]).all())
-        return False
+    def _epoch_clips(self, config: Config, epoch: int) -> list[int]:
+        """Return the numbers of the training split's clips in the order of an epoch."""
+        clips = len(self._splits["train"].entries)
+        order: list[int] = _epoch_order(clips, config.training.seed, tf.constant(epoch, tf.int64)).numpy().tolist()
+        return order
 
     def _reader(self, split: _Split, frames: int | None = None) -> Any:
         """Return a function of a record's number and the first frames of crops: its mels and waves, one row a crop."""
         count, hop, bins = frames or self._crop_frames, self._hop, self.manifest.audio.mel_bins
-        read_mel = RecordReader([str(self.folder / shard) for shard in split.shards]).read
-        read_wave = RecordReader([str(self.folder / f"{WAVE_PREFIX}{shard}") for shard in split.shards]).read
+        mels, waves = split.mels, split.waves
 
         def read(number: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            mel = tf.reshape(_raw_feature(read_mel(number), "mel", tf.float16), [-1, bins])
-            wave = tf.reshape(_raw_feature(read_wave(number), "wave", tf.int16), [-1, hop])
+            mel = tf.reshape(_raw_feature(mels.read(number), "mel", tf.float16), [-1, bins])
+            wave = tf.reshape(_raw_feature(waves.read(number), "wave", tf.int16), [-1, hop])
             frame = starts[:, None] + tf.range(count)
             rows = starts.shape[0]
-            mels = tf.ensure_shape(tf.gather(mel, frame), [rows, count, bins])
-            waves = tf.reshape(tf.gather(wave, frame[:, :-1]), [rows, (count - 1) * hop])
-            return mels, waves
+            crops = tf.ensure_shape(tf.gather(mel, frame), [rows, count, bins])
+            return crops, tf.reshape(tf.gather(wave, frame[:, :-1]), [rows, (count - 1) * hop])
 
         return read
 

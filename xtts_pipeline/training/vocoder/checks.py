@@ -72,7 +72,7 @@ def describe_crops(cache: Path, manifest: Manifest, config: Config) -> list[str]
     Raises CacheError if the training clips do not fill a batch.
     """
     settings, rows = config.vocoder, config.training.clips_per_batch
-    seconds = (settings.crop_frames - 1) * manifest.audio.hop_samples / manifest.audio.sample_rate
+    seconds = _crop_samples(manifest.audio, settings) / manifest.audio.sample_rate
     length = f"{settings.crop_frames} frames ({seconds:.2f} s)"
     kept, short = {"train": 0, "val": 0}, {"train": 0, "val": 0}
     for entry in read_utterances(cache):

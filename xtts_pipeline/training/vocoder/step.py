@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from xtts_pipeline.config.schema import AudioConfig, Config, VocoderConfig
 from xtts_pipeline.data.batching import from_signature, rows_of
-from xtts_pipeline.data.waves import INT16_SCALE, WaveBatch
+from xtts_pipeline.data.waves import WaveBatch
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.optimizer import Betas, clip_by_global_norm
@@ -109,7 +109,7 @@ class VocoderStep(TrainStep):
         discriminators = None if self.phase < self.phases - 1 else self.discriminators
         share = 1.0 if whole is None else rows / whole.lengths.shape[1]
         variables = list(self.optimizer.trained.values())
-        truth_BN = tf.cast(batch.wave, tf.float32) / INT16_SCALE
+        truth_BN = batch.sound
         # Both gradients come from one forward pass; each is taken of its own variables alone.
         with tf.GradientTape(persistent=True) as tape:
             wave_BN = self.network(tf.cast(batch.mel, self._dtype))
@@ -158,6 +158,5 @@ class EvaluateVocoderStep:
 
     def _evaluate_step(self, *tensors: tf.Tensor) -> tf.Tensor:
         batch = from_signature(tensors, self._signature)
-        truth_BN = tf.cast(batch.wave, tf.float32) / INT16_SCALE
-        losses = self._reconstruction(self.generator(tf.cast(batch.mel, tf.float32)), truth_BN)
+        losses = self._reconstruction(self.generator(tf.cast(batch.mel, tf.float32)), batch.sound)
         return stack_metrics(losses, self.METRICS)
