@@ -64,7 +64,7 @@ COMMANDS: dict[str, list[str]] = {
     "synthesize": [*SYNTHESIZE, "--text", "this is", "--plot", "{new}/a.png", "--mel-output", "{new}/a.npy"],
     "stream": [*SYNTHESIZE, "--text", "this is", "--stream"],
     "evaluate": ["evaluate", "--run", "{run}", "--cache", "{cache}", "--output", "{new}"],
-    "export": ["export", "--run", "{run}", "--output", "{new}"],
+    "export": ["export", "--run", "{run}", "--output", "{new}", "--license", "mit", "--data-license", "own voice"],
     "diagnose": ["diagnose", "retracing", "--cache", "{cache}", *TINY_RUN],
     "demo": ["demo", "--data", "{corpus}", "--output", "{new}", "--steps", "1"],
 }

@@ -35,7 +35,7 @@ TINY = {
 CORPORA = ("LJSpeech-1.1", "recordings", "voices", "corpus")
 TRAINING = "train --cache cache --config my.yaml --output runs/first --steps 2 --resume"
 # Programs of others.
-OTHERS = ("pip", "jq", "aplay", "tee")
+OTHERS = ("pip", "jq", "aplay", "tee", "hf")
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,12 @@ class DamagedCheckpointError(CheckpointError):
     """The bytes of a checkpoint have changed since it was written; another one of the run may be whole."""
 
 
+class DamagedVoiceError(CheckpointError):
+    """A file of a voice folder is not what its manifest says."""
+
+    exit_code = EXIT_UNTRUE
+
+
 class OutputError(XttsError):
     """A result cannot be written to its output path."""
 

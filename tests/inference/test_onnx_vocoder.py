@@ -105,7 +105,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
     assert "there.onnx: is there already" in error(vocoder, there)
     assert there.read_bytes() == b"kept"
     assert "found the suffix .pb, expected .onnx" in error(vocoder, tmp_path / "a.pb")
-    assert "found --set, --jit-compile, which a SavedModel takes" in error(
+    assert "found --set, --jit-compile, which other formats take" in error(
         vocoder, tmp_path / "a.onnx", "--jit-compile", "--set", "synthesis.sharpness=2"
     )
     monkeypatch.setattr(onnx_vocoder, "_largest_difference", lambda *_: np.nan)

@@ -57,7 +57,7 @@ def speak(exported: Path) -> Any:
 
 
 def export(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["export", *map(str, arguments)])
+    return CliRunner().invoke(cli, ["export", "--format", "saved-model", *map(str, arguments)])
 
 
 def inputs_for(*texts: str, **changed: object) -> dict[str, tf.Tensor]:

@@ -33,8 +33,8 @@ COMMANDS = {
         "config": "List presets; show, check or migrate settings.",
     },
     "Speaking": {
-        "synthesize": "Speak a text, or each line of a file, with a trained run.",
-        "export": "Write a run as a SavedModel, or a vocoder as ONNX.",
+        "synthesize": "Speak a text, or each line of a file, with a run or a voice.",
+        "export": "Write a voice folder, a SavedModel, or a vocoder as ONNX.",
     },
     "Vocoder": {
         "train-vocoder": "Train a vocoder on a cache with stored waves.",

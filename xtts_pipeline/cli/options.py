@@ -13,6 +13,7 @@ from xtts_pipeline.cli.completion import complete_preset, complete_setting
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import EXIT_UNTRUE, CacheError, OutputError, did_you_mean, output_errors
+from xtts_pipeline.inference.voice_folder import verify_voice
 from xtts_pipeline.plots import PICTURE_SUFFIXES
 from xtts_pipeline.system.storage import folder_path, is_stored
 from xtts_pipeline.system.terminal import columns_of, echo_line, fold, has_surrogate
@@ -195,6 +196,16 @@ class RunPath(LocalPath):
         """Return the path. Raises CheckpointError that names the runs below or beside it if it is no run."""
         path = super().convert(value, param, ctx)
         find_checkpoint(path)
+        return path
+
+
+class VoicePath(LocalPath):
+    """A voice folder, whose files are compared with its manifest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Raises CheckpointError if it is no voice, DamagedVoiceError if a file of it changed."""
+        path = super().convert(value, param, ctx)
+        verify_voice(path)
         return path
 
 

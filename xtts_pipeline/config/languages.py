@@ -57,6 +57,11 @@ def find_language(wanted: str, names: Iterable[str]) -> str | None:
     return wanted if wanted in known else next((name for name in known if same_language(name, wanted)), None)
 
 
+def primary_subtag(code: str) -> str:
+    """Return the language of a code without script and region: `pt` for `pt-BR`."""
+    return _canonical_or_same(code).partition("-")[0]
+
+
 def _canonical_or_same(code: str) -> str:
     try:
         return canonical_language(code)

@@ -10,7 +10,10 @@ from xtts_pipeline.cache.build.folder import format_bytes
 
 @dataclass(frozen=True)
 class Export:
-    """A written model: its path, a summary in few words, its `step`, `inputs`, `outputs` and more, its size on disk."""
+    """A written model: its path, a summary in few words, its `step` and more, its size on disk.
+
+    The description of a graph has its `inputs` and `outputs`.
+    """
 
     path: Path
     summary: str
@@ -25,7 +28,7 @@ class Export:
         """Return the report for people."""
         model = self.description
         lines = [f"{self.path}: {format_bytes(self.bytes)}, {self.summary} (checkpoint of step {model['step']})"]
-        for label, tensors in (("in", model["inputs"]), ("out", model["outputs"])):
+        for label, tensors in (("in", model.get("inputs", {})), ("out", model.get("outputs", {}))):
             for name, tensor in tensors.items():
                 shape = ", ".join("any" if size is None else str(size) for size in tensor["shape"])
                 lines.append(f"  {label:<4}{name:<18}{tensor['dtype']} [{shape}]")

@@ -56,7 +56,7 @@ def export_run(
     chosen = choose_vocoder(run, vocoder)
     with offering_griffin_lim(vocoder):
         trained = None if chosen is None else load_checkpoint(chosen)
-    with _new_folder(folder) as unfinished:
+    with new_folder(folder) as unfinished:
         graph = _SynthesisGraph(checkpoint, trained, batch_size, jit_compile=jit_compile)
         model = tf.Module()
         # Only the variables: the graph does not use the classes that hold them.
@@ -239,7 +239,7 @@ def _shapes(tensors: Mapping[str, tf.TensorSpec | tf.Tensor]) -> dict[str, dict[
 
 
 @contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder that becomes `folder` when the block succeeds. Raises OutputError."""
     if os.path.lexists(folder):
         raise OutputError(f"{folder}: is there already; remove it, or choose a new folder with --output")

@@ -17,6 +17,7 @@ from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
 from xtts_pipeline.inference.references import cut_windows, embed_windows
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
+from xtts_pipeline.inference.voice_folder import verify_voice
 from xtts_pipeline.model.decoding import (
     Chunk,
     DecodingState,
@@ -36,6 +37,7 @@ from xtts_pipeline.training.checkpoints.files import (
     load_generator,
     load_network,
 )
+from xtts_pipeline.training.checkpoints.run_folder import is_voice
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
 from xtts_pipeline.vocoder.neural import NeuralVocoder
 from xtts_pipeline.vocoder.streaming import open_stream
@@ -161,15 +163,19 @@ class Synthesizer:
         vocoder: Path | str | None = None,
         strict_text: bool = False,
     ) -> "Synthesizer":
-        """Load a run's newest checkpoint, or the checkpoint at this path.
+        """Load a run's newest checkpoint, the checkpoint at this path, or a voice folder.
 
         `overrides` such as `synthesis.sharpness=1.5` replace settings of the checkpoint. `vocoder` is a run or
-        checkpoint of `xtts train-vocoder`, or "griffin-lim"; by default it is the one that the run remembers, else
-        Griffin-Lim. Raises CheckpointError if either cannot be read or they do not fit, ConfigError for an override
-        that is invalid or of another section.
+        checkpoint of `xtts train-vocoder`, or "griffin-lim"; by default it is the one that the run remembers or that
+        lies in the voice folder, else Griffin-Lim. Raises CheckpointError if either cannot be read or they do not fit,
+        DamagedVoiceError for a voice folder with a changed file, ConfigError for an override that is invalid or of
+        another section.
         """
-        checkpoint = load_checkpoint(Path(run)).with_synthesis(overrides)
-        return cls(checkpoint, load_vocoder(Path(run), vocoder), strict_text=strict_text)
+        run = Path(run)
+        if is_voice(run):
+            verify_voice(run)
+        checkpoint = load_checkpoint(run).with_synthesis(overrides)
+        return cls(checkpoint, load_vocoder(run, vocoder), strict_text=strict_text)
 
     def warm_up(self, *, batch: bool = False) -> None:
         """Compile the functions for one text, and with `batch` also for a batch, so that the next call need not."""

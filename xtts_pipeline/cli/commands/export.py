@@ -1,7 +1,8 @@
-"""`xtts export`: write a run as a SavedModel that speaks without this package, or a vocoder as an ONNX file."""
+"""`xtts export`: write a run as a voice folder or as a SavedModel, or a vocoder as an ONNX file."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -14,42 +15,73 @@ from xtts_pipeline.cli.options import (
     check_suffix,
     json_option,
     print_report,
+    print_warnings,
     run_option,
     synthesis_option,
     vocoder_option,
 )
 from xtts_pipeline.inference.vocoders import choose_vocoder
+from xtts_pipeline.inference.voice_folder import VoiceTerms
 from xtts_pipeline.system.installation import require_extra
+from xtts_pipeline.system.terminal import has_surrogate
 from xtts_pipeline.training.checkpoints.state import read_run_state, require_network
 
-SAVED_MODEL, ONNX = "saved-model", "onnx"
-_ONLY_SAVED_MODEL = {
-    "vocoder": "--vocoder",
-    "overrides": "--set",
-    "batch_size": "--batch-size",
-    "jit_compile": "--jit-compile",
+VOICE, SAVED_MODEL, ONNX = "voice", "saved-model", "onnx"
+# The options of some formats alone.
+_FORMATS = {
+    "vocoder": (VOICE, SAVED_MODEL),
+    "overrides": (VOICE, SAVED_MODEL),
+    "voice_license": (VOICE,),
+    "data_license": (VOICE,),
+    "datasets": (VOICE,),
+    "evaluation": (VOICE,),
+    "batch_size": (SAVED_MODEL,),
+    "jit_compile": (SAVED_MODEL,),
 }
+
+
+class Line(click.ParamType[str]):
+    """A text that is not empty, as one line."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text with single spaces; a usage error if nothing is left or it is not UTF-8."""
+        line = " ".join(str(value).split())
+        if not line or has_surrogate(line):
+            self.fail(f"found {str(value)!r}, expected a text in UTF-8", param, ctx)
+        return line
 
 
 @click.command(
     cls=DocumentedCommand,
-    example="xtts export --run runs/first --vocoder runs/vocoder --output exported/",
-    sections={"SavedModel": list(_ONLY_SAVED_MODEL)},
+    example="xtts export --run runs/first --vocoder runs/vocoder --output voice/ "
+    '--license CC-BY-4.0 --data-license "CC0-1.0; the speaker consents"',
+    sections={
+        "Voice folder": ["voice_license", "data_license", "datasets", "evaluation"],
+        "SavedModel": ["batch_size", "jit_compile"],
+    },
 )
 @run_option
-@click.option(
-    "--output", type=FOLDER, required=True, help="New folder for the SavedModel and its xtts.json, or new ONNX file."
-)
+@click.option("--output", type=FOLDER, required=True, help="New folder for the voice or the SavedModel, or ONNX file.")
 @click.option(
     "--format",
     "file_format",
-    type=Choice([SAVED_MODEL, ONNX]),
-    default=SAVED_MODEL,
+    type=Choice([VOICE, SAVED_MODEL, ONNX]),
+    default=VOICE,
     show_default=True,
     help="What to write. ONNX takes the run of a vocoder and needs the extra `onnx`.",
 )
 @vocoder_option
 @synthesis_option
+@click.option(
+    "--license", "voice_license", type=Line(), help="License of the voice: an SPDX identifier or a text; required."
+)
+@click.option("--data-license", type=Line(), help="License of the recordings, and their speakers' consent; required.")
+@click.option(
+    "--dataset", "datasets", type=Line(), multiple=True, help="Name of a data set of the training; repeatable."
+)
+@click.option("--evaluation", type=FOLDER, help="Folder of `xtts evaluate` whose figures the model card shows.")
 @click.option(
     "--batch-size",
     type=click.IntRange(1, 1_024),
@@ -72,24 +104,41 @@ def export(
     file_format: str,
     vocoder: Path | str | None,
     overrides: Sequence[str],
+    voice_license: str | None,
+    data_license: str | None,
+    datasets: Sequence[str],
+    evaluation: Path | None,
     batch_size: int,
     jit_compile: bool,
     as_json: bool,
 ) -> None:
-    """Write a run as a SavedModel, or a vocoder as ONNX.
+    """Write a voice folder, a SavedModel, or a vocoder as ONNX.
 
-    The SavedModel takes token ids and a reference, and returns sound and mel frames. The ONNX file takes mel frames and
-    returns sound. Both run without this code.
+    A voice folder holds all that `xtts synthesize --voice` needs, with a model card. The SavedModel takes token ids and
+    a reference, and returns sound and mel frames. The ONNX file takes mel frames and returns sound. The last two run
+    without this code.
     """
+    _check_options(context, file_format)
     network = read_run_state(run).network
     if file_format == ONNX:
-        _check_onnx_options(context, output)
+        check_suffix(output, (".onnx",))
+        require_extra("onnx", ("onnx", "onnxruntime"), f"--format {ONNX}")
         require_network(run, network, "vocoder")
         with tensorflow("xtts_pipeline.inference.onnx_vocoder", echo=context.obj) as (_, onnx_vocoder):
             report = onnx_vocoder.export_vocoder(run, output)
+        print_report(report, as_json)
+        return
+    terms = _voice_terms(voice_license, data_license, datasets) if file_format == VOICE else None
+    require_network(run, network, "acoustic")
+    choose_vocoder(run, vocoder)
+    if terms is not None:
+        with tensorflow("xtts_pipeline.inference.export_voice", echo=context.obj) as (_, export_voice):
+            report = export_voice.export_voice(run, output, overrides, terms, vocoder=vocoder, evaluation=evaluation)
+        print_warnings(
+            f"{output}: no samples of {language}: no sentence is known that it can speak"
+            for language in report.description["languages_without_samples"]
+        )
     else:
-        require_network(run, network, "acoustic")
-        choose_vocoder(run, vocoder)
         with tensorflow("xtts_pipeline.inference.saved_model", echo=context.obj) as (_, saved_model):
             report = saved_model.export_run(
                 run, output, overrides, batch_size=batch_size, jit_compile=jit_compile, vocoder=vocoder
@@ -97,14 +146,27 @@ def export(
     print_report(report, as_json)
 
 
-def _check_onnx_options(context: click.Context, output: Path) -> None:
-    """Raise a usage error for an option of the SavedModel, OutputError for a suffix, ConfigError without the extra."""
+def _check_options(context: click.Context, file_format: str) -> None:
+    """Raise a usage error for options that the format does not take."""
+    names = {name: parameter.opts[0] for parameter in context.command.params if (name := parameter.name)}
     found = [
-        option
-        for name, option in _ONLY_SAVED_MODEL.items()
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        names[name]
+        for name, formats in _FORMATS.items()
+        if file_format not in formats and context.get_parameter_source(name) is not ParameterSource.DEFAULT
     ]
     if found:
-        raise click.UsageError(f"--format {ONNX}: found {', '.join(found)}, which a SavedModel takes; leave it out")
-    check_suffix(output, (".onnx",))
-    require_extra("onnx", ("onnx", "onnxruntime"), f"--format {ONNX}")
+        raise click.UsageError(
+            f"--format {file_format}: found {', '.join(found)}, which other formats take; leave it out"
+        )
+
+
+def _voice_terms(voice_license: str | None, data_license: str | None, datasets: Sequence[str]) -> VoiceTerms:
+    """Return what the options say of the use of a voice. Raises a usage error that names the missing ones."""
+    if voice_license is None or data_license is None:
+        given = {"--license": voice_license, "--data-license": data_license}
+        missing = [name for name, value in given.items() if value is None]
+        raise click.UsageError(
+            f"--format {VOICE}: found no {' and no '.join(missing)}; say under which license the voice may be used, "
+            f"and under which license and consent its recordings; for a SavedModel add --format {SAVED_MODEL}"
+        )
+    return VoiceTerms(voice_license, data_license, tuple(datasets))

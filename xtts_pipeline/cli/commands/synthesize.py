@@ -22,6 +22,8 @@ from xtts_pipeline.cli.options import (
     FOLDER,
     PICTURE,
     OutputFile,
+    RunPath,
+    VoicePath,
     check_suffix,
     create_empty_folder,
     json_option,
@@ -29,7 +31,6 @@ from xtts_pipeline.cli.options import (
     print_text_changes,
     print_warnings,
     reference_option,
-    run_option,
     synthesis_option,
     vocoder_option,
     warn_of_one_voice,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 
 # Speaker, language and references, as `Synthesizer.synthesize` takes them.
-Voice = tuple[str | None, str | None, Sequence[Path]]
+SpokenBy = tuple[str | None, str | None, Sequence[Path]]
 
 STDIN = STDOUT = Path("-")
 # Batches of lines that are spoken before their files are written: enough to sort lines by length, and little memory.
@@ -114,7 +115,8 @@ class SynthesisReport:
         "Other outputs": ["stream", "plot", "mel_output", "as_json"],
     },
 )
-@run_option
+@click.option("--run", type=RunPath(), help="Folder of the run, or one of its checkpoints.")
+@click.option("--voice", type=VoicePath(), help="Voice folder of `xtts export`, in place of --run.")
 @click.option("--text", help="Text to speak; a long one is split at its sentences.")
 @click.option(
     "--text-file",
@@ -129,8 +131,8 @@ class SynthesisReport:
 @reference_option
 @click.option("--speaker", help="Name of a speaker of the cache.  [default: the first]")
 @click.option("--language", help="Language of the cache to speak.  [default: the first]")
-@click.option("--list-speakers", "listed", flag_value="speakers", help="Only print the speakers of the run.")
-@click.option("--list-languages", "listed", flag_value="languages", help="Only print the languages of the run.")
+@click.option("--list-speakers", "listed", flag_value="speakers", help="Only print the speakers.")
+@click.option("--list-languages", "listed", flag_value="languages", help="Only print the languages.")
 @vocoder_option
 @synthesis_option
 @click.option("--stream", is_flag=True, help="Write the WAV file while the text is being spoken.")
@@ -146,7 +148,8 @@ class SynthesisReport:
 def synthesize(
     debug: bool,
     /,
-    run: Path,
+    run: Path | None,
+    voice: Path | None,
     text: str | None,
     text_file: Path | None,
     output: Path | None,
@@ -162,7 +165,8 @@ def synthesize(
     mel_output: Path | None,
     as_json: bool,
 ) -> None:
-    """Speak a text, or each line of a file, with a trained run."""
+    """Speak a text, or each line of a file, with a run or a voice."""
+    run = _run_or_voice(run, voice)
     if listed is not None:
         names = read_run_names(run, listed)
         echo(*[json.dumps(names, ensure_ascii=False)] if as_json else names)
@@ -176,18 +180,18 @@ def synthesize(
     lines = {} if text_file is None else _read_lines(text_file)
     if text_file is not None:
         print_text_changes(_check_lines(run, _shown(text_file), lines, language, strict=strict_text))
-    voice = speaker, language, references
+    spoken_by = speaker, language, references
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, vocoder=vocoder, strict_text=strict_text)
         warn_of_one_voice(run, synthesizer.checkpoint.cache.speakers, references)
         warn_of_unread(synthesizer, [*lines.values()] if text is None else [text], language)
         with _output_errors(output):
             if text_file is not None:
-                files = _speak_lines(synthesizer, [*lines.values()], output, voice)
+                files = _speak_lines(synthesizer, [*lines.values()], output, spoken_by)
             elif stream:
-                files = (_stream_text(synthesizer, text or "", output, voice),)
+                files = (_stream_text(synthesizer, text or "", output, spoken_by),)
             else:
-                spoken = synthesizer.synthesize(text or "", *voice)
+                spoken = synthesizer.synthesize(text or "", *spoken_by)
                 print_text_changes(spoken.text_changes)
                 files = (_write_text(spoken, output),)
                 _write_extras(synthesizer, spoken, plot, mel_output)
@@ -196,6 +200,14 @@ def synthesize(
         echo(report.to_text(), err=True)
     else:
         print_report(report, as_json)
+
+
+def _run_or_voice(run: Path | None, voice: Path | None) -> Path:
+    """Return the one that is given. Raises a usage error for none or both."""
+    path = run or voice
+    if path is None or (run and voice):
+        raise click.UsageError("expected one of --run and --voice: a run, or a voice folder of xtts export")
+    return path
 
 
 def warn_of_unread(synthesizer: "Synthesizer", texts: Sequence[str], wanted: str | None) -> None:
@@ -288,13 +300,15 @@ def _check_lines(run: Path, path: Path, lines: Mapping[int, str], wanted: str | 
 
 
 def _speak_lines(
-    synthesizer: "Synthesizer", lines: Sequence[str], folder: Path, voice: Voice
+    synthesizer: "Synthesizer", lines: Sequence[str], folder: Path, spoken_by: SpokenBy
 ) -> tuple[SpokenFile, ...]:
     create_empty_folder(folder)
     files: list[SpokenFile] = []
     group_lines = BATCHES_AT_ONCE * synthesizer.checkpoint.config.synthesis.batch_size
     for first in range(0, len(lines), group_lines):
-        for spoken in synthesizer.synthesize_batch(lines[first : first + group_lines], *voice, with_attention=False):
+        for spoken in synthesizer.synthesize_batch(
+            lines[first : first + group_lines], *spoken_by, with_attention=False
+        ):
             files.append(_write_text(spoken, folder / f"{len(files):04d}.wav"))
     return tuple(files)
 
@@ -312,8 +326,8 @@ def _write_text(spoken: "SpokenText", output: Path) -> SpokenFile:
     return SpokenFile(output, spoken.seconds, len(spoken.mel), spoken.has_stopped)
 
 
-def _stream_text(synthesizer: "Synthesizer", text: str, output: Path, voice: Voice) -> SpokenFile:
-    speech = synthesizer.stream(text, *voice)
+def _stream_text(synthesizer: "Synthesizer", text: str, output: Path, spoken_by: SpokenBy) -> SpokenFile:
+    speech = synthesizer.stream(text, *spoken_by)
     print_text_changes(speech.text_changes)
     if output != STDOUT:
         output.parent.mkdir(parents=True, exist_ok=True)

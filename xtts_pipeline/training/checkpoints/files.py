@@ -27,16 +27,17 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     BEST_FOLDER,
     LAST_FOLDER,
     STATE_NAME,
+    WEIGHTS_NAME,
     find_checkpoint,
     place_checkpoint,
     step_name,
 )
 from xtts_pipeline.training.checkpoints.state import (
     CHECKPOINT_VERSION,
+    FileDigest,
     NetworkKind,
     RunState,
     SavedState,
-    WeightsEntry,
     explaining_damage,
     read_state,
     require_network,
@@ -44,8 +45,6 @@ from xtts_pipeline.training.checkpoints.state import (
 )
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.vocoder.generator import Generator
-
-WEIGHTS_NAME = "weights.safetensors"
 
 
 @dataclass(frozen=True)
@@ -131,15 +130,37 @@ def save_checkpoint(
 
     Raises CheckpointError if the disk refuses or the step has a checkpoint; earlier checkpoints are then untouched.
     """
-    weights = save({name: np.asarray(variable) for name, variable in variables.items()})
-    entry = WeightsEntry(len(weights), hashlib.sha256(weights).hexdigest())
-    content = SavedState(CHECKPOINT_VERSION, __version__, tf.__version__, step, entry, config, cache, state, network)
+    files = _checkpoint_files(step, config, cache, variables, state, network)
 
     def write(folder: Path) -> None:
-        (folder / WEIGHTS_NAME).write_bytes(weights)
-        (folder / STATE_NAME).write_bytes(seal_json(state_to_json(content)))
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
 
     return place_checkpoint(run / LAST_FOLDER / step_name(step), write, keep)
+
+
+def save_for_speech(checkpoint: Checkpoint, folder: Path) -> None:
+    """Write a checkpoint of the EMA weights alone, which cannot be resumed, into a new folder. Raises OSError."""
+    weights = {name: array for name, array in checkpoint.arrays.items() if name.startswith("average.")}
+    folder.mkdir()
+    about = checkpoint.step, checkpoint.config, checkpoint.cache
+    for name, content in _checkpoint_files(*about, weights, None, checkpoint.network).items():
+        (folder / name).write_bytes(content)
+
+
+def _checkpoint_files(
+    step: int,
+    config: Config,
+    cache: CacheIdentity,
+    variables: Mapping[str, tf.Variable] | Mapping[str, np.ndarray],
+    state: RunState | None,
+    network: NetworkKind,
+) -> dict[str, bytes]:
+    """Return the content of a checkpoint's files by name."""
+    weights = save({name: np.asarray(variable) for name, variable in variables.items()})
+    entry = FileDigest(len(weights), hashlib.sha256(weights).hexdigest())
+    content = SavedState(CHECKPOINT_VERSION, __version__, tf.__version__, step, entry, config, cache, state, network)
+    return {WEIGHTS_NAME: weights, STATE_NAME: seal_json(state_to_json(content))}
 
 
 def link_best(run: Path, checkpoint: Path) -> Path:
@@ -158,7 +179,7 @@ def link_best(run: Path, checkpoint: Path) -> Path:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Load a checkpoint folder, a run's newest checkpoint or, for RUN/best, its best one.
+    """Load a checkpoint folder, a run's newest checkpoint, for RUN/best its best one, or that of a voice folder.
 
     Raises CheckpointError if there is none or it has another version, DamagedCheckpointError if any byte changed.
     """

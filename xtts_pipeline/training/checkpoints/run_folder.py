@@ -25,10 +25,12 @@ from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.storage import folder_path, is_stored
 
 LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
-STATE_NAME = "state.json"
+STATE_NAME, WEIGHTS_NAME = "state.json", "weights.safetensors"
 CONFIG_NAME, SUMMARY_NAME, LOCK_NAME = "config.yaml", "summary.json", ".lock"
 INIT_FROM_NAME, CACHE_NAME, AUTOTUNE_NAME = "init-from.txt", "cache.txt", "autotune.json"
 VOCODER_NAME = "vocoder.txt"
+# A voice folder: its manifest, and a checkpoint of each network.
+VOICE_NAME, ACOUSTIC_FOLDER, VOCODER_FOLDER = "voice.json", "acoustic", "vocoder"
 # The word for speech without a trained vocoder, in place of the path of one.
 GRIFFIN_LIM = "griffin-lim"
 METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME = "metrics.jsonl", "skipped.jsonl", "left_out.jsonl"
@@ -65,11 +67,18 @@ def checkpoint_folders(run: Path) -> list[Path]:
     return list_checkpoints(run / LAST_FOLDER)
 
 
+def is_voice(path: Path) -> bool:
+    """Return whether a path is a voice folder."""
+    return (path / VOICE_NAME).is_file()
+
+
 def find_checkpoint(path: Path) -> Path:
-    """Return a checkpoint's folder: `path` itself, a run's newest one or, for RUN/best, its best one.
+    """Return a checkpoint's folder: `path` itself, a run's newest, for RUN/best its best, or the one of a voice folder.
 
     Raises CheckpointError if there is none.
     """
+    if is_voice(path):
+        return path / ACOUSTIC_FOLDER
     if (path / STATE_NAME).is_file():
         return path
     folders = checkpoint_folders(path) or list_checkpoints(path)
@@ -174,8 +183,10 @@ def write_cache_path(run: Path, cache: Path) -> None:
 def write_vocoder_path(path: Path, vocoder: Path | None) -> None:
     """Write vocoder.txt, the vocoder that speaks for the run that `path` is or is a checkpoint of; None removes it.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if it cannot be written, or for a voice folder, which holds its vocoder.
     """
+    if is_voice(path):
+        raise OutputError(f"{path}: a voice folder holds its vocoder; export its run again, with --vocoder")
     checkpoint = find_checkpoint(path).absolute()
     # A checkpoint that was copied alone is its own run.
     run = checkpoint.parents[1] if checkpoint.parent.name in (LAST_FOLDER, BEST_FOLDER) else checkpoint
@@ -211,10 +222,12 @@ def read_cache_path(path: Path) -> Path | None:
 
 
 def read_vocoder_path(path: Path) -> Path | None:
-    """Return the vocoder that the run that `path` is or is a checkpoint of remembers, or None.
+    """Return the vocoder that the run that `path` is or is a checkpoint of remembers, or None; of a voice, its own.
 
     Raises OutputError if vocoder.txt cannot be read.
     """
+    if is_voice(path):
+        return path / VOCODER_FOLDER if (path / VOCODER_FOLDER).is_dir() else None
     found = find_run_file(path, VOCODER_NAME)
     return None if found is None else _read_path(found, "name a vocoder with xtts use-vocoder")
 

@@ -144,8 +144,8 @@ class RunState:
 
 
 @dataclass(frozen=True, config=_STRICT)
-class WeightsEntry:
-    """Size and checksum of a checkpoint's weights."""
+class FileDigest:
+    """Size and checksum of a file."""
 
     bytes: Natural
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -163,7 +163,7 @@ class SavedState:
     xtts_pipeline: str
     tensorflow: str
     step: Natural
-    weights: WeightsEntry
+    weights: FileDigest
     config: Config
     cache: CacheIdentity
     run: RunState | None

@@ -1,0 +1,101 @@
+"""The model card of a voice: what Hugging Face reads of it, and what it says of the training."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.speaking import SETTINGS, SYMBOLS
+from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.errors import CheckpointError
+from xtts_pipeline.inference.model_card import Sample, model_card, read_evaluation
+from xtts_pipeline.inference.voice_folder import VoiceTerms
+from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION, FileDigest, SavedState
+
+CONFIG = Config.model_validate(SETTINGS)
+CACHE = CacheIdentity("f" * 64, record_spec_of(CONFIG.audio, CONFIG.limits), SYMBOLS, ("ann", "bob"), ("pt-BR", "no"))
+STATE = SavedState(CHECKPOINT_VERSION, "0.1.0", "2.21.0", 7, FileDigest(1, "0" * 64), CONFIG, CACHE, None)
+TERMS = VoiceTerms("MIT", "CC0-1.0; both speakers consent in writing")
+EVALUATION = {
+    "run": "runs/first",
+    "step": 7,
+    "fingerprint": "f" * 64,
+    "split": "val",
+    "truth": "copy_synthesis",
+    "utterances": 5,
+    "stop_misses": 1,
+    "phoneme_error_rates": {"to_truth": 0.125},
+    "judges": {"spoken": {"dnsmos_p808": 3.5, "stoi": None}},
+    "figures": {"duration_ratio": {"median": 1.01, "mean": 1.02, "worst": 1.5, "worst_id": "a", "utterances": 5}},
+}
+
+
+def metadata_of(card: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(card.split("---\n")[1])
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("CC-BY-NC-4.0", {"license": "cc-by-nc-4.0"}),
+        ("GPL-3.0-or-later", {"license": "other", "license_name": "GPL-3.0-or-later"}),
+        ("ours: ask 'us' first", {"license": "other", "license_name": "ours: ask 'us' first"}),
+    ],
+    ids=["known to the hub", "SPDX alone", "text"],
+)
+def test_the_license_is_the_given_one(given: str, expected: dict[str, str]) -> None:
+    card = model_card("ann", VoiceTerms(given, TERMS.data_license), STATE, None, [], None)
+    metadata = metadata_of(card)
+    assert {key: value for key, value in metadata.items() if "license" in key} == expected
+    assert f"License of the voice: {given}\n" in card
+    assert f"License and consent of the recordings: {TERMS.data_license}\n" in card
+
+
+def test_the_metadata_are_those_of_a_hub() -> None:
+    terms = VoiceTerms("MIT", "own recordings", ("keithito/lj_speech",))
+    metadata = metadata_of(model_card("ann", terms, STATE, STATE, [], None))
+    assert metadata["pipeline_tag"] == "text-to-speech"
+    assert metadata["library_name"] == "xtts-pipeline"
+    assert metadata["language"] == ["no", "pt"]
+    assert metadata["datasets"] == ["keithito/lj_speech"]
+    assert "datasets" not in metadata_of(model_card("ann", TERMS, STATE, None, [], None))
+
+
+def test_the_card_tells_of_the_training_and_the_samples() -> None:
+    card = model_card("ann", TERMS, STATE, replace(STATE, step=9), [Sample("samples/no-1.wav", "no", "Hei.")], None)
+    assert "| steps | 7 |" in card
+    assert f"| cache fingerprint | `{'f' * 64}` |" in card
+    assert "| vocoder, steps | 9 |" in card
+    assert "- no: [no-1.wav](samples/no-1.wav): Hei." in card
+
+
+def test_the_figures_are_those_of_the_evaluation(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text(json.dumps(EVALUATION), encoding="utf-8")
+    card = model_card("ann", TERMS, STATE, None, [], read_evaluation(tmp_path, STATE))
+    assert "5 utterances of the split `val`, compared with copy synthesis: 4 ended by themselves." in card
+    assert "| duration_ratio | 1.01 | 1.02 | 1.5 |" in card
+    assert "| phoneme error rate, to_truth | 0.125 |" in card
+    assert "| dnsmos_p808, spoken | 3.5 |" in card
+    assert "stoi" not in card
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "cannot be read"),
+        ("[]", "no report of `xtts evaluate`"),
+        (json.dumps({**EVALUATION, "step": 8}), "found step 8, the exported checkpoint has 7"),
+        (json.dumps({**EVALUATION, "fingerprint": "e"}), "found cache fingerprint e"),
+    ],
+    ids=["missing", "another file", "another step", "another cache"],
+)
+def test_figures_of_something_else_are_refused(tmp_path: Path, content: str | None, problem: str) -> None:
+    if content is not None:
+        (tmp_path / "report.json").write_text(content, encoding="utf-8")
+    with pytest.raises(CheckpointError, match=problem):
+        read_evaluation(tmp_path, STATE)
