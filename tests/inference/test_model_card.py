@@ -89,8 +89,8 @@ def test_the_figures_are_those_of_the_evaluation(tmp_path: Path) -> None:
     [
         (None, "cannot be read"),
         ("[]", "no report of `xtts evaluate`"),
-        (json.dumps({**EVALUATION, "step": 8}), "found step 8, the exported checkpoint has 7"),
-        (json.dumps({**EVALUATION, "fingerprint": "e"}), "found cache fingerprint e"),
+        (json.dumps({**EVALUATION, "step": 8}), "found step 8 and cache ff*, expected step 7"),
+        (json.dumps({**EVALUATION, "fingerprint": "e"}), "found step 7 and cache e, "),
     ],
     ids=["missing", "another file", "another step", "another cache"],
 )

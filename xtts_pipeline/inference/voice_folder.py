@@ -4,7 +4,6 @@ It holds a checkpoint of the acoustic model and one of the vocoder, both of the 
 card, samples, and voice.json with the checksum of each of these files. Imports no TensorFlow.
 """
 
-import hashlib
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from xtts_pipeline import __version__
 from xtts_pipeline.cache.format.manifest import STRICT, first_problem
 from xtts_pipeline.errors import CheckpointError, DamagedVoiceError
-from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
+from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
 from xtts_pipeline.training.checkpoints.run_folder import (
     ACOUSTIC_FOLDER,
@@ -26,7 +25,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     VOICE_NAME,
     WEIGHTS_NAME,
 )
-from xtts_pipeline.training.checkpoints.state import FileDigest
+from xtts_pipeline.training.checkpoints.state import FileDigest, digest_of
 
 VOICE_VERSION = 1
 CARD_NAME, SAMPLES_FOLDER = "README.md", "samples"
@@ -89,7 +88,7 @@ _VOICE = TypeAdapter(Voice)
 def seal_voice(folder: Path, terms: VoiceTerms) -> Voice:
     """Write voice.json for the files in a folder. Raises OSError."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    files = {str(path.relative_to(folder)): FileDigest(path.stat().st_size, _sha256(path)) for path in paths}
+    files = {str(path.relative_to(folder)): digest_of(path.read_bytes()) for path in paths}
     voice = Voice(VOICE_VERSION, __version__, terms, files)
     (folder / VOICE_NAME).write_bytes(seal_json(asdict(voice)))
     return voice
@@ -127,15 +126,10 @@ def verify_voice(folder: Path) -> Voice:
 
 def _verify_file(path: Path, expected: FileDigest) -> None:
     try:
-        found = path.stat().st_size
-        if found != expected.bytes:
-            raise DamagedVoiceError(f"{path}: found {found} bytes, expected {expected.bytes}; {_REMEDY}")
-        if _sha256(path) != expected.sha256:
-            raise DamagedVoiceError(f"{path}: its SHA-256 differs from that in {VOICE_NAME}; {_REMEDY}")
+        found = digest_of(read_regular_file(path, expected.bytes, follow_links=False))
     except OSError as error:
         raise DamagedVoiceError(f"{path}: cannot be read ({error.strerror}); {_REMEDY}") from None
-
-
-def _sha256(path: Path) -> str:
-    with open_regular_file(path, follow_links=False) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    if found.bytes != expected.bytes:
+        raise DamagedVoiceError(f"{path}: found {found.bytes} bytes, expected {expected.bytes}; {_REMEDY}")
+    if found != expected:
+        raise DamagedVoiceError(f"{path}: its SHA-256 differs from that in {VOICE_NAME}; {_REMEDY}")

@@ -34,10 +34,10 @@ from xtts_pipeline.training.checkpoints.run_folder import (
 )
 from xtts_pipeline.training.checkpoints.state import (
     CHECKPOINT_VERSION,
-    FileDigest,
     NetworkKind,
     RunState,
     SavedState,
+    digest_of,
     explaining_damage,
     read_state,
     require_network,
@@ -158,8 +158,8 @@ def _checkpoint_files(
 ) -> dict[str, bytes]:
     """Return the content of a checkpoint's files by name."""
     weights = save({name: np.asarray(variable) for name, variable in variables.items()})
-    entry = FileDigest(len(weights), hashlib.sha256(weights).hexdigest())
-    content = SavedState(CHECKPOINT_VERSION, __version__, tf.__version__, step, entry, config, cache, state, network)
+    digest = digest_of(weights)
+    content = SavedState(CHECKPOINT_VERSION, __version__, tf.__version__, step, digest, config, cache, state, network)
     return {WEIGHTS_NAME: weights, STATE_NAME: seal_json(state_to_json(content))}
 
 

@@ -4,6 +4,7 @@ Imports no TensorFlow.
 """
 
 import errno
+import hashlib
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,6 +150,11 @@ class FileDigest:
 
     bytes: Natural
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def digest_of(content: bytes) -> FileDigest:
+    """Return size and checksum of a file's content."""
+    return FileDigest(len(content), hashlib.sha256(content).hexdigest())
 
 
 @dataclass(frozen=True, config=_STRICT)
