@@ -12,7 +12,7 @@ from tests.speaking import SETTINGS, SYMBOLS
 from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError
-from xtts_pipeline.inference.model_card import Sample, model_card, read_evaluation
+from xtts_pipeline.inference.model_card import SampleSentence, model_card, read_evaluation
 from xtts_pipeline.inference.voice_folder import VoiceTerms
 from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION, FileDigest, SavedState
 
@@ -67,7 +67,9 @@ def test_the_metadata_are_those_of_a_hub() -> None:
 
 
 def test_the_card_tells_of_the_training_and_the_samples() -> None:
-    card = model_card("ann", TERMS, STATE, replace(STATE, step=9), [Sample("samples/no-1.wav", "no", "Hei.")], None)
+    card = model_card(
+        "ann", TERMS, STATE, replace(STATE, step=9), [SampleSentence("samples/no-1.wav", "no", "Hei.")], None
+    )
     assert "| steps | 7 |" in card
     assert f"| cache fingerprint | `{'f' * 64}` |" in card
     assert "| vocoder, steps | 9 |" in card

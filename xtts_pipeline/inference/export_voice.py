@@ -9,7 +9,7 @@ from xtts_pipeline.config.languages import primary_subtag
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.errors import TextError
 from xtts_pipeline.inference.export_report import Export
-from xtts_pipeline.inference.model_card import Sample, model_card, read_evaluation
+from xtts_pipeline.inference.model_card import SampleSentence, model_card, read_evaluation
 from xtts_pipeline.inference.saved_model import new_folder
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
@@ -69,7 +69,7 @@ def export_voice(
     return Export(folder, f"a voice with {speaks} and {len(samples)} samples", description, size)
 
 
-def _speak_samples(folder: Path) -> Iterator[Sample]:
+def _speak_samples(folder: Path) -> Iterator[SampleSentence]:
     """Speak the sentences of each language with the networks in a folder, by the first speaker, into its samples/."""
     vocoder = None
     if (folder / VOCODER_FOLDER).exists():
@@ -87,4 +87,4 @@ def _speak_samples(folder: Path) -> Iterator[Sample]:
                 continue
             path = f"{SAMPLES_FOLDER}/{name}-{number}.wav"
             write_wave(folder / path, spoken.wave, spoken.sample_rate)
-            yield Sample(path, language, text)
+            yield SampleSentence(path, language, text)

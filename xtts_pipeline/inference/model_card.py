@@ -56,7 +56,7 @@ class EvaluationFigures(BaseModel):
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleSentence:
     """A spoken sentence: its path in the voice folder, its language and its text."""
 
     path: str
@@ -86,7 +86,7 @@ def model_card(
     terms: VoiceTerms,
     state: SavedState,
     vocoder: SavedState | None,
-    samples: Sequence[Sample],
+    samples: Sequence[SampleSentence],
     evaluation: EvaluationFigures | None,
 ) -> str:
     """Return the README.md of a voice. `state` and `vocoder` are those of its two checkpoints."""
@@ -165,7 +165,7 @@ def _training(state: SavedState, vocoder: SavedState | None) -> dict[str, object
     return rows
 
 
-def _samples(samples: Sequence[Sample]) -> list[str]:
+def _samples(samples: Sequence[SampleSentence]) -> list[str]:
     if not samples:
         return []
     lines = [f"- {sample.language}: [{Path(sample.path).name}]({sample.path}): {sample.text}" for sample in samples]
