@@ -19,6 +19,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     "__main__",
     "cli",
+    "serving",
     "reports",
     "perf",
     "evaluation",
@@ -224,6 +225,7 @@ def test_every_import_is_declared():
         "google": "protobuf",
         "google_crc32c": "google-crc32c",
         "phonemizer": "phonemizer-fork",
+        "prometheus_client": "prometheus-client",
         "pynvml": "nvidia-ml-py",
         "unicode_rbnf": "unicode-rbnf",
         "yaml": "pyyaml",

@@ -79,11 +79,7 @@ class WavStream:
 
     def write(self, wave: np.ndarray) -> None:
         """Add samples, float [samples]. Raises AudioError if one is not finite."""
-        if not np.isfinite(wave).all():
-            raise AudioError(
-                Reason.AUDIO_NOT_FINITE, "the speech holds samples that are not finite; the file ends before them"
-            )
-        samples = np.round(np.clip(wave, -1.0, 1.0) * FULL_SCALE_INT16).astype("<i2")
+        samples = clip_to_int16(wave)
         self._file.write(samples.tobytes())
         self._data_bytes += BYTES_PER_SAMPLE * len(samples)
         if self._can_seek:
@@ -99,6 +95,16 @@ class WavStream:
 
     def _write_header(self) -> None:
         self._file.write(_header(self._data_bytes if self._can_seek else UNKNOWN_BYTES, self._sample_rate))
+
+
+def clip_to_int16(wave: np.ndarray) -> np.ndarray:
+    """Return float samples as int16, clipped at full scale. Raises AudioError if one is not finite."""
+    if not np.isfinite(wave).all():
+        raise AudioError(
+            Reason.AUDIO_NOT_FINITE, "the speech holds samples that are not finite; the file ends before them"
+        )
+    samples: np.ndarray = np.round(np.clip(wave, -1.0, 1.0) * FULL_SCALE_INT16).astype("<i2")
+    return samples
 
 
 def _header(data_bytes: int, sample_rate: int) -> bytes:

@@ -1,0 +1,145 @@
+import asyncio
+import json
+import socket
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncTcpClient
+from wyoming.error import Error
+from wyoming.event import Event
+from wyoming.info import Describe, Info
+from wyoming.tts import (
+    Synthesize,
+    SynthesizeChunk,
+    SynthesizeStart,
+    SynthesizeStop,
+    SynthesizeStopped,
+    SynthesizeVoice,
+)
+
+from tests.serving.running import Running
+from xtts_pipeline.inference.synthesizer import Synthesizer
+
+
+def talk(server: Running, messages: Sequence, last: str) -> list[Event]:
+    """Send messages with the client of the package, and return the events up to the one of this type."""
+
+    async def exchange() -> list[Event]:
+        events = []
+        async with AsyncTcpClient("127.0.0.1", server.wyoming_port, read_timeout=60.0) as client:
+            for message in messages:
+                await client.write_event(message.event())
+            while not events or events[-1].type != last:
+                event = await client.read_event()
+                assert event is not None
+                events.append(event)
+        return events
+
+    return asyncio.run(exchange())
+
+
+def sound_of(events: Sequence[Event]) -> np.ndarray:
+    chunks = [AudioChunk.from_event(event) for event in events if AudioChunk.is_type(event.type)]
+    assert {(chunk.rate, chunk.width, chunk.channels) for chunk in chunks} == {(22_050, 2, 1)}
+    return np.concatenate([np.frombuffer(chunk.audio, "<i2") for chunk in chunks]) / 32_767
+
+
+def spoken(voice: Synthesizer, text: str, speaker: str | None = None) -> np.ndarray:
+    return np.clip(np.concatenate([*voice.stream(text, speaker)]), -1, 1)
+
+
+def test_the_voices_are_described(server: Running) -> None:
+    (program,) = Info.from_event(talk(server, [Describe()], "info")[0]).tts
+    assert program.supports_synthesize_streaming
+    (described,) = program.voices
+    assert (described.name, described.languages) == ("tiny", ["en"])
+    assert [speaker.name for speaker in described.speakers] == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("speaker", [None, "bob"])
+def test_a_whole_text_is_spoken(server: Running, voice: Synthesizer, speaker: str | None) -> None:
+    events = talk(server, [Synthesize("one two", SynthesizeVoice("tiny", speaker=speaker))], "audio-stop")
+    kinds = [event.type for event in events]
+    assert kinds == ["audio-start", *["audio-chunk"] * (len(kinds) - 2), "audio-stop"]
+    assert AudioStart.from_event(events[0]).rate == 22_050
+    np.testing.assert_allclose(sound_of(events), spoken(voice, "one two", speaker), atol=1e-4)
+
+
+def test_a_text_in_chunks_is_spoken_sentence_by_sentence(server: Running, voice: Synthesizer) -> None:
+    chunks = [SynthesizeChunk(part) for part in ("One t", "wo. Thr", "ee ", "four. F", "ive")]
+    # Home Assistant also sends the whole text, for servers that know no chunks.
+    messages = [SynthesizeStart(SynthesizeVoice("tiny")), Synthesize("all of it"), *chunks, SynthesizeStop()]
+    events = talk(server, messages, "synthesize-stopped")
+    assert [event.type for event in events if event.type != "audio-chunk"] == [
+        "audio-start",
+        "audio-stop",
+        "synthesize-stopped",
+    ]
+    pause = np.zeros(round(0.35 * 22_050))
+    sentences = [spoken(voice, text) for text in ("One two.", "Three four.", "Five")]
+    expected = np.concatenate([sentences[0], pause, sentences[1], pause, sentences[2]])
+    np.testing.assert_allclose(sound_of(events), expected, atol=1e-4)
+
+
+def test_a_sentence_is_spoken_before_the_text_ends(server: Running) -> None:
+    events = talk(server, [SynthesizeStart(), SynthesizeChunk("One two. Three")], "audio-chunk")
+    assert AudioStart.is_type(events[0].type)
+
+
+def test_nothing_to_say_in_chunks_ends_without_sound(server: Running) -> None:
+    events = talk(server, [SynthesizeStart(), SynthesizeChunk(" "), SynthesizeStop()], "synthesize-stopped")
+    assert [SynthesizeStopped.is_type(event.type) for event in events] == [True]
+
+
+@pytest.mark.parametrize(
+    ("messages", "found"),
+    [
+        ([Synthesize("one", SynthesizeVoice("../tiny"))], "voice: found '../tiny'"),
+        ([Synthesize("one", SynthesizeVoice(language="xx"))], "language: found 'xx'"),
+        ([Synthesize("")], "found no text"),
+        ([Synthesize("☃")], "no letter or digit to speak"),
+        ([Synthesize("a" * 201)], "at most 200"),
+        ([SynthesizeStart(), SynthesizeChunk("a" * 150), SynthesizeChunk("a" * 150)], "over 200 characters"),
+    ],
+)
+def test_an_error_is_one_event_and_the_connection_goes_on(server: Running, messages: list, found: str) -> None:
+    events = talk(server, [*messages, Synthesize("one")], "audio-stop")
+    error = Error.from_event(events[0])
+    assert found in error.text
+    assert error.code == "400"
+    assert AudioStop.is_type(events[-1].type)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"[]",
+        b"5",
+        b"{}",
+        b"\xff" * 100,
+        b'{"type": "synthesize"}',
+        b'{"type": "synthesize", "data": {"text": 5}}',
+        b'{"type": "synthesize", "data": [1]}',
+        b'{"type": "x", "data_length": -1}',
+        b'{"type": "x", "data_length": "many"}',
+        json.dumps({"type": "x", "payload_length": 1 << 40}).encode(),
+        b"a" * 200_000,
+        b"[" * 50_000,
+    ],
+    ids=lambda line: line[:40].decode("latin-1"),
+)
+def test_a_malformed_event_ends_its_connection_alone(server: Running, line: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.wyoming_port), timeout=60.0) as client:
+        client.sendall(line + b"\n")
+        answer = b""
+        try:
+            while part := client.recv(4_096):
+                answer += part
+        except ConnectionResetError:
+            # The server left with bytes of ours unread.
+            pass
+    assert not answer or json.loads(answer.partition(b"\n")[0])["type"] == "error"
+    assert talk(server, [Synthesize("one")], "audio-stop")

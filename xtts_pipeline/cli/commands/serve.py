@@ -1,0 +1,118 @@
+"""`xtts serve`: speak for other programs, by OpenAI's speech API and the Wyoming protocol."""
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xtts_pipeline.cli.gate import tensorflow
+from xtts_pipeline.cli.groups import DocumentedCommand
+from xtts_pipeline.cli.options import COUNT, FOLDER, RunPath, Seconds, print_warnings, vocoder_option
+from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.system.installation import require_extra
+from xtts_pipeline.system.regular_files import read_regular_file
+
+MODULES = ("prometheus_client", "starlette", "uvicorn", "wyoming")
+MIN_TOKEN_CHARACTERS, MAX_TOKEN_BYTES = 16, 4_096
+# OpenAI's own limit.
+MAX_CHARACTERS = 4_096
+_NAMED = re.compile(r"(?P<name>[\w.-]+)=(?P<path>.+)", re.DOTALL)
+
+
+class VoicePath(RunPath):
+    """`NAME=PATH`, or a path whose folder is the name of the voice."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name and the path. Raises CheckpointError if no voice is there."""
+        named = None if Path(value).exists() else _NAMED.fullmatch(value)
+        path: Path = super().convert(named["path"] if named else value, param, ctx)
+        return (named["name"] if named else path.resolve().name), path
+
+
+@click.command(
+    cls=DocumentedCommand,
+    example="xtts serve --voice runs/first --vocoder runs/vocoder",
+    sections={"Limits": ["max_requests", "max_characters", "max_seconds"]},
+)
+@click.option(
+    "--voice",
+    "voices",
+    type=VoicePath(),
+    multiple=True,
+    required=True,
+    metavar="[NAME=]PATH",
+    help="Run or checkpoint that speaks; repeatable. Its name is that of its folder, unless NAME is given.",
+)
+@vocoder_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; others need --token-file.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8_000, show_default=True, help="Port; 0: any free one.")
+@click.option(
+    "--token-file", type=FOLDER, help=f"File with the token of clients, {MIN_TOKEN_CHARACTERS} characters up."
+)
+@click.option("--wyoming", is_flag=True, help="Serve the Wyoming protocol as well, for Home Assistant.")
+@click.option(
+    "--wyoming-port", type=click.IntRange(0, 65_535), default=10_200, show_default=True, help="Port of --wyoming."
+)
+@click.option("--max-requests", type=COUNT, default=32, show_default=True, help="Requests at once; more get a 429.")
+@click.option("--max-characters", type=COUNT, default=MAX_CHARACTERS, show_default=True, help="The longest text.")
+@click.option(
+    "--max-seconds", type=Seconds(1.0), default=300.0, show_default=True, help="The longest time of a request."
+)
+@click.pass_obj
+def serve(
+    debug: bool,
+    /,
+    voices: Sequence[tuple[str, Path]],
+    vocoder: Path | str | None,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    wyoming: bool,
+    wyoming_port: int,
+    max_requests: int,
+    max_characters: int,
+    max_seconds: float,
+) -> None:
+    """Speak for other programs, by OpenAI's speech API and the Wyoming protocol."""
+    require_extra("serve", MODULES, "xtts serve")
+    table = dict(voices)
+    if len(table) < len(voices):
+        raise ConfigError("--voice: two voices have the same name; name one as in --voice other=PATH")
+    token = None if token_file is None else _read_token(token_file)
+    if not _is_loopback(host):
+        if token is None:
+            raise ConfigError(f"--host {host}: other machines can reach it; add --token-file, or leave out --host")
+        if wyoming:
+            print_warnings(["the Wyoming protocol has no token: let only trusted machines reach its port"])
+    with tensorflow("xtts_pipeline.serving.server", echo=debug) as (_, server):
+        settings = server.ServerSettings(
+            host=host,
+            port=port,
+            wyoming_port=wyoming_port if wyoming else None,
+            token=token,
+            max_requests=max_requests,
+            max_characters=max_characters,
+            max_seconds=max_seconds,
+            debug=debug,
+        )
+        server.serve(table, vocoder, settings)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read_token(path: Path) -> str:
+    try:
+        token = read_regular_file(path, MAX_TOKEN_BYTES).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(f"{path}: cannot be read; expected a file with one token in ASCII") from None
+    if len(token) < MIN_TOKEN_CHARACTERS or not token.isprintable() or " " in token:
+        raise ConfigError(f"{path}: found no token; expected one line of {MIN_TOKEN_CHARACTERS} characters or more")
+    return token

@@ -1,0 +1,127 @@
+"""Turn what a client asks for into an order that the worker can speak; every field is checked here.
+
+Voices are looked up by name in a table that is made at start: no name of a client becomes a path.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xtts_pipeline.config.languages import find_language
+from xtts_pipeline.errors import AudioError, XttsError, did_you_mean
+from xtts_pipeline.system.terminal import has_surrogate
+
+if TYPE_CHECKING:
+    # Importing it starts TensorFlow.
+    from xtts_pipeline.inference.synthesizer import SpeechStream, Synthesizer
+
+QUOTED_CHARACTERS = 80
+# The slowest and the fastest speed of each voice.
+SPEEDS = (1.0, 1.0)
+
+
+class RequestError(XttsError):
+    """A request that cannot be answered: its HTTP status, and the field at fault if there is one."""
+
+    def __init__(self, message: str, field: str | None = None, *, status: int = 400, retry_seconds: int = 0) -> None:
+        super().__init__(message)
+        self.field, self.status, self.retry_seconds = field, status, retry_seconds
+
+
+@dataclass(frozen=True)
+class ChosenVoice:
+    """A voice that clients may name: a synthesizer, a speaker of it (None: the first), and the language to speak."""
+
+    name: str
+    synthesizer: "Synthesizer"
+    speaker: str | None
+    language: str
+
+    @property
+    def takes_reference(self) -> bool:
+        """Whether a clip may take the speaker's place."""
+        return self.speaker is None and self.synthesizer.checkpoint.config.model.voice_latents > 0
+
+
+@dataclass(frozen=True)
+class SpeechOrder:
+    """A checked request: a text, its voice, and the content of a sound file to clone, if any."""
+
+    voice: ChosenVoice
+    text: str
+    clip: bytes | None
+
+    def open(self) -> "SpeechStream":
+        """Start to speak. Raises the errors of `Synthesizer.stream`; none of them names a file."""
+        voice = self.voice
+        if self.clip is None:
+            return voice.synthesizer.stream(self.text, voice.speaker, voice.language)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(self.clip)
+            file.flush()
+            try:
+                return voice.synthesizer.stream(self.text, None, voice.language, [file.name])
+            except AudioError as error:
+                raise RequestError(str(error).replace(f"{file.name}: ", ""), "reference") from None
+
+
+class VoiceTable:
+    """The voices by name. A voice of several speakers is also in the table as `NAME/SPEAKER`, for each of them."""
+
+    def __init__(self, synthesizers: "Mapping[str, Synthesizer]", max_characters: int) -> None:
+        self.synthesizers, self.max_characters = synthesizers, max_characters
+        self._voices: dict[str, tuple[Synthesizer, str | None]] = {}
+        for name, synthesizer in synthesizers.items():
+            self._voices[name] = synthesizer, None
+            speakers = synthesizer.checkpoint.cache.speakers
+            self._voices |= {f"{name}/{speaker}": (synthesizer, speaker) for speaker in speakers if len(speakers) > 1}
+
+    def describe(self) -> list[dict[str, object]]:
+        """Return each voice as JSON for programs."""
+        chosen = [self.find(name, None) for name in self._voices]
+        return [
+            {
+                "id": voice.name,
+                "name": voice.name,
+                "languages": list(voice.synthesizer.checkpoint.cache.languages),
+                "speeds": SPEEDS,
+                "takes_reference": voice.takes_reference,
+                "step": voice.synthesizer.checkpoint.step,
+            }
+            for voice in chosen
+        ]
+
+    def find(self, voice: str | None, language: str | None) -> ChosenVoice:
+        """Return the voice of these names, by default the first one and its first language. Raises RequestError."""
+        name = next(iter(self._voices)) if voice is None else voice
+        if name not in self._voices:
+            raise _unknown("voice", name, list(self._voices))
+        synthesizer, speaker = self._voices[name]
+        languages = synthesizer.checkpoint.cache.languages
+        spoken = languages[0] if language is None else find_language(language, languages)
+        if spoken is None or spoken not in languages:
+            raise _unknown("language", str(language), languages)
+        return ChosenVoice(name, synthesizer, speaker, spoken)
+
+    def order(
+        self, text: str, voice: str | None = None, language: str | None = None, clip: bytes | None = None
+    ) -> SpeechOrder:
+        """Return the order to speak a text; `clip` is the content of a sound file. Raises RequestError."""
+        if len(text) > self.max_characters:
+            raise RequestError(
+                f"input: {len(text)} characters, expected at most {self.max_characters}; split the text", "input"
+            )
+        if not text.strip() or has_surrogate(text):
+            raise RequestError("input: found no text in UTF-8, expected words to speak", "input")
+        chosen = self.find(voice, language)
+        if clip is not None and not chosen.takes_reference:
+            raise RequestError(
+                f"reference: the voice {chosen.name} takes none; choose a voice that clones", "reference"
+            )
+        return SpeechOrder(chosen, text, clip)
+
+
+def _unknown(field: str, wanted: str, known: "list[str] | tuple[str, ...]") -> RequestError:
+    shown = wanted[:QUOTED_CHARACTERS]
+    return RequestError(f"{field}: found {shown!r}; {did_you_mean(shown, known)}", field)

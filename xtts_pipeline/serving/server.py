@@ -1,0 +1,149 @@
+"""Load voices, listen, and end well: the whole life of a server."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from xtts_pipeline.errors import OutputError
+from xtts_pipeline.inference.synthesizer import Synthesizer
+from xtts_pipeline.serving.http_api import Service
+from xtts_pipeline.serving.metrics import ServerMetrics
+from xtts_pipeline.serving.orders import VoiceTable
+from xtts_pipeline.serving.worker import SpeechWorker
+from xtts_pipeline.serving.wyoming_protocol import WyomingServer
+from xtts_pipeline.system.terminal import echo_line
+
+BACKLOG = 512
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Where a server listens, whom it answers, and its limits; port 0 is any free one, no `wyoming_port` is none."""
+
+    host: str
+    port: int
+    wyoming_port: int | None
+    token: str | None
+    max_requests: int
+    max_characters: int
+    max_seconds: float
+    debug: bool
+
+
+def serve(voices: Mapping[str, Path], vocoder: Path | str | None, settings: ServerSettings) -> None:
+    """Serve voices until SIGTERM or Ctrl-C; speech that has begun is finished.
+
+    Raises OutputError if a port cannot be used, before anything is loaded, and the errors of `Synthesizer.load`.
+    """
+    ports = [settings.port, *([] if settings.wyoming_port is None else [settings.wyoming_port])]
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(listen(settings.host, port)) for port in ports]
+        synthesizers = {name: Synthesizer.load(path, vocoder=vocoder) for name, path in voices.items()}
+        for synthesizer in synthesizers.values():
+            synthesizer.warm_up()
+        asyncio.run(run(synthesizers, sockets, settings))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that waits for connections. Raises OutputError if the port cannot be used."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise OutputError(f"{host}:{port}: cannot listen ({error.strerror}); choose another --host or port") from None
+
+
+async def run(
+    synthesizers: Mapping[str, Synthesizer],
+    sockets: list[socket.socket],
+    settings: ServerSettings,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Answer requests on the sockets, HTTP and then Wyoming, until `stop` is set or a signal arrives."""
+    metrics = ServerMetrics()
+    worker = SpeechWorker(settings.max_requests, metrics, debug=settings.debug)
+    table = VoiceTable(synthesizers, settings.max_characters)
+    service = Service(table, worker, metrics, settings.max_seconds, settings.token)
+    http_socket, *wyoming_sockets = sockets
+    config = uvicorn.Config(
+        service.build_app(),
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=round(settings.max_seconds) + 1,
+    )
+    http, wyoming = _Server(config), WyomingServer(service)
+    with _logged_in_lines(debug=settings.debug), contextlib.ExitStack() as stack:
+        stack.callback(worker.stop)
+        listening = [await asyncio.start_server(wyoming.answer, sock=found) for found in wyoming_sockets]
+        serving = asyncio.create_task(http.serve([http_socket]))
+        _say_where(list(synthesizers), sockets)
+        await _wait_for_stop(serving, stop)
+        for server in listening:
+            server.close()
+        http.should_exit = True
+        await asyncio.gather(serving, wyoming.stop())
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals to us: uvicorn would raise them again at its end, which is no failure here."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _wait_for_stop(serving: asyncio.Task[None], stop: asyncio.Event | None) -> None:
+    stop, loop = stop or asyncio.Event(), asyncio.get_running_loop()
+    # A test runs a server in a thread, which receives no signals.
+    with contextlib.suppress(RuntimeError, ValueError):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    # A second signal ends the process at once.
+    with contextlib.suppress(RuntimeError, ValueError):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _say_where(names: list[str], sockets: list[socket.socket]) -> None:
+    places = []
+    for scheme, found in zip(("http", "tcp"), sockets, strict=False):
+        host, port = found.getsockname()[:2]
+        places.append(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+    echo_line(f"serving {', '.join(names)} at {' and '.join(places)}; Ctrl-C stops")
+
+
+class _LineHandler(logging.Handler):
+    """Writes each warning of uvicorn as one line on stderr, without its traceback."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        echo_line(f"{record.levelname.lower()}: {record.getMessage().partition(chr(10))[0]}")
+
+
+@contextlib.contextmanager
+def _logged_in_lines(*, debug: bool) -> Iterator[None]:
+    log = logging.getLogger("uvicorn.error")
+    handler = logging.StreamHandler() if debug else _LineHandler()
+    log.addHandler(handler)
+    log.setLevel(logging.WARNING)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = True

@@ -1,0 +1,153 @@
+"""Speak all orders in one thread, part by part: next is always the order whose listener would first be without sound.
+
+TensorFlow uses all cores for one part, so a second thread would only slow the first. Parts go to asyncio.
+"""
+
+import asyncio
+import math
+import threading
+import time
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xtts_pipeline.errors import XttsError
+from xtts_pipeline.serving.metrics import ServerMetrics
+from xtts_pipeline.serving.orders import RequestError, SpeechOrder
+from xtts_pipeline.system.terminal import echo_line
+
+if TYPE_CHECKING:
+    # Importing it starts TensorFlow.
+    from xtts_pipeline.inference.synthesizer import SpeechStream
+
+# Parts that wait for a slow client. Its speech pauses at this number, so that it costs little memory.
+MAX_UNREAD_PARTS = 32
+
+
+class Speech(AsyncIterator[np.ndarray]):
+    """The sound of one order, float32 [samples] a part, while the worker makes it. Raises the error that ended it."""
+
+    def __init__(self, order: SpeechOrder, worker: "SpeechWorker") -> None:
+        self._order, self._worker = order, worker
+        self.sample_rate = order.voice.synthesizer.checkpoint.config.audio.sample_rate
+        # When the listener needs the next part: at once at first, later when the sound so far has been played.
+        self.due = self.arrived = time.monotonic()
+        # Written under the worker's lock.
+        self.unread_parts = 0
+        self._is_ended = False
+        self._stream: SpeechStream | None = None
+        self._loop = asyncio.get_running_loop()
+        self._parts: asyncio.Queue[np.ndarray | XttsError | None] = asyncio.Queue()
+
+    @property
+    def can_advance(self) -> bool:
+        """Whether a part is to be made: the speech goes on, and its client reads."""
+        return not self._is_ended and self.unread_parts < MAX_UNREAD_PARTS
+
+    def advance(self, metrics: ServerMetrics, *, debug: bool) -> None:
+        """Make the next part; called by the worker's thread."""
+        part: np.ndarray | XttsError | None
+        try:
+            if self._stream is None:
+                self._stream = self._order.open()
+            part = next(self._stream, None)
+        except XttsError as error:
+            part = error
+        except Exception as error:  # noqa: BLE001 (the error of one order must not end the thread of all)
+            if debug:
+                traceback.print_exc()
+            echo_line(f"error: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            part = RequestError("the speech failed; the server's log has the reason", status=500)
+        now = time.monotonic()
+        if isinstance(part, np.ndarray):
+            seconds = len(part) / self.sample_rate
+            if self.due == self.arrived:
+                metrics.first_sound_seconds.observe(now - self.arrived)
+            metrics.sound_seconds.inc(seconds)
+            self.due = max(self.due, now) + seconds
+        self._is_ended = not isinstance(part, np.ndarray)
+        # The loop has ended if the process is being ended by force.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._parts.put_nowait, part)
+
+    async def __anext__(self) -> np.ndarray:
+        part = await self._parts.get()
+        self._worker.note_read(self)
+        if part is None:
+            raise StopAsyncIteration
+        if isinstance(part, XttsError):
+            raise part
+        return part
+
+
+class SpeechWorker:
+    """The thread that speaks, and the orders of the clients that listen, at most `max_requests` of them."""
+
+    def __init__(self, max_requests: int, metrics: ServerMetrics, *, debug: bool = False) -> None:
+        self._max_requests, self._metrics, self._is_debug = max_requests, metrics, debug
+        self._speeches: list[Speech] = []
+        self._is_stopped = False
+        self._changed = threading.Condition()
+        self._busy_seconds, self._ended = 1.0, 1
+        self._thread = threading.Thread(target=self._run, name="speech", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the part that it is making."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify()
+        self._thread.join()
+
+    @contextmanager
+    def speak(self, order: SpeechOrder) -> Iterator[Speech]:
+        """Yield the speech of an order; it is made until the block ends, and no longer.
+
+        Raises RequestError of status 429 if `max_requests` orders are being spoken.
+        """
+        speech = Speech(order, self)
+        with self._changed:
+            if len(self._speeches) >= self._max_requests:
+                wait = math.ceil(len(self._speeches) * self._busy_seconds / self._ended)
+                raise RequestError(
+                    f"{len(self._speeches)} requests are being spoken, as many as are allowed; try again in {wait} s",
+                    status=429,
+                    retry_seconds=wait,
+                )
+            self._speeches.append(speech)
+            self._metrics.waiting.set(len(self._speeches))
+            self._changed.notify()
+        try:
+            yield speech
+        finally:
+            with self._changed:
+                self._speeches.remove(speech)
+                self._ended += 1
+                self._metrics.waiting.set(len(self._speeches))
+
+    def note_read(self, speech: Speech) -> None:
+        """Count a part that the client has read: its speech may go on."""
+        with self._changed:
+            speech.unread_parts -= 1
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while (speech := self._next()) is not None:
+            start = time.monotonic()
+            with self._changed:
+                speech.unread_parts += 1
+            speech.advance(self._metrics, debug=self._is_debug)
+            self._busy_seconds += time.monotonic() - start
+
+    def _next(self) -> Speech | None:
+        """Return the speech that is due first, as soon as there is one; None at the end."""
+        with self._changed:
+            while not self._is_stopped:
+                ready = [speech for speech in self._speeches if speech.can_advance]
+                if ready:
+                    return min(ready, key=lambda speech: speech.due)
+                self._changed.wait()
+        return None

@@ -1,0 +1,179 @@
+"""The Wyoming protocol, by which Home Assistant speaks: whole texts, and texts that arrive in chunks.
+
+Reads events itself: sizes are checked before memory is taken, which the package's own reader does not do.
+"""
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Any
+
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.error import Error
+from wyoming.event import Event, async_write_event
+from wyoming.info import Attribution, Describe, Info, TtsProgram, TtsVoice, TtsVoiceSpeaker
+from wyoming.tts import (
+    Synthesize,
+    SynthesizeChunk,
+    SynthesizeStart,
+    SynthesizeStop,
+    SynthesizeStopped,
+    SynthesizeVoice,
+)
+
+from xtts_pipeline import __version__
+from xtts_pipeline.audio.save import BYTES_PER_SAMPLE, clip_to_int16
+from xtts_pipeline.errors import XttsError
+from xtts_pipeline.serving.http_api import Service
+from xtts_pipeline.serving.orders import RequestError
+from xtts_pipeline.text.sentences import pause_seconds, split_sentences
+
+MAX_EVENT_BYTES = 1 << 20
+ATTRIBUTION = Attribution("xtts_pipeline", "")
+
+
+class WyomingServer:
+    """Answers connections, each in a task of its own."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._connections: dict[asyncio.Task[None], tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one connection until it ends; the callback of `asyncio.start_server`."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 (for the type checker: a callback runs in a task)
+        self._connections[task] = reader, writer
+        try:
+            await _Connection(self._service, writer).run(reader)
+        except (OSError, asyncio.IncompleteReadError):
+            self._service.metrics.requests.labels("wyoming", "left").inc()
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            # Whatever a malformed event raises in the package that reads it.
+            self._service.metrics.requests.labels("wyoming", "malformed").inc()
+            with suppress(OSError):
+                await async_write_event(Error(f"malformed event: {error}"[:200], "malformed").event(), writer)
+        finally:
+            del self._connections[task]
+            writer.close()
+
+    async def stop(self) -> None:
+        """End each connection after what it is speaking."""
+        for reader, writer in self._connections.values():
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # of every socket's transport
+            reader.feed_eof()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+
+class _Connection:
+    """The events of one client, and the text that it has sent in chunks and that is not spoken yet."""
+
+    def __init__(self, service: Service, writer: asyncio.StreamWriter) -> None:
+        self._service, self._writer = service, writer
+        self._voice: SynthesizeVoice | None = None
+        self._text: str | None = None
+        self._characters = 0
+        self._is_speaking = False
+
+    async def run(self, reader: asyncio.StreamReader) -> None:
+        while (event := await _read_event(reader)) is not None:
+            try:
+                await self._answer(event)
+            except (XttsError, TimeoutError) as error:
+                status = error.status if isinstance(error, RequestError) else 400
+                self._text = None
+                self._count(str(status))
+                await self._write(Error(" ".join(str(error).split()) or "time limit", str(status)))
+                await self._end_sound()
+
+    async def _answer(self, event: Event) -> None:
+        if Describe.is_type(event.type):
+            await self._write(self._describe())
+        elif SynthesizeStart.is_type(event.type):
+            self._voice, self._text, self._characters = SynthesizeStart.from_event(event).voice, "", 0
+        elif SynthesizeChunk.is_type(event.type) and self._text is not None:
+            await self._take(SynthesizeChunk.from_event(event).text)
+        elif SynthesizeStop.is_type(event.type):
+            await self._finish()
+        # With a text in chunks, Home Assistant sends the whole text as well, for servers that know no chunks.
+        elif Synthesize.is_type(event.type) and self._text is None:
+            wanted = Synthesize.from_event(event)
+            self._voice = wanted.voice
+            await self._speak(wanted.text)
+            await self._end_sound()
+            self._count("200")
+
+    async def _take(self, chunk: str) -> None:
+        """Add text, and speak the sentences that are complete: those behind which another one has begun."""
+        self._characters += len(chunk)
+        if self._characters > self._service.voices.max_characters:
+            raise RequestError(f"text: over {self._service.voices.max_characters} characters; split it", "input")
+        text = (self._text or "") + chunk
+        language = self._service.voices.find(*self._names()).language
+        *complete, rest = split_sentences(text, language, lambda _: True) or [""]
+        self._text = rest + text[len(text.rstrip()) :]
+        for sentence in complete:
+            await self._speak(sentence, pause_seconds(sentence))
+
+    async def _finish(self) -> None:
+        rest, self._text = self._text, None
+        if rest and rest.strip():
+            await self._speak(rest)
+        await self._end_sound()
+        await self._write(SynthesizeStopped())
+        self._count("200")
+
+    async def _speak(self, text: str, pause: float = 0.0) -> None:
+        order = self._service.voices.order(text, *self._names())
+        async with asyncio.timeout(self._service.max_seconds):
+            with self._service.worker.speak(order) as speech:
+                rate = speech.sample_rate
+                async for wave in speech:
+                    if not self._is_speaking:
+                        self._is_speaking = True
+                        await self._write(AudioStart(rate, BYTES_PER_SAMPLE, 1))
+                    await self._write(AudioChunk(rate, BYTES_PER_SAMPLE, 1, clip_to_int16(wave).tobytes()))
+            if pause and self._is_speaking:
+                await self._write(AudioChunk(rate, BYTES_PER_SAMPLE, 1, bytes(BYTES_PER_SAMPLE * round(pause * rate))))
+
+    def _names(self) -> tuple[str | None, str | None]:
+        """Return the names of voice and language."""
+        voice = self._voice or SynthesizeVoice()
+        return f"{voice.name}/{voice.speaker}" if voice.name and voice.speaker else voice.name, voice.language
+
+    async def _end_sound(self) -> None:
+        if self._is_speaking:
+            self._is_speaking = False
+            await self._write(AudioStop())
+
+    def _describe(self) -> Info:
+        voices = []
+        for name, synthesizer in self._service.voices.synthesizers.items():
+            cache = synthesizer.checkpoint.cache
+            speakers = [TtsVoiceSpeaker(speaker) for speaker in cache.speakers] if len(cache.speakers) > 1 else None
+            version = str(synthesizer.checkpoint.step)
+            voices.append(TtsVoice(name, ATTRIBUTION, True, name, version, list(cache.languages), speakers))
+        program = TtsProgram("xtts", ATTRIBUTION, True, "voices of xtts_pipeline", __version__, voices, True)
+        return Info(tts=[program])
+
+    async def _write(self, message: Any) -> None:
+        await async_write_event(message.event(), self._writer)
+
+    def _count(self, outcome: str) -> None:
+        self._service.metrics.requests.labels("wyoming", outcome).inc()
+
+
+async def _read_event(reader: asyncio.StreamReader) -> Event | None:
+    """Return the next event; None at the end. Raises ValueError or another error for one that is malformed."""
+    line = await reader.readline()
+    if not line:
+        return None
+    header = json.loads(line)
+    data = dict(header.get("data") or {})
+    sizes = [int(header.get(f"{name}_length") or 0) for name in ("data", "payload")]
+    if min(sizes) < 0 or sum(sizes) > MAX_EVENT_BYTES:
+        raise ValueError(f"{sum(sizes)} bytes, expected at most {MAX_EVENT_BYTES}")
+    if sizes[0]:
+        data |= json.loads(await reader.readexactly(sizes[0]))
+    payload = await reader.readexactly(sizes[1]) if sizes[1] else None
+    return Event(str(header["type"]), data, payload)
