@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_UNREAD_PARTS = 32
 
 
-class Speech(AsyncIterator[np.ndarray]):
+class LiveSpeech(AsyncIterator[np.ndarray]):
     """The sound of one order, float32 [samples] a part, while the worker makes it. Raises the error that ended it."""
 
     def __init__(self, order: SpeechOrder, worker: "SpeechWorker") -> None:
@@ -88,7 +88,7 @@ class SpeechWorker:
 
     def __init__(self, max_requests: int, metrics: ServerMetrics, *, debug: bool = False) -> None:
         self._max_requests, self._metrics, self._is_debug = max_requests, metrics, debug
-        self._speeches: list[Speech] = []
+        self._speeches: list[LiveSpeech] = []
         self._is_stopped = False
         self._changed = threading.Condition()
         self._busy_seconds, self._ended = 1.0, 1
@@ -103,12 +103,12 @@ class SpeechWorker:
         self._thread.join()
 
     @contextmanager
-    def speak(self, order: SpeechOrder) -> Iterator[Speech]:
+    def speak(self, order: SpeechOrder) -> Iterator[LiveSpeech]:
         """Yield the speech of an order; it is made until the block ends, and no longer.
 
         Raises RequestError of status 429 if `max_requests` orders are being spoken.
         """
-        speech = Speech(order, self)
+        speech = LiveSpeech(order, self)
         with self._changed:
             if len(self._speeches) >= self._max_requests:
                 wait = math.ceil(len(self._speeches) * self._busy_seconds / self._ended)
@@ -128,7 +128,7 @@ class SpeechWorker:
                 self._ended += 1
                 self._metrics.waiting.set(len(self._speeches))
 
-    def note_read(self, speech: Speech) -> None:
+    def note_read(self, speech: LiveSpeech) -> None:
         """Count a part that the client has read: its speech may go on."""
         with self._changed:
             speech.unread_parts -= 1
@@ -142,7 +142,7 @@ class SpeechWorker:
             speech.advance(self._metrics, debug=self._is_debug)
             self._busy_seconds += time.monotonic() - start
 
-    def _next(self) -> Speech | None:
+    def _next(self) -> LiveSpeech | None:
         """Return the speech that is due first, as soon as there is one; None at the end."""
         with self._changed:
             while not self._is_stopped:
