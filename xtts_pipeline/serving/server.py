@@ -13,6 +13,7 @@ import uvicorn
 
 from xtts_pipeline.errors import OutputError
 from xtts_pipeline.inference.synthesizer import Synthesizer
+from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.serving.http_api import Service
 from xtts_pipeline.serving.metrics import ServerMetrics
 from xtts_pipeline.serving.orders import VoiceTable
@@ -40,12 +41,17 @@ class ServerSettings:
 def serve(voices: Mapping[str, Path], vocoder: Path | str | None, settings: ServerSettings) -> None:
     """Serve voices until SIGTERM or Ctrl-C; speech that has begun is finished.
 
+    `vocoder` speaks for the voices that remember none.
+
     Raises OutputError if a port cannot be used, before anything is loaded, and the errors of `Synthesizer.load`.
     """
     ports = [settings.port, *([] if settings.wyoming_port is None else [settings.wyoming_port])]
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(listen(settings.host, port)) for port in ports]
-        synthesizers = {name: Synthesizer.load(path, vocoder=vocoder) for name, path in voices.items()}
+        synthesizers = {
+            name: Synthesizer.load(path, vocoder=vocoder if choose_vocoder(path) is None else None)
+            for name, path in voices.items()
+        }
         for synthesizer in synthesizers.values():
             synthesizer.warm_up()
         asyncio.run(run(synthesizers, sockets, settings))

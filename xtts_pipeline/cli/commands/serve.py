@@ -10,7 +10,7 @@ import click
 
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import COUNT, FOLDER, RunPath, Seconds, print_warnings, vocoder_option
+from xtts_pipeline.cli.options import COUNT, FOLDER, RunPath, Seconds, VocoderPath, print_warnings
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.installation import require_extra
 from xtts_pipeline.system.regular_files import read_regular_file
@@ -44,9 +44,14 @@ class VoicePath(RunPath):
     multiple=True,
     required=True,
     metavar="[NAME=]PATH",
-    help="Run or checkpoint that speaks; repeatable. Its name is that of its folder, unless NAME is given.",
+    help="Voice folder, run or checkpoint; repeatable. Its name is that of the folder, unless NAME is given.",
 )
-@vocoder_option
+@click.option(
+    "--vocoder",
+    type=VocoderPath(),
+    metavar="RUN",
+    help="Run of `xtts train-vocoder` for the voices that remember none.  [default: griffin-lim]",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; others need --token-file.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=8_000, show_default=True, help="Port; 0: any free one.")
 @click.option(
