@@ -22,7 +22,7 @@ MAX_CHARACTERS = 4_096
 _NAMED = re.compile(r"(?P<name>[\w.-]+)=(?P<path>.+)", re.DOTALL)
 
 
-class VoicePath(RunPath):
+class NamedVoicePath(RunPath):
     """`NAME=PATH`, or a path whose folder is the name of the voice."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -40,7 +40,7 @@ class VoicePath(RunPath):
 @click.option(
     "--voice",
     "voices",
-    type=VoicePath(),
+    type=NamedVoicePath(),
     multiple=True,
     required=True,
     metavar="[NAME=]PATH",
