@@ -35,14 +35,14 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
 
     from xtts_pipeline.cache.format.manifest import record_spec_of
     from xtts_pipeline.data.batching import batch_signature, to_batch
-    from xtts_pipeline.model.network import Network
+    from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
     from xtts_pipeline.perf.benchmark.device import matrix_operations
     from xtts_pipeline.training.acoustic.step import AcousticStep
 
     write_batch(folder / BATCH_NAME, config, rows)
     spec, dtype = record_spec_of(config.audio, config.limits), tf.dtypes.as_dtype(config.training.precision)
     signature = batch_signature(spec, rows, with_speaker=False, with_language=False)
-    network, average = (Network(config.model, spec, SYMBOLS, dtype=dtype) for _ in range(2))
+    network, average = (AutoregressiveNetwork(config.model, spec, SYMBOLS, dtype=dtype) for _ in range(2))
     step = AcousticStep(network, average, config.training, [signature])
     with np.load(folder / BATCH_NAME) as batch:
         tensors = [tf.constant(value) for value in to_batch(batch, signature) if value is not None]

@@ -63,7 +63,7 @@ def run_step(job: dict[str, Any]) -> None:
         stock_keras.put_in()
     from xtts_pipeline.cache.format.manifest import record_spec_of
     from xtts_pipeline.data.batching import batch_signature, to_batch
-    from xtts_pipeline.model.network import Network
+    from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
     from xtts_pipeline.training.acoustic.step import AcousticStep
 
     config = load_config([job["config"]], [])
@@ -71,7 +71,7 @@ def run_step(job: dict[str, Any]) -> None:
     arrays = np.load(job["batch"])
     batch = {name: tf.constant(arrays[name]) for name in arrays.files}
     signature = batch_signature(spec, len(arrays["mel"]), with_speaker=False, with_language=False)
-    network, average = (Network(config.model, spec, SYMBOLS) for _ in range(2))
+    network, average = (AutoregressiveNetwork(config.model, spec, SYMBOLS) for _ in range(2))
     step = AcousticStep(network, average, config.training, [signature])
     given = to_batch(batch, signature)
     started = time.perf_counter()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest, cache_settings, record_spec, record_spec_of
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
 from xtts_pipeline.training.checkpoints.files import build_generator, build_network, save_checkpoint
 from xtts_pipeline.training.checkpoints.variables import named_variables
 
@@ -32,7 +33,9 @@ SETTINGS = {
 }
 
 
-def make_run(folder: Path, stop_bias: float = -30.0, speakers: tuple[str, ...] = ("ann", "bob"), **model: int) -> Path:
+def make_run(
+    folder: Path, stop_bias: float = -30.0, speakers: tuple[str, ...] = ("ann", "bob"), **model: int | str
+) -> Path:
     """Write a run of random weights; by its stop bias it ends every text at once (30) or never (-30)."""
     config = Config.model_validate({**SETTINGS, "model": {**MODEL, **model}})
     spec = record_spec_of(config.audio, config.limits)
@@ -52,7 +55,8 @@ def make_run_of_cache(folder: Path, manifest: Manifest, sharpness: float = 1.0) 
 def save_untrained(folder: Path, config: Config, cache: CacheIdentity, stop_bias: float = -30.0) -> Path:
     """Write a checkpoint of random weights, and return its run."""
     network = build_network(cache, config)
-    network.mel_decoder.to_stop.bias.assign([stop_bias])
+    if isinstance(network, AutoregressiveNetwork):
+        network.mel_decoder.to_stop.bias.assign([stop_bias])
     weights = {f"average.{name}": variable for name, variable in named_variables(network).items()}
     save_checkpoint(folder, 7, config, cache, weights, keep=1)
     return folder

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.depthwise import TAPS, convolutions
+from xtts_pipeline.model.convnext import DepthwiseConvolution
 from xtts_pipeline.model.layers import Initializer
-from xtts_pipeline.vocoder.generator import DepthwiseConvolution
 
 
 @pytest.mark.parametrize("name", ["shifted", "depthwise", "grouped"])

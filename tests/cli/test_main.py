@@ -114,10 +114,10 @@ def test_a_misspelled_name_is_answered_with_the_nearest_one(words: str, message:
 
 
 def test_an_option_that_resembles_none_is_answered_without_a_guess():
-    result = CliRunner().invoke(cli, ["synthesize", "--speed", "2"], standalone_mode=False)
+    result = CliRunner().invoke(cli, ["synthesize", "--volume", "2"], standalone_mode=False)
 
     assert isinstance(result.exception, click.UsageError)
-    assert result.exception.format_message() == "no such option --speed"
+    assert result.exception.format_message() == "no such option --volume"
 
 
 @pytest.mark.parametrize(("columns", "is_folded"), [(40, True), (None, False)])

@@ -14,8 +14,9 @@ from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import XttsError
 from xtts_pipeline.inference import onnx_vocoder
 from xtts_pipeline.inference.onnx_vocoder import build_model
+from xtts_pipeline.model.architecture import CONVNEXT_TAPS as TAPS
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_generator
-from xtts_pipeline.vocoder.generator import EXPANSION, TAPS, Generator
+from xtts_pipeline.vocoder.generator import EXPANSION, Generator
 from xtts_pipeline.vocoder.neural import NeuralVocoder
 
 # Hops that do not divide the window, a window shorter than the transform.

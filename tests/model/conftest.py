@@ -7,8 +7,10 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import ModelConfig
 from xtts_pipeline.model.aligner import Alignment
+from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Batch, Crop, Network
+from xtts_pipeline.model.network import Batch, Crop
+from xtts_pipeline.model.parallel.network import ParallelNetwork
 
 SYMBOL_COUNT = 11
 MODEL = ModelConfig(
@@ -29,8 +31,13 @@ SPEC = RecordSpec(max_text_length=9, max_mel_frames=20, mel_bins=5, pad_value=-1
 
 
 @pytest.fixture
-def network() -> Network:
-    return Network(MODEL, SPEC, SYMBOL_COUNT, seed=1)
+def network() -> AutoregressiveNetwork:
+    return AutoregressiveNetwork(MODEL, SPEC, SYMBOL_COUNT, seed=1)
+
+
+@pytest.fixture
+def parallel_network() -> ParallelNetwork:
+    return ParallelNetwork(MODEL, SPEC, SYMBOL_COUNT, seed=1)
 
 
 @pytest.fixture
@@ -54,7 +61,7 @@ def no_reference(batch: Batch) -> Crop:
     return Crop(tf.zeros_like(batch.mel_length), tf.zeros_like(batch.mel_length))
 
 
-def hold_alignment(network: Network, posterior: tf.Tensor | None = None) -> None:
+def hold_alignment(network: AutoregressiveNetwork, posterior: tf.Tensor | None = None) -> None:
     """Replace the aligner by one that returns `posterior` [B, T, S], or a uniform one without it."""
 
     def aligned(tokens: tf.Tensor, _text_length: tf.Tensor, mel: tf.Tensor, _mel_length: tf.Tensor) -> Alignment:

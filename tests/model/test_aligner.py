@@ -8,9 +8,10 @@ import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
 from xtts_pipeline.model.aligner import Aligner, alignment_posterior, pool_to_decoder_steps
+from xtts_pipeline.model.autoregressive.losses import alignment_losses, batch_totals
+from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
 from xtts_pipeline.model.layers import Initializer
-from xtts_pipeline.model.losses import alignment_losses, batch_totals
-from xtts_pipeline.model.network import Batch, Crop, Network
+from xtts_pipeline.model.network import Batch, Crop
 
 
 def count_paths(likelihood_TS: np.ndarray, symbols: int, frames: int) -> np.ndarray:
@@ -98,7 +99,9 @@ def test_the_aligner_learns_without_supervision() -> None:
     assert np.mean(found[truth >= 0] == truth[truth >= 0]) > 0.95
 
 
-def test_attention_equal_to_the_posterior_costs_its_entropy(network: Network, batch: Batch, crop: Crop) -> None:
+def test_attention_equal_to_the_posterior_costs_its_entropy(
+    network: AutoregressiveNetwork, batch: Batch, crop: Crop
+) -> None:
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
     alignment = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel), batch.mel_length)
     shares = pool_to_decoder_steps(alignment.posterior, network.frames_per_step)

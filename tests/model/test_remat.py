@@ -5,12 +5,15 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT
+from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Batch, Crop, Network
+from xtts_pipeline.model.network import Batch, Crop
 
 
 def gradients(*, is_recomputed: bool, batch: Batch, crop: Crop, is_compiled: bool) -> tuple[float, list[np.ndarray]]:
-    network = Network(MODEL.model_copy(update={"remat": is_recomputed, "dropout": 0.1}), SPEC, SYMBOL_COUNT, seed=1)
+    network = AutoregressiveNetwork(
+        MODEL.model_copy(update={"remat": is_recomputed, "dropout": 0.1}), SPEC, SYMBOL_COUNT, seed=1
+    )
     dropout = Dropout.for_step(0, tf.constant(3, tf.int64))
 
     def step() -> tuple[tf.Tensor, list[tf.Tensor]]:

@@ -10,7 +10,8 @@ from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
 from tests.training.tiny_run import TinyStep, TinyValidation
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
-from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
+from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training import resume as resume_module
 from xtts_pipeline.training.acoustic import task
 from xtts_pipeline.training.acoustic.step import AcousticStep
@@ -23,9 +24,9 @@ tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 SETTINGS = TrainingConfig(batch_size=3, steps=500, learning_rate=3e-3, warmup_steps=10, scheduled_sampling_start=None)
 
 
-def networks(speakers: int = 1, languages: int = 1) -> tuple[Network, Network]:
+def networks(speakers: int = 1, languages: int = 1) -> tuple[AutoregressiveNetwork, AutoregressiveNetwork]:
     """Return a network to train and one for its EMA."""
-    network, average = (Network(MODEL, SPEC, SYMBOL_COUNT, speakers, languages, seed=1) for _ in range(2))
+    network, average = (AutoregressiveNetwork(MODEL, SPEC, SYMBOL_COUNT, speakers, languages, seed=1) for _ in range(2))
     return network, average
 
 

@@ -14,7 +14,7 @@ from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource, NoCompilati
 from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest
 from xtts_pipeline.config.schema import Config, ModelConfig
 from xtts_pipeline.errors import CheckpointError
-from xtts_pipeline.model.network import Network
+from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
 from xtts_pipeline.text.tokens import FIRST_SYMBOL_ID
 from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as resume_module
@@ -46,13 +46,15 @@ def checkpoint_of(cache: CacheIdentity, config: Config) -> Checkpoint:
     return Checkpoint(Path("run/checkpoints/step-00000007"), 7, config, cache, content, "5e" * 32, None)
 
 
-def begin(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -> tuple[Network, Network, Origin]:
+def begin(
+    checkpoint: Checkpoint, cache: CacheIdentity, config: Config
+) -> tuple[AutoregressiveNetwork, AutoregressiveNetwork, Origin]:
     network, average = (build_network(cache, config) for _ in range(2))
     return network, average, copy_weights(network, average, checkpoint, config, cache)
 
 
 @pytest.fixture(scope="module")
-def fine_tuned() -> tuple[Checkpoint, Network, Network, Origin]:
+def fine_tuned() -> tuple[Checkpoint, AutoregressiveNetwork, AutoregressiveNetwork, Origin]:
     checkpoint = checkpoint_of(BEFORE, with_seed(1))
     return checkpoint, *begin(checkpoint, NOW, with_seed(2))
 
@@ -128,6 +130,11 @@ def test_a_checkpoint_without_any_fitting_weight_is_refused() -> None:
         CheckpointError, match="nothing of its weights fits this network; use the model settings of that run"
     ):
         begin(none, BEFORE, with_seed(2))
+
+
+def test_another_decoder_is_refused() -> None:
+    with pytest.raises(CheckpointError, match=r"model.decoder is autoregressive there, parallel here; set model.decod"):
+        begin(checkpoint_of(BEFORE, with_seed(1)), NOW, with_seed(2, decoder="parallel"))
 
 
 def test_each_kind_of_weight_that_was_not_kept_is_logged() -> None:

@@ -11,7 +11,7 @@ from xtts_pipeline.errors import did_you_mean, nearest_name
 
 MAX_TERM_WIDTH = 27
 DEBUG_HELP = "Show tracebacks and TensorFlow's own log."
-# Keeps `--step` near `--steps`, and `--speed` away from `--speaker`.
+# Keeps `--step` near `--steps`, and `--speak` away from `--speed`.
 OPTION_LIKENESS = 0.75
 
 

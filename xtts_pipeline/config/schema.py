@@ -218,8 +218,12 @@ class AugmentationConfig(Section):
 
 
 class ModelConfig(Section):
-    """The network's shape; the defaults are the preset `small`."""
+    """The network's shape; the defaults are the preset `small`.
 
+    decoder: `autoregressive` predicts frames one step after the other, `parallel` durations first, then all frames.
+    """
+
+    decoder: Literal["autoregressive", "parallel"] = "autoregressive"
     width: Width = 256
     heads: Width = 4
     encoder_layers: Annotated[int, Field(ge=1, le=100)] = 3

@@ -19,6 +19,8 @@ from xtts_pipeline import __version__
 from xtts_pipeline.errors import OutputError, output_errors
 from xtts_pipeline.inference.export_report import Export
 from xtts_pipeline.inference.vocoders import MEL_SETTINGS
+from xtts_pipeline.model.architecture import CONVNEXT_TAPS as TAPS
+from xtts_pipeline.model.convnext import ConvNextBlock
 from xtts_pipeline.model.layers import NORM_EPSILON, Dense, LayerNorm
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_generator
@@ -29,8 +31,6 @@ from xtts_pipeline.vocoder.generator import (
     LEAST_MEL_MAGNITUDE,
     MEL_OFFSET,
     MEL_SCALE,
-    TAPS,
-    ConvNextBlock,
     Generator,
 )
 from xtts_pipeline.vocoder.griffin_lim import TINY, window_squares

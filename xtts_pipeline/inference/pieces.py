@@ -86,8 +86,10 @@ class TextSplitter:
         return SplitText(pieces, changes)
 
     def _piece(self, tokens: np.ndarray, pause: float) -> Piece:
-        wanted_frames = round(self._config.synthesis.max_frames_per_token * len(tokens))
-        max_frames = min(wanted_frames, self._cache.spec.max_mel_frames)
+        max_frames = round(self._config.synthesis.max_frames_per_token * len(tokens))
+        if self._config.model.decoder == "autoregressive":
+            # Its positions end at the longest mel of training.
+            max_frames = min(max_frames, self._cache.spec.max_mel_frames)
         return Piece(tokens, max_frames, round(pause / self._step_seconds))
 
     def _encode(self, text: str, language: str) -> tuple[np.ndarray, TextChanges]:

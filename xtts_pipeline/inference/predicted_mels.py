@@ -14,7 +14,6 @@ from xtts_pipeline.cache.build.predicted import MelComparison, write_predicted_c
 from xtts_pipeline.cache.format.example import decode_example, empty_record
 from xtts_pipeline.cache.format.manifest import Manifest, MelOrigin, bucket_specs
 from xtts_pipeline.data.batching import bucket_signatures, from_signature, to_batch, with_rows
-from xtts_pipeline.model.decoding import finish_frames
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_network
@@ -83,4 +82,4 @@ class MelPredictor:
         batch, network = from_signature(tensors, self._signatures[0]), self._network
         dropout = Dropout.fixed(self._config.training.seed)
         crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
-        return finish_frames(network, network(batch, crop, dropout).fine, self._config.synthesis)
+        return network.finish_frames(network.predict_known(batch, crop, dropout), self._config.synthesis)

@@ -18,7 +18,7 @@ from xtts_pipeline.errors import OutputError
 from xtts_pipeline.inference.export_report import Export
 from xtts_pipeline.inference.references import cut_windows, embed_windows
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
-from xtts_pipeline.model.decoding import Speech, speak
+from xtts_pipeline.model.decoding import Speech
 from xtts_pipeline.model.layers import Dropout, length_mask
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.atomic_files import atomic_folder
@@ -182,7 +182,7 @@ class _SynthesisGraph:
         asked_B = tf.round(tf.cast(text_length_B, tf.float64) * settings.max_frames_per_token)
         max_frames_B = tf.cast(tf.minimum(asked_B, spec.max_mel_frames), tf.int32)
         memory = network.encode(batch, voice_BVD, has_reference_B, self._dropout())
-        return speak(network, memory, self._dropout(), max_frames_B, settings)
+        return network.speak(memory, self._dropout(), max_frames_B, settings)
 
     def _dropout(self) -> Dropout:
         return Dropout.fixed(self._dropout_seed)

@@ -6,6 +6,7 @@ Settings and symbols come from the checkpoint, not from a config beside it.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,17 +17,11 @@ from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
 from xtts_pipeline.inference.references import cut_windows, embed_windows
+from xtts_pipeline.inference.timings import token_durations
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.inference.voice_folder import verify_voice
-from xtts_pipeline.model.decoding import (
-    Chunk,
-    DecodingState,
-    begin_speech,
-    continue_speech,
-    is_speaking,
-)
+from xtts_pipeline.model.decoding import Chunk
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.mel_decoder import ProjectedMemory
 from xtts_pipeline.model.network import Batch
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.text.symbols import prepare_texts
@@ -44,23 +39,28 @@ from xtts_pipeline.vocoder.streaming import open_stream
 
 MOST_TOKENS_SHOWN = 4_000
 MOST_VOICES_KEPT = 64
+SLOWEST, FASTEST = 0.25, 4.0
 
 
 @dataclass(frozen=True)
 class SpokenText:
     """The speech of one text.
 
-    tokens int32 [S]; mel float32 [T, mel_bins], natural log; attention float32 [F, S], the mean of the guided heads;
-    wave float32 [samples]. has_stopped is False if a length limit ended the text or one of its pieces. The tokens of
-    several pieces are concatenated, and attention is 0 in the pauses between them. With several pieces and more than
-    MOST_TOKENS_SHOWN tokens attention is [F, 0], because it grows with the square of the text. text_changes counts
-    the characters that the checkpoint lacks, as (character, replacement); the replacement of a dropped one is empty.
+    tokens int32 [S]; mel float32 [T, mel_bins], natural log; attention float32 [F, S], the share of each token in each
+    decoder step; durations float32 [S], frames of each token, pauses counted with the token before them, approximate
+    with the autoregressive decoder; wave float32 [samples].
+
+    has_stopped is False if a length limit ended the text or one of its pieces. The tokens of several pieces are
+    concatenated, and attention is 0 in the pauses between them. With several pieces and more than MOST_TOKENS_SHOWN
+    tokens attention is [F, 0], because it grows with the square of the text. text_changes counts the characters that
+    the checkpoint lacks, as (character, replacement); the replacement of a dropped one is empty.
     """
 
     text: str
     tokens: np.ndarray
     mel: np.ndarray
     attention: np.ndarray
+    durations: np.ndarray
     wave: np.ndarray
     sample_rate: int
     has_stopped: bool
@@ -74,11 +74,12 @@ class SpokenText:
 
 @dataclass(frozen=True)
 class _Voice:
-    """Speaker and language ids of the checkpoint's cache, and the latents [V, D] of the references, if any."""
+    """Speaker and language ids of the checkpoint's cache, the latents [V, D] of the references, if any, and speed."""
 
     speaker: int
     language: int
     latents: np.ndarray | None
+    speed: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,6 @@ class Synthesizer:
         self._network = load_network(checkpoint)
         self._latents_of_clips: dict[tuple[Path, int, int], np.ndarray] = {}
         self._splitter = TextSplitter(checkpoint, self._network.frames_per_step, strict=strict_text)
-        self._chunk_steps = min(
-            -(-config.synthesis.chunk_frames // self._network.frames_per_step), self._network.max_steps
-        )
         compiled = {"jit_compile": config.training.jit_compile, "autograph": False}
         self._begin = tf.function(self._begin_batch, **compiled)
         self._continue = tf.function(self._continue_batch, **compiled)
@@ -192,19 +190,24 @@ class Synthesizer:
         stream.finish()
 
     def synthesize(
-        self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path | str] = ()
+        self,
+        text: str,
+        speaker: str | None = None,
+        language: str | None = None,
+        references: Sequence[Path | str] = (),
+        speed: float = 1.0,
     ) -> SpokenText:
         """Synthesize a text, in pieces if it is longer than the checkpoint's longest training text.
 
         `references` are sound files of the voice to use in place of a speaker of the cache. The first speaker and
-        language are the defaults. Raises
+        language are the defaults. A `speed` of 0.8 is slower; only the parallel decoder has another than 1. Raises
 
         - TextError for a text with nothing to speak, and with `strict_text` for a character that the checkpoint lacks,
         - AudioError for a reference without speech,
         - CheckpointError for an unknown speaker or language, or for references with a model that takes none,
-        - ConfigError for a speaker together with references.
+        - ConfigError for a speaker together with references, or for a speed that the model does not have.
         """
-        return self.synthesize_batch([text], speaker, language, references)[0]
+        return self.synthesize_batch([text], speaker, language, references, speed)[0]
 
     def synthesize_batch(
         self,
@@ -212,6 +215,7 @@ class Synthesizer:
         speaker: str | None = None,
         language: str | None = None,
         references: Sequence[Path | str] = (),
+        speed: float = 1.0,
         *,
         with_attention: bool = True,
     ) -> list[SpokenText]:
@@ -220,7 +224,7 @@ class Synthesizer:
         Errors are raised before decoding. Without `with_attention` attention is [F, 0], which saves much memory for
         long texts.
         """
-        voice = self._voice(speaker, language, references)
+        voice = self._voice(speaker, language, references, speed)
         split = [self._splitter.split(text, voice.language) for text in texts]
         pieces = [text.pieces for text in split]
         places = [(text, number) for text, parts in enumerate(pieces) for number in range(len(parts))]
@@ -242,10 +246,15 @@ class Synthesizer:
         ]
 
     def stream(
-        self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path | str] = ()
+        self,
+        text: str,
+        speaker: str | None = None,
+        language: str | None = None,
+        references: Sequence[Path | str] = (),
+        speed: float = 1.0,
     ) -> SpeechStream:
         """Return the wave of `synthesize`, chunk by chunk as it is decoded; raises its errors at once."""
-        voice = self._voice(speaker, language, references)
+        voice = self._voice(speaker, language, references, speed)
         split = self._splitter.split(text, voice.language)
         return SpeechStream(self._decode_in_turn(split.pieces, voice), split.changes, self)
 
@@ -266,12 +275,20 @@ class Synthesizer:
         """Return each token's symbol, or a name such as `<begin>`."""
         return [self._splitter.tokenizer.name_of(int(token)) for token in tokens]
 
-    def _voice(self, speaker: str | None, language: str | None, references: Sequence[Path | str]) -> _Voice:
+    def _voice(
+        self, speaker: str | None, language: str | None, references: Sequence[Path | str], speed: float
+    ) -> _Voice:
         cache, folder = self.checkpoint.cache, self.checkpoint.folder
+        if not SLOWEST <= speed <= FASTEST:
+            raise ConfigError(f"speed {speed:g}: expected {SLOWEST:g} to {FASTEST:g}; 0.8 is slower, 1.25 faster")
+        decoder = self.checkpoint.config.model.decoder
+        if speed != 1.0 and decoder != "parallel":
+            remedy = "leave the speed out, or train with model.decoder=parallel"
+            raise ConfigError(f"speed {speed:g}: the model of {folder} has model.decoder={decoder}; {remedy}")
         speaker_id = _index("speaker", cache.speakers, speaker, folder)
         language_id = _index("language", cache.languages, language, folder)
         if not references:
-            return _Voice(speaker_id, language_id, None)
+            return _Voice(speaker_id, language_id, None, speed)
         if speaker is not None:
             raise ConfigError(
                 f"speaker {speaker!r} and {len(references)} references: a reference takes the speaker's place; give one"
@@ -280,7 +297,8 @@ class Synthesizer:
             raise CheckpointError(
                 f"{folder}: the model cannot clone a voice (model.voice_latents=0); train another, or give none"
             )
-        return _Voice(speaker_id, language_id, np.mean([self._embed_clip(Path(path)) for path in references], axis=0))
+        latents = np.mean([self._embed_clip(Path(path)) for path in references], axis=0)
+        return _Voice(speaker_id, language_id, latents, speed)
 
     def _embed_clip(self, path: Path) -> np.ndarray:
         """Return the latents of a sound file, float32 [V, D], cached for the last files while they do not change."""
@@ -330,17 +348,18 @@ class Synthesizer:
         tokens = np.full((rows, spec.max_text_length), PAD_ID, np.int32)
         for row, piece in enumerate(pieces):
             tokens[row] = pad_to(piece.tokens, spec.max_text_length, PAD_ID)
-            lengths[row], max_frames[row] = len(piece.tokens), piece.max_frames
+            lengths[row], max_frames[row] = len(piece.tokens), round(piece.max_frames / voice.speed)
         latents = None
         if network.null_voice is not None:
             latents = tf.zeros(network.null_voice.shape) if voice.latents is None else tf.constant(voice.latents)
         ids = (tf.fill([rows], value) for value in (voice.speaker, voice.language, voice.latents is not None))
-        projected, state = self._begin(tf.constant(tokens), tf.constant(lengths), *ids, latents)
+        plan, state = self._begin(tf.constant(tokens), tf.constant(lengths), *ids, latents, tf.constant(voice.speed))
         before, is_over = np.zeros(rows, np.int32), False
         while not is_over:
-            state, chunk, speaking = self._continue(projected, state, tf.constant(max_frames))
-            after, is_going_on = state.progress.length.numpy(), speaking.numpy()
-            has_stopped = state.progress.has_stopped.numpy()
+            state, chunk = self._continue(plan, state, tf.constant(max_frames))
+            after, is_going_on, has_stopped = (
+                each.numpy() for each in (chunk.length, chunk.is_speaking, chunk.has_stopped)
+            )
             mel, attention = chunk.mel.numpy(), chunk.attention.numpy()
             parts = []
             for row, (piece, frames) in enumerate(zip(pieces, after - before, strict=False)):
@@ -357,7 +376,7 @@ class Synthesizer:
     def _join(self, text: str, split: SplitText, spoken: Sequence[_SpokenPiece], *, with_attention: bool) -> SpokenText:
         pieces = split.pieces
         tokens = np.concatenate([piece.tokens for piece in pieces])
-        mels, attentions, start = [], [], 0
+        mels, attentions, durations, start = [], [], [], 0
         is_shown = with_attention and (len(pieces) == 1 or len(tokens) <= MOST_TOKENS_SHOWN)
         for piece, said in zip(pieces, spoken, strict=True):
             pause = 0 if piece is pieces[-1] else self._silent_frames(piece, len(said.mel))
@@ -367,12 +386,16 @@ class Synthesizer:
             steps = len(said.attention) + pause_steps
             padding = ((0, pause_steps), (start, len(tokens) - end))
             attentions.append(np.pad(said.attention, padding) if is_shown else np.zeros((steps, 0), np.float32))
+            durations.append(token_durations(said.attention, len(said.mel), self._network.frames_per_step))
+            durations[-1][-1] += pause
             start = end
         mel = np.concatenate(mels)
         has_stopped = all(said.has_stopped for said in spoken)
         sample_rate = self.checkpoint.config.audio.sample_rate
         attention, wave = np.concatenate(attentions), self.vocoder(mel)
-        return SpokenText(text, tokens, mel, attention, wave, sample_rate, has_stopped, split.changes)
+        return SpokenText(
+            text, tokens, mel, attention, np.concatenate(durations), wave, sample_rate, has_stopped, split.changes
+        )
 
     def _dropout(self) -> Dropout:
         return Dropout.fixed(self.checkpoint.config.training.seed)
@@ -385,19 +408,17 @@ class Synthesizer:
         language: tf.Tensor,
         has_reference: tf.Tensor,
         latents: tf.Tensor | None,
-    ) -> tuple[ProjectedMemory, DecodingState]:
+        speed: tf.Tensor,
+    ) -> tuple[Any, Any]:
         unused_mel = tf.zeros([tokens.shape[0], 1, self._network.mel_bins], tf.float16)
         batch = Batch(tokens, unused_mel, text_length, text_length, speaker, language)
         voice = None if latents is None else latents[None]
         memory = self._network.encode(batch, voice, has_reference, self._dropout())
-        return begin_speech(self._network, memory, self._chunk_steps)
+        return self._network.begin_speech(memory, self.checkpoint.config.synthesis, speed)
 
-    def _continue_batch(
-        self, projected: ProjectedMemory, state: DecodingState, max_frames: tf.Tensor
-    ) -> tuple[DecodingState, Chunk, tf.Tensor]:
+    def _continue_batch(self, plan: Any, state: Any, max_frames: tf.Tensor) -> tuple[Any, Chunk]:
         settings = self.checkpoint.config.synthesis
-        state, chunk = continue_speech(self._network, projected, state, self._dropout(), max_frames, settings)
-        return state, chunk, is_speaking(self._network, state.progress, max_frames)
+        return self._network.continue_speech(plan, state, self._dropout(), max_frames, settings)
 
     def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
         return embed_windows(self._network, window_BNCM, length_BN, self._dropout())

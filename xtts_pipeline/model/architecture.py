@@ -10,6 +10,11 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import ModelConfig
 
 TEXT_TAPS = REFERENCE_TAPS = POSTNET_TAPS = 5
+CONVNEXT_TAPS = 7
+# The predictor of durations and energies: two convolutions.
+PREDICTOR_TAPS = 3
+# Where a frame lies in its token: its distance from both ends, in token lengths, and the token's log duration.
+PLACE_FEATURES = 3
 # A token and its neighbours: too few to learn the sound of a neighbour's neighbour.
 ALIGNER_WIDTH, ALIGNER_TAPS = 128, 3
 # Guided heads, which losses make follow the text: the first two of the upper two layers. The others are free.
@@ -28,24 +33,19 @@ class NetworkSizes:
 
 def parameter_count(model: ModelConfig, sizes: NetworkSizes) -> int:
     """Return the number of trained parameters, equal to `Network.parameter_count` of the built network."""
-    width, bins, prenet, latents = model.width, sizes.spec.mel_bins, model.prenet_width, model.voice_latents
+    width, bins, latents = model.width, sizes.spec.mel_bins, model.voice_latents
     attention, norm = 4 * _dense(width, width), 2 * width
-    feedforward = _dense(width, model.feedforward_width) + _dense(model.feedforward_width, width)
-    encoder_layer = attention + feedforward + 2 * norm
-    attentions = 3 if latents else 2
-    decoder_layer = attentions * attention + feedforward + (attentions + 1) * norm
+    encoder_layer = attention + _feedforward(model) + 2 * norm
     position_scale = 1
     text_encoder = sizes.symbols * width + _convolution(TEXT_TAPS, width, width) + position_scale
     text_encoder += model.encoder_layers * encoder_layer + norm
-    decoder = _dense(bins, prenet) + _dense(prenet, prenet) + _dense(prenet, width)
-    decoder += _dense(width, width) + position_scale + model.decoder_layers * decoder_layer + norm
-    decoder += 2 * _dense(width, model.frames_per_step * bins) + _dense(width, width) + _dense(width, 1)
+    decoder = _parallel_decoder(model, bins) if model.decoder == "parallel" else _autoregressive_decoder(model, bins)
     voice = _dense(bins, width) + _convolution(REFERENCE_TAPS, width, width) + 2 * norm
     voice += model.voice_layers * encoder_layer + 2 * latents * width
     aligner = sizes.symbols * ALIGNER_WIDTH + _convolution(ALIGNER_TAPS, ALIGNER_WIDTH, ALIGNER_WIDTH)
     aligner += _dense(ALIGNER_WIDTH, bins)
     names = sum(count * width for count in (sizes.speakers, sizes.languages) if count > 1)
-    return text_encoder + decoder + _postnet(model, bins) + (voice if latents else 0) + aligner + names
+    return text_encoder + decoder + (voice if latents else 0) + aligner + names
 
 
 def _dense(inputs: int, outputs: int) -> int:
@@ -54,6 +54,31 @@ def _dense(inputs: int, outputs: int) -> int:
 
 def _convolution(taps: int, inputs: int, outputs: int) -> int:
     return (taps * inputs + 1) * outputs
+
+
+def _feedforward(model: ModelConfig) -> int:
+    return _dense(model.width, model.feedforward_width) + _dense(model.feedforward_width, model.width)
+
+
+def _parallel_decoder(model: ModelConfig, bins: int) -> int:
+    width, norm = model.width, 2 * model.width
+    voice = _dense(width, width) if model.voice_latents else 0
+    predictor = 2 * (_convolution(PREDICTOR_TAPS, width, width) + norm) + _dense(width, 2)
+    # Depthwise weights and bias, and the scale of the residual.
+    block = (CONVNEXT_TAPS + 2) * width + norm + _feedforward(model)
+    frames = _dense(PLACE_FEATURES, width) + model.decoder_layers * block + norm + _dense(width, bins)
+    return voice + predictor + _dense(1, width) + frames
+
+
+def _autoregressive_decoder(model: ModelConfig, bins: int) -> int:
+    width, prenet, norm = model.width, model.prenet_width, 2 * model.width
+    attentions = 3 if model.voice_latents else 2
+    layer = attentions * 4 * _dense(width, width) + _feedforward(model) + (attentions + 1) * norm
+    position_scale = 1
+    decoder = _dense(bins, prenet) + _dense(prenet, prenet) + _dense(prenet, width)
+    decoder += _dense(width, width) + position_scale + model.decoder_layers * layer + norm
+    decoder += 2 * _dense(width, model.frames_per_step * bins) + _dense(width, width) + _dense(width, 1)
+    return decoder + _postnet(model, bins)
 
 
 def _postnet(model: ModelConfig, bins: int) -> int:

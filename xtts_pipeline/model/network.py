@@ -1,18 +1,19 @@
-"""The whole network: predict mel frames, stop logits and attention from tokens, a voice and earlier frames.
+"""What every acoustic network has, and the interface of its decoder: the losses of a batch, the frames of a text.
 
 It knows the static shapes of a record, but no cache and no file.
 """
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.config.schema import ModelConfig
-from xtts_pipeline.model.aligner import Aligner, Alignment, pool_to_decoder_steps
+from xtts_pipeline.config.schema import ModelConfig, SynthesisConfig, TrainingConfig
+from xtts_pipeline.model.aligner import Aligner
+from xtts_pipeline.model.decoding import Chunk, Speech, sharpen
 from xtts_pipeline.model.encoders import TextEncoder, VoiceEncoder
 from xtts_pipeline.model.layers import Dropout, Initializer, length_mask
-from xtts_pipeline.model.mel_decoder import DecoderOutputs, MelDecoder, Memory, Postnet
 
 # Natural-log mels lie between the floor, about -11.5, and about 2; the network's own scale is near zero.
 MEL_CENTRE, MEL_SCALE = -5.0, 4.0
@@ -39,37 +40,39 @@ class Crop(NamedTuple):
     length: tf.Tensor
 
 
-class Prediction(NamedTuple):
-    """Output of teacher forcing, float32; mels are in the network's scale.
+class Memory(NamedTuple):
+    """The encoders' output: text [B, S, D], its mask [B, S], and voice latents [B, V, D] if the network has them."""
 
-    coarse and fine [B, T, M], before and after the postnet, T rounded up to whole decoder steps. text_frames [B, T, M],
-    the part of `coarse` predicted from the text alone. stop_logit [B, F]. attention [B, G, F, S] of the guided heads to
-    the text. alignment of the ground-truth frames, and token_shares [B, F, S], its posterior averaged over each decoder
-    step.
-    """
-
-    coarse: tf.Tensor
-    fine: tf.Tensor
-    text_frames: tf.Tensor
-    stop_logit: tf.Tensor
-    attention: tf.Tensor
-    alignment: Alignment
-    token_shares: tf.Tensor
+    text: tf.Tensor
+    text_mask: tf.Tensor
+    voice: tf.Tensor | None
 
 
-class DecoderInputs(NamedTuple):
-    """Feedback to each decoder step: the last frame [B, F, M] and the attention [B, F, S] of the step before it."""
+class Schedules(NamedTuple):
+    """The values of a training step's schedules, which the autoregressive decoder has; validation has none."""
 
-    previous_frames: tf.Tensor
-    previous_attention: tf.Tensor
+    guidance: tf.Tensor | float = 0.0
+    scheduled_sampling_share: tf.Tensor | None = None
 
 
-class Network(tf.Module):
-    """Text encoder, voice encoder, mel decoder, postnet and aligner; speaker and language vectors if there are several.
+NO_SCHEDULES = Schedules()
+
+
+class Network(tf.Module, ABC):
+    """Text encoder, voice encoder and aligner, speaker and language vectors if there are several, and a decoder.
 
     `spec` fixes the longest text and mel. `symbol_count` is the size of the token table, with pad, begin and end.
     Matrices are multiplied in `dtype`.
+
+    frames_per_step: the frames of one decoder step; one row of attention belongs to each step.
+    LOSS_METRICS: what `losses` returns. SCHEDULES: metrics of the decoder's schedules.
+    EXTRA_SALTS: names of the decoder's own random numbers.
     """
+
+    LOSS_METRICS: ClassVar[tuple[str, ...]]
+    SCHEDULES: ClassVar[tuple[str, ...]] = ()
+    EXTRA_SALTS: ClassVar[tuple[str, ...]] = ()
+    frames_per_step: int
 
     def __init__(
         self,
@@ -84,8 +87,7 @@ class Network(tf.Module):
         super().__init__(name="network")
         initializer = Initializer(seed)
         self.dtype = dtype
-        self.frames_per_step, self.mel_bins = config.frames_per_step, spec.mel_bins
-        self.max_steps = -(-spec.max_mel_frames // config.frames_per_step)
+        self.mel_bins, self.max_mel_frames = spec.mel_bins, spec.max_mel_frames
         self.silence = spec.pad_value
         self.reference_frames = min(config.reference_frames, spec.max_mel_frames)
         self.text_encoder = TextEncoder(initializer, config, symbol_count, spec.max_text_length)
@@ -94,14 +96,61 @@ class Network(tf.Module):
             self.speaker_embedding = initializer.normal((speakers, config.width), 0.1, "speaker_embedding")
         if languages > 1:
             self.language_embedding = initializer.normal((languages, config.width), 0.5, "language_embedding")
-        self.mel_decoder = MelDecoder(initializer, config, spec.mel_bins, self.max_steps)
-        self.postnet = Postnet(initializer, config, spec.mel_bins)
+        self.build_decoder(initializer, config)
         self.voice_encoder = self.null_voice = None
         if config.voice_latents:
             self.voice_encoder = VoiceEncoder(initializer, config, spec.mel_bins)
             self.null_voice = initializer.normal((config.voice_latents, config.width), 0.5, "null_voice")
         self.aligner = Aligner(initializer, symbol_count, spec.mel_bins)
-        self.salts = {name: initializer.salt() for name in ("crop_start", "crop_used", "scheduled_sampling")}
+        self.salts = {name: initializer.salt() for name in ("crop_start", "crop_used", *self.EXTRA_SALTS)}
+
+    @abstractmethod
+    def build_decoder(self, initializer: Initializer, config: ModelConfig) -> None:
+        """Create the decoder's variables."""
+
+    @abstractmethod
+    def batch_totals(self, batch: Batch, crop: Crop, config: TrainingConfig) -> Any:
+        """Return the denominators of a whole batch's averages."""
+
+    @abstractmethod
+    def losses(
+        self,
+        batch: Batch,
+        crop: Crop,
+        dropout: Dropout,
+        config: TrainingConfig,
+        totals: Any,
+        schedules: Schedules = NO_SCHEDULES,
+    ) -> dict[str, tf.Tensor]:
+        """Return the LOSS_METRICS: `objective`, which training minimises, its parts, and metrics.
+
+        `loss` has the same parts in training and in validation. `mel_l1` is in natural log units. `token_error` is the
+        aligner's loss.
+        """
+
+    @abstractmethod
+    def predict_known(self, batch: Batch, crop: Crop, dropout: Dropout) -> tf.Tensor:
+        """Return the frames [B, T, M] predicted with the timing of the recorded ones, in the network's scale."""
+
+    @abstractmethod
+    def begin_speech(
+        self, memory: Memory, settings: SynthesisConfig, speed: tf.Tensor | float = 1.0
+    ) -> tuple[Any, Any]:
+        """Return what does not change while the texts are spoken, and the state before the first chunk."""
+
+    @abstractmethod
+    def continue_speech(
+        self, plan: Any, state: Any, dropout: Dropout, max_frames_B: tf.Tensor, settings: SynthesisConfig
+    ) -> tuple[Any, Chunk]:
+        """Return the next state and the next chunk of at least `chunk_frames` frames."""
+
+    @abstractmethod
+    def speak(self, memory: Memory, dropout: Dropout, max_frames_B: tf.Tensor, settings: SynthesisConfig) -> Speech:
+        """Decode whole texts, equal to their chunks, at most `max_frames` a row."""
+
+    def speech_metrics(self, speech: Speech, text_length_B: tf.Tensor) -> dict[str, tf.Tensor]:  # noqa: ARG002
+        """Return metrics of spoken sentences; rows of length 0 have no weight."""
+        return {}
 
     @property
     def parameter_count(self) -> int:
@@ -123,28 +172,6 @@ class Network(tf.Module):
         )
         is_used_B = dropout.draw(self.salts["crop_used"], rows, 1)[:, 0] >= reference_dropout
         return Crop(tf.cast(start_B, tf.int32), tf.where(is_used_B, length_B, 0))
-
-    def __call__(
-        self, batch: Batch, crop: Crop, dropout: Dropout, scheduled_sampling_share: tf.Tensor | None = None
-    ) -> Prediction:
-        """Predict each frame from the ground-truth frames before it, or with scheduled sampling from predicted ones."""
-        memory = self.encode(batch, self.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
-        mel_BTM = self.to_network_scale(batch.mel)
-        alignment = self.aligner(batch.tokens, batch.text_length, mel_BTM, batch.mel_length)
-        token_shares_BFS = pool_to_decoder_steps(alignment.posterior, self.frames_per_step)
-        inputs = DecoderInputs(self._previous_frames(mel_BTM), _shift_one_step(token_shares_BFS))
-        if scheduled_sampling_share is not None:
-            inputs = self._sample_inputs(inputs, memory, scheduled_sampling_share, dropout)
-        outputs = self._decode(inputs, memory, dropout)
-        return Prediction(
-            outputs.frames,
-            self.refine(outputs.frames, dropout),
-            outputs.text_frames,
-            outputs.stop_logit,
-            outputs.attention,
-            alignment,
-            token_shares_BFS,
-        )
 
     def crop_voice(self, mel_BTM: tf.Tensor, crop: Crop, dropout: Dropout) -> tf.Tensor | None:
         """Return the voice latents [B, V, D] of each clip's own reference; None without a voice encoder."""
@@ -176,10 +203,6 @@ class Network(tf.Module):
             voice_BVD = tf.where(has_reference_B11, voice_BVD, tf.cast(self.null_voice, self.dtype)[None])
         return Memory(text_BSD, length_mask(batch.text_length, batch.tokens.shape[1]), voice_BVD)
 
-    def refine(self, coarse_BTM: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-        """Return the frames after the postnet, float32, in the network's scale."""
-        return tf.cast(self.postnet(tf.cast(coarse_BTM, self.dtype), dropout), tf.float32)
-
     @staticmethod
     def to_network_scale(mel: tf.Tensor) -> tf.Tensor:
         """Return natural-log mels in the network's scale, float32."""
@@ -195,39 +218,6 @@ class Network(tf.Module):
         """The mel floor in the network's scale."""
         return (self.silence - MEL_CENTRE) / MEL_SCALE
 
-    def silent_frame(self, rows: int) -> tf.Tensor:
-        """Return the frame before the first decoder step, [rows, 1, M]."""
-        return tf.fill([rows, 1, self.mel_bins], self.network_silence)
-
-    def _previous_frames(self, frames_BTM: tf.Tensor) -> tf.Tensor:
-        """Return the last frame of the step before each decoder step, silence for the first: [B, F, M]."""
-        steps = -(-frames_BTM.shape[1] // self.frames_per_step)
-        last_BFM = frames_BTM[:, self.frames_per_step - 1 :: self.frames_per_step][:, : steps - 1]
-        return tf.concat([self.silent_frame(frames_BTM.shape[0]), last_BFM], axis=1)
-
-    def _decode(self, inputs: DecoderInputs, memory: Memory, dropout: Dropout) -> DecoderOutputs:
-        frames_BFM = tf.cast(inputs.previous_frames, self.dtype)
-        return self.mel_decoder.decode_all(frames_BFM, inputs.previous_attention, memory, dropout)
-
-    def _sample_inputs(self, true: DecoderInputs, memory: Memory, share: tf.Tensor, dropout: Dropout) -> DecoderInputs:
-        """Scheduled sampling: a random share of the steps gets the output of a first pass instead of ground truth.
-
-        Parallel scheduled sampling (Duckworth et al. 2019): one more forward pass without gradient, instead of a loop
-        over steps.
-        """
-        rows, steps = true.previous_frames.shape[:2]
-
-        def mix() -> DecoderInputs:
-            outputs = self._decode(true, memory, dropout)
-            is_sampled_BF1 = (dropout.draw(self.salts["scheduled_sampling"], rows, steps) < share)[..., None]
-            attention_BFS = _shift_one_step(tf.reduce_mean(outputs.attention, axis=1))
-            frames_BFM = tf.where(is_sampled_BF1, self._previous_frames(outputs.frames), true.previous_frames)
-            return DecoderInputs(frames_BFM, tf.where(is_sampled_BF1, attention_BFS, true.previous_attention))
-
-        # A condition, not a share of 0: before sampling starts the first pass must cost nothing.
-        return DecoderInputs(*map(tf.stop_gradient, tf.cond(share > 0.0, mix, lambda: true)))
-
-
-def _shift_one_step(x_BFS: tf.Tensor) -> tf.Tensor:
-    """Return each decoder step's value at the step after it; 0 at the first step."""
-    return tf.pad(x_BFS, [[0, 0], [1, 0], [0, 0]])[:, :-1]
+    def finish_frames(self, frames_BTM: tf.Tensor, settings: SynthesisConfig) -> tf.Tensor:
+        """Return decoded frames as the vocoder takes them: natural log, with the `sharpness` of the settings."""
+        return sharpen(self.from_network_scale(frames_BTM), settings.sharpness)

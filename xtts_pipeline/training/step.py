@@ -44,8 +44,8 @@ class TrainStep(tf.Module, ABC):
     compiled: the program of the step that `begin` announced. phase: its number; there are `phases`.
     """
 
-    METRICS: ClassVar[tuple[str, ...]]
-    SUMMED_METRICS: ClassVar[tuple[str, ...]]
+    METRICS: tuple[str, ...]
+    SUMMED_METRICS: tuple[str, ...]
     LENGTHS: ClassVar[int] = 0
     BETAS: ClassVar[Betas] = Betas()
 

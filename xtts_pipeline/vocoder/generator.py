@@ -9,10 +9,11 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.filterbank import mel_filterbank
 from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.model.architecture import CONVNEXT_TAPS as TAPS
+from xtts_pipeline.model.convnext import ConvNextBlock
 from xtts_pipeline.model.layers import Dense, Initializer, LayerNorm
 from xtts_pipeline.vocoder.fourier import InverseStft
 
-TAPS = 7
 # The inner width of a block, in widths.
 EXPANSION = 3
 # The network sees (mel + MEL_OFFSET) / MEL_SCALE, which is near zero.
@@ -21,42 +22,6 @@ MEL_OFFSET, MEL_SCALE = 5.0, 4.0
 LEAST_LOG_MAGNITUDE, GREATEST_LOG_MAGNITUDE = -16.0, 6.0
 # The least magnitude that the pseudo-inverse gives; it may be negative.
 LEAST_MEL_MAGNITUDE = 1e-4
-
-
-class DepthwiseConvolution(tf.Module):
-    """A convolution of each channel along time, as shifted products: XLA's own is up to 24 times slower on a CPU."""
-
-    def __init__(self, initializer: Initializer, width: int, name: str) -> None:
-        super().__init__(name=name)
-        self.weight = initializer.normal((TAPS, width), TAPS**-0.5, "weight")
-        self.bias = tf.Variable(tf.zeros([width]), name="bias")
-
-    def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
-        """Return [B, T, D]."""
-        frames = x_BTD.shape[1]
-        padded_BTD = tf.pad(x_BTD, [[0, 0], [TAPS // 2, TAPS // 2], [0, 0]])
-        weight = tf.cast(self.weight, x_BTD.dtype)
-        taps = [padded_BTD[:, tap : tap + frames] * weight[tap] for tap in range(TAPS)]
-        return tf.add_n(taps) + tf.cast(self.bias, x_BTD.dtype)
-
-
-class ConvNextBlock(tf.Module):
-    """Depthwise convolution, normalisation, two dense layers with a GELU between, and a scaled residual (Liu 2022)."""
-
-    def __init__(self, initializer: Initializer, width: int, scale: float, name: str) -> None:
-        super().__init__(name=name)
-        self.depthwise = DepthwiseConvolution(initializer, width, "depthwise")
-        self.norm = LayerNorm(width, "norm")
-        self.widen = Dense(initializer, width, EXPANSION * width, "widen")
-        self.narrow = Dense(initializer, EXPANSION * width, width, "narrow")
-        self.scale = tf.Variable(tf.fill([width], scale), name="scale")
-
-    def __call__(self, x_BTD: tf.Tensor, mask_BT1: tf.Tensor) -> tf.Tensor:
-        """Return [B, T, D]; the mask is 1 for real frames and 0 for others."""
-        inner = self.widen(self.norm(self.depthwise(x_BTD)))
-        inner = self.narrow(tf.nn.gelu(inner, approximate=True)) * tf.cast(self.scale, x_BTD.dtype)
-        # Frames that are not there stay zero in every layer, so that a streamed block equals a part of the whole.
-        return (x_BTD + inner) * mask_BT1
 
 
 class Generator(tf.Module):
@@ -71,7 +36,10 @@ class Generator(tf.Module):
         self.inverse_filters = np.linalg.pinv(filters).T.astype(np.float32)
         self.embed = Dense(initializer, TAPS * audio.mel_bins, width, "embed")
         self.embed_norm = LayerNorm(width, "embed_norm")
-        self.blocks = [ConvNextBlock(initializer, width, 1.0 / blocks, f"block_{index}") for index in range(blocks)]
+        self.blocks = [
+            ConvNextBlock(initializer, width, EXPANSION * width, 1.0 / blocks, f"block_{index}")
+            for index in range(blocks)
+        ]
         self.norm = LayerNorm(width, "norm")
         self.head = Dense(initializer, width, 2 * self.bins, "head")
         self.inverse = InverseStft(audio)

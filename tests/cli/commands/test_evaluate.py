@@ -69,7 +69,16 @@ class Parrot:
         tokens = self._tokenizer.encode(prepared)
         attention = np.eye(len(tokens), dtype=np.float32)
         return self._change(
-            SpokenText(text, tokens, mel, attention, self.vocoder(mel), self._manifest.audio.sample_rate, True)
+            SpokenText(
+                text,
+                tokens,
+                mel,
+                attention,
+                attention.sum(axis=0),
+                self.vocoder(mel),
+                self._manifest.audio.sample_rate,
+                True,
+            )
         )
 
     def symbols(self, tokens: np.ndarray) -> list[str]:

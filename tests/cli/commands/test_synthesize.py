@@ -195,7 +195,8 @@ def test_a_pipe_and_a_device_are_refused_at_once(run: Path, tmp_path: Path, opti
         ((), "one of --text and --text-file"),
         (("--text", "a", "--text-file", "b"), "one of --text and --text-file"),
         (("--text-file", "b", "--stream"), "leave out --stream"),
-        (("--text", "a", "--stream", "--plot", "p.png"), "--plot and --mel-output"),
+        (("--text", "a", "--stream", "--plot", "p.png"), "--plot, --mel-output and --timings"),
+        (("--text", "a", "--speed", "0.8"), "has model.decoder=autoregressive; leave the speed out"),
         (("--text", "a", "--speaker", "ann", "--reference", "a.wav"), "takes the speaker's place"),
     ],
 )
@@ -219,9 +220,13 @@ def test_a_misspelled_run_is_refused_with_the_similar_one(run: Path) -> None:
 
 
 def test_sound_and_picture_are_in_the_formats_of_their_suffixes(run: Path, tmp_path: Path) -> None:
-    speech, picture = tmp_path / "speech.mp3", tmp_path / "speech.svg"
-    result = xtts("--run", run, "--text", "abc", "--output", speech, "--plot", picture)
+    speech, picture, timings = (tmp_path / f"speech.{suffix}" for suffix in ("mp3", "svg", "json"))
+    result = xtts("--run", run, "--text", "abc", "--output", speech, "--plot", picture, "--timings", timings)
     assert result.exit_code == 0, result.output
+    spoken = json.loads(timings.read_text(encoding="utf-8"))
+    assert [word["word"] for word in spoken["words"]] == ["abc"]
+    # 5 tokens of at most 2 frames of 256 samples each, in all.
+    assert spoken["tokens"][-1]["end"] == pytest.approx(10 * 256 / 22_050, abs=1e-3)
     assert soundfile.info(speech).format == "MP3"
     assert picture.read_bytes().startswith(b"<?xml")
 

@@ -6,7 +6,8 @@ from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
 from tests.training.conftest import SETTINGS, networks
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.data.batching import batch_signature, to_batch
-from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
+from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.acoustic.step import AcousticStep, EvaluateStep
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import RetraceError
@@ -72,7 +73,7 @@ def test_the_losses_of_a_clip_do_not_depend_on_its_bucket() -> None:
     signatures = [
         batch_signature(spec, rows, with_speaker=False, with_language=False) for spec, rows in ((SPEC, 3), (large, 2))
     ]
-    network = Network(MODEL, large, SYMBOL_COUNT, seed=1)
+    network = AutoregressiveNetwork(MODEL, large, SYMBOL_COUNT, seed=1)
     step = EvaluateStep(network, SETTINGS.model_copy(update={"jit_compile": False}), signatures)
     in_small = numbers(step, random_batch(SPEC, (9, 4, 0), (20, 7, 0)))
     in_large = numbers(step, random_batch(large, (9, 4), (20, 7)))

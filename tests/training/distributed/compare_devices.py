@@ -16,7 +16,8 @@ import tensorflow as tf
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
-from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
+from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.distributed.step import DistributedStep
@@ -50,9 +51,9 @@ def compare(
     )
     signatures = [batch_signature(SPEC, ROWS, with_speaker=False, with_language=False)]
 
-    def networks() -> list[Network]:
+    def networks() -> list[AutoregressiveNetwork]:
         model = MODEL.model_copy(update=LAYERS)
-        return [Network(model, SPEC, SYMBOL_COUNT, seed=1) for _ in range(2)]
+        return [AutoregressiveNetwork(model, SPEC, SYMBOL_COUNT, seed=1) for _ in range(2)]
 
     one = AcousticStep(*networks(), settings, signatures)
     with distribution.scope():

@@ -38,6 +38,7 @@ from xtts_pipeline.cli.options import (
 from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
 from xtts_pipeline.inference.pieces import TextSplitter
+from xtts_pipeline.inference.timings import timings_to_json
 from xtts_pipeline.plots import save_speech_picture
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.terminal import duration_text, has_surrogate
@@ -48,8 +49,8 @@ from xtts_pipeline.training.checkpoints.state import read_run_names, read_run_st
 if TYPE_CHECKING:
     from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
 
-# Speaker, language and references, as `Synthesizer.synthesize` takes them.
-SpokenBy = tuple[str | None, str | None, Sequence[Path]]
+# Speaker, language, references and speed, as `Synthesizer.synthesize` takes them.
+SpokenBy = tuple[str | None, str | None, Sequence[Path], float]
 
 STDIN = STDOUT = Path("-")
 # Batches of lines that are spoken before their files are written: enough to sort lines by length, and little memory.
@@ -111,8 +112,8 @@ class SynthesisReport:
     cls=DocumentedCommand,
     example='xtts synthesize --run runs/first --text "Good morning." --output speech.wav',
     sections={
-        "Voice": ["references", "speaker", "language", "listed", "vocoder", "overrides"],
-        "Other outputs": ["stream", "plot", "mel_output", "as_json"],
+        "Voice": ["references", "speaker", "language", "speed", "listed", "vocoder", "overrides"],
+        "Other outputs": ["stream", "plot", "mel_output", "timings", "as_json"],
     },
 )
 @click.option("--run", type=RunPath(), help="Folder of the run, or one of its checkpoints.")
@@ -131,6 +132,13 @@ class SynthesisReport:
 @reference_option
 @click.option("--speaker", help="Name of a speaker of the cache.  [default: the first]")
 @click.option("--language", help="Language of the cache to speak.  [default: the first]")
+@click.option(
+    "--speed",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="0.8 is slower, 1.25 faster; for a run with model.decoder=parallel.",
+)
 @click.option("--list-speakers", "listed", flag_value="speakers", help="Only print the speakers.")
 @click.option("--list-languages", "listed", flag_value="languages", help="Only print the languages.")
 @vocoder_option
@@ -142,6 +150,9 @@ class SynthesisReport:
 @click.option("--plot", type=PICTURE, help="Write the mel and the attention as a PNG, SVG or PDF file.")
 @click.option(
     "--mel-output", type=OutputFile(".npy"), help="Write the mel as .npy: float32 [frames, mel_bins], in natural log."
+)
+@click.option(
+    "--timings", type=OutputFile(".json"), help="Write when each token and each word begins and ends, in seconds."
 )
 @json_option
 @click.pass_obj
@@ -156,6 +167,7 @@ def synthesize(
     references: Sequence[Path],
     speaker: str | None,
     language: str | None,
+    speed: float,
     listed: Literal["speakers", "languages"] | None,
     vocoder: Path | str | None,
     overrides: Sequence[str],
@@ -163,6 +175,7 @@ def synthesize(
     strict_text: bool,
     plot: Path | None,
     mel_output: Path | None,
+    timings: Path | None,
     as_json: bool,
 ) -> None:
     """Speak a text, or each line of a file, with a run or a voice."""
@@ -175,12 +188,13 @@ def synthesize(
         raise click.UsageError("--output: found none, expected a file, `-` or a folder; add --output speech.wav")
     if as_json and output == STDOUT:
         raise click.UsageError("--json and --output - both need stdout; name a file with --output")
-    _check_options(text, text_file, output, stream=stream, extras=plot is not None or mel_output is not None)
-    _check_files_differ({"--output": output, "--plot": plot, "--mel-output": mel_output}, references)
+    _check_options(text, text_file, output, stream=stream, extras=any((plot, mel_output, timings)))
+    others = {"--output": output, "--plot": plot, "--mel-output": mel_output, "--timings": timings}
+    _check_files_differ(others, references)
     lines = {} if text_file is None else _read_lines(text_file)
     if text_file is not None:
         print_text_changes(_check_lines(run, _shown(text_file), lines, language, strict=strict_text))
-    spoken_by = speaker, language, references
+    spoken_by = speaker, language, references, speed
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, vocoder=vocoder, strict_text=strict_text)
         warn_of_one_voice(run, synthesizer.checkpoint.cache.speakers, references)
@@ -194,7 +208,7 @@ def synthesize(
                 spoken = synthesizer.synthesize(text or "", *spoken_by)
                 print_text_changes(spoken.text_changes)
                 files = (_write_text(spoken, output),)
-                _write_extras(synthesizer, spoken, plot, mel_output)
+                _write_extras(synthesizer, spoken, plot, mel_output, timings)
     report = SynthesisReport(output, files, synthesizer.checkpoint.step)
     if output == STDOUT:
         echo(report.to_text(), err=True)
@@ -241,7 +255,8 @@ def _check_options(text: str | None, text_file: Path | None, output: Path, *, st
             "--text: holds bytes that are not UTF-8; give the text in UTF-8, or in a file with --text-file",
         )
     if extras and (stream or text_file is not None):
-        raise ConfigError("--plot and --mel-output are for one whole text: leave out --stream and --text-file")
+        options = "--plot, --mel-output and --timings"
+        raise ConfigError(f"{options} are for one whole text: leave out --stream and --text-file")
 
 
 def _check_files_differ(outputs: Mapping[str, Path | None], references: Sequence[Path]) -> None:
@@ -339,7 +354,20 @@ def _stream_text(synthesizer: "Synthesizer", text: str, output: Path, spoken_by:
         return SpokenFile(output, wav.seconds, speech.mel_frames, speech.has_stopped)
 
 
-def _write_extras(synthesizer: "Synthesizer", spoken: "SpokenText", plot: Path | None, mel_output: Path | None) -> None:
+def _write_extras(
+    synthesizer: "Synthesizer",
+    spoken: "SpokenText",
+    plot: Path | None,
+    mel_output: Path | None,
+    timings: Path | None,
+) -> None:
+    symbols = synthesizer.symbols(spoken.tokens)
+    if timings is not None:
+        audio = synthesizer.checkpoint.config.audio
+        content = timings_to_json(symbols, spoken.durations, audio.hop_samples / audio.sample_rate)
+        with _output_errors(timings):
+            timings.parent.mkdir(parents=True, exist_ok=True)
+            timings.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     if mel_output is not None:
         with _output_errors(mel_output):
             mel_output.parent.mkdir(parents=True, exist_ok=True)
@@ -348,7 +376,6 @@ def _write_extras(synthesizer: "Synthesizer", spoken: "SpokenText", plot: Path |
     if plot is not None:
         attention = spoken.attention if spoken.attention.size else None
         title = textwrap.shorten(spoken.text, TITLE_CHARACTERS, placeholder="...")
-        symbols = synthesizer.symbols(spoken.tokens)
         save_speech_picture(plot, spoken.mel, spoken.seconds, title, attention, symbols, spoken.has_stopped)
 
 

@@ -10,7 +10,8 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import ModelConfig, TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
-from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
+from xtts_pipeline.model.network import Batch
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.text.tokens import FIRST_SYMBOL_ID
 from xtts_pipeline.training.acoustic.step import AcousticStep
@@ -76,7 +77,7 @@ def demonstrate(log: NativeLog) -> Demonstration:
 
 def _run(name: str, log: NativeLog, *, is_varying: bool) -> DemonstrationRun:
     settings = TrainingConfig(batch_size=_ROWS, strict_shapes=not is_varying, scheduled_sampling_start=None)
-    network, average = (Network(_MODEL, _SPEC, _SYMBOLS, seed=1) for _ in range(2))
+    network, average = (AutoregressiveNetwork(_MODEL, _SPEC, _SYMBOLS, seed=1) for _ in range(2))
     step = AcousticStep(
         network, average, settings, [batch_signature(_SPEC, _ROWS, with_speaker=False, with_language=False)]
     )

@@ -9,43 +9,35 @@ import tensorflow as tf
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import from_signature
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import BatchTotals, batch_totals, decoder_steps, total_loss
-from xtts_pipeline.model.network import Batch, Crop, Network
+from xtts_pipeline.model.losses import decoder_steps
+from xtts_pipeline.model.network import Batch, Crop, Network, Schedules
 from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.schedule import guidance, scheduled_sampling_share
 from xtts_pipeline.training.step import GlobalBatch, Gradients, Metrics, TrainStep, stack_metrics
 
-# What both training and validation report about the losses.
-LOSS_METRICS = (
-    "loss",
-    "objective",
-    "mel_l1",
-    "text_l1",
-    "token_error",
-    "alignment_loss",
-    "stop_loss",
-    "stop_error",
-    "attention_loss",
-    "attention_focus",
-    "attention_diagonal",
-    "attention_coverage",
-)
+
+def step_metrics(network: Network | type[Network]) -> tuple[str, ...]:
+    """Return the METRICS of the training step of such a network."""
+    return (
+        *network.LOSS_METRICS,
+        "gradient_norm",
+        "learning_rate",
+        *network.SCHEDULES,
+        "mel_frames",
+        "is_skipped",
+    )
 
 
 class AcousticStep(TrainStep):
     """One update of the acoustic model."""
 
-    SUMMED_METRICS = (*LOSS_METRICS, "mel_frames")
-    METRICS = (
-        *LOSS_METRICS,
-        "gradient_norm",
-        "learning_rate",
-        "scheduled_sampling_share",
-        "mel_frames",
-        "is_skipped",
-    )
     LENGTHS = 2
     network: Network
+
+    def __init__(self, network: Network, average: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
+        super().__init__(network, average, config, signatures)
+        self.METRICS = step_metrics(network)
+        self.SUMMED_METRICS = (*network.LOSS_METRICS, "mel_frames")
 
     def row_lengths(self, batch: Batch) -> np.ndarray:
         """Return text and mel lengths, int32 [2, rows]."""
@@ -80,7 +72,7 @@ class AcousticStep(TrainStep):
             whole_crop = network.choose_reference(
                 whole_batch.mel_length, Dropout.for_step(config.seed, step), config.reference_dropout
             )
-        totals = batch_totals(whole_batch, whole_crop, network.frames_per_step, config.stop_positive_weight)
+        totals = network.batch_totals(whole_batch, whole_crop, config)
         if config.accumulation_steps == 1:
             return self._gradients(batch, crop, totals, dropout, step, share)
 
@@ -100,17 +92,17 @@ class AcousticStep(TrainStep):
             return index + 1, tf.nest.map_structure(tf.add, sums, part_gradients(index))
 
         no_gradients = [tf.zeros(variable.shape) for variable in self.optimizer.trained.values()]
-        zeros = (no_gradients, {name: tf.zeros([]) for name in LOSS_METRICS})
+        zeros = (no_gradients, {name: tf.zeros([]) for name in network.LOSS_METRICS})
         _, sums = tf.while_loop(lambda index, _: index < config.accumulation_steps, add_part, (tf.constant(0), zeros))
         return sums
 
     def _gradients(
-        self, batch: Batch, crop: Crop, totals: BatchTotals, dropout: Dropout, step: tf.Tensor, share: tf.Tensor
+        self, batch: Batch, crop: Crop, totals: Any, dropout: Dropout, step: tf.Tensor, share: tf.Tensor
     ) -> tuple[Gradients, Metrics]:
         config = self.config
         with tf.GradientTape() as tape:
-            prediction = self.network(batch, crop, dropout, None if config.scheduled_sampling_start is None else share)
-            metrics = total_loss(self.network, batch, crop, prediction, config, guidance(step, config), totals)
+            schedules = Schedules(guidance(step, config), None if config.scheduled_sampling_start is None else share)
+            metrics = self.network.losses(batch, crop, dropout, config, totals, schedules)
             scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
             scaled = metrics["objective"] if scale is None else metrics["objective"] * scale
         found = tape.gradient(
@@ -123,10 +115,9 @@ class AcousticStep(TrainStep):
 class EvaluateStep:
     """The losses of one batch under teacher forcing, with the prenet's dropout only; each clip is its own reference."""
 
-    METRICS = (*LOSS_METRICS, "weight")
-
     def __init__(self, network: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
         self.network, self.config, self._signature = network, config, signatures[0]
+        self.METRICS = (*network.LOSS_METRICS, "weight")
         self.compiled = CompiledByShape(self._evaluate_step, signatures, config)
 
     def __call__(self, batch: Batch) -> tf.Tensor:
@@ -137,7 +128,6 @@ class EvaluateStep:
         batch, network, config = from_signature(tensors, self._signature), self.network, self.config
         dropout = Dropout.fixed(config.seed)
         crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
-        totals = batch_totals(batch, crop, network.frames_per_step, config.stop_positive_weight)
-        metrics = total_loss(network, batch, crop, network(batch, crop, dropout), config, 0.0, totals)
+        metrics = network.losses(batch, crop, dropout, config, network.batch_totals(batch, crop, config))
         weight = tf.reduce_sum(decoder_steps(batch.mel_length, network.frames_per_step))
         return stack_metrics({**metrics, "weight": tf.cast(weight, tf.float32)}, self.METRICS)

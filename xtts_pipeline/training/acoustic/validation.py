@@ -16,9 +16,8 @@ from xtts_pipeline import plots
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import from_signature, with_rows
 from xtts_pipeline.data.source import Source
-from xtts_pipeline.model.decoding import Speech, speak
+from xtts_pipeline.model.decoding import Speech
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import attention_coverage, attention_focus, decoder_steps, diagonal_share
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.acoustic.step import EvaluateStep
@@ -63,18 +62,16 @@ class SpokenSentence:
 class SpeakStep:
     """Synthesizes a batch of texts, each with a crop of its own clip as reference. Compiled once."""
 
-    METRICS = ("attention_focus", "attention_diagonal", "attention_coverage")
-
     def __init__(self, network: Network, config: Config, signature: Batch) -> None:
         self.network, self.config, self._signature = network, config, signature
         self.compiled = CompiledByShape(self._speak_step, [signature], config.training)
 
-    def __call__(self, batch: Batch) -> tuple[Speech, tf.Tensor]:
-        """Return the speech and the METRICS as float32 [len(METRICS)]; rows of length 0 have no weight."""
+    def __call__(self, batch: Batch) -> tuple[Speech, dict[str, tf.Tensor]]:
+        """Return the speech and its metrics, scalars; rows of length 0 have no weight."""
         speech, metrics = self.compiled(batch)
         return speech, metrics
 
-    def _speak_step(self, *tensors: tf.Tensor) -> tuple[Speech, tf.Tensor]:
+    def _speak_step(self, *tensors: tf.Tensor) -> tuple[Speech, dict[str, tf.Tensor]]:
         network, settings = self.network, self.config.synthesis
         batch = from_signature(tensors, self._signature)
         dropout = Dropout.fixed(self.config.training.seed)
@@ -83,16 +80,8 @@ class SpeakStep:
         cap_B = tf.round(settings.max_frames_per_token * tf.cast(batch.text_length, tf.float32))
         # Take the minimum before the cast: a configured cap may exceed int32.
         max_frames_B = tf.cast(tf.minimum(cap_B, float(batch.mel.shape[1])), tf.int32)
-        speech = speak(network, memory, dropout, max_frames_B, settings)
-        steps_B = decoder_steps(speech.mel_length, network.frames_per_step)
-        steps, tokens = tf.reduce_sum(steps_B), tf.reduce_sum(batch.text_length)
-        looked_B1FS = speech.attention[:, None]
-        sums = (
-            attention_focus(looked_B1FS, steps_B) / tf.cast(tf.maximum(steps, 1), tf.float32),
-            diagonal_share(looked_B1FS, batch.text_length, steps_B) / tf.cast(tf.maximum(steps, 1), tf.float32),
-            attention_coverage(looked_B1FS, batch.text_length, steps_B) / tf.cast(tf.maximum(tokens, 1), tf.float32),
-        )
-        return speech, tf.stack(sums)
+        speech = network.speak(memory, dropout, max_frames_B, settings)
+        return speech, network.speech_metrics(speech, batch.text_length)
 
 
 class AcousticValidation(Validation):
@@ -147,7 +136,7 @@ class AcousticValidation(Validation):
         batch = self._sentences
         speech, metrics = self._speak_step(batch)
         said = Speech(*(tensor.numpy() for tensor in speech))
-        figures = dict(zip(SpeakStep.METRICS, metrics.numpy().astype(np.float64).tolist(), strict=True))
+        figures = {name: float(value) for name, value in metrics.items()}
         ratios = said.mel_length / batch.mel_length.numpy()
         numbers = {"stop_rate": float(said.has_stopped.mean()), "duration_ratio": float(np.median(ratios)), **figures}
         return numbers, [self._sentence(row, said) for row in range(len(ratios))]
@@ -174,7 +163,7 @@ def mean_losses(
     A batch that is not finite is left out, so that one bad clip does not hide all others; `skipped_batches` counts
     them. The losses are NaN if no batch is left.
     """
-    *names, _ = EvaluateStep.METRICS
+    *names, _ = step.METRICS
     vectors = [step(batch) for batch in batches]
     # One readback for all batches. A worker may have none.
     results = tf.stack(vectors).numpy().astype(np.float64) if vectors else np.empty([0, len(names) + 1])

@@ -70,9 +70,12 @@ def estimate_memory(
 
 def process_bytes(model: ModelConfig, shapes: int) -> int:
     """Return the memory of TensorFlow and of the programs compiled for this many shapes, without any batch."""
-    decoder_parts = 4 if model.voice_latents else 3
     encoder_layers = model.encoder_layers + (model.voice_layers if model.voice_latents else 0)
-    parts = 2 * encoder_layers + decoder_parts * model.decoder_layers + model.postnet_layers
+    if model.decoder == "parallel":
+        parts = 2 * encoder_layers + model.decoder_layers
+    else:
+        decoder_parts = 4 if model.voice_latents else 3
+        parts = 2 * encoder_layers + decoder_parts * model.decoder_layers + model.postnet_layers
     return PROCESS_BYTES + parts * (PART_BYTES + FURTHER_PART_BYTES * (shapes - 1))
 
 
@@ -83,8 +86,6 @@ def row_bytes(model: ModelConfig, spec: RecordSpec, precision: str) -> int:
     `model.remat` a layer keeps only its input, and one layer at a time keeps the rest.
     """
     symbols, width, bins, latents = spec.max_text_length, model.width, spec.mel_bins, model.voice_latents
-    steps = -(-spec.max_mel_frames // model.frames_per_step)
-    frames = steps * model.frames_per_step
     reference = min(model.reference_frames, spec.max_mel_frames) if latents else 0
     narrow = FLOAT_BYTES if precision == "float32" else FLOAT_BYTES // 2
     # For each layer: all that it keeps, and its input alone.
@@ -93,14 +94,23 @@ def row_bytes(model: ModelConfig, spec: RecordSpec, precision: str) -> int:
         joined = 3 * narrow * (reference + latents) * width
         voice = _encoder_layer_bytes(model, latents, reference + latents, narrow) + joined
         layers += [(voice, narrow * latents * width)] * model.voice_layers
-    layers += [(_decoder_layer_bytes(model, steps, symbols, narrow), narrow * steps * width)] * model.decoder_layers
-    products = (6 * steps + 5 * symbols + 4 * reference) * width + 4 * steps * model.prenet_width
-    products += 3 * frames * model.postnet_width * max(model.postnet_layers - 1, 0)
-    sums = 7 * frames * bins + reference * bins + 4 * steps * symbols + spec.max_mel_frames * symbols
+    guided = 0
+    if model.decoder == "parallel":
+        frames = spec.max_mel_frames
+        layers += [(_frame_block_bytes(model, frames, narrow), narrow * frames * width)] * model.decoder_layers
+        products = (4 * frames + 12 * symbols + 4 * reference) * width
+        sums = 4 * frames * bins + reference * bins + 3 * frames * symbols
+    else:
+        steps = -(-spec.max_mel_frames // model.frames_per_step)
+        frames = steps * model.frames_per_step
+        layers += [(_decoder_layer_bytes(model, steps, symbols, narrow), narrow * steps * width)] * model.decoder_layers
+        products = (6 * steps + 5 * symbols + 4 * reference) * width + 4 * steps * model.prenet_width
+        products += 3 * frames * model.postnet_width * max(model.postnet_layers - 1, 0)
+        sums = 7 * frames * bins + reference * bins + 4 * steps * symbols + spec.max_mel_frames * symbols
+        guided = FLOAT_BYTES * model.heads * steps * symbols * min(GUIDED_LAYERS, model.decoder_layers)
     outside = narrow * products + FLOAT_BYTES * sums
     if not model.remat:
         return outside + sum(kept for kept, _ in layers)
-    guided = FLOAT_BYTES * model.heads * steps * symbols * min(GUIDED_LAYERS, model.decoder_layers)
     return outside + sum(entry for _, entry in layers) + max(kept for kept, _ in layers) + guided
 
 
@@ -110,6 +120,11 @@ def _encoder_layer_bytes(model: ModelConfig, positions: int, attended: int, narr
     products = (SELF_ATTENTION + FEEDFORWARD) * positions * model.width - centred
     products += 2 * positions * model.feedforward_width
     return narrow * products + FLOAT_BYTES * (centred + model.heads * positions * attended)
+
+
+def _frame_block_bytes(model: ModelConfig, frames: int, narrow: int) -> int:
+    """Return the bytes that a ConvNeXt block of the parallel decoder keeps of one row."""
+    return frames * (narrow * (3 * model.width + 2 * model.feedforward_width) + FLOAT_BYTES * model.width)
 
 
 def _decoder_layer_bytes(model: ModelConfig, steps: int, symbols: int, narrow: int) -> int:

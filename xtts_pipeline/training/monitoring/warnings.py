@@ -12,6 +12,8 @@ from xtts_pipeline.training.checkpoints.state import LossSpikeState
 # Aligned attention is sharp and near the diagonal. Guided attention that is spread out is near the diagonal too, and
 # attention stuck on one token is sharp too. Uniform attention has a focus near 0 and a diagonal share of 0.28.
 ALIGNED_FOCUS, ALIGNED_DIAGONAL = 0.5, 0.6
+# The aligner is sure of its paths from the first step on; the tokens' mean frames show whether they are right.
+ALIGNED_FIT = 0.4
 ALIGNMENT_REMEDIES = (
     "train for more steps, raise training.guided_attention_weight, lower model.frames_per_step, "
     "use phonemes (text.tokens), shorter clips, or trim silence (audio.trim_db)"
@@ -25,7 +27,9 @@ _DECAY = 0.9
 
 
 def is_aligned(numbers: Mapping[str, float]) -> bool:
-    """Return whether the attention metrics of a report show that attention follows the text."""
+    """Return whether a report shows that attention follows the text, or the aligner, where there is no attention."""
+    if "alignment_fit" in numbers:
+        return numbers["alignment_fit"] >= ALIGNED_FIT
     return numbers["attention_focus"] >= ALIGNED_FOCUS and numbers["attention_diagonal"] >= ALIGNED_DIAGONAL
 
 
@@ -51,13 +55,20 @@ class AlignmentMonitor:
         is_fine = is_aligned(numbers)
         if is_fine and self.aligned_at_step is None:
             self.aligned_at_step = step
-        found = (
-            f"attention has not aligned (focus {numbers['attention_focus']:.2f}, expected at least {ALIGNED_FOCUS}; "
-            f"on the diagonal {numbers['attention_diagonal']:.2f}, expected at least {ALIGNED_DIAGONAL})"
-        )
+        found = _describe(numbers)
         due = [(before, after) for at, before, after in self._pending if step >= at]
         self._pending = [warning for warning in self._pending if step < warning[0]]
         return [] if is_fine else [f"{before}{found}{after}" for before, after in due]
+
+
+def _describe(numbers: Mapping[str, float]) -> str:
+    if "alignment_fit" in numbers:
+        found = f"alignment_fit {numbers['alignment_fit']:.2f}, expected at least {ALIGNED_FIT}"
+        return f"frames have not aligned with tokens ({found})"
+    return (
+        f"attention has not aligned (focus {numbers['attention_focus']:.2f}, expected at least {ALIGNED_FOCUS}; "
+        f"on the diagonal {numbers['attention_diagonal']:.2f}, expected at least {ALIGNED_DIAGONAL})"
+    )
 
 
 class DataWaitMonitor:

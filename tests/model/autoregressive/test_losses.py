@@ -8,23 +8,23 @@ from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, no_reference, random
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.model.aligner import Alignment
-from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import (
+from xtts_pipeline.model.autoregressive.losses import (
     BatchTotals,
+    Prediction,
     attention_coverage,
     attention_focus,
     batch_totals,
-    decoder_steps,
     diagonal_share,
     guided_attention_loss,
-    loss_mask,
-    mel_losses,
     stop_error,
     stop_loss,
     target_frames,
     total_loss,
 )
-from xtts_pipeline.model.network import Batch, Crop, Network, Prediction
+from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
+from xtts_pipeline.model.layers import Dropout
+from xtts_pipeline.model.losses import decoder_steps, loss_mask, mel_losses
+from xtts_pipeline.model.network import Batch, Crop
 
 GUIDANCE = 1.0
 
@@ -93,13 +93,13 @@ def test_guided_attention_prefers_the_diagonal() -> None:
     assert float(guided_attention_loss(backwards, lengths, lengths, 0.2, total)) > 0.5
 
 
-def losses_of(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> dict[str, float]:
+def losses_of(network: AutoregressiveNetwork, batch: Batch, crop: Crop, dropout: Dropout) -> dict[str, float]:
     totals = batch_totals(batch, crop, network.frames_per_step, TrainingConfig().stop_positive_weight)
     losses = total_loss(network, batch, crop, network(batch, crop, dropout), TrainingConfig(), GUIDANCE, totals)
     return {name: float(value) for name, value in losses.items()}
 
 
-def test_perfect_prediction_has_loss_near_zero(network: Network, batch: Batch, crop: Crop) -> None:
+def test_perfect_prediction_has_loss_near_zero(network: AutoregressiveNetwork, batch: Batch, crop: Crop) -> None:
     target = target_frames(network, batch)
     steps = decoder_steps(batch.mel_length, network.frames_per_step)
     stop = tf.where(tf.range(network.max_steps)[None, :] == steps[:, None] - 1, 20.0, -20.0)
@@ -113,7 +113,7 @@ def test_perfect_prediction_has_loss_near_zero(network: Network, batch: Batch, c
 
 
 def test_masked_frames_and_tokens_do_not_change_the_loss(
-    network: Network, batch: Batch, crop: Crop, dropout: Dropout
+    network: AutoregressiveNetwork, batch: Batch, crop: Crop, dropout: Dropout
 ) -> None:
     tokens, mel = batch.tokens.numpy(), batch.mel.numpy()
     for row in range(len(tokens)):
@@ -125,15 +125,17 @@ def test_masked_frames_and_tokens_do_not_change_the_loss(
     )
 
 
-def test_padding_a_batch_further_does_not_change_the_loss(network: Network, crop: Crop, dropout: Dropout) -> None:
+def test_padding_a_batch_further_does_not_change_the_loss(
+    network: AutoregressiveNetwork, crop: Crop, dropout: Dropout
+) -> None:
     longer = RecordSpec(SPEC.max_text_length + 7, SPEC.max_mel_frames + 16, SPEC.mel_bins, SPEC.pad_value)
     lengths = ((9, 4, 6), (20, 7, 12))
-    wide = Network(MODEL, longer, SYMBOL_COUNT, seed=1)
+    wide = AutoregressiveNetwork(MODEL, longer, SYMBOL_COUNT, seed=1)
     expected = losses_of(network, random_batch(SPEC, *lengths), crop, dropout)
     assert losses_of(wide, random_batch(longer, *lengths), crop, dropout) == pytest.approx(expected, abs=1e-5)
 
 
-def test_rows_of_length_zero_weigh_nothing(network: Network, dropout: Dropout) -> None:
+def test_rows_of_length_zero_weigh_nothing(network: AutoregressiveNetwork, dropout: Dropout) -> None:
     alone = random_batch(SPEC, (9, 4), (20, 7))
     filled = random_batch(SPEC, (9, 4, 0), (20, 7, 0))
     crop = Crop(tf.constant([10, 3]), tf.constant([6, 2]))
@@ -143,7 +145,7 @@ def test_rows_of_length_zero_weigh_nothing(network: Network, dropout: Dropout) -
     )
 
 
-def test_the_parts_of_a_batch_add_up_to_the_whole(network: Network, batch: Batch, crop: Crop) -> None:
+def test_the_parts_of_a_batch_add_up_to_the_whole(network: AutoregressiveNetwork, batch: Batch, crop: Crop) -> None:
     key = tf.constant(7, tf.uint32)
     totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
     whole = total_loss(
@@ -159,7 +161,7 @@ def test_the_parts_of_a_batch_add_up_to_the_whole(network: Network, batch: Batch
     assert parts == pytest.approx({name: float(value) for name, value in whole.items()}, abs=1e-5)
 
 
-def test_an_empty_batch_has_a_finite_gradient(network: Network, dropout: Dropout) -> None:
+def test_an_empty_batch_has_a_finite_gradient(network: AutoregressiveNetwork, dropout: Dropout) -> None:
     nothing = random_batch(SPEC, (0, 0), (0, 0))
     crop = no_reference(nothing)
     totals = BatchTotals(*(tf.ones([]),) * 6)

@@ -5,18 +5,21 @@ import tensorflow as tf
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, hold_alignment, no_reference, random_batch
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.load import load_config
+from xtts_pipeline.model.autoregressive.losses import Prediction
+from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
 from xtts_pipeline.model.layers import Dropout, length_mask
-from xtts_pipeline.model.mel_decoder import Memory
-from xtts_pipeline.model.network import Batch, Crop, Network, Prediction
+from xtts_pipeline.model.network import Batch, Crop, Memory
 
 
 def test_mel_scale_has_an_inverse() -> None:
     mel = tf.constant([-11.5, 0.0, 2.0])
-    np.testing.assert_allclose(Network.from_network_scale(Network.to_network_scale(mel)), mel, atol=1e-6)
+    np.testing.assert_allclose(
+        AutoregressiveNetwork.from_network_scale(AutoregressiveNetwork.to_network_scale(mel)), mel, atol=1e-6
+    )
 
 
 def test_a_prediction_covers_the_target_in_whole_steps(
-    network: Network, batch: Batch, crop: Crop, dropout: Dropout
+    network: AutoregressiveNetwork, batch: Batch, crop: Crop, dropout: Dropout
 ) -> None:
     prediction = network(batch, crop, dropout)
     assert prediction.coarse.shape == prediction.fine.shape == (3, 21, 5)  # 20 frames, rounded up to whole steps of 3
@@ -24,7 +27,9 @@ def test_a_prediction_covers_the_target_in_whole_steps(
     assert prediction.attention.shape == (3, 4, 7, 9)  # two guided heads of each of two layers
 
 
-def before_and_after(network: Network, batch: Batch, dropout: Dropout, frames: slice) -> tuple[Prediction, Prediction]:
+def before_and_after(
+    network: AutoregressiveNetwork, batch: Batch, dropout: Dropout, frames: slice
+) -> tuple[Prediction, Prediction]:
     """Return the predictions without a reference, before and after these frames of the ground truth change."""
     mel = batch.mel.numpy()
     mel[:, frames] += 3.0
@@ -33,7 +38,7 @@ def before_and_after(network: Network, batch: Batch, dropout: Dropout, frames: s
 
 
 @pytest.mark.parametrize("frame", [0, 1, 5, 6, 13, 19])
-def test_teacher_forcing_is_causal(network: Network, batch: Batch, dropout: Dropout, frame: int) -> None:
+def test_teacher_forcing_is_causal(network: AutoregressiveNetwork, batch: Batch, dropout: Dropout, frame: int) -> None:
     # The aligner sees the whole clip; with its posterior fixed, no frame depends on a later one.
     hold_alignment(network)
     before, after = before_and_after(network, batch, dropout, slice(frame, None))
@@ -43,13 +48,15 @@ def test_teacher_forcing_is_causal(network: Network, batch: Batch, dropout: Drop
     np.testing.assert_array_equal(before.stop_logit[:, :steps], after.stop_logit[:, :steps])
 
 
-def test_later_frames_depend_on_earlier_ones(network: Network, batch: Batch, dropout: Dropout) -> None:
+def test_later_frames_depend_on_earlier_ones(network: AutoregressiveNetwork, batch: Batch, dropout: Dropout) -> None:
     hold_alignment(network)
     before, after = before_and_after(network, batch, dropout, slice(2, 3))
     assert np.abs(before.coarse[0, 3:] - after.coarse[0, 3:]).max() > 1e-3
 
 
-def test_a_step_receives_the_attention_of_the_step_before(network: Network, batch: Batch, dropout: Dropout) -> None:
+def test_a_step_receives_the_attention_of_the_step_before(
+    network: AutoregressiveNetwork, batch: Batch, dropout: Dropout
+) -> None:
     posterior = tf.one_hot(tf.zeros([3, SPEC.max_mel_frames], tf.int32), SPEC.max_text_length).numpy()
     hold_alignment(network, tf.constant(posterior))
     before = network(batch, no_reference(batch), dropout)
@@ -61,19 +68,23 @@ def test_a_step_receives_the_attention_of_the_step_before(network: Network, batc
     assert np.abs(before.coarse[0, 9:12] - after.coarse[0, 9:12]).max() > 1e-3
 
 
-def test_attention_weighs_real_tokens_only(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+def test_attention_weighs_real_tokens_only(
+    network: AutoregressiveNetwork, batch: Batch, crop: Crop, dropout: Dropout
+) -> None:
     attention = network(batch, crop, dropout).attention.numpy()
     is_real = length_mask(batch.text_length, SPEC.max_text_length).numpy()
     assert np.all(attention[~is_real[:, None, None].repeat(4, 1).repeat(7, 2)] == 0.0)
     np.testing.assert_allclose(attention.sum(-1), 1.0, atol=1e-5)
 
 
-def test_the_mel_depends_on_the_text(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+def test_the_mel_depends_on_the_text(
+    network: AutoregressiveNetwork, batch: Batch, crop: Crop, dropout: Dropout
+) -> None:
     other = batch._replace(tokens=tf.where(batch.tokens > 2, SYMBOL_COUNT + 2 - batch.tokens, batch.tokens))
     assert np.abs(network(batch, crop, dropout).fine - network(other, crop, dropout).fine).max() > 1e-3
 
 
-def test_one_row_does_not_depend_on_the_others(network: Network) -> None:
+def test_one_row_does_not_depend_on_the_others(network: AutoregressiveNetwork) -> None:
     alone, together = random_batch(SPEC, (9,), (20,)), random_batch(SPEC, (9, 4), (20, 7))
     dropout = Dropout(tf.constant(3, tf.uint32), is_training=False)
     both, one = (
@@ -83,7 +94,9 @@ def test_one_row_does_not_depend_on_the_others(network: Network) -> None:
     np.testing.assert_allclose(both[:1], one, atol=1e-5)
 
 
-def test_guided_heads_attend_inside_their_window_only(network: Network, batch: Batch, dropout: Dropout) -> None:
+def test_guided_heads_attend_inside_their_window_only(
+    network: AutoregressiveNetwork, batch: Batch, dropout: Dropout
+) -> None:
     decoder = network.mel_decoder
     memory = network.encode(batch, None, tf.zeros([3], tf.bool), dropout)
     memory = Memory(memory.text, memory.text_mask, tf.zeros([3, 4, 16]))
@@ -102,7 +115,7 @@ def test_guided_heads_attend_inside_their_window_only(network: Network, batch: B
     )
 
 
-def test_a_reference_lies_within_its_clip(network: Network) -> None:
+def test_a_reference_lies_within_its_clip(network: AutoregressiveNetwork) -> None:
     lengths = tf.constant([0, 1, 2, 7, 15, 16, 20])
     for key in range(20):
         crop = network.choose_reference(
@@ -113,7 +126,7 @@ def test_a_reference_lies_within_its_clip(network: Network) -> None:
         assert (crop.first_frame + crop.length <= tf.maximum(lengths, 1)).numpy().all()
 
 
-def test_a_share_of_the_rows_has_no_reference(network: Network) -> None:
+def test_a_share_of_the_rows_has_no_reference(network: AutoregressiveNetwork) -> None:
     lengths = tf.fill([2_000], 20)
     crop = network.choose_reference(
         lengths, Dropout(tf.constant(5, tf.uint32), is_training=True), reference_dropout=0.3
@@ -124,7 +137,7 @@ def test_a_share_of_the_rows_has_no_reference(network: Network) -> None:
 
 
 def test_the_voice_depends_on_the_real_frames_of_the_reference_only(
-    network: Network, batch: Batch, dropout: Dropout
+    network: AutoregressiveNetwork, batch: Batch, dropout: Dropout
 ) -> None:
     reference = tf.random.stateless_normal([3, 8, 5], [1, 2], -5.0, 2.0)
     changed = tf.concat([reference[:, :4], reference[:, 4:] + 9.0], axis=1)
@@ -143,7 +156,7 @@ def test_the_voice_depends_on_the_real_frames_of_the_reference_only(
 
 
 def test_a_network_without_voice_latents_has_no_voice_encoder(batch: Batch, dropout: Dropout) -> None:
-    network = Network(MODEL.model_copy(update={"voice_latents": 0}), SPEC, SYMBOL_COUNT, seed=1)
+    network = AutoregressiveNetwork(MODEL.model_copy(update={"voice_latents": 0}), SPEC, SYMBOL_COUNT, seed=1)
     assert not any("voice" in variable.name for variable in network.trainable_variables)
     crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
     assert crop.length.numpy().tolist() == [0, 0, 0]
@@ -151,7 +164,7 @@ def test_a_network_without_voice_latents_has_no_voice_encoder(batch: Batch, drop
 
 
 def test_scheduled_sampling_replaces_ground_truth_by_predicted_frames(
-    network: Network, batch: Batch, crop: Crop, dropout: Dropout
+    network: AutoregressiveNetwork, batch: Batch, crop: Crop, dropout: Dropout
 ) -> None:
     true, none = network(batch, crop, dropout), network(batch, crop, dropout, tf.constant(0.0))
     np.testing.assert_array_equal(true.coarse, none.coarse)
@@ -165,7 +178,9 @@ def test_scheduled_sampling_replaces_ground_truth_by_predicted_frames(
     np.testing.assert_allclose(sampled.coarse, expected.frames, atol=1e-6)
 
 
-def test_no_gradient_flows_through_sampled_frames(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
+def test_no_gradient_flows_through_sampled_frames(
+    network: AutoregressiveNetwork, batch: Batch, crop: Crop, dropout: Dropout
+) -> None:
     # The second step gets the first step's output only as its previous frame.
     with tf.GradientTape() as tape:
         second = tf.reduce_sum(network(batch, crop, dropout, tf.constant(1.0)).coarse[:, 3:6])
@@ -176,16 +191,16 @@ def test_no_gradient_flows_through_sampled_frames(network: Network, batch: Batch
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
 def test_lower_precision_is_near_float32(
-    network: Network, batch: Batch, crop: Crop, dropout: Dropout, dtype: tf.DType
+    network: AutoregressiveNetwork, batch: Batch, crop: Crop, dropout: Dropout, dtype: tf.DType
 ) -> None:
-    low = Network(MODEL, SPEC, SYMBOL_COUNT, seed=1, dtype=dtype)
+    low = AutoregressiveNetwork(MODEL, SPEC, SYMBOL_COUNT, seed=1, dtype=dtype)
     prediction = low(batch, crop, dropout)
     assert {tensor.dtype for tensor in tf.nest.flatten(prediction)} == {tf.float32}
     assert float(tf.reduce_mean(tf.abs(prediction.fine - network(batch, crop, dropout).fine))) < 0.05
 
 
 def test_speakers_and_languages_change_the_voice(batch: Batch, crop: Crop, dropout: Dropout) -> None:
-    network = Network(MODEL, SPEC, SYMBOL_COUNT, speakers=3, languages=2, seed=1)
+    network = AutoregressiveNetwork(MODEL, SPEC, SYMBOL_COUNT, speakers=3, languages=2, seed=1)
     first = batch._replace(speaker=tf.constant([0, 0, 0]), language=tf.constant([0, 0, 0]))
 
     def difference(other: Batch) -> np.ndarray:
@@ -197,7 +212,7 @@ def test_speakers_and_languages_change_the_voice(batch: Batch, crop: Crop, dropo
 
 
 def test_a_language_changes_each_token_in_its_own_way(batch: Batch, dropout: Dropout) -> None:
-    network = Network(MODEL, SPEC, SYMBOL_COUNT, languages=2, seed=1)
+    network = AutoregressiveNetwork(MODEL, SPEC, SYMBOL_COUNT, languages=2, seed=1)
     crop = no_reference(batch)
     texts = [
         network.encode(
@@ -214,4 +229,6 @@ def test_a_language_changes_each_token_in_its_own_way(batch: Batch, dropout: Dro
 def test_presets_have_about_the_parameters_that_they_name(preset: str, millions: int) -> None:
     config = load_config(["ljspeech", preset])
     spec = RecordSpec(config.limits.max_text_length, config.limits.max_mel_frames, config.audio.mel_bins, -11.5)
-    assert Network(config.model, spec, symbol_count=60).parameter_count == pytest.approx(millions * 1e6, rel=0.1)
+    assert AutoregressiveNetwork(config.model, spec, symbol_count=60).parameter_count == pytest.approx(
+        millions * 1e6, rel=0.1
+    )

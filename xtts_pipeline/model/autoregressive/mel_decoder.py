@@ -23,17 +23,10 @@ from xtts_pipeline.model.layers import (
     recomputed,
     sinusoid_positions,
 )
+from xtts_pipeline.model.network import Memory
 
 # Keys and values [B, S, H, K] of one layer.
 KeysAndValues = tuple[tf.Tensor, tf.Tensor]
-
-
-class Memory(NamedTuple):
-    """The encoders' output: text [B, S, D], its mask [B, S], and voice latents [B, V, D] if the network has them."""
-
-    text: tf.Tensor
-    text_mask: tf.Tensor
-    voice: tf.Tensor | None
 
 
 class ProjectedMemory(NamedTuple):

@@ -1,0 +1,69 @@
+"""The speech of a run with the parallel decoder; its network is random, so its durations are too."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.inference.test_synthesizer import LONG, assert_same_speech
+from tests.speaking import make_run
+from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
+
+
+@pytest.fixture(scope="module")
+def synthesizer(tmp_path_factory: pytest.TempPathFactory) -> Synthesizer:
+    run = make_run(tmp_path_factory.mktemp("run"), decoder="parallel")
+    return Synthesizer.load(run, ["synthesis.max_frames_per_token=1000"])
+
+
+@pytest.fixture(scope="module")
+def spoken(synthesizer: Synthesizer) -> SpokenText:
+    return synthesizer.synthesize(LONG)
+
+
+def test_a_stream_and_a_batch_are_the_speech_of_the_whole(synthesizer: Synthesizer, spoken: SpokenText) -> None:
+    speech = synthesizer.stream(LONG)
+    assert sum(map(len, speech)) == len(spoken.wave)
+    assert speech.has_stopped
+    assert speech.mel_frames == len(spoken.mel)
+    for text, said in zip(("abc", LONG), synthesizer.synthesize_batch(["abc", LONG]), strict=True):
+        assert_same_speech(said, synthesizer.synthesize(text))
+
+
+def test_durations_and_pauses_make_up_the_speech(synthesizer: Synthesizer, spoken: SpokenText) -> None:
+    assert spoken.durations.sum() == pytest.approx(len(spoken.mel), rel=1e-4)
+    assert spoken.durations.min() > 0.9
+    ends = np.flatnonzero(np.array(synthesizer.symbols(spoken.tokens)) == "<end>")
+    pauses = np.cumsum(spoken.durations)[ends[0]].round().astype(int)
+    # The end of the first piece includes the pause after its comma, 0.15 s.
+    np.testing.assert_array_equal(spoken.mel[pauses - 13 : pauses], synthesizer.silence(13))
+    assert spoken.mel[pauses] != pytest.approx(synthesizer.silence(1)[0])
+
+
+def test_half_the_speed_takes_twice_the_time_and_no_longer_program(synthesizer: Synthesizer) -> None:
+    usual = synthesizer.synthesize("abc def.")
+    traces = synthesizer._begin.experimental_get_tracing_count()
+    slow = synthesizer.synthesize("abc def.", speed=0.5)
+    assert len(slow.mel) == pytest.approx(2 * len(usual.mel), abs=1)
+    assert slow.has_stopped
+    assert synthesizer._begin.experimental_get_tracing_count() == traces
+
+
+def test_a_text_may_last_longer_than_any_of_training(synthesizer: Synthesizer) -> None:
+    spoken = synthesizer.synthesize("abcdefgh abcdefgh", speed=0.25)
+    assert len(spoken.mel) > synthesizer.checkpoint.cache.spec.max_mel_frames
+    assert spoken.has_stopped
+
+
+def test_a_speed_out_of_range_is_refused(synthesizer: Synthesizer) -> None:
+    with pytest.raises(ConfigError, match=r"speed 5: expected 0.25 to 4"):
+        synthesizer.synthesize("abc", speed=5.0)
+
+
+def test_an_autoregressive_run_has_no_speed(tmp_path: Path) -> None:
+    autoregressive = Synthesizer.load(make_run(tmp_path))
+    with pytest.raises(ConfigError, match=r"speed 0.8: .* has model.decoder=autoregressive; leave the speed out"):
+        autoregressive.stream("abc", speed=0.8)
+    spoken = autoregressive.synthesize("abc")
+    assert spoken.durations.sum() == pytest.approx(len(spoken.mel))

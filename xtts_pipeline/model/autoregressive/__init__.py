@@ -1,0 +1,1 @@
+"""The autoregressive decoder: frames from the frames before them, with attention to the text and a stop."""

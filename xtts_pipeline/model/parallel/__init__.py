@@ -1,0 +1,1 @@
+"""The parallel decoder: durations of tokens first, then all frames at once."""

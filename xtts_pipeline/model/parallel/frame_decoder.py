@@ -1,0 +1,96 @@
+"""Predict the duration and the energy of tokens, and frames from the tokens that they belong to."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from xtts_pipeline.config.schema import ModelConfig
+from xtts_pipeline.model.architecture import CONVNEXT_TAPS, PLACE_FEATURES, PREDICTOR_TAPS
+from xtts_pipeline.model.convnext import ConvNextBlock
+from xtts_pipeline.model.layers import Convolution, Dense, Dropout, Initializer, LayerNorm, recomputed
+from xtts_pipeline.model.parallel.durations import Timing, places, token_shares
+
+
+class Prosody(NamedTuple):
+    """Of each token: the log of its duration in frames, and its mean level in the network's scale, float32 [B, S]."""
+
+    log_duration: tf.Tensor
+    energy: tf.Tensor
+
+
+class ProsodyPredictor(tf.Module):
+    """Two convolutions over tokens, each with a ReLU, normalisation and dropout (FastSpeech 2, Ren et al. 2021)."""
+
+    def __init__(self, initializer: Initializer, config: ModelConfig) -> None:
+        super().__init__(name="prosody_predictor")
+        self.dropout_rate = config.dropout
+        self.convolutions = [
+            Convolution(initializer, config.width, config.width, PREDICTOR_TAPS, f"convolution_{index}")
+            for index in range(2)
+        ]
+        self.norms = [LayerNorm(config.width, f"norm_{index}") for index in range(2)]
+        self.salts = [initializer.salt() for _ in range(2)]
+        self.to_prosody = Dense(initializer, config.width, len(Prosody._fields), "to_prosody")
+
+    def __call__(self, token_BSD: tf.Tensor, mask_BS: tf.Tensor, dropout: Dropout) -> Prosody:
+        """Return the prosody of tokens; padded ones have no influence."""
+        mask_BS1 = tf.cast(mask_BS, token_BSD.dtype)[..., None]
+        x_BSD = token_BSD
+        for convolution, norm, salt in zip(self.convolutions, self.norms, self.salts, strict=True):
+            x_BSD = norm(tf.nn.relu(convolution(x_BSD * mask_BS1)))
+            x_BSD = dropout.apply(x_BSD, self.dropout_rate, salt)
+        return Prosody(*tf.unstack(tf.cast(self.to_prosody(x_BSD), tf.float32), axis=-1))
+
+
+class DecodedFrames(NamedTuple):
+    """Frames [B, T, M] in the network's scale, the decoder's last layer [B, T, D], and token shares [B, T, S]."""
+
+    coarse: tf.Tensor
+    hidden: tf.Tensor
+    shares: tf.Tensor
+
+
+class FrameDecoder(tf.Module):
+    """Each frame starts as the vector of its token and its place in it; ConvNeXt blocks then run over the frames.
+
+    reach: how many frames to each side a frame depends on.
+    """
+
+    def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
+        super().__init__(name="frame_decoder")
+        self.dropout_rate, self.is_recomputed = config.dropout, config.remat
+        self.reach = CONVNEXT_TAPS // 2 * config.decoder_layers
+        self.place = Dense(initializer, PLACE_FEATURES, config.width, "place")
+        self.blocks = [
+            ConvNextBlock(
+                initializer, config.width, config.feedforward_width, 1.0 / config.decoder_layers, f"block_{index}"
+            )
+            for index in range(config.decoder_layers)
+        ]
+        self.salts = [initializer.salt() for _ in self.blocks]
+        self.norm = LayerNorm(config.width, "norm")
+        self.to_frames = Dense(initializer, config.width, mel_bins, "to_frames")
+
+    def __call__(
+        self,
+        token_BSD: tf.Tensor,
+        timing: Timing,
+        length_B: tf.Tensor,
+        dropout: Dropout,
+        frame_T: tf.Tensor,
+    ) -> DecodedFrames:
+        """Return the frames of these consecutive numbers; those outside of 0 to `length` have no influence."""
+        shares_BTS = token_shares(timing, frame_T)
+        is_real_BT = (frame_T >= 0) & (frame_T < length_B[:, None])
+        mask_BT1 = tf.cast(is_real_BT, token_BSD.dtype)[..., None]
+        x_BTD = tf.matmul(tf.cast(shares_BTS, token_BSD.dtype), token_BSD)
+        x_BTD += self.place(tf.cast(places(timing, frame_T, shares_BTS), token_BSD.dtype))
+        x_BTD *= mask_BT1
+        for block, salt in zip(self.blocks, self.salts, strict=True):
+
+            def run(x_BTD: tf.Tensor, block: ConvNextBlock = block, salt: int = salt) -> tf.Tensor:
+                return (x_BTD + dropout.apply(block.change(x_BTD), self.dropout_rate, salt)) * mask_BT1
+
+            x_BTD = recomputed(run, x_BTD) if self.is_recomputed and dropout.is_training else run(x_BTD)
+        hidden_BTD = self.norm(x_BTD)
+        return DecodedFrames(tf.cast(self.to_frames(hidden_BTD), tf.float32), hidden_BTD, shares_BTS)
