@@ -55,6 +55,22 @@ def test_dropout_is_off_when_not_training_unless_always() -> None:
     assert np.any(dropout.apply(x, 0.5, salt=1, always=True) == 0.0)
 
 
+def test_normal_numbers_have_the_moments_of_a_normal_distribution() -> None:
+    drawn = Dropout(key(3), is_training=True).draw_normal(5, 4, 200, 80).numpy()
+    moments = [drawn.mean(), drawn.std(), (drawn**3).mean(), (drawn**4).mean()]
+    assert moments == pytest.approx([0.0, 1.0, 0.0, 3.0], abs=0.15)
+    neighbours = [np.roll(drawn, 1, axis).ravel() for axis in range(3)]
+    assert np.abs(np.corrcoef([drawn.ravel(), *neighbours]) - np.eye(4)).max() < 0.02
+
+
+def test_normal_numbers_of_one_position_equal_those_of_the_whole_sequence() -> None:
+    dropout = Dropout.fixed(9)
+    whole = dropout.draw_normal(1, 2, 6, 8)
+    for position in range(6):
+        one = dropout.draw_normal(1, 2, 1, 8, tf.constant(position))
+        np.testing.assert_array_equal(one, whole[:, position : position + 1])
+
+
 def test_length_mask_is_true_for_real_positions() -> None:
     expected = [[True, True, False], [False, False, False], [True, True, True]]
     np.testing.assert_array_equal(length_mask(tf.constant([2, 0, 3]), 3), expected)

@@ -221,6 +221,7 @@ class ModelConfig(Section):
     """The network's shape; the defaults are the preset `small`.
 
     decoder: `autoregressive` predicts frames one step after the other, `parallel` durations first, then all frames.
+    flow_layers: layers that draw the detail of the parallel decoder's frames; 0 leaves them averaged.
     """
 
     decoder: Literal["autoregressive", "parallel"] = "autoregressive"
@@ -232,6 +233,7 @@ class ModelConfig(Section):
     prenet_width: Width = 128
     postnet_width: Width = 128
     postnet_layers: Annotated[int, Field(ge=0, le=100)] = 4
+    flow_layers: Annotated[int, Field(ge=0, le=100)] = 4
     frames_per_step: Annotated[int, Field(ge=1, le=64)] = 4
     voice_latents: Annotated[int, Field(ge=0, le=1_024)] = 32
     voice_layers: Annotated[int, Field(ge=1, le=100)] = 1
@@ -345,7 +347,10 @@ class TrainingConfig(Section):
 
 
 class SynthesisConfig(Section):
-    """How a trained network decodes speech, and how Griffin-Lim renders it."""
+    """How a trained network decodes speech, and how Griffin-Lim renders it.
+
+    flow_steps: steps by which the parallel decoder draws the detail of its frames; more take longer.
+    """
 
     stop_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
     max_frames_per_token: Annotated[float, Field(ge=1.0, le=1_000.0)] = 16.0
@@ -353,6 +358,7 @@ class SynthesisConfig(Section):
     attention_ahead: Annotated[int, Field(ge=1, le=10_000)] = 6
     batch_size: Annotated[int, Field(ge=2, le=1_024)] = 8
     sharpness: Annotated[float, Field(ge=1.0, le=5.0)] = 1.0
+    flow_steps: Annotated[int, Field(ge=1, le=100)] = 4
     chunk_frames: Annotated[int, Field(ge=1, le=100_000)] = 32
     griffin_lim_iterations: Annotated[int, Field(ge=1, le=10_000)] = 20
     griffin_lim_momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99

@@ -82,4 +82,4 @@ class MelPredictor:
         batch, network = from_signature(tensors, self._signatures[0]), self._network
         dropout = Dropout.fixed(self._config.training.seed)
         crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
-        return network.finish_frames(network.predict_known(batch, crop, dropout), self._config.synthesis)
+        return network.predict_known(batch, crop, dropout, self._config.synthesis)

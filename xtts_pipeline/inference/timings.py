@@ -18,7 +18,8 @@ def token_durations(attention: np.ndarray, frames: int, frames_per_step: int) ->
     frames_F = np.full(len(attention), frames_per_step, np.float32)
     # The frame limit may have cut the last decoder step.
     frames_F[-1:] -= -frames % frames_per_step
-    return frames_F @ attention
+    durations: np.ndarray = frames_F @ attention
+    return durations
 
 
 def timings_to_json(symbols: Sequence[str], durations: np.ndarray, frame_seconds: float) -> dict[str, Any]:

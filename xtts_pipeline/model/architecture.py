@@ -15,6 +15,8 @@ CONVNEXT_TAPS = 7
 PREDICTOR_TAPS = 3
 # Where a frame lies in its token: its distance from both ends, in token lengths, and the token's log duration.
 PLACE_FEATURES = 3
+# Sines and cosines of the flow's time.
+FLOW_TIME_FEATURES = 64
 # A token and its neighbours: too few to learn the sound of a neighbour's neighbour.
 ALIGNER_WIDTH, ALIGNER_TAPS = 128, 3
 # Guided heads, which losses make follow the text: the first two of the upper two layers. The others are free.
@@ -61,13 +63,15 @@ def _feedforward(model: ModelConfig) -> int:
 
 
 def _parallel_decoder(model: ModelConfig, bins: int) -> int:
-    width, norm = model.width, 2 * model.width
+    width, norm, step = model.width, 2 * model.width, model.frames_per_step * bins
     voice = _dense(width, width) if model.voice_latents else 0
     predictor = 2 * (_convolution(PREDICTOR_TAPS, width, width) + norm) + _dense(width, 2)
     # Depthwise weights and bias, and the scale of the residual.
     block = (CONVNEXT_TAPS + 2) * width + norm + _feedforward(model)
-    frames = _dense(PLACE_FEATURES, width) + model.decoder_layers * block + norm + _dense(width, bins)
-    return voice + predictor + _dense(1, width) + frames
+    frames = _dense(PLACE_FEATURES, width) + model.decoder_layers * block + norm + _dense(width, step)
+    flow = _dense(step, width) + _dense(width, width) + _dense(FLOW_TIME_FEATURES, width)
+    flow += model.flow_layers * block + norm + _dense(width, step)
+    return voice + predictor + _dense(1, width) + frames + (flow if model.flow_layers else 0)
 
 
 def _autoregressive_decoder(model: ModelConfig, bins: int) -> int:

@@ -68,6 +68,17 @@ class Dropout:
         bits = tf.bitwise.right_shift(self._hash_positions(salt, batch, positions, 0), np.uint32(8))
         return tf.cast(bits, tf.float32) * 2.0**-24
 
+    def draw_normal(
+        self, salt: int, batch: int, positions: int, width: int, first_position: tf.Tensor | int = 0
+    ) -> tf.Tensor:
+        """Return float32 [batch, positions, width] of mean 0 and deviation 1 (Box and Muller 1958)."""
+        row_BS1 = self._hash_positions(salt, batch, positions, first_position)[..., None]
+        bits_BSD = mix_bits(row_BS1 + tf.cast(tf.range(width), tf.uint32)[None, None, :] * np.uint32(0xC2B2AE35))
+        # Two uniform numbers of 16 bits each, in the middles of their intervals: never 0. The largest value is 4.8.
+        radius_BSD = tf.sqrt(-2.0 * tf.math.log(_unit_interval(tf.bitwise.right_shift(bits_BSD, np.uint32(16)))))
+        angle_BSD = 2.0 * np.pi * _unit_interval(tf.bitwise.bitwise_and(bits_BSD, np.uint32(0xFFFF)))
+        return radius_BSD * tf.cos(angle_BSD)
+
     def _hash_positions(self, salt: int, batch: int, positions: int, first_position: tf.Tensor | int) -> tf.Tensor:
         """Return uint32 [batch, positions]."""
         example_B = tf.zeros([batch], tf.int32) if self.first_example is None else tf.range(batch) + self.first_example
@@ -75,6 +86,11 @@ class Dropout:
         position_1S = tf.cast(tf.range(positions) + first_position, tf.uint32)[None, :]
         place = self.key ^ np.uint32(salt * 0x85EBCA6B & 0xFFFFFFFF)
         return mix_bits(mix_bits(example_B1 * np.uint32(0x9E3779B1) + place) + position_1S)
+
+
+def _unit_interval(bits: tf.Tensor) -> tf.Tensor:
+    """Return 16 bits as float32 between 0 and 1."""
+    return (tf.cast(bits, tf.float32) + 0.5) * 2.0**-16
 
 
 def mix_bits(x: tf.Tensor) -> tf.Tensor:

@@ -7,12 +7,19 @@ accumulated parts add up to the loss of the whole batch.
 import tensorflow as tf
 
 from xtts_pipeline.model.layers import length_mask
-from xtts_pipeline.model.network import Crop
+from xtts_pipeline.model.network import Batch, Crop, Network
 
 
 def decoder_steps(mel_length_B: tf.Tensor, frames_per_step: int) -> tf.Tensor:
     """Return the number of decoder steps that hold a real frame, int32 [B]."""
     return (mel_length_B + frames_per_step - 1) // frames_per_step
+
+
+def target_frames(network: Network, batch: Batch) -> tf.Tensor:
+    """Return the target mel in the network's scale, padded to whole decoder steps."""
+    target_BTM = network.to_network_scale(batch.mel)
+    extra = -batch.mel.shape[1] % network.frames_per_step
+    return tf.pad(target_BTM, [[0, 0], [0, extra], [0, 0]], constant_values=network.network_silence)
 
 
 def loss_mask(mel_length_B: tf.Tensor, crop: Crop, frames: int) -> tf.Tensor:

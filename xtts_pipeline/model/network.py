@@ -129,8 +129,8 @@ class Network(tf.Module, ABC):
         """
 
     @abstractmethod
-    def predict_known(self, batch: Batch, crop: Crop, dropout: Dropout) -> tf.Tensor:
-        """Return the frames [B, T, M] predicted with the timing of the recorded ones, in the network's scale."""
+    def predict_known(self, batch: Batch, crop: Crop, dropout: Dropout, settings: SynthesisConfig) -> tf.Tensor:
+        """Return the frames [B, T, M] in natural log, predicted with the timing of the recorded ones."""
 
     @abstractmethod
     def begin_speech(

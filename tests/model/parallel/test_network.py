@@ -93,13 +93,15 @@ def test_chunks_equal_whole_speech(parallel_network: ParallelNetwork, chunk_fram
         is_speaking = bool(tf.reduce_any(chunk.is_speaking))
     mel, attention = np.concatenate(mels, axis=1), np.concatenate(shares, axis=1)
     wide = plan.length.numpy()
-    whole = parallel_network.frame_decoder(plan.tokens, plan.timing, plan.length, DROPOUT, tf.range(mel.shape[1]))
-    expected = parallel_network.from_network_scale(whole.coarse).numpy()
+    steps = tf.range(mel.shape[1] // parallel_network.frames_per_step)
+    whole = parallel_network.frame_decoder(plan.tokens, plan.timing, plan.length, DROPOUT, steps)
+    expected = parallel_network.finish_steps(whole, DROPOUT, 0, settings).numpy()
     assert chunk.length.numpy().tolist() == wide.tolist()
     assert chunk.has_stopped.numpy().all()
     for row, frames in enumerate(wide):
         np.testing.assert_allclose(mel[row, :frames], expected[row, :frames], atol=1e-4)
-        np.testing.assert_allclose(attention[row].sum(axis=0), plan.timing.duration[row], atol=1e-4)
+        durations = attention[row].sum(axis=0) * parallel_network.frames_per_step
+        np.testing.assert_allclose(durations, plan.timing.duration[row], atol=1e-4)
     if speed == 1.0:
         speech = parallel_network.speak(memory, DROPOUT, limit, settings)
         assert speech.mel_length.numpy().tolist() == wide.tolist()

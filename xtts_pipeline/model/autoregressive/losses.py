@@ -11,7 +11,7 @@ import tensorflow as tf
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.model.aligner import Alignment
 from xtts_pipeline.model.layers import length_mask
-from xtts_pipeline.model.losses import decoder_steps, float_sum, loss_mask, mel_losses
+from xtts_pipeline.model.losses import decoder_steps, float_sum, loss_mask, mel_losses, target_frames
 from xtts_pipeline.model.network import MEL_SCALE, Batch, Crop, Network
 
 LOSS_METRICS = (
@@ -78,13 +78,6 @@ def batch_totals(batch: Batch, crop: Crop, frames_per_step: int, stop_positive_w
     stop_weight = steps + (stop_positive_weight - 1.0) * rows
     counts = (float_sum(batch.mel_length - crop.length), float_sum(batch.mel_length), steps, stop_weight, tokens, rows)
     return BatchTotals(*(tf.maximum(count, 1.0) for count in counts))
-
-
-def target_frames(network: Network, batch: Batch) -> tf.Tensor:
-    """Return the target mel in the network's scale, padded to whole decoder steps."""
-    target_BTM = network.to_network_scale(batch.mel)
-    extra = -batch.mel.shape[1] % network.frames_per_step
-    return tf.pad(target_BTM, [[0, 0], [0, extra], [0, 0]], constant_values=network.network_silence)
 
 
 def stop_loss(

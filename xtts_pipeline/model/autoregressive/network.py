@@ -84,9 +84,9 @@ class AutoregressiveNetwork(Network):
         prediction = self(batch, crop, dropout, schedules.scheduled_sampling_share)
         return total_loss(self, batch, crop, prediction, config, schedules.guidance, totals)
 
-    def predict_known(self, batch: Batch, crop: Crop, dropout: Dropout) -> tf.Tensor:
+    def predict_known(self, batch: Batch, crop: Crop, dropout: Dropout, settings: SynthesisConfig) -> tf.Tensor:
         """Return the frames predicted from the recorded frames before them, after the postnet."""
-        return self(batch, crop, dropout).fine
+        return self.finish_frames(self(batch, crop, dropout).fine, settings)
 
     def begin_speech(
         self,

@@ -43,22 +43,28 @@ class ProsodyPredictor(tf.Module):
 
 
 class DecodedFrames(NamedTuple):
-    """Frames [B, T, M] in the network's scale, the decoder's last layer [B, T, D], and token shares [B, T, S]."""
+    """The frames of F decoder steps in the network's scale, R frames a step.
+
+    coarse [B, F, R * M] is their mean, hidden [B, F, D] the decoder's last layer, shares [B, F, S] those of the tokens.
+    is_real [B, F] is False outside of the speech.
+    """
 
     coarse: tf.Tensor
     hidden: tf.Tensor
     shares: tf.Tensor
+    is_real: tf.Tensor
 
 
 class FrameDecoder(tf.Module):
-    """Each frame starts as the vector of its token and its place in it; ConvNeXt blocks then run over the frames.
+    """Each decoder step starts as the vector of its token and its place in it; ConvNeXt blocks then run over the steps.
 
-    reach: how many frames to each side a frame depends on.
+    A step predicts `frames_per_step` frames. reach: how many steps to each side a step depends on.
     """
 
     def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
         super().__init__(name="frame_decoder")
         self.dropout_rate, self.is_recomputed = config.dropout, config.remat
+        self.frames_per_step = config.frames_per_step
         self.reach = CONVNEXT_TAPS // 2 * config.decoder_layers
         self.place = Dense(initializer, PLACE_FEATURES, config.width, "place")
         self.blocks = [
@@ -69,7 +75,7 @@ class FrameDecoder(tf.Module):
         ]
         self.salts = [initializer.salt() for _ in self.blocks]
         self.norm = LayerNorm(config.width, "norm")
-        self.to_frames = Dense(initializer, config.width, mel_bins, "to_frames")
+        self.to_frames = Dense(initializer, config.width, config.frames_per_step * mel_bins, "to_frames")
 
     def __call__(
         self,
@@ -77,20 +83,24 @@ class FrameDecoder(tf.Module):
         timing: Timing,
         length_B: tf.Tensor,
         dropout: Dropout,
-        frame_T: tf.Tensor,
+        step_F: tf.Tensor,
     ) -> DecodedFrames:
-        """Return the frames of these consecutive numbers; those outside of 0 to `length` have no influence."""
-        shares_BTS = token_shares(timing, frame_T)
-        is_real_BT = (frame_T >= 0) & (frame_T < length_B[:, None])
-        mask_BT1 = tf.cast(is_real_BT, token_BSD.dtype)[..., None]
-        x_BTD = tf.matmul(tf.cast(shares_BTS, token_BSD.dtype), token_BSD)
-        x_BTD += self.place(tf.cast(places(timing, frame_T, shares_BTS), token_BSD.dtype))
-        x_BTD *= mask_BT1
+        """Return the frames of decoder steps with these consecutive numbers.
+
+        `timing` and `length` are in frames. Steps outside of 0 to `length` have no influence.
+        """
+        timing = Timing(*(frames_BS / self.frames_per_step for frames_BS in timing))
+        shares_BFS = token_shares(timing, step_F)
+        is_real_BF = (step_F >= 0) & (step_F * self.frames_per_step < length_B[:, None])
+        mask_BF1 = tf.cast(is_real_BF, token_BSD.dtype)[..., None]
+        x_BFD = tf.matmul(tf.cast(shares_BFS, token_BSD.dtype), token_BSD)
+        x_BFD += self.place(tf.cast(places(timing, step_F, shares_BFS), token_BSD.dtype))
+        x_BFD *= mask_BF1
         for block, salt in zip(self.blocks, self.salts, strict=True):
 
-            def run(x_BTD: tf.Tensor, block: ConvNextBlock = block, salt: int = salt) -> tf.Tensor:
-                return (x_BTD + dropout.apply(block.change(x_BTD), self.dropout_rate, salt)) * mask_BT1
+            def run(x_BFD: tf.Tensor, block: ConvNextBlock = block, salt: int = salt) -> tf.Tensor:
+                return (x_BFD + dropout.apply(block.change(x_BFD), self.dropout_rate, salt)) * mask_BF1
 
-            x_BTD = recomputed(run, x_BTD) if self.is_recomputed and dropout.is_training else run(x_BTD)
-        hidden_BTD = self.norm(x_BTD)
-        return DecodedFrames(tf.cast(self.to_frames(hidden_BTD), tf.float32), hidden_BTD, shares_BTS)
+            x_BFD = recomputed(run, x_BFD) if self.is_recomputed and dropout.is_training else run(x_BFD)
+        hidden_BFD = self.norm(x_BFD)
+        return DecodedFrames(tf.cast(self.to_frames(hidden_BFD), tf.float32), hidden_BFD, shares_BFS, is_real_BF)

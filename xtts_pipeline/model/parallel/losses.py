@@ -8,23 +8,33 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xtts_pipeline.model.aligner import Alignment
-from xtts_pipeline.model.layers import length_mask
-from xtts_pipeline.model.losses import float_sum, loss_mask, mel_losses
+from xtts_pipeline.model.layers import Dropout, length_mask
+from xtts_pipeline.model.losses import float_sum, loss_mask, mel_losses, target_frames
 from xtts_pipeline.model.network import MEL_SCALE, Batch, Crop, Network
-from xtts_pipeline.model.parallel.frame_decoder import Prosody
+from xtts_pipeline.model.parallel.flow_head import FlowHead
+from xtts_pipeline.model.parallel.frame_decoder import DecodedFrames, Prosody
 
-LOSS_METRICS = ("loss", "objective", "mel_l1", "token_error", "duration_loss", "energy_loss", "alignment_fit")
+LOSS_METRICS = (
+    "loss",
+    "objective",
+    "mel_l1",
+    "token_error",
+    "duration_loss",
+    "energy_loss",
+    "flow_loss",
+    "alignment_fit",
+)
 # Their gradients reach their predictor alone, but count in the norm that clips all gradients.
 PROSODY_WEIGHT = 0.1
 
 
 class ParallelPrediction(NamedTuple):
-    """Frames from the aligner's timing: coarse [B, T, M] in the network's scale.
+    """Frames decoded with the aligner's timing.
 
     prosody [B, S] predicted from the text, and `measured`, that of the recording. alignment of the recorded frames.
     """
 
-    coarse: tf.Tensor
+    decoded: DecodedFrames
     prosody: Prosody
     measured: Prosody
     alignment: Alignment
@@ -48,15 +58,25 @@ def parallel_totals(batch: Batch, crop: Crop) -> ParallelTotals:
 
 
 def parallel_losses(
-    network: Network, batch: Batch, crop: Crop, prediction: ParallelPrediction, totals: ParallelTotals
+    network: Network,
+    batch: Batch,
+    crop: Crop,
+    prediction: ParallelPrediction,
+    totals: ParallelTotals,
+    flow_head: FlowHead | None,
+    dropout: Dropout,
 ) -> dict[str, tf.Tensor]:
     """Return LOSS_METRICS. The losses of duration and energy are squared errors of the log and of the level.
 
     `alignment_fit` is the share of a clip's variance that its tokens' mean frames explain, mean over clips.
     """
-    target_BTM = network.to_network_scale(batch.mel)
+    # Frames after the length that share a decoder step with real ones must not depend on what pads them.
+    target_BTM = target_frames(network, batch)
+    is_real_BT1 = length_mask(batch.mel_length, target_BTM.shape[1])[..., None]
+    target_BTM = tf.where(is_real_BT1, target_BTM, network.network_silence)
     mask_BT = loss_mask(batch.mel_length, crop, target_BTM.shape[1])
-    l1, l2 = mel_losses(prediction.coarse, target_BTM, mask_BT, totals.frames)
+    coarse_BTM = tf.reshape(prediction.decoded.coarse, target_BTM.shape)
+    l1, l2 = mel_losses(coarse_BTM, target_BTM, mask_BT, totals.frames)
     posterior_BTS = prediction.alignment.posterior
     # A row with more tokens than frames has no path, so no durations.
     has_path_B = (batch.mel_length >= batch.text_length) & (batch.mel_length > 0)
@@ -67,7 +87,10 @@ def parallel_losses(
     )
     error_B = tf.reduce_sum(posterior_BTS * prediction.alignment.error, axis=[1, 2])
     token_error = tf.reduce_sum(error_B) / totals.all_frames
-    loss = l1 + l2 + PROSODY_WEIGHT * (duration + energy)
+    flow = tf.zeros([])
+    if flow_head is not None:
+        flow = flow_head.loss(prediction.decoded, target_BTM, mask_BT, totals.frames, dropout)
+    loss = l1 + l2 + PROSODY_WEIGHT * (duration + energy) + flow
     return {
         "objective": loss + token_error,
         "loss": loss,
@@ -75,6 +98,7 @@ def parallel_losses(
         "token_error": token_error,
         "duration_loss": duration,
         "energy_loss": energy,
+        "flow_loss": flow,
         "alignment_fit": tf.reduce_sum(_explained_share(target_BTM, batch.mel_length, error_B)) / totals.rows,
     }
 

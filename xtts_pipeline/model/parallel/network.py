@@ -10,9 +10,11 @@ import tensorflow as tf
 from xtts_pipeline.config.schema import ModelConfig, SynthesisConfig, TrainingConfig
 from xtts_pipeline.model.decoding import Chunk, Speech
 from xtts_pipeline.model.layers import Dense, Dropout, Initializer, length_mask
+from xtts_pipeline.model.losses import decoder_steps
 from xtts_pipeline.model.network import NO_SCHEDULES, Batch, Crop, Memory, Network, Schedules
 from xtts_pipeline.model.parallel.durations import Timing, spoken_durations, timing_of
-from xtts_pipeline.model.parallel.frame_decoder import FrameDecoder, Prosody, ProsodyPredictor
+from xtts_pipeline.model.parallel.flow_head import FlowHead
+from xtts_pipeline.model.parallel.frame_decoder import DecodedFrames, FrameDecoder, Prosody, ProsodyPredictor
 from xtts_pipeline.model.parallel.losses import (
     LOSS_METRICS,
     ParallelPrediction,
@@ -36,16 +38,18 @@ class ParallelNetwork(Network):
     """A network whose decoder predicts how long each token lasts, then all frames at once."""
 
     LOSS_METRICS = LOSS_METRICS
-    frames_per_step = 1
 
     def build_decoder(self, initializer: Initializer, config: ModelConfig) -> None:
-        """Create the predictor of prosody and the frame decoder."""
+        """Create the predictor of prosody, the frame decoder and the flow head."""
+        self.frames_per_step = config.frames_per_step
+        self.max_steps = decoder_steps(self.max_mel_frames, config.frames_per_step)
         self.voice_to_tokens = None
         if config.voice_latents:
             self.voice_to_tokens = Dense(initializer, config.width, config.width, "voice_to_tokens")
         self.predictor = ProsodyPredictor(initializer, config)
         self.energy_to_tokens = Dense(initializer, 1, config.width, "energy_to_tokens")
         self.frame_decoder = FrameDecoder(initializer, config, self.mel_bins)
+        self.flow_head = FlowHead(initializer, config, self.mel_bins) if config.flow_layers else None
 
     def __call__(self, batch: Batch, crop: Crop, dropout: Dropout) -> ParallelPrediction:
         """Predict the frames of recorded clips from their own durations and energies, and predict those."""
@@ -60,9 +64,9 @@ class ParallelNetwork(Network):
         # Its gradient would bend the text's vectors towards durations.
         predicted = self.predictor(tf.stop_gradient(tokens_BSD), memory.text_mask, dropout)
         tokens_BSD = self._add_energy(tokens_BSD, measured.energy)
-        frame_T = tf.range(batch.mel.shape[1])
-        decoded = self.frame_decoder(tokens_BSD, timing_of(duration_BS), batch.mel_length, dropout, frame_T)
-        return ParallelPrediction(decoded.coarse, predicted, measured, alignment)
+        step_F = tf.range(decoder_steps(batch.mel.shape[1], self.frames_per_step))
+        decoded = self.frame_decoder(tokens_BSD, timing_of(duration_BS), batch.mel_length, dropout, step_F)
+        return ParallelPrediction(decoded, predicted, measured, alignment)
 
     def batch_totals(self, batch: Batch, crop: Crop, config: TrainingConfig) -> ParallelTotals:  # noqa: ARG002
         """Return the denominators of a whole batch's averages."""
@@ -78,11 +82,12 @@ class ParallelNetwork(Network):
         schedules: Schedules = NO_SCHEDULES,  # noqa: ARG002
     ) -> dict[str, tf.Tensor]:
         """Return the losses with the aligner's durations; see `parallel_losses`."""
-        return parallel_losses(self, batch, crop, self(batch, crop, dropout), totals)
+        prediction = self(batch, crop, dropout)
+        return parallel_losses(self, batch, crop, prediction, totals, self.flow_head, dropout)
 
-    def predict_known(self, batch: Batch, crop: Crop, dropout: Dropout) -> tf.Tensor:
+    def predict_known(self, batch: Batch, crop: Crop, dropout: Dropout, settings: SynthesisConfig) -> tf.Tensor:
         """Return the frames with the durations and energies of the recording."""
-        return self(batch, crop, dropout).coarse
+        return self.finish_steps(self(batch, crop, dropout).decoded, dropout, 0, settings)[:, : batch.mel.shape[1]]
 
     def begin_speech(
         self,
@@ -90,7 +95,7 @@ class ParallelNetwork(Network):
         settings: SynthesisConfig,  # noqa: ARG002
         speed: tf.Tensor | float = 1.0,
     ) -> tuple[SpeechPlan, tf.Tensor]:
-        """Return the plan, and the number of the next frame."""
+        """Return the plan, and the number of the next decoder step."""
         tokens_BSD = self._add_voice(memory)
         predicted = self.predictor(tokens_BSD, memory.text_mask, Dropout.fixed(0))
         timing = timing_of(spoken_durations(predicted.log_duration, memory.text_mask, speed))
@@ -100,17 +105,22 @@ class ParallelNetwork(Network):
     def continue_speech(
         self, plan: SpeechPlan, state: tf.Tensor, dropout: Dropout, max_frames_B: tf.Tensor, settings: SynthesisConfig
     ) -> tuple[tf.Tensor, Chunk]:
-        """Decode the next `chunk_frames` frames in a window that holds all that they depend on."""
-        reach, following = self.frame_decoder.reach, state + settings.chunk_frames
-        length_B = tf.minimum(plan.length, max_frames_B)
-        frame_T = tf.range(settings.chunk_frames + 2 * reach) + state - reach
-        inside = slice(reach, reach + settings.chunk_frames)
-        decoded = self.frame_decoder(plan.tokens, plan.timing, length_B, dropout, frame_T)
-        is_speaking_B = length_B > following
+        """Decode the next `chunk_frames` frames, in whole steps, in a window that holds all that they depend on."""
+        steps = decoder_steps(settings.chunk_frames, self.frames_per_step)
+        reach = self.frame_decoder.reach
+        if self.flow_head is not None:
+            reach += self.flow_head.reach * settings.flow_steps
+        length_B, first = tf.minimum(plan.length, max_frames_B), state - reach
+        decoded = self.frame_decoder(
+            plan.tokens, plan.timing, length_B, dropout, first + tf.range(reach + steps + reach)
+        )
+        inside = slice(reach * self.frames_per_step, (reach + steps) * self.frames_per_step)
+        following = state + steps
+        is_speaking_B = length_B > following * self.frames_per_step
         return following, Chunk(
-            self.finish_frames(decoded.coarse[:, inside], settings),
-            decoded.shares[:, inside],
-            tf.minimum(length_B, following),
+            self.finish_steps(decoded, dropout, first, settings)[:, inside],
+            decoded.shares[:, reach : reach + steps],
+            tf.minimum(length_B, following * self.frames_per_step),
             ~is_speaking_B & (plan.length <= max_frames_B),
             is_speaking_B,
         )
@@ -119,12 +129,23 @@ class ParallelNetwork(Network):
         """Decode all frames of the texts at once."""
         plan, _ = self.begin_speech(memory, settings)
         max_frames_B = tf.minimum(max_frames_B, self.max_mel_frames)
-        length_B, frame_T = tf.minimum(plan.length, max_frames_B), tf.range(self.max_mel_frames)
-        decoded = self.frame_decoder(plan.tokens, plan.timing, length_B, dropout, frame_T)
-        is_real_BT1 = length_mask(length_B, self.max_mel_frames)[..., None]
-        mel_BTM = tf.where(is_real_BT1, self.finish_frames(decoded.coarse, settings), self.silence)
-        shares_BTS = tf.where(is_real_BT1, decoded.shares, 0.0)
-        return Speech(mel_BTM, length_B, plan.length <= max_frames_B, shares_BTS)
+        length_B = tf.minimum(plan.length, max_frames_B)
+        decoded = self.frame_decoder(plan.tokens, plan.timing, length_B, dropout, tf.range(self.max_steps))
+        mel_BTM = self.finish_steps(decoded, dropout, 0, settings)[:, : self.max_mel_frames]
+        mel_BTM = tf.where(length_mask(length_B, self.max_mel_frames)[..., None], mel_BTM, self.silence)
+        shares_BFS = tf.where(decoded.is_real[..., None], decoded.shares, 0.0)
+        return Speech(mel_BTM, length_B, plan.length <= max_frames_B, shares_BFS)
+
+    def finish_steps(
+        self, decoded: DecodedFrames, dropout: Dropout, first_step: tf.Tensor | int, settings: SynthesisConfig
+    ) -> tf.Tensor:
+        """Return decoded frames with their detail, [B, F * R, M] in natural log."""
+        frames_BFN = decoded.coarse
+        if self.flow_head is not None:
+            frames_BFN = self.flow_head.draw(decoded, dropout, first_step, settings.flow_steps)
+        frames_BTM = tf.reshape(frames_BFN, [frames_BFN.shape[0], -1, self.mel_bins])
+        mel_BTM = self.finish_frames(frames_BTM, settings)
+        return mel_BTM if self.flow_head is None else tf.maximum(mel_BTM, self.silence)
 
     def _add_voice(self, memory: Memory) -> tf.Tensor:
         if self.voice_to_tokens is None:

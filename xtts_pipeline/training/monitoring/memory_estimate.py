@@ -72,7 +72,7 @@ def process_bytes(model: ModelConfig, shapes: int) -> int:
     """Return the memory of TensorFlow and of the programs compiled for this many shapes, without any batch."""
     encoder_layers = model.encoder_layers + (model.voice_layers if model.voice_latents else 0)
     if model.decoder == "parallel":
-        parts = 2 * encoder_layers + model.decoder_layers
+        parts = 2 * encoder_layers + model.decoder_layers + model.flow_layers
     else:
         decoder_parts = 4 if model.voice_latents else 3
         parts = 2 * encoder_layers + decoder_parts * model.decoder_layers + model.postnet_layers
@@ -95,14 +95,17 @@ def row_bytes(model: ModelConfig, spec: RecordSpec, precision: str) -> int:
         voice = _encoder_layer_bytes(model, latents, reference + latents, narrow) + joined
         layers += [(voice, narrow * latents * width)] * model.voice_layers
     guided = 0
+    steps = -(-spec.max_mel_frames // model.frames_per_step)
+    frames = steps * model.frames_per_step
     if model.decoder == "parallel":
-        frames = spec.max_mel_frames
-        layers += [(_frame_block_bytes(model, frames, narrow), narrow * frames * width)] * model.decoder_layers
-        products = (4 * frames + 12 * symbols + 4 * reference) * width
-        sums = 4 * frames * bins + reference * bins + 3 * frames * symbols
+        blocks = model.decoder_layers + model.flow_layers
+        layers += [(_frame_block_bytes(model, steps, narrow), narrow * steps * width)] * blocks
+        products = (4 * steps + 12 * symbols + 4 * reference) * width
+        sums = 4 * frames * bins + reference * bins + (2 * steps + spec.max_mel_frames) * symbols
+        if model.flow_layers:
+            products += 4 * steps * width
+            sums += 5 * frames * bins
     else:
-        steps = -(-spec.max_mel_frames // model.frames_per_step)
-        frames = steps * model.frames_per_step
         layers += [(_decoder_layer_bytes(model, steps, symbols, narrow), narrow * steps * width)] * model.decoder_layers
         products = (6 * steps + 5 * symbols + 4 * reference) * width + 4 * steps * model.prenet_width
         products += 3 * frames * model.postnet_width * max(model.postnet_layers - 1, 0)
@@ -122,9 +125,9 @@ def _encoder_layer_bytes(model: ModelConfig, positions: int, attended: int, narr
     return narrow * products + FLOAT_BYTES * (centred + model.heads * positions * attended)
 
 
-def _frame_block_bytes(model: ModelConfig, frames: int, narrow: int) -> int:
+def _frame_block_bytes(model: ModelConfig, steps: int, narrow: int) -> int:
     """Return the bytes that a ConvNeXt block of the parallel decoder keeps of one row."""
-    return frames * (narrow * (3 * model.width + 2 * model.feedforward_width) + FLOAT_BYTES * model.width)
+    return steps * (narrow * (3 * model.width + 2 * model.feedforward_width) + FLOAT_BYTES * model.width)
 
 
 def _decoder_layer_bytes(model: ModelConfig, steps: int, symbols: int, narrow: int) -> int:

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtts_pipeline.config.schema import ModelConfig
+from xtts_pipeline.model.layers import Dropout, Initializer
+from xtts_pipeline.model.parallel.flow_head import FlowHead
+from xtts_pipeline.model.parallel.frame_decoder import DecodedFrames
+
+ROWS, FRAMES, BINS, WIDTH, STEPS = 2, 30, 4, 16, 3
+SPEAKING = Dropout.fixed(3)
+
+
+@pytest.fixture
+def head() -> FlowHead:
+    config = ModelConfig(width=WIDTH, heads=2, feedforward_width=32, frames_per_step=1, flow_layers=1)
+    return FlowHead(Initializer(0), config, BINS)
+
+
+def decoded_frames(seed: int, first: int = 0, last: int = FRAMES) -> DecodedFrames:
+    """Return frames `first` to `last` of random decoder output; the last 5 frames of row 1 are padding."""
+    random = np.random.default_rng(seed)
+    coarse = random.normal(size=(ROWS, FRAMES, BINS)).astype(np.float32)
+    hidden = random.normal(size=(ROWS, FRAMES, WIDTH)).astype(np.float32)
+    is_real = np.arange(FRAMES) < np.array([[FRAMES], [FRAMES - 5]])
+    parts = (x[:, first:last] for x in (coarse, hidden, np.zeros([ROWS, FRAMES, 1], np.float32), is_real))
+    return DecodedFrames(*map(tf.constant, parts))
+
+
+def loss_of(head: FlowHead, decoded: DecodedFrames, target: tf.Tensor | np.ndarray, step: tf.Tensor | int) -> tf.Tensor:
+    count = tf.reduce_sum(tf.cast(decoded.is_real, tf.float32))
+    return head.loss(decoded, tf.convert_to_tensor(target), decoded.is_real, count, Dropout.for_step(0, step))
+
+
+def test_a_window_draws_the_frames_of_the_whole_text(head: FlowHead) -> None:
+    whole = head.draw(decoded_frames(1), SPEAKING, 0, STEPS)
+    first, reach = 8, STEPS * head.reach
+    window = head.draw(decoded_frames(1, first, first + 2 * reach + 3), SPEAKING, tf.constant(first), STEPS)
+    inside = slice(reach, reach + 3)
+    np.testing.assert_allclose(window[:, inside], whole[:, first:][:, inside], atol=1e-5)
+
+
+def test_padding_has_no_influence_on_what_is_drawn(head: FlowHead) -> None:
+    before = decoded_frames(1)
+    other = decoded_frames(2)
+    is_real = before.is_real[..., None]
+    after = before._replace(
+        coarse=tf.where(is_real, before.coarse, other.coarse), hidden=tf.where(is_real, before.hidden, other.hidden)
+    )
+    drawn = [head.draw(decoded, SPEAKING, 0, STEPS).numpy()[1, : FRAMES - 5] for decoded in (before, after)]
+    np.testing.assert_array_equal(*drawn)
+
+
+def test_the_noise_depends_on_the_seed_alone(head: FlowHead) -> None:
+    first, again, other = (head.draw(decoded_frames(1), Dropout.fixed(seed), 0, STEPS).numpy() for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 0.1
+
+
+def test_no_gradient_reaches_the_coarse_frames(head: FlowHead) -> None:
+    decoded = decoded_frames(1)
+    with tf.GradientTape() as tape:
+        tape.watch(decoded)
+        loss = loss_of(head, decoded, np.zeros([ROWS, FRAMES, BINS], np.float32), 0)
+    gradient = tape.gradient(loss, decoded)
+    assert gradient.coarse is None
+    assert np.abs(gradient.hidden).max() > 0
+
+
+def test_what_it_draws_varies_like_the_recordings(head: FlowHead) -> None:
+    """The recordings are 0.6 above or below the coarse frames at random: their mean, 0, would be neither."""
+    decoded = decoded_frames(1)._replace(coarse=tf.zeros([ROWS, FRAMES, BINS]))
+    random = np.random.default_rng(0)
+    optimizer = tf.keras.optimizers.Adam(1e-2)
+
+    @tf.function(autograph=False)
+    def learn(target: tf.Tensor, step: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            loss = loss_of(head, decoded, target, step)
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, head.trainable_variables), head.trainable_variables, strict=True)
+        )
+
+    for step in range(400):
+        signs = random.choice([-0.6, 0.6], size=(ROWS, FRAMES, 1)).astype(np.float32)
+        learn(tf.constant(np.broadcast_to(signs, [ROWS, FRAMES, BINS])), tf.constant(step))
+    drawn = head.draw(decoded, SPEAKING, 0, 10).numpy()[0]
+    assert 0.45 < np.abs(drawn).mean() < 0.75
+    assert 0.45 < drawn.std() < 0.75

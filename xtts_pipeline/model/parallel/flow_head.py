@@ -1,0 +1,103 @@
+"""Draw the detail of frames that the frame decoder can only average: conditional flow matching.
+
+A network trained on mean errors predicts the mean of all frames that a text may stand for, and that mean is blurred.
+The flow moves noise around the coarse frames to frames like recorded ones (Lipman et al. 2023; Mehta et al. 2024,
+"Matcha-TTS").
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.config.schema import ModelConfig
+from xtts_pipeline.model.architecture import CONVNEXT_TAPS, FLOW_TIME_FEATURES
+from xtts_pipeline.model.convnext import ConvNextBlock
+from xtts_pipeline.model.layers import Dense, Dropout, Initializer, LayerNorm, recomputed
+from xtts_pipeline.model.losses import mel_losses
+from xtts_pipeline.model.parallel.frame_decoder import DecodedFrames
+
+# Standard deviation of the noise around the coarse frames, in the network's scale: about three times that of their
+# errors, so that every recorded frame is likely under it.
+NOISE = 0.5
+# The fastest change over the flow's time that a feature of the time can show, in radians.
+HIGHEST_FREQUENCY = 200.0
+
+
+class FlowHead(tf.Module):
+    """Predict the velocity of frames on their way from noise to speech.
+
+    reach: how many decoder steps to each side one velocity depends on.
+    """
+
+    def __init__(self, initializer: Initializer, config: ModelConfig, mel_bins: int) -> None:
+        super().__init__(name="flow_head")
+        self.is_recomputed = config.remat
+        self.reach = CONVNEXT_TAPS // 2 * config.flow_layers
+        self.noise_salt, self.time_salt = initializer.salt(), initializer.salt()
+        self.frequencies = np.geomspace(1.0, HIGHEST_FREQUENCY, FLOW_TIME_FEATURES // 2).astype(np.float32)
+        self.from_frames = Dense(initializer, config.frames_per_step * mel_bins, config.width, "from_frames")
+        self.from_hidden = Dense(initializer, config.width, config.width, "from_hidden")
+        self.from_time = Dense(initializer, FLOW_TIME_FEATURES, config.width, "from_time")
+        self.blocks = [
+            ConvNextBlock(
+                initializer, config.width, config.feedforward_width, 1.0 / config.flow_layers, f"block_{index}"
+            )
+            for index in range(config.flow_layers)
+        ]
+        self.norm = LayerNorm(config.width, "norm")
+        self.to_velocity = Dense(initializer, config.width, config.frames_per_step * mel_bins, "to_velocity")
+
+    def loss(
+        self, decoded: DecodedFrames, target_BTM: tf.Tensor, mask_BT: tf.Tensor, frames: tf.Tensor, dropout: Dropout
+    ) -> tf.Tensor:
+        """Return the squared error of the velocity at one random time a row, mean over `frames` frames and all bins.
+
+        The target has whole decoder steps; `mask` is True for the frames that count. No gradient reaches the coarse
+        frames: their own losses train them.
+        """
+        start_BFN = self._start(tf.stop_gradient(decoded.coarse), dropout, 0)
+        time_B = dropout.draw(self.time_salt, target_BTM.shape[0], 1)[:, 0]
+        velocity_BFN = tf.reshape(target_BTM, start_BFN.shape) - start_BFN
+        frames_BFN = start_BFN + time_B[:, None, None] * velocity_BFN
+        predicted_BFN = self._velocity(
+            frames_BFN, time_B, self.from_hidden(decoded.hidden), decoded.is_real, self.is_recomputed
+        )
+        predicted_BTM, velocity_BTM = (tf.reshape(x_BFN, target_BTM.shape) for x_BFN in (predicted_BFN, velocity_BFN))
+        return mel_losses(predicted_BTM, velocity_BTM, mask_BT, frames)[1]
+
+    def draw(self, decoded: DecodedFrames, dropout: Dropout, first_step: tf.Tensor | int, updates: int) -> tf.Tensor:
+        """Return drawn frames [B, F, R * M]; the noise of a decoder step depends on its number alone.
+
+        Steps nearer than `updates * reach` to an edge of the window depend on steps outside of it.
+        """
+        rows = decoded.coarse.shape[0]
+        frames_BFN, condition_BFD = self._start(decoded.coarse, dropout, first_step), self.from_hidden(decoded.hidden)
+        for step in range(updates):
+            time_B = tf.fill([rows], step / updates)
+            frames_BFN += self._velocity(frames_BFN, time_B, condition_BFD, decoded.is_real) / updates
+        return frames_BFN
+
+    def _start(self, coarse_BFN: tf.Tensor, dropout: Dropout, first_step: tf.Tensor | int) -> tf.Tensor:
+        rows, steps, width = coarse_BFN.shape
+        return coarse_BFN + NOISE * dropout.draw_normal(self.noise_salt, rows, steps, width, first_step)
+
+    def _velocity(
+        self,
+        frames_BFN: tf.Tensor,
+        time_B: tf.Tensor,
+        condition_BFD: tf.Tensor,
+        is_real_BF: tf.Tensor,
+        is_recomputed: bool = False,
+    ) -> tf.Tensor:
+        dtype = condition_BFD.dtype
+        mask_BF1 = tf.cast(is_real_BF, dtype)[..., None]
+        angle_BK = time_B[:, None] * self.frequencies[None, :]
+        time_BK = tf.cast(tf.concat([tf.sin(angle_BK), tf.cos(angle_BK)], axis=-1), dtype)
+        x_BFD = self.from_frames(tf.cast(frames_BFN, dtype)) + condition_BFD
+        x_BFD = (x_BFD + self.from_time(time_BK)[:, None, :]) * mask_BF1
+        for block in self.blocks:
+
+            def run(x_BFD: tf.Tensor, block: ConvNextBlock = block) -> tf.Tensor:
+                return block(x_BFD, mask_BF1)
+
+            x_BFD = recomputed(run, x_BFD) if is_recomputed else run(x_BFD)
+        return tf.cast(self.to_velocity(self.norm(x_BFD)), tf.float32)
