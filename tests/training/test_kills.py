@@ -1,4 +1,4 @@
-"""`xtts train` as a process that is killed at random steps ends bit for bit like an uninterrupted run."""
+"""`xtts train` and `xtts train-vocoder` as processes, killed at random steps, end bit for bit like undisturbed runs."""
 
 import json
 import math
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from benchmarks.planted_nan import plant
+from tests.cache.corpora import build, make_config, write_corpus
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 
@@ -31,6 +32,16 @@ MODEL = {
     "feedforward_width": 8,
     "prenet_width": 4,
     "postnet_width": 4,
+}
+VOCODER = {
+    "width": 8,
+    "blocks": 1,
+    "crop_frames": 9,
+    "crops_per_clip": 1,
+    "spectral_sizes": "[128]",
+    "adversarial_weight": 1.0,
+    "discriminator_sizes": "[128]",
+    "discriminator_width": 4,
 }
 TRAINING = {
     "batch_size": 4,
@@ -68,12 +79,25 @@ main()
 
 
 def command(
-    cache: Path, run: Path, *, is_compiled: bool, steps: int = STEPS, training: Mapping[str, Any] = TRAINING
+    cache: Path,
+    run: Path,
+    *,
+    is_compiled: bool,
+    steps: int = STEPS,
+    training: Mapping[str, Any] = TRAINING,
+    name: str = "train",
 ) -> list[str]:
-    settings = {"model": MODEL, "training": {**training, "jit_compile": str(is_compiled).lower()}}
+    """Return `xtts train` or `xtts train-vocoder` of a small network; discriminators begin in the middle of the run."""
+    network = {"model": MODEL} if name == "train" else {"vocoder": {**VOCODER, "adversarial_start": steps // 2}}
+    settings = {**network, "training": {**training, "jit_compile": str(is_compiled).lower()}}
     texts = [f"--set={section}.{key}={value}" for section, keys in settings.items() for key, value in keys.items()]
     options = ["--cache", str(cache), "--output", str(run), "--steps", str(steps), "--resume", "--json"]
-    return [sys.executable, "-m", "xtts_pipeline", "train", *options, *texts]
+    return [sys.executable, "-m", "xtts_pipeline", name, *options, *texts]
+
+
+def write_waves(cache: Path, clips: int, *overrides: str) -> None:
+    """Write a cache that has waves, with about a tenth of the clips for validation."""
+    build(write_corpus(cache.with_name("corpus"), clips), cache, make_config("cache.store_waves=true", *overrides))
 
 
 def finish(arguments: Sequence[str]) -> dict[str, Any]:
@@ -141,24 +165,35 @@ def skipped(run: Path) -> list[dict[str, Any]]:
 class Undisturbed:
     """An uninterrupted run of four epochs on a cache with one clip that is not finite."""
 
+    name: str
     cache: Path
     run: Path
     summary: dict[str, Any]
     clip: str
 
+    def command(self, run: Path) -> list[str]:
+        """Return the same command for another run."""
+        return command(self.cache, run, is_compiled=False, name=self.name)
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, write_cache: Callable[..., Manifest]) -> Undisturbed:
+
+@pytest.fixture(scope="module", params=["train", pytest.param("train-vocoder", marks=pytest.mark.slow)])
+def undisturbed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, write_cache: Callable[..., Manifest]
+) -> Undisturbed:
     folder = tmp_path_factory.mktemp("undisturbed")
     cache, run = folder / "cache", folder / "run"
-    write_cache(cache, train=29, val=3)
+    if request.param == "train":
+        write_cache(cache, train=29, val=3)
+    else:
+        write_waves(cache, 32)
     clip = plant(cache)
-    return Undisturbed(cache, run, finish(command(cache, run, is_compiled=False)), clip)
+    summary = finish(command(cache, run, is_compiled=False, name=request.param))
+    return Undisturbed(request.param, cache, run, summary, clip)
 
 
 def test_every_skipped_step_names_the_clip_that_is_not_finite(undisturbed: Undisturbed) -> None:
     skipped_steps = skipped(undisturbed.run)
-    # Batches of 4 leave out one of 29 clips, so the clip may be missing in an epoch.
+    # Batches of 4 leave out one of 29 clips, or two of 30, so the clip may be missing in an epoch.
     assert 3 <= len(skipped_steps) == undisturbed.summary["skipped_updates"] <= 5
     assert all(line["not_finite"] == [undisturbed.clip] and undisturbed.clip in line["ids"] for line in skipped_steps)
     assert len({line["epoch"] for line in skipped_steps}) == len(skipped_steps)
@@ -169,7 +204,7 @@ def test_every_skipped_step_names_the_clip_that_is_not_finite(undisturbed: Undis
 
 def test_two_kills_and_a_sigterm_do_not_change_the_result(tmp_path: Path, undisturbed: Undisturbed) -> None:
     killed, expected = tmp_path / "killed", undisturbed.summary
-    arguments = command(undisturbed.cache, killed, is_compiled=False)
+    arguments = undisturbed.command(killed)
     assert stop_at(arguments, 6, signal.SIGKILL, is_saved=True)[0] == -signal.SIGKILL
     code, said = stop_at(arguments, 12, signal.SIGTERM)
     assert (code, "resuming after step " in said, "the same command with --resume goes on" in said) == (130, True, True)
@@ -190,10 +225,10 @@ def test_a_full_disk_keeps_the_last_checkpoint_and_the_run_resumes_when_there_is
     (run / "summary.json").unlink()
     for later in ("step-00000028", "step-00000030"):
         shutil.rmtree(run / "checkpoints" / later)
-    arguments = command(undisturbed.cache, run, is_compiled=False)
+    arguments, weights = undisturbed.command(run), run / "checkpoints" / "step-00000024" / "weights.safetensors"
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         # Room for every line that a run writes, but not for its weights.
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (256 << 10, resource.RLIM_INFINITY))
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (weights.stat().st_size - 1, resource.RLIM_INFINITY))
         printed, said = process.communicate()
     assert (process.returncode, printed) == (2, "")
     tried = [line for line in said.splitlines() if "cannot be written" in line]
@@ -210,16 +245,19 @@ def test_a_full_disk_keeps_the_last_checkpoint_and_the_run_resumes_when_there_is
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_compiled", [False, True], ids=["traced", "compiled"])
+@pytest.mark.parametrize(("name", "is_compiled"), [("train", False), ("train", True), ("train-vocoder", True)])
 def test_twenty_kills_at_random_steps_do_not_change_the_result(
-    tmp_path: Path, write_cache: Callable[..., Manifest], *, is_compiled: bool
+    tmp_path: Path, write_cache: Callable[..., Manifest], name: str, *, is_compiled: bool
 ) -> None:
     cache = tmp_path / "cache"
-    write_cache(cache, train=60, val=9, buckets=((9, 12), (16, 24)))
+    if name == "train":
+        write_cache(cache, train=60, val=9, buckets=((9, 12), (16, 24)))
+    else:
+        write_waves(cache, 69, "data.buckets=[[30,26],[40,80]]")
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     steps = 200
-    expected = finish(command(cache, undisturbed, is_compiled=is_compiled, steps=steps))
-    arguments = command(cache, killed, is_compiled=is_compiled, steps=steps)
+    expected = finish(command(cache, undisturbed, is_compiled=is_compiled, steps=steps, name=name))
+    arguments = command(cache, killed, is_compiled=is_compiled, steps=steps, name=name)
     at = sorted(np.random.default_rng(7).integers(1, steps - 5, 20).tolist())
     codes = [stop_at(arguments, step, signal.SIGKILL)[0] for step in at]
     assert codes == [-signal.SIGKILL] * 20

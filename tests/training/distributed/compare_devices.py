@@ -1,5 +1,8 @@
 """A program that trains on one device and on several logical devices of the CPU, from the same weights and batches.
 
+It trains an acoustic model with a voice encoder and scheduled sampling, or a vocoder whose discriminators begin at step
+ADVERSARIAL_START.
+
 Prints JSON. `one` and `many`: the METRICS of each step. `variables`: the largest difference of any variable at the end.
 `traces`: by function. `one_apart` and `many_apart`: the METRICS of `synchronised` more steps, each of which starts with
 the weights of one device. `perturbed`, if asked for: one device trains again from weights that differ in the last bit.
@@ -9,11 +12,13 @@ Logical devices must be configured before TensorFlow computes anything, so tests
 import json
 import sys
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from tests.training.vocoder.test_step import config_with, make_batch, make_step, signature_of
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
@@ -22,25 +27,23 @@ from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.distributed.step import DistributedStep
 from xtts_pipeline.training.distributed.strategy import choose_distribution
+from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
+from xtts_pipeline.training.step import TrainStep
 
 ROWS = 8
+ADVERSARIAL_START = 3
 # One layer of each kind is traced faster, and the test is about sharing a batch.
 LAYERS = {"encoder_layers": 1, "decoder_layers": 1, "postnet_layers": 1}
 # The relative rounding error of float32.
 LAST_PLACE = 2.0**-24
 
 
-def compare(
-    devices: int,
-    steps: int,
-    *,
-    is_compiled: bool,
-    accumulation_steps: int,
-    synchronised: int = 0,
-    is_perturbed: bool = False,
-) -> dict[str, object]:
-    """Return the program's output for a network with a voice encoder and scheduled sampling."""
-    distribution = choose_distribution(devices=devices)
+# How to make a training step, its signatures, and the batch of a number.
+Training = tuple[Callable[[], TrainStep], list[Any], Callable[[int], Any]]
+
+
+def acoustic(*, is_compiled: bool, accumulation_steps: int) -> Training:
+    """Return the training of an acoustic model."""
     settings = TrainingConfig(
         batch_size=ROWS,
         accumulation_steps=accumulation_steps,
@@ -55,10 +58,30 @@ def compare(
         model = MODEL.model_copy(update=LAYERS)
         return [AutoregressiveNetwork(model, SPEC, SYMBOL_COUNT, seed=1) for _ in range(2)]
 
-    one = AcousticStep(*networks(), settings, signatures)
+    return lambda: AcousticStep(*networks(), settings, signatures), signatures, batch_of
+
+
+def vocoder(*, is_compiled: bool) -> Training:
+    """Return the training of a vocoder."""
+    start, compiled = f"vocoder.adversarial_start={ADVERSARIAL_START}", str(is_compiled).lower()
+    config = config_with(start, f"training.jit_compile={compiled}")
+    return lambda: make_step(config), [signature_of(config)], make_batch
+
+
+def compare(
+    network: str, devices: int, steps: int, synchronised: int = 0, *, is_perturbed: bool = False, **options: Any
+) -> dict[str, object]:
+    """Return the program's output; `options` are those of `acoustic` or `vocoder`."""
+    distribution = choose_distribution(devices=devices)
+    make, signatures, batch_of = (acoustic if network == "acoustic" else vocoder)(**options)
+    one = make()
     with distribution.scope():
-        shared = AcousticStep(*networks(), settings, signatures)
+        shared = make()
     many = DistributedStep(shared, signatures, distribution)
+    # Without XLA's log the monitor counts traces alone.
+    log: Any = SimpleNamespace(compilations=dict)
+    monitor = CompilationMonitor(log, is_strict=True, is_compiled=False)
+    many.watch_with(monitor)
     expected, reached = named_variables(one), named_variables(shared)
     begun = {name: variable.numpy() for name, variable in expected.items()}
     batches = [batch_of(number) for number in range(steps + synchronised)]
@@ -70,20 +93,17 @@ def compare(
             variable.assign(expected[name].numpy())
 
     found |= {"one_apart": [], "many_apart": []}
-    for batch in batches[steps:]:
+    for number, batch in enumerate(batches[steps:], steps):
         begin_alike()
-        found["many_apart"] += metrics(many, [batch])
-        found["one_apart"] += metrics(one, [batch])
+        found["many_apart"] += metrics(many, [batch], number)
+        found["one_apart"] += metrics(one, [batch], number)
     if is_perturbed:
         random = np.random.default_rng(0)
         for name, variable in expected.items():
             perturbed = begun[name] * (1.0 + LAST_PLACE * random.choice([-1.0, 1.0], begun[name].shape))
             variable.assign(perturbed.astype(begun[name].dtype) if variable.trainable else begun[name])
         found["perturbed"] = metrics(one, batches[:steps])
-    functions = {"gradient_step": many.compiled.functions, "update_step": [many.update]}
-    traces = {
-        name: [function.experimental_get_tracing_count() for function in each] for name, each in functions.items()
-    }
+    traces = {name: count["traces"] for name, count in monitor.counts().items()}
     return {**found, "variables": apart, "traces": traces}
 
 
@@ -93,9 +113,13 @@ def batch_of(number: int) -> Batch:
     return random_batch(SPEC, random.integers(2, 10, ROWS).tolist(), random.integers(3, 21, ROWS).tolist(), seed=number)
 
 
-def metrics(step: Callable[[Batch], tf.Tensor], batches: Sequence[Batch]) -> list[list[float]]:
-    """Take a step on each batch and return the METRICS of each."""
-    return [step(batch).numpy().tolist() for batch in batches]
+def metrics(step: TrainStep | DistributedStep, batches: Sequence[Any], first: int = 0) -> list[list[float]]:
+    """Take a step on each batch, `first` steps being done, and return the METRICS of each."""
+    found = []
+    for number, batch in enumerate(batches, first):
+        step.begin(number)
+        found.append(step(batch).numpy().tolist())
+    return found
 
 
 if __name__ == "__main__":

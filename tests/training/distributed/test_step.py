@@ -3,13 +3,16 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.training.distributed.compare_devices import ADVERSARIAL_START
 from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
 from xtts_pipeline.training.acoustic.step import step_metrics
+from xtts_pipeline.training.vocoder.step import VocoderStep
 
 pytestmark = pytest.mark.slow
 # Difference after fifty steps with float32 sums in another order.
@@ -41,9 +44,8 @@ def compare(**arguments: Any) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def apart(found: dict[str, Any], pair: tuple[str, str]) -> np.ndarray:
-    """Return the relative difference of each COMPARED metric in each step of two trainings."""
-    columns = [step_metrics(AutoregressiveNetwork).index(name) for name in COMPARED]
+def apart(found: dict[str, Any], pair: tuple[str, str], columns: Sequence[int]) -> np.ndarray:
+    """Return the relative difference of some metrics in each step of two trainings."""
     one, other = (np.array(found[name])[:, columns] for name in pair)
     return np.abs(other - one) / np.maximum(np.abs(one), 1e-30)
 
@@ -51,6 +53,7 @@ def apart(found: dict[str, Any], pair: tuple[str, str]) -> np.ndarray:
 @pytest.mark.parametrize(("devices", "accumulation_steps", "is_compiled"), [(2, 1, True), (4, 1, False), (2, 2, False)])
 def test_fifty_steps_equal_those_of_one_device(devices: int, accumulation_steps: int, is_compiled: bool) -> None:
     found = compare(
+        network="acoustic",
         devices=devices,
         steps=50,
         synchronised=10,
@@ -59,7 +62,8 @@ def test_fifty_steps_equal_those_of_one_device(devices: int, accumulation_steps:
         accumulation_steps=accumulation_steps,
     )
     pairs = ("one", "many"), ("one_apart", "many_apart"), ("one", "perturbed")
-    free, same, rounding = (apart(found, pair) for pair in pairs)
+    columns = [step_metrics(AutoregressiveNetwork).index(name) for name in COMPARED]
+    free, same, rounding = (apart(found, pair, columns) for pair in pairs)
     losses = ", ".join(f"{difference[:, 0].max():.1e}" for difference in (free, same, rounding))
     sys.stdout.write(
         f"loss apart at most (fifty steps, one step, fifty steps of one device with perturbed weights): {losses}\n"
@@ -69,4 +73,19 @@ def test_fifty_steps_equal_those_of_one_device(devices: int, accumulation_steps:
     # Loose: variables such as a key's bias have no gradient but rounding errors.
     assert found["variables"] < 5e-2
     # One trace per device.
-    assert found["traces"] == {"gradient_step": [devices], "update_step": [devices]}
+    assert found["traces"] == {"gradient_step": devices, "update_step": devices}
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_steps_of_a_vocoder_equal_those_of_one_device_in_both_phases(is_compiled: bool) -> None:
+    found = compare(network="vocoder", devices=2, steps=ADVERSARIAL_START + 3, synchronised=2, is_compiled=is_compiled)
+    columns = range(len(VocoderStep.METRICS))
+    free, same = (apart(found, pair, columns).max() for pair in (("one", "many"), ("one_apart", "many_apart")))
+    sys.stdout.write(f"metrics apart at most (free steps, one step): {free:.1e}, {same:.1e}\n")
+    assert same < SAME
+    assert free < CLOSE
+    # The discriminators judge from their step on.
+    judged = [row[VocoderStep.METRICS.index("discriminator_loss")] > 0.0 for row in found["many"]]
+    assert judged == [False] * ADVERSARIAL_START + [True] * 3
+    # One trace per device and phase.
+    assert found["traces"] == {"first_gradient_step": 2, "gradient_step": 2, "update_step": 2}
