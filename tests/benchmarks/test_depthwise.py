@@ -15,4 +15,6 @@ def test_each_convolution_is_the_vocoders(name: str) -> None:
     x_BTD = tf.constant(random.normal(size=(2, 9, 4)), tf.float32)
     layer = DepthwiseConvolution(Initializer(0), 4, "layer")
     assert layer.weight.shape == [TAPS, 4]
-    np.testing.assert_allclose(convolutions()[name](x_BTD, layer.weight), layer(x_BTD), atol=1e-6)
+    found = convolutions()[name](x_BTD, layer.weight)
+    for is_compiled in (True, False):
+        np.testing.assert_allclose(found, layer(x_BTD, is_compiled=is_compiled), atol=1e-6)

@@ -55,6 +55,15 @@ def test_the_inverse_of_centred_spectra_is_the_wave(audio: AudioConfig) -> None:
     np.testing.assert_allclose(found, wave, atol=1e-5)
 
 
+@pytest.mark.parametrize("audio", AUDIO)
+def test_frames_by_the_fast_transform_are_those_of_the_matrix_product(audio: AudioConfig) -> None:
+    random, inverse, shape = np.random.default_rng(0), InverseStft(audio), (2, 3, 1 + audio.fft_size // 2)
+    # The imaginary parts of the first and the last bin have no effect.
+    parts = [tf.constant(random.normal(size=shape), tf.float32) for _ in range(2)]
+    expected, found = (inverse.windowed_frames(*parts, is_compiled=is_compiled) for is_compiled in (True, False))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_the_gradient_of_a_magnitude_is_finite_in_silence() -> None:
     wave = tf.zeros([1, 4_096])
     with tf.GradientTape() as tape:

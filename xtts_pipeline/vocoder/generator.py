@@ -49,11 +49,17 @@ class Generator(tf.Module):
         return self.inverse(*self.spectrum(mel_BTM, mask_BT), mask_BT)
 
     def spectrum(
-        self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None, *, has_context: bool = False
+        self,
+        mel_BTM: tf.Tensor,
+        mask_BT: tf.Tensor | None = None,
+        *,
+        has_context: bool = False,
+        is_compiled: bool = True,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the real and the imaginary part of each frame's spectrum, float32 [B, T, 1 + fft_size // 2].
 
-        With `has_context` the first and the last `reach` frames are context and have no spectrum.
+        With `has_context` the first and the last `reach` frames are context and have no spectrum. Without
+        `is_compiled`, for float32 that XLA does not compile, TensorFlow's own kernels are used where they are faster.
         """
         # The frames at both edges of a layer, whose neighbours the last layer did not see.
         edge, context = (TAPS // 2, self.reach) if has_context else (0, 0)
@@ -67,7 +73,7 @@ class Generator(tf.Module):
         x_BTD = _without(edge, self.embed_norm(self.embed(window_BTN)) * mask_BT1)
         for block in self.blocks:
             mask_BT1 = _without(edge, mask_BT1)
-            x_BTD = _without(edge, block(x_BTD, mask_BT1))
+            x_BTD = _without(edge, block(x_BTD, mask_BT1, is_compiled=is_compiled))
         mask_BT1, mel_BTM = _without(edge, mask_BT1), _without(context, mel_BTM)
         change_BTK, phase_BTK = tf.split(tf.cast(self.head(self.norm(x_BTD)), tf.float32), 2, axis=-1)
         log_magnitude_BTK = tf.clip_by_value(

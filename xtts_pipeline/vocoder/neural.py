@@ -23,7 +23,7 @@ class NeuralVocoder:
 
     def __init__(self, generator: Generator) -> None:
         self.generator, self.audio = generator, generator.audio
-        # Without JIT: on two cores XLA saves a fifth of the time, but compiles for seconds.
+        # Without XLA: it would compile for a second, and TensorFlow's own kernels are as fast.
         self.frames_of_block = tf.function(self._frames_of_block, autograph=False, reduce_retracing=False)
 
     def __call__(self, log_mel: np.ndarray) -> np.ndarray:
@@ -37,7 +37,8 @@ class NeuralVocoder:
 
     def _frames_of_block(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor) -> tf.Tensor:
         """Return the windowed samples of each frame between the contexts, float32 [B, T, overlap, hop_samples]."""
-        return self.generator.inverse.windowed_frames(*self.generator.spectrum(mel_BTM, mask_BT, has_context=True))
+        spectrum = self.generator.spectrum(mel_BTM, mask_BT, has_context=True, is_compiled=False)
+        return self.generator.inverse.windowed_frames(*spectrum, is_compiled=False)
 
 
 class NeuralStream:
