@@ -83,7 +83,7 @@ class Trial:
         self.step, self.signatures = task.step, task.signatures
         for program in self.step.programs:
             monitor.watch(*program.functions, calls=program)
-        self.phase_starts = (0, config.training.steps - 1)[-self.step.phases :]
+        self.phase_starts = (0, config.training.steps - 1)[-len(self.step.programs) :]
         self.step.begin(self.phase_starts[-1])
         self.batches = source.training_batches(config, self.signatures)
         self.source, self.monitor = source, monitor

@@ -19,11 +19,20 @@ class Betas(NamedTuple):
 
 
 class AdamW(tf.Module):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), without decay of vectors and scalars."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), without decay of vectors and scalars.
 
-    def __init__(self, trained: Mapping[str, tf.Variable], weight_decay: float, betas: Betas) -> None:
+    first_steps: by name, the step of a variable's first update; the default is 0.
+    """
+
+    def __init__(
+        self,
+        trained: Mapping[str, tf.Variable],
+        weight_decay: float,
+        betas: Betas,
+        first_steps: Mapping[str, int] | None = None,
+    ) -> None:
         super().__init__(name="adamw")
-        self._trained = dict(trained)
+        self._trained, self._first_steps = dict(trained), dict(first_steps or {})
         self.weight_decay, self.betas = weight_decay, betas
         # By name: a moved layer shows as a missing name instead of silently getting another layer's moments.
         self.first_moment, self.second_moment = (
@@ -38,31 +47,40 @@ class AdamW(tf.Module):
 
     def apply(self, gradients: Sequence[tf.Tensor], rate: tf.Tensor, step: tf.Tensor, is_applied: tf.Tensor) -> None:
         """Update the variables, or nothing if `is_applied` is False. The 0-based `step` sets the bias correction."""
-        count = tf.cast(step + 1, tf.float32)
-        power_1, power_2 = tf.pow(self.betas.first, count), tf.pow(self.betas.second, count)
-        # The fused operation adds epsilon to the uncorrected moment, the other variant of Kingma and Ba (2015).
-        epsilon = EPSILON * tf.sqrt(1.0 - power_2)
-        # Scalars skip the update. There are hundreds of variables, and every operation on each of them costs tracing
-        # time; the fused operation saves it too.
-        rate = tf.where(is_applied, rate, 0.0)
-        beta_1, beta_2 = (tf.where(is_applied, beta, 1.0) for beta in self.betas)
-        decay, zero = rate * self.weight_decay, tf.constant(0.0)
+        scalars = {first: self._scalars(rate, step, is_applied, first) for first in {0, *self._first_steps.values()}}
+        decays, zero = {first: found["lr"] * self.weight_decay for first, found in scalars.items()}, tf.constant(0.0)
         for (name, variable), gradient in zip(self._trained.items(), gradients, strict=True):
+            first = self._first_steps.get(name, 0)
             if variable.shape.rank >= 2:
-                variable.assign_sub(decay * variable.read_value())
+                variable.assign_sub(decays[first] * variable.read_value())
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
                 m=self.first_moment[name].handle,
                 v=self.second_moment[name].handle,
-                beta1_power=power_1,
-                beta2_power=power_2,
-                lr=rate,
-                beta1=beta_1,
-                beta2=beta_2,
-                epsilon=epsilon,
                 # NaN times 0 is NaN.
                 grad=tf.where(is_applied, gradient, zero),
+                **scalars[first],
             )
+
+    def _scalars(self, rate: tf.Tensor, step: tf.Tensor, is_applied: tf.Tensor, first: int) -> dict[str, tf.Tensor]:
+        """Return the scalars of `ResourceApplyAdam` for the variables whose first update is at step `first`.
+
+        Scalars skip the update. There are hundreds of variables, and every operation on each of them costs tracing
+        time; the fused operation saves it too.
+        """
+        if first:
+            is_applied, step = is_applied & (step >= first), tf.maximum(step - first, 0)
+        count = tf.cast(step + 1, tf.float32)
+        power_1, power_2 = tf.pow(self.betas.first, count), tf.pow(self.betas.second, count)
+        return {
+            "beta1_power": power_1,
+            "beta2_power": power_2,
+            "lr": tf.where(is_applied, rate, 0.0),
+            "beta1": tf.where(is_applied, self.betas.first, 1.0),
+            "beta2": tf.where(is_applied, self.betas.second, 1.0),
+            # The fused operation adds epsilon to the uncorrected moment, the other variant of Kingma and Ba (2015).
+            "epsilon": EPSILON * tf.sqrt(1.0 - power_2),
+        }
 
 
 class LossScale(tf.Module):

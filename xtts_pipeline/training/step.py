@@ -41,7 +41,7 @@ class TrainStep(tf.Module, ABC):
     METRICS: what a call returns; `is_skipped` is the last.
     SUMMED_METRICS: what `batch_gradients` returns; the shares of several devices add up to those of the whole batch.
     LENGTHS: how many kinds of lengths `row_lengths` returns.
-    compiled: the program of the step that `begin` announced. phase: its number; there are `phases`.
+    programs: one for each phase. compiled: that of the step that `begin` announced.
     """
 
     METRICS: tuple[str, ...]
@@ -56,14 +56,17 @@ class TrainStep(tf.Module, ABC):
         config: TrainingConfig,
         signatures: Sequence[Any],
         others: Mapping[str, tf.Variable] | None = None,
+        others_first_step: int = 0,
     ) -> None:
-        """Train `network`, and the variables `others`, which have no EMA."""
+        """Train `network`, and from a step on the variables `others`, which have no EMA."""
         super().__init__(name="train_step")
         self.network, self.average, self.config, self._signature = network, average, config, signatures[0]
         # int64: TensorFlow keeps int32 variables on the host even on a GPU, where XLA cannot reach them.
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         trained = {name: variable for name, variable in named_variables(network).items() if variable.trainable}
-        self.optimizer = AdamW({**trained, **(others or {})}, config.weight_decay, self.BETAS)
+        others = others or {}
+        first_steps = dict.fromkeys(others, others_first_step)
+        self.optimizer = AdamW({**trained, **others}, config.weight_decay, self.BETAS, first_steps)
         # A roll-back lowers the learning rate. A variable, so that nothing is traced again.
         self.rate_factor = tf.Variable(1.0, trainable=False, name="rate_factor")
         self.loss_scale = LossScale() if config.precision == "float16" else None
@@ -72,12 +75,12 @@ class TrainStep(tf.Module, ABC):
         for averaged, variable in self._averages:
             averaged.assign(variable)
         self.compiled = CompiledByShape(self._train_step, signatures, config)
-        self.phase, self.phases = 0, 1
+        self.programs = [self.compiled]
 
     @property
-    def programs(self) -> list[CompiledByShape]:
-        """The programs of all phases."""
-        return [self.compiled]
+    def phase(self) -> int:
+        """The number of the phase of the step that `begin` announced."""
+        return self.programs.index(self.compiled)
 
     def begin(self, steps_done: int) -> None:
         """Choose the program of the next step."""

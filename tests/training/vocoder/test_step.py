@@ -114,7 +114,8 @@ def test_without_an_adversarial_weight_there_are_no_discriminators() -> None:
 
 
 def test_discriminators_begin_at_their_step_with_a_program_of_their_own() -> None:
-    step = make_step(config_with("vocoder.adversarial_start=2", "training.weight_decay=0"))
+    config = config_with("vocoder.adversarial_start=2", "training.weight_decay=0.1")
+    step = make_step(config)
     first = values_of(step, "discriminators.")
     numbers = []
     for steps_done in range(3):
@@ -125,6 +126,9 @@ def test_discriminators_begin_at_their_step_with_a_program_of_their_own() -> Non
         )
         assert unchanged == (steps_done < 2)
     assert [row["adversarial_loss"] > 0.0 for row in numbers] == [False, False, True]
+    # Adam's first update has the size of the learning rate, if its moments begin with it. Biases have no decay.
+    changes = [value - first[name] for name, value in values_of(step, "discriminators.").items() if value.ndim == 1]
+    assert max(np.abs(change).max() for change in changes) == pytest.approx(config.training.learning_rate, rel=1e-3)
     assert [program.functions[0].experimental_get_tracing_count() for program in step.programs] == [1, 1]
 
 

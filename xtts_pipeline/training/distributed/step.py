@@ -48,7 +48,7 @@ class DistributedStep:
 
         self._programs = [
             CompiledByShape(function, parts, step.config, extra_specs)
-            for function in (self._first_gradient_step, self._gradient_step)[-step.phases :]
+            for function in (self._first_gradient_step, self._gradient_step)[-len(step.programs) :]
         ]
         shapes = [variable.shape for variable in step.optimizer.trained.values()]
         self._sizes = [*(shape.num_elements() for shape in shapes), *[1] * len(step.SUMMED_METRICS)]

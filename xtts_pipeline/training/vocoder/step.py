@@ -44,7 +44,7 @@ class VocoderStep(TrainStep):
     """One update of the generator and of its discriminators, all gradients at the same weights.
 
     Before `vocoder.adversarial_start`, which is a phase with a program of its own, and without
-    `vocoder.adversarial_weight`, the losses of the discriminators are 0, and they have no gradient.
+    `vocoder.adversarial_weight`, the losses of the discriminators are 0, and nothing changes them.
     """
 
     SUMMED_METRICS = (*LOSS_METRICS, *ADVERSARIAL_METRICS, "mel_frames")
@@ -73,26 +73,19 @@ class VocoderStep(TrainStep):
             )
         others = {} if discriminators is None else named_variables(discriminators)
         judges = {f"discriminators.{name}": variable for name, variable in others.items()}
-        super().__init__(generator, average, config.training, signatures, judges)
+        start = settings.adversarial_start if judges else 0
+        super().__init__(generator, average, config.training, signatures, judges, start)
         self.discriminators, self._settings = discriminators, settings
         self._reconstruction = ReconstructionLoss(config.audio, settings)
         self._trained = len(self.optimizer.trained) - len(judges)
-        start = settings.adversarial_start if discriminators is not None else 0
-        self._adversarial_start, self.phases = start, 2 if start else 1
-        self._programs = [self.compiled]
+        self._adversarial_start = start
         if start:
-            self._programs.insert(0, CompiledByShape(self._reconstruction_step, signatures, config.training))
+            self.programs.insert(0, CompiledByShape(self._reconstruction_step, signatures, config.training))
         self.begin(0)
-
-    @property
-    def programs(self) -> list[CompiledByShape]:
-        """The program of the steps before `vocoder.adversarial_start`, if there are such, and that of the others."""
-        return self._programs
 
     def begin(self, steps_done: int) -> None:
         """Choose the program of the next step."""
-        self.phase = int(steps_done >= self._adversarial_start) if self.phases > 1 else 0
-        self.compiled = self._programs[self.phase]
+        self.compiled = self.programs[-1 if steps_done >= self._adversarial_start else 0]
 
     def _reconstruction_step(self, *tensors: tf.Tensor) -> tf.Tensor:
         return self._train_step(*tensors)
@@ -106,7 +99,7 @@ class VocoderStep(TrainStep):
         """Return the gradients of the generator, then of the discriminators, and the SUMMED_METRICS."""
         settings, rows = self._settings, rows_of(batch)
         # The phase is known when a program is traced; each program is one phase's.
-        discriminators = None if self.phase < self.phases - 1 else self.discriminators
+        discriminators = self.discriminators if self.compiled is self.programs[-1] else None
         share = 1.0 if whole is None else rows / whole.lengths.shape[1]
         variables = list(self.optimizer.trained.values())
         truth_BN = batch.sound
