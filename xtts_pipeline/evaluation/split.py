@@ -98,9 +98,7 @@ class SplitEvaluator:
         self._vocoders: dict[str, Vocoder] = {"copy": self._synthesizer.vocoder}
         if not isinstance(self._synthesizer.vocoder, GriffinLim):
             settings = self._synthesizer.checkpoint.config.synthesis
-            self._vocoders["copy_griffin_lim"] = GriffinLim(
-                manifest.audio, settings.griffin_lim_iterations, settings.griffin_lim_momentum
-            )
+            self._vocoders["copy_griffin_lim"] = GriffinLim.from_settings(manifest.audio, settings)
 
     @property
     def step(self) -> int:

@@ -82,10 +82,7 @@ class _SynthesisGraph:
         self.variables = list(self.network.variables)
         self._config, self._cache = checkpoint.config, checkpoint.cache
         if vocoder is None:
-            settings = checkpoint.config.synthesis
-            griffin_lim = GriffinLim(
-                checkpoint.config.audio, settings.griffin_lim_iterations, settings.griffin_lim_momentum
-            )
+            griffin_lim = GriffinLim.from_settings(checkpoint.config.audio, checkpoint.config.synthesis)
             make_wave = partial(griffin_lim_wave, vocoder=griffin_lim)
         else:
             make_wave = load_generator(vocoder)

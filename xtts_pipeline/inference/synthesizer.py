@@ -141,9 +141,7 @@ class Synthesizer:
         """
         self.checkpoint = checkpoint
         config = checkpoint.config
-        self.vocoder = vocoder or GriffinLim(
-            config.audio, config.synthesis.griffin_lim_iterations, config.synthesis.griffin_lim_momentum
-        )
+        self.vocoder = vocoder or GriffinLim.from_settings(config.audio, config.synthesis)
         self._network = load_network(checkpoint)
         self._latents_of_clips: dict[tuple[Path, int, int], np.ndarray] = {}
         self._splitter = TextSplitter(checkpoint, self._network.frames_per_step, strict=strict_text)

@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from xtts_pipeline.audio.filterbank import mel_filterbank
 from xtts_pipeline.audio.mel import hann_window
-from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig, SynthesisConfig
 from xtts_pipeline.errors import AudioError, Reason
 
 # After 20 updates the mel of the magnitudes is within 0.001 in natural log.
@@ -39,6 +39,11 @@ class GriffinLim:
         self.audio = audio
         self.iterations = iterations
         self.momentum = momentum
+
+    @classmethod
+    def from_settings(cls, audio: AudioConfig, synthesis: SynthesisConfig) -> "GriffinLim":
+        """Return the vocoder that `synthesis` describes."""
+        return cls(audio, synthesis.griffin_lim_iterations, synthesis.griffin_lim_momentum)
 
     def __call__(self, log_mel: np.ndarray) -> np.ndarray:
         """Return the wave, float32 [(frames - 1) * hop_samples], at the level of the analysed clip.

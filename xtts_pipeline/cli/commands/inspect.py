@@ -124,8 +124,7 @@ def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
     record = without_padding(decode_example(payload, record_spec(manifest, buckets[entry.shard])))
     mel = record.mel.astype(np.float32)
     tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
-    synthesis = SynthesisConfig()
-    wave = GriffinLim(manifest.audio, synthesis.griffin_lim_iterations, synthesis.griffin_lim_momentum)(mel)
+    wave = GriffinLim.from_settings(manifest.audio, SynthesisConfig())(mel)
     with output_errors(output, "name a folder that is writable with --output"):
         output.mkdir(parents=True, exist_ok=True)
         save_speech_picture(output / PICTURE_NAME, mel, entry.seconds, f"{entry.id}: {entry.text}")

@@ -58,8 +58,7 @@ class MediaWriter:
 
     def __init__(self, run: Path, config: Config) -> None:
         self._folder = run / TENSORBOARD_FOLDER / "media"
-        self._audio, settings = config.audio, config.synthesis
-        self._vocoder = GriffinLim(config.audio, settings.griffin_lim_iterations, settings.griffin_lim_momentum)
+        self._audio, self._vocoder = config.audio, GriffinLim.from_settings(config.audio, config.synthesis)
         self._max_waiting = MAX_WAITING_EVALUATIONS * config.training.sample_sentences
         # No thread pool: the interpreter waits for its threads at exit, and a hanging disk would block the process.
         self._thread = Thread(target=self._work, name="media", daemon=True)
