@@ -146,7 +146,7 @@ def test_a_change_in_config_yaml_was_allowed_before_and_needs_no_option(
     with pytest.raises(ConfigError, match=r"training.steps: the run has 12, asked for is 24"):
         resume(run, TinySource(), config, (), ignore)  # type: ignore[arg-type]
     # A resumed run writes its settings before it is killed.
-    write_config(run, dump_config(config))
+    write_config(run, dump_config(config), "acoustic")
     assert resume(run, TinySource(), config, (), ignore) is not None  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"training.steps: the run has 12, asked for is 36"):
         resume(run, TinySource(), config_with(steps=36), (), ignore)  # type: ignore[arg-type]

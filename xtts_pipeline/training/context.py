@@ -197,7 +197,7 @@ def _write_plan(plan: RunPlan, base: Checkpoint | None) -> None:
     """Write the run's settings, the path of its base checkpoint and the rejected rows of a corpus."""
     if base is not None and plan.init_from is not None:
         write_init_from(plan.run, plan.init_from)
-    write_config(plan.run, dump_config(plan.config))
+    write_config(plan.run, dump_config(plan.config), plan.network)
     if plan.survey is not None:
         with atomic_write(plan.run / REJECTED_NAME) as file:
             file.writelines(f"{canonical_json(rejection.to_json())}\n".encode() for rejection in plan.survey.rejections)

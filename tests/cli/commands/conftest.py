@@ -70,7 +70,7 @@ def stopped(tmp_path: Path, write_cache: WriteCache) -> tuple[Path, Path]:
     manifest = write_cache(cache)
     config = training_config(manifest, (), ("training.batch_size=2",), 2)
     run.mkdir()
-    write_config(run, dump_config(config))
+    write_config(run, dump_config(config), "acoustic")
     source = CachedSource(cache, manifest)
     state = RunState(source.records_digest())
     save_checkpoint(run, 1, config, source.identity(), {"weight": np.ones(1, np.float32)}, keep=3, state=state)

@@ -37,7 +37,8 @@ def test_a_run_is_diagnosed_with_its_own_cache_and_settings(
     run = tmp_path / "run"
     manifest = write_cache(tmp_path / "own")
     run.mkdir()
-    write_config(run, dump_config(training_config(manifest, (), ["training.batch_size=3", "training.seed=9"], 2)))
+    config = training_config(manifest, (), ["training.batch_size=3", "training.seed=9"], 2)
+    write_config(run, dump_config(config), "acoustic")
     write_cache_path(run, tmp_path / "own")
 
     result = CliRunner().invoke(cli, ["diagnose", kind, "--run", str(run), "--set", "training.batch_size=2"])

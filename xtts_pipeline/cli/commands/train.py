@@ -58,6 +58,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     read_init_from,
     remove_start,
     similar_run,
+    trains_other_network,
     write_cache_path,
 )
 from xtts_pipeline.training.checkpoints.state import NetworkKind, read_run_config, require_network
@@ -200,14 +201,14 @@ def run_training(
     if corpus is None:
         check_apart(run, cache)
 
-    previous = _previous_config(run) if resume else None
+    previous = _previous_config(run, network) if resume else None
     if resume and init_from is None and not checkpoint_folders(run):
         # The run was killed before its first checkpoint: start again with the same weights.
         init_from = read_init_from(run)
     survey = None if corpus is None else _survey_data(corpus, configs, overrides, previous)
     data = cache if corpus is None else corpus.data
     manifest = _read_manifest(cache, network) if survey is None else survey.manifest
-    base = None if init_from is None or previous is not None else read_run_config(init_from)
+    base = None if init_from is None or previous is not None else _read_base(init_from, configs)
     config = training_config(
         manifest, configs, overrides, steps, previous, allowed, base, network, device_count(devices), cluster
     )
@@ -288,8 +289,20 @@ def _read_manifest(cache: Path, network: NetworkKind) -> Manifest:
     return manifest
 
 
-def _previous_config(run: Path) -> Config | None:
-    """Return the settings of a run that has begun, or None. Raises OutputError if they are lost."""
+def _read_base(run: Path, configs: Sequence[str]) -> Config:
+    """Return the settings of the run that a new one begins with. Without `configs`, say which of them it takes."""
+    if not configs:
+        echo_line(f"settings: the network of {run}, the cache's, and defaults; choose others with --config")
+    return read_run_config(run)
+
+
+def _previous_config(run: Path, network: NetworkKind) -> Config | None:
+    """Return the settings of a run that has begun, or None.
+
+    Raises OutputError if they are lost, CheckpointError if it trains another network.
+    """
+    if trains_other_network(run, network):
+        require_network(run, "acoustic" if network == "vocoder" else "vocoder", network)
     path = run / CONFIG_NAME
     if not path.is_file():
         if not os.path.lexists(path) and not checkpoint_folders(run):

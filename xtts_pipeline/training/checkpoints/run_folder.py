@@ -28,7 +28,7 @@ LAST_FOLDER, BEST_FOLDER = "checkpoints", "best"
 STATE_NAME, WEIGHTS_NAME = "state.json", "weights.safetensors"
 CONFIG_NAME, SUMMARY_NAME, LOCK_NAME = "config.yaml", "summary.json", ".lock"
 INIT_FROM_NAME, CACHE_NAME, AUTOTUNE_NAME = "init-from.txt", "cache.txt", "autotune.json"
-VOCODER_NAME = "vocoder.txt"
+VOCODER_NAME, NETWORK_NAME = "vocoder.txt", "network.txt"
 # A voice folder: its manifest, and a checkpoint of each network.
 VOICE_NAME, ACOUSTIC_FOLDER, VOCODER_FOLDER = "voice.json", "acoustic", "vocoder"
 # The word for speech without a trained vocoder, in place of the path of one.
@@ -39,7 +39,8 @@ PROFILE_FOLDER, TENSORBOARD_FOLDER = "profile", "tensorboard"
 # A folder without config.yaml and checkpoints that holds anything else is not a run.
 _RUN_FOLDERS = {LAST_FOLDER, BEST_FOLDER, PROFILE_FOLDER, TENSORBOARD_FOLDER}
 _REPORTS = {METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME, REJECTED_NAME, AUTOTUNE_NAME, NATIVE_LOG_NAME}
-_RUN_NAMES = {CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, INIT_FROM_NAME, CACHE_NAME, VOCODER_NAME} | _RUN_FOLDERS | _REPORTS
+_TEXTS = {INIT_FROM_NAME, CACHE_NAME, VOCODER_NAME, NETWORK_NAME}
+_RUN_NAMES = {CONFIG_NAME, SUMMARY_NAME, LOCK_NAME} | _TEXTS | _RUN_FOLDERS | _REPORTS
 # Files that a run has before its first step; a new run replaces or removes them.
 _STARTED_NAMES = _RUN_NAMES - _RUN_FOLDERS - {SUMMARY_NAME, VOCODER_NAME}
 _STEP_NAME = re.compile(r"step-(\d{8})")
@@ -163,9 +164,11 @@ def remove_after(run: Path, step: int) -> None:
                 remove(checkpoint)
 
 
-def write_config(run: Path, text: str) -> None:
-    """Write config.yaml, the run's merged settings, and remove the summary: the run is not finished."""
+def write_config(run: Path, text: str, network: str) -> None:
+    """Write config.yaml, the run's merged settings, and network.txt. Remove the summary: the run is not finished."""
     (run / SUMMARY_NAME).unlink(missing_ok=True)
+    with atomic_write(run / NETWORK_NAME) as file:
+        file.write(f"{network}\n".encode())
     with atomic_write(run / CONFIG_NAME) as file:
         file.write(text.encode())
 
@@ -200,6 +203,15 @@ def write_vocoder_path(path: Path, vocoder: Path | None) -> None:
 def _write_path(file_name: Path, path: Path) -> None:
     with atomic_write(file_name) as file:
         file.write(f"{path if is_stored(path) else path.absolute()}\n".encode())
+
+
+def trains_other_network(run: Path, network: str) -> bool:
+    """Return whether network.txt, which earlier versions did not write, names another network.
+
+    Raises OutputError if it cannot be read.
+    """
+    found = _read_path(run / NETWORK_NAME, "name a run of the same network")
+    return found is not None and str(found) != network
 
 
 def read_init_from(run: Path) -> Path | None:

@@ -1,6 +1,7 @@
 """`xtts train-vocoder`: a whole small run, resumed, begun with another one, and refused."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,10 @@ def test_a_cache_without_waves_is_refused(tmp_path: Path) -> None:
 
 def test_a_vocoder_is_no_acoustic_model(cache: Path, run: Path, tmp_path: Path) -> None:
     begins = ["--output", str(tmp_path / "run"), "--init-from", str(run), "--set", "training.batch_size=2"]
-    for options in (begins, ["--output", str(run), "--resume"]):
+    killed = Path(
+        shutil.copytree(run, tmp_path / "killed", ignore=shutil.ignore_patterns("checkpoints", "best", "*.json"))
+    )
+    for options in (begins, *(["--output", str(folder), "--resume"] for folder in (run, killed))):
         with pytest.raises(
             CheckpointError, match="found the weights of a vocoder, expected those of an acoustic model"
         ):
