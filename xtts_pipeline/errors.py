@@ -88,6 +88,13 @@ class CorpusError(XttsError):
     """A corpus folder or metadata file cannot be used at all."""
 
 
+class LayoutError(CorpusError):
+    """The files of a corpus fit no layout: the first line says what was found, the second what would make it work."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        super().__init__(f"{found}\n{remedy}")
+
+
 class RowError(XttsError):
     """One row or clip cannot be used; preprocessing records it and continues."""
 

@@ -17,7 +17,7 @@ import click
 from xtts_pipeline import __version__
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.groups import DEBUG_HELP, LazyGroup
-from xtts_pipeline.errors import EXIT_INTERRUPTED, EXIT_UNTRUE, EXIT_UNUSABLE, XttsError
+from xtts_pipeline.errors import EXIT_INTERRUPTED, EXIT_UNTRUE, EXIT_UNUSABLE, LayoutError, XttsError
 from xtts_pipeline.system.terminal import columns_of, fold
 
 # In the order of their use. Each summary is the first sentence of the command's own help, and fits on a line.
@@ -84,15 +84,16 @@ class Interrupted(KeyboardInterrupt):
 _interruptions: list[int] = []  # the signals received
 
 
-def _fail(message: str, exit_code: int, debug: bool) -> NoReturn:
+def _fail(message: str, exit_code: int, debug: bool, *, has_lines: bool = False) -> NoReturn:
     if debug:
         traceback.print_exc()
+    lines = [" ".join(line.split()) for line in (message.split("\n") if has_lines else [message])]
     if _interruptions:
         # A library may turn the interruption into an error of its own.
-        message, exit_code = "interrupted", EXIT_INTERRUPTED
+        lines, exit_code = ["interrupted"], EXIT_INTERRUPTED
     # The reader of stderr may be gone, which does not change the exit code.
     with contextlib.suppress(OSError):
-        echo(*fold(f"xtts: {' '.join(message.split())}", columns_of(sys.stderr)).split("\n"), err=True)
+        echo(*fold("\n".join(["xtts: " + lines[0], *lines[1:]]), columns_of(sys.stderr)).split("\n"), err=True)
     sys.exit(exit_code)
 
 
@@ -125,7 +126,7 @@ def _run(debug: bool) -> None:
         cli(standalone_mode=False, prog_name="xtts")
         sys.stdout.flush()
     except XttsError as error:
-        _fail(str(error), error.exit_code, debug)
+        _fail(str(error), error.exit_code, debug, has_lines=isinstance(error, LayoutError))
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from xtts_pipeline.corpus.rows import CorpusRow, RowCollector, printable
+from xtts_pipeline.corpus.encodings import decode_text, likely_encoding
+from xtts_pipeline.corpus.rows import DEFAULT_SPEAKER, CorpusRow, RowCollector, printable
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
 from xtts_pipeline.system.regular_files import identity_of
 
@@ -55,14 +56,16 @@ def _read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
                 rows.text_files.append((file, identity_of(opened.fileno())))
                 content = opened.read(MAX_TRANSCRIPT_BYTES + 1)
             if len(content) <= MAX_TRANSCRIPT_BYTES:
-                return " ".join(content.decode("utf-8-sig").split())
+                return " ".join(decode_text(content, rows.options.encoding).split())
             detail = f"the transcript is over {MAX_TRANSCRIPT_BYTES} bytes; expected one sentence"
     except OSError as error:
         if error.errno in MACHINE_ERRORS:
             raise CorpusError(f"{file}: cannot be read ({error.strerror}); mend that and run again") from None
         detail = f"the transcript cannot be read ({error.strerror})"
     except UnicodeDecodeError as error:
-        detail = f"byte {error.start} of the transcript is not UTF-8; save the file as UTF-8"
+        expected = (rows.options.encoding or "UTF-8").upper()
+        likely = likely_encoding(content, rows.language)
+        detail = f"byte {error.start} of the transcript is not {expected}; give its --encoding, such as {likely}"
     rows.reject(f"{path}:1", reason, detail, printable(row_id))
     return None
 
@@ -74,7 +77,7 @@ def add_clip(
 
     The id is the stem, behind the speaker if the stem does not begin with it: two speakers may both have a clip 001.
     """
-    row_id = stem if stem.startswith(speaker) else f"{speaker}/{stem}"
+    row_id = stem if speaker == DEFAULT_SPEAKER or stem.startswith(speaker) else f"{speaker}/{stem}"
     if transcript is None:
         rows.reject(audio, Reason.BAD_ROW, f"the sound has no transcript; expected {expected}", row_id)
         return

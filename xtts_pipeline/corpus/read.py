@@ -1,47 +1,56 @@
 """Read a corpus into Utterances and Rejections; the layout is detected unless it is given."""
 
-import fnmatch
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from xtts_pipeline.corpus.layouts.common_voice import CommonVoice
-from xtts_pipeline.corpus.layouts.coqui import Coqui
+from xtts_pipeline.corpus.explain import explain_no_layout, folders_of
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus, Layout
+from xtts_pipeline.corpus.layouts.lhotse import Lhotse
 from xtts_pipeline.corpus.layouts.libritts import LibriTts
-from xtts_pipeline.corpus.layouts.ljspeech import LJSpeech
-from xtts_pipeline.corpus.layouts.manifest import JSON_SUFFIXES, ManifestTable
+from xtts_pipeline.corpus.layouts.pairs import Pairs
+from xtts_pipeline.corpus.layouts.parquet import Parquet
+from xtts_pipeline.corpus.layouts.table import ANYWHERE, TABLE_LAYOUTS, TableLayout
 from xtts_pipeline.corpus.layouts.vctk import Vctk
-from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, RowCollector, printable
-from xtts_pipeline.corpus.tables import SUFFIXES, read_header
+from xtts_pipeline.corpus.options import AUTO, ReadOptions
+from xtts_pipeline.corpus.rows import RowCollector
 from xtts_pipeline.corpus.utterance import Corpus
 from xtts_pipeline.errors import CorpusError, did_you_mean
 
 # In the order of detection: the most specific layout first.
-_READERS: tuple[Layout, ...] = (Vctk(), LibriTts(), CommonVoice(), LJSpeech(), Coqui(), ManifestTable())
+_READERS: tuple[Layout, ...] = (
+    Vctk(),
+    LibriTts(),
+    *TABLE_LAYOUTS[:-1],
+    Lhotse(),
+    TABLE_LAYOUTS[-1],
+    Parquet(),
+    Pairs(),
+)
 LAYOUTS: tuple[str, ...] = tuple(reader.name for reader in _READERS)
 # What tells a cache from a corpus.
 CACHE_FILES = ("manifest.json", "utterances.jsonl")
-MAX_FOLDERS_TRIED = 20
 
 
-def read_corpus(root: Path, layout: str = "auto", language: str = "en") -> Corpus:
+def read_corpus(root: Path, options: ReadOptions = AUTO, language: str = "en") -> Corpus:
     """Return every row of the corpus under `root`, kept or rejected, in the order in which it is read.
 
-    `root` is a folder, or the table itself for layouts that have one. `layout` is one of LAYOUTS, or `auto`. `language`
-    applies to rows without one. A bad row becomes a Rejection; raises CorpusError if no corpus of the layout or no row
-    is found.
+    `root` is a folder, or the table itself for layouts that have one. `language` applies to rows without one. A bad row
+    becomes a Rejection; raises CorpusError if no corpus of the layout or no row is found, or if it has no use for an
+    option.
     """
+    layout = options.layout
     if layout != "auto" and layout not in LAYOUTS:
         raise CorpusError(f"--layout {layout}: unknown; {did_you_mean(layout, ['auto', *LAYOUTS])}")
     try:
         source = root.resolve(strict=True)
+        sound_root = _outer_sound_root(source, options.audio_dir)
         readers = [reader for reader in _READERS if layout in ("auto", reader.name)]
-        reader, found = _detect(source, root, readers)
+        reader, found = _detect(source, root, readers, options)
     except OSError as error:
         problem = f"cannot be read ({error.strerror})"
         raise CorpusError(f"{root}: {problem}; expected a corpus folder or a manifest") from None
-    rows = RowCollector(found.root, reader.name, language)
+    _check_options(reader, root, options)
+    rows = RowCollector(found.root, reader.name, language, options, sound_root)
     reader.read(found, rows)
     corpus = rows.to_corpus()
     if corpus.rows == 0:
@@ -49,63 +58,42 @@ def read_corpus(root: Path, layout: str = "auto", language: str = "en") -> Corpu
     return corpus
 
 
-def _detect(source: Path, shown: Path, readers: Sequence[Layout]) -> tuple[Layout, FoundCorpus]:
-    for reader in readers:
-        found = reader.find(source)
-        if found is not None:
-            return reader, found
+def _outer_sound_root(source: Path, audio_dir: str) -> Path | None:
+    """Return the folder of the sounds if it does not lie below the corpus. Raises CorpusError if there is none."""
+    root = source if source.is_dir() else source.parent
+    if audio_dir in ("", ANYWHERE) or (root / audio_dir).resolve().is_relative_to(root):
+        return None
+    folder = Path(audio_dir).resolve()
+    if not folder.is_dir():
+        raise CorpusError(f"--audio-dir {audio_dir}: no such folder in {root} or here; name the folder of the sounds")
+    return folder
+
+
+def _check_options(reader: Layout, shown: Path, options: ReadOptions) -> None:
+    """Raise CorpusError for an option that the layout has no use for."""
+    if isinstance(reader, TableLayout):
+        return
+    used = ReadOptions(
+        options.layout,
+        columns=options.columns if isinstance(reader, Parquet) else {},
+        audio_dir=options.audio_dir if isinstance(reader, Parquet | Lhotse) else "",
+        encoding=options.encoding if not isinstance(reader, Parquet | Lhotse) else "",
+    )
+    if options != used:
+        raise CorpusError(f"{shown}: a {reader.name} corpus has no use for {options.to_words()}; leave it out")
+
+
+def _detect(source: Path, shown: Path, readers: Sequence[Layout], options: ReadOptions) -> tuple[Layout, FoundCorpus]:
     if all((source / name).is_file() for name in CACHE_FILES):
         raise CorpusError(f"{shown}: is a cache, expected a corpus; name a cache with --cache, a corpus with --data")
-    folders = _folders_of(source)
-    for folder, reader in itertools.product(folders, readers):
-        if reader.find(folder) is not None:
-            raise CorpusError(f"{shown}: found a {reader.name} corpus in its folder {folder.name}/; pass that folder")
-    described, hint = _describe(source, folders), _rename_hint(source, readers)
-    if len(readers) > 1:
-        kind, expected = "no known corpus layout", "metadata.csv with the header audio,text"
-    else:
-        kind, expected = f"not a {readers[0].name} corpus", readers[0].looked_for
-    raise CorpusError(
-        f"{shown}: {kind}: found {described}, expected {expected}; {hint}docs/corpora.md lists all layouts"
-    )
-
-
-def _folders_of(source: Path) -> list[Path]:
-    return sorted(path for path in source.iterdir() if path.is_dir())[:MAX_FOLDERS_TRIED] if source.is_dir() else []
-
-
-def _describe(source: Path, folders: Sequence[Path]) -> str:
-    """Return what a source without a corpus holds: its table with the first line, and how many sounds."""
-    if not source.is_dir():
-        return f"a file{_first_line(source)}"
-    entries = sorted(source.iterdir())
-    if not entries:
-        return "an empty folder"
-    tables = [entry for entry in entries if entry.suffix.lower() in (*SUFFIXES, *JSON_SUFFIXES) and entry.is_file()]
-    # A text file may be a README.
-    tables.sort(key=lambda table: table.suffix.lower() == ".txt")
-    table = f"the table {printable(tables[0].name)}{_first_line(tables[0])}" if tables else "no table"
-    sounds = sum(path.suffix.lower() in SOUND_SUFFIXES for folder in (source, *folders) for path in folder.iterdir())
-    return f"{table} and {sounds or 'no'} sound{'s' * (sounds != 1)}"
-
-
-def _first_line(table: Path) -> str:
-    header = read_header(table)
-    line = printable(header.delimiter.join(header.columns))
-    return f" (first line {line})" if line else " (no first line in UTF-8)"
-
-
-def _rename_hint(source: Path, readers: Sequence[Layout]) -> str:
-    """Return a remedy if a part of a layout is there, and another has only the wrong suffix or case."""
-    names = [path.name for path in source.iterdir()] if source.is_dir() else []
     for reader in readers:
-        missing = [group for group in reader.parts if not _matches(group, names)]
-        if len(missing) < len(reader.parts):
-            for wanted, name in itertools.product(itertools.chain(*missing), names):
-                if Path(wanted).stem == Path(name).stem.lower():
-                    return f"for {reader.name} rename {printable(name)} to {wanted}; "
-    return ""
-
-
-def _matches(group: Sequence[str], names: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatch(name, pattern) for pattern in group for name in names)
+        found = reader.find(source, options)
+        if found is not None:
+            return reader, found
+    for folder in folders_of(source):
+        for reader in readers:
+            if reader.find(folder, options) is not None:
+                raise CorpusError(
+                    f"{shown}: found a {reader.name} corpus in its folder {folder.name}/; pass that folder"
+                )
+    raise explain_no_layout(source, shown, readers, options)

@@ -11,8 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from xtts_pipeline.config.languages import canonical_language
+from xtts_pipeline.corpus.encodings import wide_encoding
+from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason, RowError, nearest_name
 from xtts_pipeline.system.regular_files import identity_of, open_regular_file
@@ -31,7 +34,10 @@ USELESS_RATIO = 50
 MAX_BLANK_LINES = 1_000_000
 HINT_NAMES = 2_000  # finding the nearest of more names takes too long
 MAX_HINTS = 20
-_SPLITS = {
+MAX_SOUNDS = 2_000_000  # of which the stems are kept
+MAX_FOLDERS = 50  # that are looked at for sounds
+MAX_WIDE_BYTES = 1 << 30  # of a table in UTF-16, which is decoded as a whole
+SPLIT_NAMES = {
     "train": "train",
     "training": "train",
     "val": "val",
@@ -44,8 +50,7 @@ _SPLITS = {
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
 
-@dataclass(frozen=True)
-class CorpusRow:
+class CorpusRow(NamedTuple):
     """One row as read. `audio` is relative to the corpus root, without a suffix if the layout gives none."""
 
     where: str
@@ -59,17 +64,24 @@ class CorpusRow:
 
 @dataclass
 class RowCollector:
-    """Collects the rows of one corpus: each `add` or `reject` makes exactly one Utterance or Rejection, in order."""
+    """Collects the rows of one corpus: each `add` or `reject` makes exactly one Utterance or Rejection, in order.
+
+    `sound_root` is the folder of the sounds if they do not lie below the root. A reader sets `found` to what it found
+    out about the corpus where that is not what the layout says.
+    """
 
     root: Path
     layout: str
     language: str
+    options: ReadOptions = AUTO
+    sound_root: Path | None = None
+    found: ReadOptions = AUTO
     utterances: list[Utterance] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
     text_files: list[tuple[Path, tuple[int, int] | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._files = SoundFiles(self.root)
+        self.sounds = SoundFiles(self.sound_root or self.root)
         self._kept_at: dict[str, str] = {}
         self._unknown_languages: dict[str, str] = {}
 
@@ -96,7 +108,13 @@ class RowCollector:
 
     def to_corpus(self) -> Corpus:
         """Return the rows collected so far."""
-        return Corpus(self.layout, self.root, tuple(self.utterances), tuple(self.rejections), tuple(self.text_files))
+        return Corpus(
+            self.found.with_layout(self.layout),
+            self.sounds.root,
+            tuple(self.utterances),
+            tuple(self.rejections),
+            tuple(self.text_files),
+        )
 
     def _checked(self, row: CorpusRow) -> Utterance:
         row_id = row.id.strip()
@@ -120,12 +138,12 @@ class RowCollector:
             raise RowError(Reason.BAD_ROW, detail)
         language = self._language(row.language) if row.language.strip() else self.language
         split = row.split.strip().lower()
-        if split and split not in _SPLITS:
-            raise RowError(Reason.BAD_ROW, f"split {printable(split)}; expected one of {', '.join(_SPLITS)}")
-        audio = self._files.find(row.audio)
+        if split and split not in SPLIT_NAMES:
+            raise RowError(Reason.BAD_ROW, f"split {printable(split)}; expected one of {', '.join(SPLIT_NAMES)}")
+        audio = self.sounds.find(row.audio)
         order = len(self.utterances) + len(self.rejections)
         where = _without_unsafe(row.where)
-        return Utterance(row_id, Path(audio), text, speaker, language, _SPLITS.get(split), where, order)
+        return Utterance(row_id, Path(audio), text, speaker, language, SPLIT_NAMES.get(split), where, order)
 
     def _language(self, written: str) -> str:
         """Return the code of a row's language. Raises RowError for an unknown one, with a hint for the first few."""
@@ -147,6 +165,7 @@ class SoundFiles:
         self.root = root
         self._real_root = Path(os.path.realpath(root))
         self._listings: dict[str, dict[str, bool]] = {}
+        self._stems: dict[str, dict[str, str]] = {}
         self._hints_left = MAX_HINTS
 
     def find(self, audio: str) -> str:
@@ -157,16 +176,48 @@ class SoundFiles:
         """
         folder, _, name = audio.rpartition("/")
         listing = self._listing(folder)
-        for suffix in ("", *SOUND_SUFFIXES):
-            is_link = listing.get(name + suffix)
-            if is_link is None or (not suffix and not name.lower().endswith(SOUND_SUFFIXES)):
-                continue
-            found = f"{folder}/{name}{suffix}" if folder else name + suffix
-            if is_link and not self._is_inside(found):
-                detail = f"{printable(found)} is a symlink out of the corpus; copy the file in"
-                raise RowError(Reason.UNSAFE_ID, detail)
-            return found
-        raise RowError(Reason.AUDIO_MISSING, self._missing(audio, name, listing))
+        suffix = _suffix_in(listing, name)
+        if suffix is None:
+            raise RowError(Reason.AUDIO_MISSING, self._missing(audio, name, listing))
+        found = f"{folder}/{name}{suffix}" if folder else name + suffix
+        if listing[name + suffix] and not self._is_inside(found):
+            detail = f"{printable(found)} is a symlink out of the corpus; copy the file in"
+            raise RowError(Reason.UNSAFE_ID, detail)
+        return found
+
+    def has(self, audio: str) -> bool:
+        """Return whether there is such a file, for a name that may be anything."""
+        if _path_problem(audio) is not None:
+            return False
+        folder, _, name = audio.rpartition("/")
+        try:
+            return bool(name) and _suffix_in(self._listing(folder), name) is not None
+        except RowError:
+            return False
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the first folders in a folder under the root, sorted."""
+        try:
+            with os.scandir(self.root / folder) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))[:MAX_FOLDERS]
+        except OSError:
+            return []
+
+    def stems(self, folder: str) -> dict[str, str]:
+        """Return stem -> path of each sound below a folder that has no namesake there. Links are not followed."""
+        if folder not in self._stems:
+            paths: dict[str, str] = {}
+            twice = set()
+            for place, folders, names in os.walk(self.root / folder):
+                folders.sort()
+                below = os.path.relpath(place, self.root)
+                for name in names:
+                    if name.lower().endswith(SOUND_SUFFIXES) and len(paths) < MAX_SOUNDS:
+                        stem = id_of(name)
+                        twice |= {stem} & paths.keys()
+                        paths[stem] = name if below == "." else f"{below}/{name}"
+            self._stems[folder] = {stem: path for stem, path in paths.items() if stem not in twice}
+        return self._stems[folder]
 
     def _listing(self, folder: str) -> dict[str, bool]:
         """Return name -> is a symlink, for each entry of a folder under the root; empty if there is no such folder."""
@@ -207,7 +258,20 @@ class SoundFiles:
             names = sorted(listing)[:HINT_NAMES]
             near = nearest_name(wanted.rpartition("/")[2], names)
             detail += "" if near is None else f"; the nearest name there is {printable(near)}"
-        return detail if listing else f"{detail}; its folder is missing or empty"
+        return detail if listing else f"{detail}; its folder is missing or empty: --audio-dir names another"
+
+
+def id_of(audio: str) -> str:
+    """Return a sound's path without its suffix: the id of a row without one."""
+    return audio.rpartition(".")[0] if audio.lower().endswith(SOUND_SUFFIXES) else audio
+
+
+def _suffix_in(listing: dict[str, bool], name: str) -> str | None:
+    """Return the first suffix with which a name is in the listing, empty for a name that has one; None if none is."""
+    for suffix in ("", *SOUND_SUFFIXES):
+        if name + suffix in listing and (suffix or name.lower().endswith(SOUND_SUFFIXES)):
+            return suffix
+    return None
 
 
 def _is_broken_link(link: os.DirEntry[str]) -> bool:
@@ -226,13 +290,16 @@ def read_lines(
 ) -> Iterator[tuple[str, str]]:
     """Yield `file:line` and text of each line from `first` on that is not blank.
 
-    Lines that are not UTF-8 or hold NUL bytes are rejected. So are delimited rows with a line separator other than a
-    newline (lone CR, VT, FF, NEL, U+2028): two rows may be in one. Raises CorpusError if the file cannot be read.
+    Lines of another encoding than the corpus's, or with NUL bytes, are rejected. So are delimited rows with a line
+    separator other than a newline (lone CR, VT, FF, NEL, U+2028): two rows may be in one. Raises CorpusError if the
+    file cannot be read.
     """
     shown = PurePosixPath(path.relative_to(root)).as_posix()
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise CorpusError(f"{path}: a symlink out of the corpus; copy the file in, or pass the folder that holds it")
-    blank = 0
+    blank, encoding = 0, rows.options.encoding
+    if not encoding or wide_encoding(b"", encoding):
+        encoding = "utf-8"  # `_raw_lines` returns wide encodings as UTF-8
     for number, raw in enumerate(_raw_lines(path, rows), start=1):
         if number < first or not raw.strip():
             blank += 1
@@ -246,9 +313,10 @@ def read_lines(
             rows.reject(where, Reason.BAD_ROW, f"the row {found}; expected one clip in UTF-8 text", shown_id)
             continue
         try:
-            line = raw.decode("utf-8").rstrip("\r")
+            line = raw.decode(encoding).rstrip("\r")
         except UnicodeDecodeError as error:
-            detail = f"byte {error.start} of the row, 0x{raw[error.start]:02x}, is not UTF-8; save the file as UTF-8"
+            found = f"byte {error.start} of the row, 0x{raw[error.start]:02x}, is not {encoding.upper()}"
+            detail = f"{found}; save the file as UTF-8, or give its --encoding"
             rows.reject(where, Reason.BAD_ROW, detail, raw[:MAX_SHOWN].decode("utf-8", "replace").split("|")[0])
             continue
         beginning, *others = line.splitlines()
@@ -264,7 +332,12 @@ def _raw_lines(path: Path, rows: RowCollector) -> Iterator[bytes]:
     try:
         with open_regular_file(path) as file:
             rows.text_files.append((path, identity_of(file.fileno())))
-            file.seek(len(codecs.BOM_UTF8) if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0)
+            start = file.read(len(codecs.BOM_UTF8))
+            file.seek(len(start) if start == codecs.BOM_UTF8 else 0)
+            if wide := wide_encoding(start, rows.options.encoding):
+                text = file.read(MAX_WIDE_BYTES).decode(wide, "replace").removeprefix("\ufeff")
+                yield from (line.encode("utf-8", "replace") for line in text.removesuffix("\n").split("\n"))
+                return
             while raw := file.readline(MAX_ROW_BYTES + 1):
                 rest = raw
                 while rest and not rest.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""Read tables with a header of column names, one row per line.
+"""Read tables of one row per line: their delimiter, columns and rows, with a header or without one.
 
 A quoted field ends on its own line: otherwise one stray quote would swallow every row after it.
 """
@@ -10,48 +10,69 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xtts_pipeline.corpus.encodings import decode_head, first_line
 from xtts_pipeline.corpus.rows import RowCollector, read_lines
 from xtts_pipeline.errors import CorpusError, Reason
 
 SUFFIXES = (".csv", ".tsv", ".txt")
 HEADER_BYTES = 4_096
-_DELIMITERS = "\t|,;"
+SAMPLE_BYTES = 1 << 18
+SAMPLE_ROWS = 50
+DELIMITERS = "\t|,;"
 _QUOTED = ",;"  # fields between tabs or bars need no quotes, and transcripts contain many
 _SPLIT_IN_NAME = re.compile(r"(?:^|[-_.])(train|val|valid|validation|dev|eval|test)(?:[-_.]|$)")
 
 
 @dataclass(frozen=True)
 class TableHeader:
-    """The first line of a table: its delimiter and its column names in lower case."""
+    """A table's delimiter and its column names in lower case; positions, if it has no header.
+
+    Rows begin at line `first_row` and have `least_fields` fields or more, by default all. In a shorter one, the last
+    field stands for those that are left out.
+    """
 
     delimiter: str
     columns: tuple[str, ...]
+    first_row: int = 2
+    least_fields: int | None = None
 
 
-def read_header(path: Path) -> TableHeader:
+def read_header(path: Path, delimiter: str = "", encoding: str = "") -> TableHeader:
     """Return the first line of the file as column names; no columns if it cannot be a header."""
     try:
-        if not path.is_file():
-            # Opening a pipe would block.
-            return TableHeader(",", ())
-        with path.open("rb") as file:
-            raw = file.read(HEADER_BYTES + 1).split(b"\n", 1)[0]
-        line = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return TableHeader(",", ())
-    line = line.rstrip("\r")
-    if len(raw) > HEADER_BYTES or "\x00" in line or len(line.splitlines()) > 1:
-        return TableHeader(",", ())
-    delimiter = max(_DELIMITERS, key=line.count)
+        line = first_line(read_head(path, HEADER_BYTES + 1), encoding)
+    except UnicodeDecodeError:
+        line = ""
+    if len(line) > HEADER_BYTES or "\x00" in line or len(line.splitlines()) > 1:
+        return TableHeader(delimiter or ",", ())
+    delimiter = delimiter or max(DELIMITERS, key=line.count)
     columns = [column.strip().lower() for column in line.split(delimiter)]
     return TableHeader(delimiter, tuple(column.strip('"') for column in columns))
 
 
-def find_tables(folder: Path, wanted: frozenset[str]) -> list[Path]:
-    """Return the tables in the folder that have all wanted columns, chosen and ordered by `by_split`."""
-    files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES and not path.is_symlink()]
-    # `read_header` finds no columns in what is not a regular file.
-    return by_split([path for path in files if wanted <= set(read_header(path).columns)])
+def read_head(path: Path, size: int) -> bytes:
+    """Return the first bytes of a regular file; none if it cannot be read."""
+    try:
+        if not path.is_file():
+            # Opening a pipe would block.
+            return b""
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError:
+        return b""
+
+
+def sample_lines(path: Path, encoding: str = "") -> list[str]:
+    """Return whole lines from the beginning of a file; what is no text in the encoding is replaced."""
+    head = read_head(path, SAMPLE_BYTES)
+    lines = decode_head(head, encoding, "replace").split("\n")
+    return lines if len(head) < SAMPLE_BYTES else lines[:-1]
+
+
+def sample_fields(path: Path, header: TableHeader, encoding: str = "") -> list[list[str]]:
+    """Return the fields of some rows from the table's beginning, whatever their number."""
+    lines = [line for line in sample_lines(path, encoding)[header.first_row - 1 :] if line.strip()][:SAMPLE_ROWS]
+    return [fields for line in lines if (fields := _fields(line.rstrip("\r"), header.delimiter))]
 
 
 def by_split(tables: Sequence[Path]) -> list[Path]:
@@ -71,27 +92,37 @@ def split_in_name(path: Path) -> str:
     return ("val" if match[1] == "eval" else match[1]) if match else ""
 
 
-def read_table(path: Path, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:
+def read_table(
+    path: Path, rows: RowCollector, header: TableHeader | None = None
+) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield `file:line` and the fields by column of each row; a row with another number of fields is rejected.
 
     Raises CorpusError if two columns have one name.
     """
-    header = read_header(path)
+    header = header or read_header(path)
     repeated = sorted(name for name, count in Counter(header.columns).items() if count > 1 and name)
     if repeated:
         raise CorpusError(f"{path}:1: several columns are called {repeated[0]}; rename all but one of them")
-    for where, line in read_lines(path, rows.root, rows, first=2):
+    columns, least = header.columns, header.least_fields or len(header.columns)
+    for where, line in read_lines(path, rows.root, rows, first=header.first_row):
         fields = _fields(line, header.delimiter)
         if fields is None:
             limit = f"a field is over {csv.field_size_limit()} characters"
             detail = f"a quote is not closed on its line, or {limit}; one row is one line"
             rows.reject(where, Reason.BAD_ROW, detail, line[:80])
-        elif len(fields) != len(header.columns):
-            expected = f"expected {len(header.columns)}: {', '.join(header.columns)}"
-            detail = f"{len(fields)} field{'s' * (len(fields) > 1)}; {expected}"
+        elif not least <= len(fields) <= len(columns):
+            detail = f"{len(fields)} field{'s' * (len(fields) > 1)}; expected {_expected(header)}"
             rows.reject(where, Reason.BAD_ROW, detail, fields[0])
         else:
-            yield where, dict(zip(header.columns, fields, strict=True))
+            fields += fields[-1:] * (len(columns) - len(fields))
+            yield where, dict(zip(columns, fields, strict=True))
+
+
+def _expected(header: TableHeader) -> str:
+    columns, least = header.columns, header.least_fields
+    if least is None:
+        return f"{len(columns)}: {', '.join(columns)}"
+    return " or ".join(header.delimiter.join(columns[:count]) for count in range(least, len(columns) + 1))
 
 
 def _fields(line: str, delimiter: str) -> list[str] | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import Reason
 
 
@@ -52,14 +53,20 @@ def examples_by_reason(rejections: Iterable[Rejection]) -> dict[str, dict[str, s
 class Corpus:
     """A corpus as read: every row is either an utterance or a rejection.
 
-    `text_files` are the tables and transcripts, each with its identity when it was read.
+    `reading` has the layout, and what was found out where that is not what the layout says. `text_files` are the
+    tables and transcripts, each with its identity when it was read.
     """
 
-    layout: str
+    reading: ReadOptions
     root: Path
     utterances: tuple[Utterance, ...]
     rejections: tuple[Rejection, ...]
     text_files: tuple[tuple[Path, tuple[int, int] | None], ...] = ()
+
+    @property
+    def layout(self) -> str:
+        """The name of the corpus's layout."""
+        return self.reading.layout
 
     @property
     def rows(self) -> int:

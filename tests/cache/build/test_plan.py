@@ -17,6 +17,7 @@ from xtts_pipeline.cache.build.plan import (
 )
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import CacheConfig, Config
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import ConfigError, Reason
 
@@ -28,7 +29,7 @@ def make_corpus(ids: list[str], *, speaker: str = "anna", split: str | None = No
         Utterance(id, Path(f"wavs/{id}.wav"), f"text of {id}", speaker, "en", split, f"metadata.csv:{order + 1}", order)
         for order, id in enumerate(ids)
     ]
-    return Corpus("ljspeech", Path(root), tuple(utterances), ())
+    return Corpus(ReadOptions("ljspeech"), Path(root), tuple(utterances), ())
 
 
 def index_of(ids: list[str], config: Config | None = None, split: str | None = None) -> CorpusIndex:
@@ -82,7 +83,7 @@ def test_rows_are_never_lost() -> None:
     corpus = make_corpus(["a", "b"])
     rejected = Rejection("c", "metadata.csv:9", Reason.AUDIO_MISSING, "no such file")
     index = index_corpora(
-        [Corpus(corpus.layout, corpus.root, corpus.utterances, (rejected,)), make_corpus(["b", "d"])], Config()
+        [Corpus(corpus.reading, corpus.root, corpus.utterances, (rejected,)), make_corpus(["b", "d"])], Config()
     )
     assert index.read == 5
     assert [rejection.reason for _, rejection in index.rejections] == [Reason.AUDIO_MISSING, Reason.DUPLICATE_ID]

@@ -25,7 +25,7 @@ def task(tmp_path: Path) -> ShardTask:
 
 def make_task(root: Path, config: Config) -> ShardTask:
     corpus = make_corpus(["clip"])
-    index = index_corpora([Corpus(corpus.layout, root, corpus.utterances, ())], config)
+    index = index_corpora([Corpus(corpus.reading, root, corpus.utterances, ())], config)
     return ShardTask(root, root, ShardName("train", 0, 1), index.rows, index.roots, config, index.symbols)
 
 

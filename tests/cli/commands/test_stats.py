@@ -16,6 +16,7 @@ from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cli.commands.stats import count_symbols, measure_lengths
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import load_config
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
 
 
@@ -140,11 +141,11 @@ def test_settings_that_would_change_the_cached_lengths_are_refused(root: Path) -
 
 
 def test_a_layout_is_for_a_corpus_only(root: Path) -> None:
-    assert measure_lengths(root / "data", None, make_config(), None, "ljspeech").clips == 40
+    assert measure_lengths(root / "data", None, make_config(), None, ReadOptions("ljspeech")).clips == 40
     with pytest.raises(CorpusError):
         measure_lengths(root / "data", None, make_config(), None, "vctk")
     with pytest.raises(ConfigError, match="--layout ljspeech is for a corpus"):
-        measure_lengths(None, root / "cache", make_config(), None, "ljspeech")
+        measure_lengths(None, root / "cache", make_config(), None, ReadOptions("ljspeech"))
 
 
 def test_counts_of_one_are_singular(root: Path, tmp_path: Path) -> None:

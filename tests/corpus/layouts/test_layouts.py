@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import LAYOUTS, read_corpus
-from xtts_pipeline.errors import CorpusError, Reason
+from xtts_pipeline.errors import CorpusError, LayoutError, Reason
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -18,7 +19,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 def texts(root: Path, layout: str = "auto") -> dict[str, str]:
-    return {utterance.id: utterance.text for utterance in read_corpus(root, layout).utterances}
+    return {utterance.id: utterance.text for utterance in read_corpus(root, ReadOptions(layout)).utterances}
 
 
 @pytest.mark.parametrize("folder", ["wavs", "wav"])
@@ -189,35 +190,67 @@ def test_manifest_json_lines(tmp_path: Path) -> None:
 
 
 def test_every_layout_has_a_name_to_ask_for(tmp_path: Path) -> None:
-    assert set(LAYOUTS) == {"ljspeech", "vctk", "libritts", "common_voice", "coqui", "manifest"}
+    known = {"ljspeech", "vctk", "libritts", "common_voice", "coqui", "manifest"}
+    assert set(LAYOUTS) == known | {"m_ailabs", "mls", "lhotse", "parquet", "pairs"}
     root = write(tmp_path, {"metadata.csv": "a|text\n", "wavs/a.wav": ""})
-    assert read_corpus(root, "ljspeech").layout == "ljspeech"
+    assert read_corpus(root, ReadOptions("ljspeech")).layout == "ljspeech"
     with pytest.raises(
-        CorpusError, match=r"not a vctk corpus: found the table metadata.csv \(first line a\|text\) and 1 sound,"
+        CorpusError,
+        match=r"not a vctk corpus: found the table metadata.csv \(first line a\|text\), the folder wavs and 1 sound\n"
+        "expected wav48_silence_trimmed/SPEAKER/ or .*; leave out --layout",
     ):
-        read_corpus(root, "vctk")
+        read_corpus(root, ReadOptions("vctk"))
     with pytest.raises(CorpusError, match=r"--layout vctkk: unknown; did you mean vctk\?"):
-        read_corpus(root, "vctkk")
+        read_corpus(root, ReadOptions("vctkk"))
+
+
+WRITE_A_TABLE = "write a table metadata.csv with the header file,text"
+
+
+@pytest.mark.parametrize(
+    ("files", "found", "remedy"),
+    [
+        ({}, "found an empty folder", WRITE_A_TABLE),
+        ({"metadata.txt": "", "wavs/a.wav": ""}, "metadata.txt", "for ljspeech rename metadata.txt to metadata.csv"),
+        (
+            {"metadata.csv": "a|b\n"},
+            "the table metadata.csv (first line a|b) and no sounds",
+            "add --columns audio=a,text=b, with the columns that hold",
+        ),
+        (
+            {"list.csv": "name;words\nx.wav;one\n", "README.txt": "", "clips/a.wav": "", "clips/b.wav": ""},
+            "the table list.csv (first line name;words), the folder clips and 2 sounds",
+            "add --columns audio=name,text=words,",
+        ),
+        ({"001.wav": "", "002.wav": ""}, "found no table and 2 sounds", WRITE_A_TABLE),
+        ({"readme.md": "x"}, "found no table and no sounds", WRITE_A_TABLE),
+        (
+            {"list.csv": "file~text\na.wav~one\n", "a.wav": ""},
+            "the table list.csv (first line file~text) and 1 sound",
+            "add --delimiter '~'",
+        ),
+    ],
+)
+def test_the_error_for_no_corpus_is_what_was_found_and_one_remedy(
+    tmp_path: Path, files: dict[str, str], found: str, remedy: str
+) -> None:
+    with pytest.raises(LayoutError) as raised:
+        read_corpus(write(tmp_path, files))
+    first, second = str(raised.value).split("\n")
+    assert first.startswith(f"{tmp_path}: no known corpus layout: found ")
+    assert found in first
+    assert second.startswith(remedy)
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "found an empty folder, expected metadata.csv with the header audio,text;"),
-        ({"metadata.txt": "", "wavs/a.wav": ""}, "for ljspeech rename metadata.txt to metadata.csv"),
-        ({"metadata.csv": "a|b\n", "WAVS/a.wav": ""}, "for ljspeech rename WAVS to wavs"),
-        ({"metadata.csv": "a|b\n"}, r"the table metadata.csv \(first line a\|b\) and no sounds"),
-        (
-            {"metadata.csv": "file;sentence\na.wav;one\n", "README.txt": "", "clips/a.wav": "", "clips/b.wav": ""},
-            r"\(first line file;sentence\) and 2 sounds, expected metadata.csv with the header audio,text; docs",
-        ),
-        ({"001.wav": "", "002.wav": ""}, "found no table and 2 sounds, expected"),
         ({"inner/metadata.csv": "a|b\n", "inner/wavs/a.wav": ""}, "ljspeech corpus in its folder inner/; pass that"),
         ({"metadata.csv": "\n\n", "wavs/a.wav": ""}, "without a single row"),
-        ({"readme.md": "x"}, "found no table and no sounds"),
+        ({"manifest.json": "{}", "utterances.jsonl": "{}"}, "is a cache, expected a corpus"),
     ],
-)  # fmt: skip
-def test_a_folder_that_is_no_corpus_is_described(tmp_path: Path, files: dict[str, str], message: str) -> None:
+)
+def test_a_folder_with_something_else_is_named(tmp_path: Path, files: dict[str, str], message: str) -> None:
     with pytest.raises(CorpusError, match=message) as raised:
         read_corpus(write(tmp_path, files))
     assert "\n" not in str(raised.value)

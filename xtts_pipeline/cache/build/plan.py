@@ -12,6 +12,7 @@ from pathlib import Path
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.format.shards import ShardName, ShardPlan, default_shard_count, digest_of, split_of
 from xtts_pipeline.config.schema import CacheConfig, Config
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.utterance import Corpus, Rejection, Utterance
 from xtts_pipeline.errors import ConfigError, Reason, TextError
@@ -26,7 +27,7 @@ _WHERE = re.compile(r"(.*):(\d+)")
 class CorpusIndex:
     """Usable rows and rejections of the corpora, and what the whole cache shares."""
 
-    layout: str
+    readings: tuple[ReadOptions, ...]
     roots: tuple[Path, ...]
     rows: tuple[PlannedRow, ...]
     rejections: tuple[tuple[int, Rejection], ...]
@@ -36,17 +37,25 @@ class CorpusIndex:
     text_files: tuple[tuple[Path, tuple[int, int] | None], ...] = ()
 
     @property
+    def layout(self) -> str:
+        """The layouts of the corpora."""
+        return "+".join(reading.layout for reading in self.readings)
+
+    @property
     def read(self) -> int:
         """Number of rows read."""
         return len(self.rows) + len(self.rejections)
 
 
-def read_corpora(data: Path, val_data: Path | None, layout: str, config: Config) -> CorpusIndex:
-    """Read and index a corpus and an optional validation corpus. Raises CorpusError if one is unusable."""
+def read_corpora(data: Path, val_data: Path | None, options: ReadOptions, config: Config) -> CorpusIndex:
+    """Read and index a corpus and an optional validation corpus. Raises CorpusError if one is unusable.
+
+    `options` are for both, but the layout for the first alone.
+    """
     language = config.text.language
-    corpora = [read_corpus(data, layout, language)]
+    corpora = [read_corpus(data, options, language)]
     if val_data is not None:
-        corpora.append(read_corpus(val_data, "auto", language))
+        corpora.append(read_corpus(val_data, options.with_layout("auto"), language))
     return index_corpora(corpora, config)
 
 
@@ -70,7 +79,7 @@ def index_corpora(corpora: Sequence[Corpus], config: Config) -> CorpusIndex:
     # A validation corpus is the validation split, so the hash must not choose one too.
     splits = config.cache.model_copy(update={"validation_share": 0.0}) if len(corpora) > 1 else config.cache
     return CorpusIndex(
-        layout="+".join(corpus.layout for corpus in corpora),
+        readings=tuple(corpus.reading for corpus in corpora),
         roots=tuple(corpus.root for corpus in corpora),
         rows=tuple(_planned_rows(usable, speakers, languages, splits)),
         rejections=tuple(rejections),

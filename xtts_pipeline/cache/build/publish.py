@@ -177,6 +177,7 @@ def manifest_of(
         speakers=index.speakers,
         languages=index.languages,
         layout=index.layout,
+        readings=index.readings if any(reading.is_guided for reading in index.readings) else (),
         counts=Counts(kept + rejected, kept, rejected),
         rejected_by_reason=dict(reasons),
         shards=tuple(shards),

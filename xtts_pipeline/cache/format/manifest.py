@@ -30,6 +30,7 @@ from xtts_pipeline.config.schema import (
     check_last_bucket,
     show_value,
 )
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
@@ -109,7 +110,8 @@ class Manifest:
 
     Without buckets, `buckets` is empty and the file has no such key. Without stored waves, `waves` is empty and the
     file has neither that key nor `cache.store_waves`; else `waves` has the wave file of each of `shards`, in order.
-    `mels_from` is None, and the file has no such key, if the mels are those of recordings.
+    `mels_from` is None, and the file has no such key, if the mels are those of recordings. `readings` has how each
+    corpus was read; the file has no such key if the layouts say all of it.
     """
 
     format_version: int
@@ -131,6 +133,12 @@ class Manifest:
     buckets: tuple[Bucket, ...] = ()
     waves: tuple[FileEntry, ...] = ()
     mels_from: MelOrigin | None = None
+    readings: tuple[ReadOptions, ...] = ()
+
+    @property
+    def first_reading(self) -> ReadOptions:
+        """How the first corpus was read."""
+        return self.readings[0] if self.readings else ReadOptions(self.layout.partition("+")[0])
 
     @property
     def all_files(self) -> dict[str, FileEntry]:
@@ -208,8 +216,7 @@ class Manifest:
 
     def _check_names(self) -> None:
         for key in ("symbols", "speakers", "languages"):
-            names = getattr(self, key)
-            if len(set(names)) != len(names):
+            if len(set(names := getattr(self, key))) != len(names):
                 raise ValueError(f"{key} holds a name twice")
 
     def _check_shards(self) -> None:
@@ -338,10 +345,8 @@ def config_differences(manifest: Manifest, config: Config, sections: Sequence[st
             if cached[key] != wanted[key] and not (key == "language" and same_language(cached[key], wanted[key]))
         ]
     if config.data.buckets != "auto" and manifest.buckets != buckets_of(config):  # auto accepts the cache's buckets
-        cached_buckets, wanted_buckets = (
-            show_value(buckets or None) for buckets in (manifest.buckets, buckets_of(config))
-        )
-        differences.append(f"data.buckets: the cache has {cached_buckets}, the config {wanted_buckets}")
+        had, wants = (show_value(buckets or None) for buckets in (manifest.buckets, buckets_of(config)))
+        differences.append(f"data.buckets: the cache has {had}, the config {wants}")
     return differences
 
 
@@ -355,13 +360,13 @@ def manifest_bytes(manifest: Manifest) -> bytes:
     """Return the exact content of manifest.json."""
     content = _MANIFEST.dump_python(manifest, mode="json")
     if not manifest.buckets:  # the bytes of a cache of one shape never had these keys
-        del content["buckets"]
         for shard in content["shards"]:
             del shard["bucket"]
     if not manifest.cache.store_waves:  # nor do those of a cache without waves
         del content["waves"], content["cache"]["store_waves"]
-    if manifest.mels_from is None:
-        del content["mels_from"]
+    for key in ("buckets", "mels_from", "readings"):
+        if not content[key]:
+            del content[key]
     return seal_json(content)
 
 

@@ -52,7 +52,7 @@ def check_sources(folder: Path, data: Path, sample: int) -> tuple[int, tuple[Pro
     validation clips that this corpus lacks are left out. Raises CorpusError if the corpus cannot be read.
     """
     manifest = load_manifest(folder)
-    corpus = read_corpus(data, manifest.layout.split("+")[0], manifest.text.language)
+    corpus = read_corpus(data, manifest.first_reading, manifest.text.language)
     entries = _entries_of(folder, manifest, corpus)
     entries.sort(key=lambda entry: hashlib.sha256(f"{manifest.fingerprint}:{entry.id}".encode()).digest())
     del entries[sample:]
@@ -91,7 +91,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
             f"{folder}: was made with --val-data, which --repair does not know; run xtts preprocess as it was made"
         )
     config = _settings_of(manifest)
-    corpus = read_corpus(data, manifest.layout, manifest.text.language)
+    corpus = read_corpus(data, manifest.first_reading, manifest.text.language)
     before = _file_identities(folder)
     for problem in problems:
         _remove_broken(folder, problem, names, manifest.bucket_count)

@@ -25,20 +25,23 @@ from xtts_pipeline.cache.format.padding import padding_advice, padding_share
 from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
+    CORPUS_OPTIONS,
     COUNT,
     FOLDER,
     Choice,
     Share,
     cache_option,
     config_options,
+    corpus_options,
     json_option,
-    layout_option,
+    print_readings,
     print_report,
     print_warnings,
     wait_workers_option,
 )
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig, Config
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.utterance import examples_by_reason
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.installation import install_command
@@ -191,6 +194,7 @@ class DryRunReport:
     cls=DocumentedCommand,
     example="xtts preprocess --data LJSpeech-1.1 --config ljspeech",
     sections={
+        "How the corpus is read": CORPUS_OPTIONS,
         "Rejected rows and changed clips": ["max_rejected", "check", "dry_run"],
         "Shards and workers": ["jobs", "shards", "reshard", "backend", "scheduler", "wait_workers"],
     },
@@ -198,7 +202,7 @@ class DryRunReport:
 @click.option("--data", type=FOLDER, required=True, help="Folder of the corpus, or its manifest file.")
 @cache_option
 @config_options
-@layout_option
+@corpus_options
 @click.option("--val-data", type=FOLDER, help="A second corpus that becomes the validation split.")
 @click.option(
     "--jobs", type=COUNT, default=joblib.cpu_count, show_default="all usable cores", help="Number of worker processes."
@@ -243,7 +247,7 @@ def preprocess(
     cache: Path,
     configs: tuple[str, ...],
     overrides: tuple[str, ...],
-    layout: str,
+    reading: ReadOptions,
     val_data: Path | None,
     jobs: int,
     max_rejected: float,
@@ -265,12 +269,12 @@ def preprocess(
     options = BuildOptions(_pool(backend, scheduler, jobs, wait_workers), jobs, check, shards, reshard)
     report: PreprocessReport | DryRunReport
     if dry_run:
-        index = read_corpora(data, val_data, layout, config)
+        index = _read(data, val_data, reading, config)
         warnings = _language_warnings(index, config) + _setting_warnings(config.audio)
         report = DryRunReport(estimate_build(cache, index, config, options), max_rejected, warnings)
     else:
         with locked_folder(cache) as work_folder:
-            index = read_corpora(data, val_data, layout, config)
+            index = _read(data, val_data, reading, config)
             language_warnings = _language_warnings(index, config)
             print_warnings(language_warnings)
             is_quiet = not (index.rows and sys.stderr.isatty())
@@ -294,6 +298,12 @@ def process_seconds() -> float:
 
 
 _IMPORTED_AT = time.perf_counter()
+
+
+def _read(data: Path, val_data: Path | None, reading: ReadOptions, config: Config) -> CorpusIndex:
+    index = read_corpora(data, val_data, reading, config)
+    print_readings(index.readings)
+    return index
 
 
 def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int, wait_workers: float) -> Pool:
@@ -323,13 +333,14 @@ def _setting_warnings(audio: AudioConfig) -> list[str]:
 def _reason_table(
     rejected_by_reason: Mapping[str, int], read: int, examples: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
-    """Return two lines per reason, the most frequent first: its count, and its first row."""
+    """Return two lines per reason, the most frequent first: its count; id, place and detail of its first row."""
     ordered = sorted(rejected_by_reason.items(), key=lambda item: (-item[1], item[0]))
     return [
         line
         for reason, count in ordered
         for line in (
             f"  {reason:<18} {count:>8}  {count / read:>7.2%}",
-            f"    {examples[reason]['where']}: {examples[reason]['detail']}",
+            f"    {', '.join(filter(None, (examples[reason]['id'], examples[reason]['where'])))}: "
+            f"{examples[reason]['detail']}",
         )
     ]

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows, rejections_of
-from xtts_pipeline.cache.build.plan import index_corpora
+from xtts_pipeline.cache.build.plan import CorpusIndex, read_corpora
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_shapes, smallest_shape
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
@@ -30,14 +30,15 @@ from xtts_pipeline.cli.options import (
     PICTURE,
     STORED_CACHE_FOLDER,
     config_options,
+    corpus_options,
     json_option,
-    layout_option,
+    print_readings,
     print_report,
     print_warnings,
 )
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig, TextConfig
-from xtts_pipeline.corpus.read import read_corpus
+from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 from xtts_pipeline.plots import save_histograms
 from xtts_pipeline.system.storage import check_apart
@@ -227,7 +228,7 @@ class SymbolsReport:
 @click.option("--data", type=FOLDER, help="Folder of a corpus; its headers and texts are read.")
 @click.option("--cache", type=STORED_CACHE_FOLDER, help="Folder or store of a cache; its utterances.jsonl is read.")
 @config_options
-@layout_option
+@corpus_options
 @click.option(
     "--symbols", is_flag=True, help="Count the symbols of the texts instead: each with an example, rare ones marked."
 )
@@ -238,7 +239,7 @@ def stats(
     cache: Path | None,
     configs: tuple[str, ...],
     overrides: tuple[str, ...],
-    layout: str,
+    reading: ReadOptions,
     plot: Path | None,
     symbols: bool,
     as_json: bool,
@@ -249,15 +250,15 @@ def stats(
     if symbols:
         if plot is not None:
             raise ConfigError(f"stats: --plot {plot} draws lengths, --symbols counts symbols; leave one out")
-        report = count_symbols(data, cache, config, layout)
+        report = count_symbols(data, cache, config, reading)
     else:
-        report = measure_lengths(data, cache, config, plot, layout)
+        report = measure_lengths(data, cache, config, plot, reading)
     print_warnings(report.warnings)
     print_report(report, as_json)
 
 
 def measure_lengths(
-    data: Path | None, cache: Path | None, config: Config, plot: Path | None, layout: str = "auto"
+    data: Path | None, cache: Path | None, config: Config, plot: Path | None, reading: ReadOptions = AUTO
 ) -> StatsReport:
     """Measure the corpus `data` by its texts and headers, or a cache by its utterances.jsonl, and draw `plot`.
 
@@ -265,9 +266,9 @@ def measure_lengths(
     Raises ConfigError unless exactly one of the two is given and the options fit it, CorpusError or CacheError if it
     cannot be read or has no clip, OutputError if the plot cannot be written.
     """
-    _check_source(data, cache, layout)
+    _check_source(data, cache, reading)
     if data is not None:
-        lengths, limits = _lengths_of_corpus(data, config, layout), config.limits
+        lengths, limits = _lengths_of_corpus(data, config, reading), config.limits
         buckets, text = config.data.buckets, config.text
     else:
         assert cache is not None  # noqa: S101 (for the type checker; the check is above)
@@ -304,29 +305,28 @@ def measure_lengths(
     )
 
 
-def _check_source(data: Path | None, cache: Path | None, layout: str) -> None:
-    """Raise ConfigError unless one of the two is given, and the layout belongs to a corpus."""
+def _check_source(data: Path | None, cache: Path | None, reading: ReadOptions) -> None:
+    """Raise ConfigError unless one of the two is given, and the options belong to a corpus."""
     if (data is None) == (cache is None):
         raise ConfigError("stats: expected one of --data DIR and --cache DIR")
-    if cache is not None and layout != "auto":
-        raise ConfigError(
-            f"stats: --layout {layout} is for a corpus, --cache {cache} has none; leave it out, or give --data DIR"
-        )
+    if cache is not None and reading != AUTO:
+        given = f"--layout {reading.layout}" if reading.layout != "auto" else reading.to_words()
+        raise ConfigError(f"stats: {given} is for a corpus, --cache {cache} has none; leave it out, or give --data DIR")
 
 
 def _language_warnings(rows: Sequence[PlannedRow | UtteranceEntry], text: TextConfig) -> tuple[str, ...]:
     return tuple(check_languages([row.raw_text for row in rows], [row.language for row in rows], text))
 
 
-def count_symbols(data: Path | None, cache: Path | None, config: Config, layout: str = "auto") -> SymbolsReport:
+def count_symbols(data: Path | None, cache: Path | None, config: Config, reading: ReadOptions = AUTO) -> SymbolsReport:
     """Count the symbols of the texts of a corpus or cache, as they become tokens.
 
     Raises ConfigError unless exactly one of the two is given, CorpusError or CacheError if it cannot be read.
     """
-    _check_source(data, cache, layout)
+    _check_source(data, cache, reading)
     rows: Sequence[PlannedRow | UtteranceEntry]
     if data is not None:
-        index, text = index_corpora([read_corpus(data, layout, config.text.language)], config), config.text
+        index, text = _index(data, config, reading), config.text
         rows, known = index.rows, index.symbols
     else:
         assert cache is not None  # noqa: S101 (for the type checker; the check is above)
@@ -396,8 +396,14 @@ def lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
     )
 
 
-def _lengths_of_corpus(data: Path, config: Config, layout: str) -> Lengths:
-    index = index_corpora([read_corpus(data, layout, config.text.language)], config)
+def _index(data: Path, config: Config, reading: ReadOptions) -> CorpusIndex:
+    index = read_corpora(data, None, reading, config)
+    print_readings(index.readings)
+    return index
+
+
+def _lengths_of_corpus(data: Path, config: Config, reading: ReadOptions) -> Lengths:
+    index = _index(data, config, reading)
     verdicts = judge_rows(index, config)
     rejections = rejections_of(index, verdicts)
     clips = [

@@ -30,12 +30,14 @@ from xtts_pipeline.cli.completion import complete_setting_name
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
+    CORPUS_OPTIONS,
     COUNT,
     FOLDER,
     config_options,
+    corpus_options,
     create_empty_folder,
     json_option,
-    layout_option,
+    print_readings,
     stored_cache_option,
     wait_workers_option,
 )
@@ -43,6 +45,7 @@ from xtts_pipeline.cli.progress import NullProgress, RunProgress
 from xtts_pipeline.cli.summary import print_summary
 from xtts_pipeline.config.load import load_config, read_yaml
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.data.survey import Survey, check_settings, survey_corpus
 from xtts_pipeline.errors import ConfigError, OutputError, output_errors
 from xtts_pipeline.perf.autotune import tune
@@ -77,10 +80,10 @@ MACHINE = {"Machine": ["stage", "devices", "wait_workers", "profile_steps"]}
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """The options `--data`, `--layout` and `--val-data`."""
+    """The options `--data` and `--val-data`, and how both are read."""
 
     data: Path
-    layout: str
+    reading: ReadOptions
     val_data: Path | None
 
 
@@ -138,16 +141,23 @@ def run_options(command: F) -> F:
 @click.command(
     cls=DocumentedCommand,
     example="xtts train --cache cache/ --output runs/first --steps 10000",
-    sections={**CONTINUING, "Training without a cache": ["data", "layout", "val_data"], **MACHINE},
+    sections={**CONTINUING, "Training without a cache": ["data", *CORPUS_OPTIONS, "val_data"], **MACHINE},
 )
 @stored_cache_option
 @click.option("--data", type=FOLDER, help="Train without a cache on this corpus of 16-bit PCM WAV files.")
-@layout_option
+@corpus_options
 @click.option("--val-data", type=FOLDER, help="With --data: a second corpus that becomes the validation split.")
 @run_options
 @click.pass_obj
 def train(
-    debug: bool, /, cache: Path, data: Path | None, layout: str, val_data: Path | None, as_json: bool, **options: Any
+    debug: bool,
+    /,
+    cache: Path,
+    data: Path | None,
+    reading: ReadOptions,
+    val_data: Path | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Train on a cache, or with --data on a corpus itself.
 
@@ -158,11 +168,11 @@ def train(
         raise click.UsageError("--data and --cache: found both, expected one of them; leave one out")
     if data is not None and options["stage"] is not None:
         raise click.UsageError("--stage and --data: a corpus is not staged, expected a cache; leave one out")
-    if data is None and (val_data is not None or layout != "auto"):
+    if data is None and (val_data is not None or reading != AUTO):
         raise click.UsageError(
-            "--val-data and --layout belong to --data: a cache has its own; leave them out, or add --data"
+            "--val-data and --layout belong to --data, like all options of a corpus; leave them out, or add --data"
         )
-    corpus = None if data is None else CorpusOptions(data, layout, val_data)
+    corpus = None if data is None else CorpusOptions(data, reading, val_data)
     print_summary(*run_training(cache, corpus=corpus, echo_native_log=debug, **options), as_json=as_json)
 
 
@@ -322,7 +332,8 @@ def _survey_data(
     """
     config = load_config(configs, overrides, {} if previous is None else previous.model_dump(mode="json"))
     check_settings(config)
-    index = read_corpora(options.data, options.val_data, options.layout, config)
+    index = read_corpora(options.data, options.val_data, options.reading, config)
+    print_readings(index.readings)
     with tqdm(
         total=len(index.rows), unit="clip", desc="read", disable=not sys.stderr.isatty(), file=sys.stderr, smoothing=0
     ) as bar:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.rows import RowCollector
 
 
@@ -31,8 +32,8 @@ class Layout(Protocol):
     def parts(self) -> Sequence[Sequence[str]]:
         """Groups of names or patterns in the root folder, of which one each must exist; they explain a near miss."""
 
-    def find(self, source: Path) -> FoundCorpus | None:
+    def find(self, source: Path, options: ReadOptions) -> FoundCorpus | None:
         """Return where to read from, or None if `source`, a folder or a file, has another layout. Reads little."""
 
     def read(self, found: FoundCorpus, rows: RowCollector) -> None:
-        """Add or reject every row."""
+        """Add or reject every row, and set `rows.found`."""

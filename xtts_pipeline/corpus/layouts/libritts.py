@@ -6,6 +6,7 @@ from pathlib import Path
 
 from xtts_pipeline.corpus.folders import add_clip, list_folder
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, RowCollector, printable
 
 TRANSCRIPTS = (".normalized.txt", ".original.txt")
@@ -19,7 +20,7 @@ class LibriTts:
     looked_for = "train-*/, dev-*/ or test-*/ of SPEAKER/CHAPTER/*.wav beside *.normalized.txt"
     parts = (("train-*", "dev-*", "test-*"),)
 
-    def find(self, source: Path) -> FoundCorpus | None:
+    def find(self, source: Path, _options: ReadOptions) -> FoundCorpus | None:
         """Return the folder of the splits, or one split's folder itself."""
         if not source.is_dir():
             return None

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from xtts_pipeline.corpus.folders import add_clip, list_folder
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, RowCollector, printable
 
 TEXT_FOLDER = "txt"
@@ -19,7 +20,7 @@ class Vctk:
     looked_for = f"{' or '.join(f'{folder}/SPEAKER/' for folder in SOUND_FOLDERS)} beside {TEXT_FOLDER}/SPEAKER/*.txt"
     parts = (SOUND_FOLDERS, (TEXT_FOLDER,))
 
-    def find(self, source: Path) -> FoundCorpus | None:
+    def find(self, source: Path, _options: ReadOptions) -> FoundCorpus | None:
         """Return the folder that holds both the sounds and the transcripts."""
         sounds = any((source / folder).is_dir() for folder in SOUND_FOLDERS)
         return FoundCorpus(source) if sounds and (source / TEXT_FOLDER).is_dir() else None

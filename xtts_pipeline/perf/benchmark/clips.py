@@ -62,7 +62,7 @@ def write_clips(
     Raises CorpusError if `data` lacks one of them, AudioError if it cannot be decoded.
     """
     texts = {entry.id: entry.raw_text for entry in read_utterances(cache)}
-    corpus = None if data is None else read_corpus(data, "auto", manifest.text.language)
+    corpus = None if data is None else read_corpus(data, manifest.first_reading, manifest.text.language)
     sources = {} if corpus is None else {utterance.id: corpus.root / utterance.audio for utterance in corpus.utterances}
     render = GriffinLim(manifest.audio, RENDERING_ROUNDS, RENDERING_MOMENTUM)
 
@@ -84,7 +84,7 @@ def copy_corpus(folder: Path, data: Path, config: Config, count: int) -> int:
 
     All benchmarks then read the same plain files, whatever the corpus's format. Raises CorpusError if there is none.
     """
-    corpus = read_corpus(data, "auto", config.text.language)
+    corpus = read_corpus(data, language=config.text.language)
 
     def readable() -> Iterable[tuple[str, np.ndarray]]:
         for utterance in corpus.utterances:

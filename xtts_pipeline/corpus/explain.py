@@ -1,0 +1,115 @@
+"""Say what a folder holds that fits no layout, and which one option would make it work."""
+
+import fnmatch
+import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from xtts_pipeline.corpus.columns import REQUIRED, find_columns, is_complete
+from xtts_pipeline.corpus.encodings import HEAD_BYTES, first_line, likely_encoding
+from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES
+from xtts_pipeline.corpus.layouts.layout import Layout
+from xtts_pipeline.corpus.options import ReadOptions, shown_delimiter
+from xtts_pipeline.corpus.placement import place_hits
+from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, SoundFiles, printable
+from xtts_pipeline.corpus.tables import SUFFIXES, TableHeader, read_head, read_header, sample_fields
+from xtts_pipeline.errors import LayoutError
+
+MAX_FOLDERS_TRIED = 20
+
+
+def explain_no_layout(source: Path, shown: Path, readers: Sequence[Layout], options: ReadOptions) -> LayoutError:
+    """Return the error for a source that no reader takes: what it holds, and what would make it a corpus."""
+    kind = "no known corpus layout" if len(readers) > 1 else f"not a {readers[0].name} corpus"
+    tables = _tables_of(source)
+    found = f"{shown}: {kind}: found {_describe(source, tables)}"
+    remedy = _renaming(source, readers)
+    if not remedy and len(readers) == 1:
+        remedy = f"expected {readers[0].looked_for}; leave out --layout to have it found"
+    for table in tables if not remedy else ():
+        remedy = _remedy_for(table, source if source.is_dir() else source.parent, options)
+        if remedy:
+            break
+    default = "write a table metadata.csv with the header file,text and a row for each sound; docs/corpora.md lists all"
+    return LayoutError(found, remedy or default)
+
+
+def folders_of(source: Path) -> list[Path]:
+    """Return the first folders in a folder, none of a file."""
+    return sorted(path for path in source.iterdir() if path.is_dir())[:MAX_FOLDERS_TRIED] if source.is_dir() else []
+
+
+def _tables_of(source: Path) -> list[Path]:
+    if source.is_file():
+        return [source]
+    entries = sorted(source.iterdir()) if source.is_dir() else []
+    tables = [entry for entry in entries if entry.suffix.lower() in (*SUFFIXES, *JSON_SUFFIXES) and entry.is_file()]
+    # A text file may be a README.
+    return sorted(tables, key=lambda table: table.suffix.lower() == ".txt")
+
+
+def _describe(source: Path, tables: Sequence[Path]) -> str:
+    """Return the first table with its first line, the folders, and the number of sounds."""
+    if not source.is_dir():
+        return f"a file{_first_line(source)}"
+    if not any(source.iterdir()):
+        return "an empty folder"
+    table = f"the table {printable(tables[0].name)}{_first_line(tables[0])}" if tables else "no table"
+    folders = folders_of(source)
+    listed = f", the folder{'s' * (len(folders) > 1)} {', '.join(printable(path.name) for path in folders)}"
+    sounds = sum(path.suffix.lower() in SOUND_SUFFIXES for folder in (source, *folders) for path in folder.iterdir())
+    return f"{table}{listed if folders else ''} and {sounds or 'no'} sound{'s' * (sounds != 1)}"
+
+
+def _first_line(table: Path) -> str:
+    header = read_header(table)
+    line = printable(header.delimiter.join(header.columns))
+    return f" (first line {line})" if line else " (no first line in UTF-8)"
+
+
+def _remedy_for(table: Path, root: Path, options: ReadOptions) -> str:
+    """Return the option that makes a table readable, or an empty text."""
+    head = read_head(table, HEAD_BYTES)
+    try:
+        line = first_line(head, options.encoding)
+    except UnicodeDecodeError:
+        return f"add --encoding {likely_encoding(head, '')} or that of {printable(table.name)}, or save it as UTF-8"
+    for delimiter in dict.fromkeys(re.findall(r"[^\w\s,]| {2,}", line)):
+        columns = [column.strip().lower() for column in line.split(delimiter)]
+        if is_complete(find_columns(columns, {}), columns):
+            return f"add --delimiter {shown_delimiter(delimiter)}"
+    header = read_header(table, options.delimiter, options.encoding)
+    missing = [column for column in options.columns.values() if column not in header.columns]
+    if missing:
+        return f"no column is called {missing[0]}: choose from {', '.join(map(printable, header.columns))}"
+    if len(header.columns) < len(REQUIRED):
+        return ""
+    audio, text = _likely_columns(table, header, root, options)
+    return f"add --columns audio={audio},text={text}, with the columns that hold the sound and its text"
+
+
+def _likely_columns(table: Path, header: TableHeader, root: Path, options: ReadOptions) -> tuple[str, str]:
+    """Return the column that names sounds best, and the longest one of the others."""
+    rows = [row for row in sample_fields(table, header, options.encoding) if len(row) == len(header.columns)]
+    sounds = SoundFiles(root)
+    places = range(len(header.columns))
+    audio = max(places, key=lambda place: sum(place_hits([row[place].strip() for row in rows], sounds)))
+    text = max((place for place in places if place != audio), key=lambda place: sum(len(row[place]) for row in rows))
+    return printable(header.columns[audio]), printable(header.columns[text])
+
+
+def _renaming(source: Path, readers: Sequence[Layout]) -> str:
+    """Return a remedy if a part of a layout is there, and another has only the wrong suffix or case."""
+    names = [path.name for path in source.iterdir()] if source.is_dir() else []
+    for reader in readers:
+        missing = [group for group in reader.parts if not _matches(group, names)]
+        if len(missing) < len(reader.parts):
+            for wanted, name in itertools.product(itertools.chain(*missing), names):
+                if Path(wanted).stem == Path(name).stem.lower():
+                    return f"for {reader.name} rename {printable(name)} to {wanted}"
+    return ""
+
+
+def _matches(group: Sequence[str], names: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in group for name in names)

@@ -1,0 +1,60 @@
+"""Read sounds with a transcript of the same name beside each: 001.wav and 001.txt, in one folder or in several."""
+
+import os
+from pathlib import Path
+
+from xtts_pipeline.corpus.folders import add_clip, list_folder
+from xtts_pipeline.corpus.layouts.layout import FoundCorpus
+from xtts_pipeline.corpus.options import ReadOptions
+from xtts_pipeline.corpus.rows import DEFAULT_SPEAKER, SOUND_SUFFIXES, RowCollector, printable
+
+TRANSCRIPTS = (".txt", ".lab")
+SOUND_FOLDERS = ("audio", "audios", "clips", "data", "recordings", "sounds", "wav", "wavs")
+NO_TRANSCRIPTS = ("README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG")
+MAX_DEPTH = 8
+MAX_FILES_TRIED = 10_000
+
+
+class Pairs:
+    """The id is the path without its suffix. Where the sounds lie in folders, the first folder is the speaker."""
+
+    name = "pairs"
+    looked_for = "sounds with a transcript beside each: 001.wav and 001.txt"
+    parts = ()
+
+    def find(self, source: Path, _options: ReadOptions) -> FoundCorpus | None:
+        """Return the folder if a sound below it has a transcript."""
+        if not source.is_dir():
+            return None
+        tried = 0
+        for folder, _, names in os.walk(source):
+            stems = {name.rpartition(".")[0] for name in names if name.endswith(TRANSCRIPTS)}
+            if any(name.lower().endswith(SOUND_SUFFIXES) and name.rpartition(".")[0] in stems for name in names):
+                return FoundCorpus(source)
+            tried += len(names)
+            if tried > MAX_FILES_TRIED or folder.count("/") - str(source).count("/") > MAX_DEPTH:
+                return None
+        return None
+
+    def read(self, _found: FoundCorpus, rows: RowCollector) -> None:
+        """Add a row for each sound, folder by folder; transcripts without a sound are rejected."""
+        _read_folder("", rows, 0)
+
+
+def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
+    names, folders = list_folder(folder, rows)
+    prefix = f"{folder}/" if folder else ""
+    top = folder.partition("/")[0]
+    speaker = DEFAULT_SPEAKER if top.lower() in ("", *SOUND_FOLDERS) else top
+    texts = {name.rpartition(".")[0]: name for name in names if name.endswith(TRANSCRIPTS)}
+    sounds = {name.rpartition(".")[0]: name for name in names if name.lower().endswith(SOUND_SUFFIXES)}
+    # Texts in a folder without sounds belong to no clip.
+    for stem in sorted(sounds.keys() | texts.keys()) if sounds else ():
+        if stem not in sounds and stem.upper() in NO_TRANSCRIPTS:
+            continue
+        audio = f"{prefix}{sounds.get(stem, stem)}"
+        transcript = f"{prefix}{texts[stem]}" if stem in texts else None
+        expected = f"{printable(stem)}{TRANSCRIPTS[0]} beside it"
+        add_clip(rows, speaker, prefix + stem, audio, transcript, expected)
+    for name in folders if depth < MAX_DEPTH else ():
+        _read_folder(prefix + name, rows, depth + 1)

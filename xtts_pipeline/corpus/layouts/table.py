@@ -1,0 +1,331 @@
+"""Read corpora whose rows stand in tables: with a header or without one, or as JSON lines.
+
+A layout is an entry of TABLE_LAYOUTS. All are read by the same code.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+from xtts_pipeline.corpus.columns import REQUIRED, find_columns, is_complete
+from xtts_pipeline.corpus.encodings import require_encoding
+from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, read_json_lines, sample_objects
+from xtts_pipeline.corpus.layouts.layout import FoundCorpus
+from xtts_pipeline.corpus.options import ReadOptions
+from xtts_pipeline.corpus.placement import Placement, place_hits, place_names
+from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, SPLIT_NAMES, CorpusRow, RowCollector, SoundFiles, id_of
+from xtts_pipeline.corpus.tables import (
+    DELIMITERS,
+    SUFFIXES,
+    TableHeader,
+    by_split,
+    read_header,
+    read_table,
+    sample_fields,
+    split_in_name,
+)
+from xtts_pipeline.errors import CorpusError
+
+MAX_COLUMN_NAME = 40
+ANYWHERE = "**"  # as --audio-dir: sounds are found by their names below the corpus
+_NUMBER = re.compile(r"[\d.,:\s]*")
+_LANGUAGE_FOLDER = re.compile(r"[a-z]{2}_[A-Z]{2}")
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """How one table is read: role -> column, and the header, which JSON lines have not."""
+
+    path: Path
+    columns: Mapping[str, str]
+    header: TableHeader | None
+
+    def sample(self, encoding: str) -> list[str]:
+        """Return the names of sounds in the first rows."""
+        column = self.columns["audio"]
+        if self.header is None:
+            objects = sample_objects(self.path, encoding)
+            return [name.strip() for row in objects if isinstance(name := row.get(column), str)]
+        place = self.header.columns.index(column)
+        sampled = sample_fields(self.path, self.header, encoding)
+        return [fields[place].strip() for fields in sampled if len(fields) > place]
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """A layout with tables. Without `tables` the folder's are tried; of several groups, the first that fits is taken.
+
+    `columns` are the columns that the header must have, `no_header` those of tables without header, of which rows may
+    lack the last; without either, known names are looked for. Beside a table lies one of `folders`, with the sounds.
+    `infer` returns speaker and language by the path of the table's folder and the id.
+    """
+
+    name: str
+    looked_for: str
+    parts: Sequence[Sequence[str]]
+    tables: Sequence[Sequence[str]] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    no_header: TableHeader | None = None
+    folders: Sequence[str] = ()
+    infer: Callable[[str, str], tuple[str, str]] | None = None
+    keeps_ids: bool = False
+
+    def find(self, source: Path, options: ReadOptions) -> FoundCorpus | None:
+        """Return the folder with the tables that fit; `source` may be one of them."""
+        if source.is_file():
+            names = [PurePosixPath(pattern).name for group in self.tables for pattern in group]
+            is_one = not names or any(fnmatch(source.name, name) for name in names)
+            return FoundCorpus(source.parent, (source,)) if is_one and self._fits(source, options) else None
+        for group in self.tables:
+            tables = [table for pattern in group for table in sorted(source.glob(pattern))]
+            if tables := [table for table in tables if self._fits(table, options)]:
+                return FoundCorpus(source, tables)
+        if self.tables or not source.is_dir():
+            return None
+        folders = [source]
+        if not self.columns:  # Hugging Face's folders of splits
+            folders += sorted(path for path in source.iterdir() if path.name in SPLIT_NAMES and path.is_dir())
+        for group_folders in (folders[:1], folders[1:]):
+            tables = [table for folder in group_folders for table in self._tables_in(folder, options)]
+            if tables:
+                return FoundCorpus(source, tables)
+        return None
+
+    def read(self, found: FoundCorpus, rows: RowCollector) -> None:
+        """Add each row of each table."""
+        readings = [self._read(table, rows) for table in found.tables]
+        if all(reading == readings[0] for reading in readings):
+            rows.found = readings[0]
+
+    def _tables_in(self, folder: Path, options: ReadOptions) -> list[Path]:
+        files = [path for path in sorted(folder.iterdir()) if not path.is_symlink() and path.is_file()]
+        tables = [path for path in files if path.suffix.lower() in SUFFIXES and self.has_columns(path, options)]
+        if self.columns:
+            return by_split(tables)
+        lines = [path for path in files if path.suffix.lower() in JSON_SUFFIXES and self._fits(path, options)]
+        if tables or lines:
+            return by_split(tables) + by_split(lines)
+        return by_split([path for path in files if path.suffix.lower() in SUFFIXES and self._fits(path, options)])
+
+    def _fits(self, table: Path, options: ReadOptions) -> bool:
+        if not table.is_file() or (self.folders and self._sound_folder(table) is None):
+            return False
+        if self.no_header is not None:
+            # Tables of other layouts may have the same name, and lie beside such a folder.
+            return not any(layout.has_columns(table, options) for layout in TABLE_LAYOUTS if layout.no_header is None)
+        return self._plan(table, options, SoundFiles(table.parent)) is not None
+
+    def has_columns(self, table: Path, options: ReadOptions) -> bool:
+        """Return whether a table's header has the columns of this layout."""
+        return table.suffix.lower() not in JSON_SUFFIXES and self._plan(table, options, None) is not None
+
+    def _sound_folder(self, table: Path) -> str | None:
+        return next((folder for folder in self.folders if (table.parent / folder).is_dir()), None)
+
+    def _plan(self, table: Path, options: ReadOptions, sounds: SoundFiles | None) -> TablePlan | None:
+        """Return how the table is read, or None; without `sounds`, tables without a header are left out."""
+        if table.suffix.lower() in JSON_SUFFIXES:
+            return None if self.columns or self.no_header else _plan_json(table, options)
+        if self.no_header is not None:
+            return _plan_without_header(table, options, self.no_header)
+        header = read_header(table, options.delimiter, options.encoding)
+        if self.columns:
+            columns = {role: column for role, column in self.columns.items() if column in header.columns}
+            columns |= options.columns
+        else:
+            columns = find_columns(header.columns, options.columns)
+        if is_complete(columns, header.columns):
+            return TablePlan(table, columns, header)
+        return None if self.columns or sounds is None else _guess_by_content(table, options, sounds)
+
+    def _read(self, table: Path, rows: RowCollector) -> ReadOptions:
+        """Add the rows of a table; return what was found out about it."""
+        options = rows.options
+        base = table.parent.relative_to(rows.root).as_posix() if rows.sound_root is None else "."
+        base = "" if base == "." else base
+        require_encoding(table, options.encoding, rows.language)
+        plan = self._plan(table, options, rows.sounds)
+        if plan is None:
+            raise CorpusError(f"{table}: changed while it was read, expected the same columns; run again")
+        folder = "/".join(filter(None, (base, self._sound_folder(table))))
+        placement = _placement(plan, rows, base, folder)
+        is_usual = placement == Placement(folder)
+        self._add_rows(plan, placement, rows, base, is_usual=is_usual)
+        if self.columns or self.no_header:
+            columns = dict(options.columns)
+        else:
+            is_plain = all(role == column for role, column in plan.columns.items())
+            columns = {} if is_plain else dict(plan.columns)
+        elsewhere = ""
+        if placement.by_stem:
+            elsewhere = "" if self.keeps_ids else ANYWHERE
+        elif placement.folder != folder:
+            elsewhere = placement.folder.removeprefix(f"{base}/") if placement.folder != base else "."
+        return replace(options, columns=columns, audio_dir=options.audio_dir or elsewhere)
+
+    def _add_rows(
+        self, plan: TablePlan, placement: Placement, rows: RowCollector, base: str, *, is_usual: bool
+    ) -> None:
+        columns = plan.columns
+        audio_column, text_column, id_column = columns["audio"], columns["text"], columns.get("id", "")
+        speaker_column, language_column = columns.get("speaker", ""), columns.get("language", "")
+        split_column, folder_name = columns.get("split", ""), base.rpartition("/")[2]
+        table_split = split_in_name(plan.path) or (folder_name if folder_name in SPLIT_NAMES else "")
+        prefix = f"{base}/" if base and not self.keeps_ids else ""
+        for where, fields in _rows_of(plan, rows):
+            name = placement.name_of(fields[audio_column].strip())
+            if id_column == audio_column:
+                row_id = name if is_usual else id_of(name)
+            else:
+                row_id = fields.get(id_column, "").strip() or id_of(name)
+            speaker, language = fields.get(speaker_column, ""), fields.get(language_column, "")
+            if self.infer is not None:
+                speaker, language = self.infer(base, row_id)
+            split = fields.get(split_column, "").strip() or table_split
+            row_id = prefix + row_id if row_id else ""
+            audio = placement.path_of(name)
+            rows.add(CorpusRow(where, row_id, audio, fields[text_column], speaker, language, split))
+
+
+def _rows_of(plan: TablePlan, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:
+    if plan.header is None:
+        return read_json_lines(plan.path, rows, plan.columns)
+    return read_table(plan.path, rows, plan.header)
+
+
+def _placement(plan: TablePlan, rows: RowCollector, base: str, folder: str) -> Placement:
+    """Return where the sounds of a table lie: in `--audio-dir`, else in `folder`, else where most names are found."""
+    options, names = rows.options, plan.sample(rows.options.encoding)
+    if rows.sound_root is not None or options.audio_dir in ("", ANYWHERE):
+        return place_names(names, rows.sounds, base, [folder], is_anywhere=options.audio_dir == ANYWHERE)
+    below = PurePosixPath(base, options.audio_dir).as_posix()
+    inside = below if (rows.root / below).is_dir() else PurePosixPath(options.audio_dir).as_posix()
+    return place_names(names, rows.sounds, base, ["" if inside == "." else inside], is_fixed=True)
+
+
+def _plan_json(path: Path, options: ReadOptions) -> TablePlan | None:
+    objects = sample_objects(path, options.encoding)
+    keys = list(dict.fromkeys(key for row in objects for key in row))
+    columns = find_columns(keys, options.columns, has_ids=False)
+    is_text = is_complete(columns, keys) and any(
+        all(isinstance(row.get(columns[role]), str) for role in REQUIRED) for row in objects
+    )
+    if not is_text and path.suffix.lower() != ".json" and path.stem == "manifest":
+        # Each of its rows is rejected with the reason.
+        return TablePlan(path, {role: role for role in ("audio", "text", "id", "speaker", "language", "split")}, None)
+    return TablePlan(path, columns, None) if is_text else None
+
+
+def _plan_without_header(table: Path, options: ReadOptions, no_header: TableHeader) -> TablePlan:
+    header = replace(no_header, delimiter=options.delimiter or no_header.delimiter)
+    rows = [fields for fields in sample_fields(table, header, options.encoding) if len(fields) == len(header.columns)]
+    text = header.columns[-1]
+    if len(header.columns) > 2 and rows and all(_NUMBER.fullmatch(fields[-1]) and fields[-1] for fields in rows):
+        text = header.columns[-2]  # Some corpora have the length there.
+    columns = {"id": header.columns[0], "audio": header.columns[0], "text": text, **options.columns}
+    return TablePlan(table, columns, header)
+
+
+def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> TablePlan | None:
+    """Return how a table without known column names is read: one column names sounds that exist, another one is text.
+
+    The first line is a header if it alone names no sound.
+    """
+    for delimiter in options.delimiter or DELIMITERS:
+        rows = sample_fields(table, TableHeader(delimiter, (), first_row=1), options.encoding)
+        counts = [len(fields) for fields in rows]
+        width = max(counts, key=counts.count, default=0)
+        rows = [[field.strip() for field in fields] for fields in rows if len(fields) == width]
+        if width < 2 or 2 * len(rows) <= len(counts):
+            continue
+        columns = list(zip(*rows, strict=True))
+        hits = [place_hits(column, sounds) for column in columns]
+        audio = max(range(width), key=lambda place: sum(hits[place]))
+        if 2 * sum(hits[audio]) <= len(rows):
+            continue
+        is_headed = len(rows) > 1 and not hits[audio][0] and all(hits[audio][1:]) and _is_header(rows[0], audio)
+        names = tuple(rows[0] if is_headed else (str(place + 1) for place in range(width)))
+        first_row = 1 + is_headed
+        values = [column[is_headed:] for column in columns]
+        texts = [place for place in range(width) if place != audio and not all(map(_NUMBER.fullmatch, values[place]))]
+        if not texts:
+            continue
+        # Behind the text stands its normalised form, or its romanisation, which is no text to speak.
+        first, last = "".join(values[texts[0]]), "".join(values[texts[-1]])
+        text = texts[0] if last.isascii() and sum(map(str.isascii, first)) * 2 < len(first) else texts[-1]
+        header = TableHeader(delimiter, tuple(name.lower() for name in names), first_row)
+        found = {"audio": header.columns[audio], "text": header.columns[text], **options.columns}
+        if set(found.values()) <= set(header.columns):
+            return TablePlan(table, found, header)
+    return None
+
+
+def _is_header(fields: Sequence[str], audio: int) -> bool:
+    is_short = all(len(name) <= MAX_COLUMN_NAME for name in fields)
+    return is_short and len(set(fields)) == len(fields) and not fields[audio].lower().endswith(SOUND_SUFFIXES)
+
+
+def _book_of(base: str, _row_id: str) -> tuple[str, str]:
+    """Return speaker and language of a book of M-AILABS: LANGUAGE/by_book/GENDER/SPEAKER/BOOK, or by_book/mix/BOOK."""
+    parts = base.split("/")
+    behind = parts[parts.index("by_book") + 1 :]
+    language = next((part for part in parts if _LANGUAGE_FOLDER.fullmatch(part)), "")
+    return behind[1] if len(behind) > 2 else behind[0], language
+
+
+_LJSPEECH = TableHeader("|", ("id", "text", "normalized_text"), first_row=1, least_fields=2)
+_MLS = TableHeader("\t", ("id", "text"), first_row=1)
+_MLS_SPLITS = ("train", "dev", "test")
+_COMMON_VOICE = ("train.tsv", "dev.tsv", "test.tsv")
+_BOOKS = ("by_book/*/*", "by_book/*/*/*", "*_*/by_book/*/*", "*_*/by_book/*/*/*")
+# In the order of detection.
+TABLE_LAYOUTS = (
+    TableLayout(
+        "common_voice",
+        f"{', '.join(_COMMON_VOICE)} or validated.tsv (path, sentence, client_id, locale) beside clips/",
+        ((*_COMMON_VOICE, "validated.tsv"), ("clips",)),
+        (_COMMON_VOICE, ("validated.tsv",)),
+        {"audio": "path", "text": "sentence", "speaker": "client_id", "language": "locale"},
+        folders=("clips",),
+    ),
+    TableLayout(
+        "ljspeech",
+        "metadata.csv (id|text or id|text|normalised text) beside wavs/ or wav/",
+        (("metadata.csv",), ("wavs", "wav")),
+        (("metadata.csv",),),
+        no_header=_LJSPEECH,
+        folders=("wavs", "wav"),
+    ),
+    TableLayout(
+        "mls",
+        "train/, dev/ or test/ with transcripts.txt (id and text) beside audio/SPEAKER/BOOK/",
+        ((*_MLS_SPLITS, "transcripts.txt"),),
+        (tuple(f"{split}/transcripts.txt" for split in _MLS_SPLITS), ("transcripts.txt",)),
+        no_header=_MLS,
+        folders=("audio",),
+        infer=lambda _base, row_id: (row_id.partition("_")[0], ""),
+        keeps_ids=True,
+    ),
+    TableLayout(
+        "m_ailabs",
+        "by_book/GENDER/SPEAKER/BOOK/metadata.csv (id|text|normalised text) beside wavs/",
+        (("by_book", "*_*"),),
+        (tuple(f"{place}/metadata.csv" for place in _BOOKS),),
+        no_header=_LJSPEECH,
+        folders=("wavs",),
+        infer=_book_of,
+    ),
+    TableLayout(
+        "coqui",
+        "a table with the header audio_file|text|speaker_name",
+        (("metadata*.csv",),),
+        columns={"audio": "audio_file", "text": "text", "speaker": "speaker_name"},
+    ),
+    TableLayout(
+        "manifest",
+        "a table with a header, or JSON lines, with audio and text (optional: id, speaker, language, split)",
+        (("manifest.csv", "manifest.tsv", "manifest.jsonl", "*.jsonl"),),
+    ),
+)  # fmt: skip
