@@ -334,13 +334,9 @@ def _reason_table(
     rejected_by_reason: Mapping[str, int], read: int, examples: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
     """Return two lines per reason, the most frequent first: its count; id, place and detail of its first row."""
-    ordered = sorted(rejected_by_reason.items(), key=lambda item: (-item[1], item[0]))
-    return [
-        line
-        for reason, count in ordered
-        for line in (
-            f"  {reason:<18} {count:>8}  {count / read:>7.2%}",
-            f"    {', '.join(filter(None, (examples[reason]['id'], examples[reason]['where'])))}: "
-            f"{examples[reason]['detail']}",
-        )
-    ]
+    lines = []
+    for reason, count in sorted(rejected_by_reason.items(), key=lambda item: (-item[1], item[0])):
+        example = examples[reason]
+        place = ", ".join(filter(None, (example["id"], example["where"])))
+        lines += [f"  {reason:<18} {count:>8}  {count / read:>7.2%}", f"    {place}: {example['detail']}"]
+    return lines
