@@ -16,6 +16,7 @@ from xtts_pipeline.cache.build.pool import Pool
 from xtts_pipeline.cache.format.tfrecord import RecordWriter
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.corpus.read import read_corpus
 
 SAMPLE_RATE = 8_000
@@ -68,12 +69,17 @@ THREAD_POOL = Pool(lambda _tasks: ThreadPoolExecutor(1), 2)
 
 
 def build(
-    data: Path, cache: Path, config: Config | None = None, pool: Pool = THREAD_POOL, **options: object
+    data: Path,
+    cache: Path,
+    config: Config | None = None,
+    pool: Pool = THREAD_POOL,
+    reading: ReadOptions = AUTO,
+    **options: object,
 ) -> BuildResult:
     """Build a cache, by default in this process."""
     config = config or make_config()
     with locked_folder(cache) as work_folder:
-        index = index_corpora([read_corpus(data)], config)
+        index = index_corpora([read_corpus(data, reading)], config)
         return build_cache(cache, work_folder, index, config, BuildOptions(pool, 1, **options), lambda _rows: None)  # type: ignore[arg-type]
 
 

@@ -23,10 +23,8 @@ from xtts_pipeline.audio.load import decode_wave
 from xtts_pipeline.cache.build import pool, workers
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.padding import padding_share
-from xtts_pipeline.cache.verify.recompute import check_sources
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.main import cli
-from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, CorpusError
 
 SETTINGS = [argument for setting in CONFIG for argument in ("--set", setting)]
@@ -444,22 +442,3 @@ def test_buckets_that_do_not_end_at_the_limits_are_refused(data: Path, tmp_path:
 
     assert_one_line(refused, 2, "data.buckets: the last one is [40, 72], expected the limits [40, 80]; add [40, 80]")
     assert not (tmp_path / "cache").exists()
-
-
-def test_how_a_folder_was_read_is_printed_and_stored_and_verified_by(data: Path, tmp_path: Path) -> None:
-    """A table in another encoding, with other column names, beside a folder of sounds."""
-    rows = "".join(f"clip-{number:03d}.wav;Tür {number}\n" for number in range(40))
-    (data / "metadata.csv").unlink()
-    (data / "Texte.csv").write_text(f"Datei;Text\n{rows}", encoding="cp1252")
-    cache = tmp_path / "cache"
-    refused = run(data, cache, "--set", "text.language=de")
-    assert refused.returncode == 2
-    assert refused.stderr.splitlines()[0] == f"xtts: {data / 'Texte.csv'}: 40 lines are not UTF-8, the first is line 2"
-    assert refused.stderr.splitlines()[1].startswith("add --encoding cp1252 if line 2 is: clip-000.wav;Tür 0;")
-    words = "--columns audio=datei,text=text --audio-dir wavs --encoding cp1252"
-    made = run(data, cache, "--set", "text.language=de", "--encoding", "cp1252")
-    assert made.stderr == f"read by --layout manifest {words}\n"
-    (reading,) = load_manifest(cache).readings
-    assert reading == ReadOptions("manifest", {"audio": "datei", "text": "text"}, "wavs", "", "cp1252")
-    sampled, problems = check_sources(cache, data, 3)
-    assert (sampled, problems) == (3, ())

@@ -1,0 +1,73 @@
+"""How a corpus was read: said by options, printed, stored in the manifest, and used by `verify-cache`."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.cache.corpora import CONFIG, build, write_corpus
+from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cache.verify.recompute import check_sources
+from xtts_pipeline.cli import main
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.corpus.options import ReadOptions
+from xtts_pipeline.errors import LayoutError
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A table in another encoding, with other column names, beside a folder of sounds."""
+    root = write_corpus(tmp_path / "data")
+    rows = "".join(f"clip-{number:03d}.wav;Tür {number}\n" for number in range(40))
+    (root / "metadata.csv").unlink()
+    (root / "Texte.csv").write_text(f"Datei;Text\n{rows}", encoding="cp1252")
+    return root
+
+
+def test_how_a_folder_is_read_is_printed_as_options(data: Path) -> None:
+    words = ["preprocess", "--data", str(data), "--dry-run", "--jobs", "1"]
+    words += [word for setting in (*CONFIG, "text.language=de") for word in ("--set", setting)]
+    refused = CliRunner().invoke(cli, words).exception
+    assert isinstance(refused, LayoutError)
+    found, remedy = str(refused).split("\n")
+    assert found == f"{data / 'Texte.csv'}: 40 lines are not UTF-8, the first is line 2"
+    assert remedy.startswith("add --encoding cp1252 if line 2 is: clip-000.wav;Tür 0;")
+    read = CliRunner().invoke(cli, [*words, "--encoding", "cp1252"])
+    options = "--columns audio=datei,text=text --audio-dir wavs --encoding cp1252"
+    assert (read.stderr, read.exit_code) == (f"read by --layout manifest {options}\n", 0)
+
+
+def test_the_manifest_has_how_a_folder_was_read_and_verification_reads_it_so(data: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    build(data, cache, reading=ReadOptions(encoding="cp1252"))
+    (reading,) = load_manifest(cache).readings
+    assert reading == ReadOptions("manifest", {"audio": "datei", "text": "text"}, "wavs", "", "cp1252")
+    assert check_sources(cache, data, 3) == (3, ())
+
+
+def test_a_layout_that_says_all_leaves_the_manifest_as_it_was(tmp_path: Path) -> None:
+    build(write_corpus(tmp_path / "data"), tmp_path / "cache")
+    assert "readings" not in (tmp_path / "cache" / "manifest.json").read_text()
+
+
+def test_an_error_of_a_layout_is_two_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(**_options: object) -> None:
+        raise LayoutError("found   this", "do\tthat")
+
+    monkeypatch.setattr(main, "cli", fail)
+    with pytest.raises(SystemExit, match="2"):
+        main._run(debug=False)
+    assert capsys.readouterr().err == "xtts: found this\ndo that\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--columns", "sound=file"], "sound: unknown; known are audio, text"),
+        (["--columns", "audio"], "'audio' is not ROLE=COLUMN"),
+        (["--encoding", "cp99999"], "'cp99999' is no text encoding"),
+    ],
+)
+def test_a_wrong_option_is_a_usage_error(data: Path, words: list[str], problem: str) -> None:
+    result = CliRunner().invoke(cli, ["preprocess", "--data", str(data), *words])
+    assert (result.exit_code, problem in result.output) == (2, True)
