@@ -1,4 +1,4 @@
-# An image with the command `xtts`. For NVIDIA GPUs: docker build --build-arg EXTRAS=phonemes,gpu .
+# An image with the command `xtts`. For NVIDIA GPUs: docker build --build-arg EXTRAS=phonemes,serve,gpu .
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS wheel
@@ -10,7 +10,7 @@ COPY xtts_pipeline xtts_pipeline
 RUN python -m build --wheel
 
 FROM python:${PYTHON}-slim
-ARG EXTRAS=phonemes
+ARG EXTRAS=phonemes,serve
 COPY constraints.txt /opt/
 COPY --from=wheel /source/dist/ /opt/
 RUN pip install --no-cache-dir --constraint /opt/constraints.txt "$(echo /opt/*.whl)[${EXTRAS}]"

@@ -14,7 +14,7 @@ STEPS ?=
 AT_ONCE := -n logical --maxprocesses 3 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format types docs clean
+.PHONY: help install demo test test-all lint format types docs dist clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ types: $(INSTALLED) ## check types
 
 docs: $(DOCS_INSTALLED) ## build the documentation into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+dist: $(INSTALLED) ## build the sdist and the wheel in dist/
+	$(BIN)/python -m build
 
 clean: ## remove everything made here but the cache
 	rm -rf $(VENV) build dist demo site *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache

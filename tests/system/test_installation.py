@@ -22,9 +22,11 @@ PACKAGE = Path(installation.__file__).parents[1]
             {"url": "https://host.example/xtts.git", "vcs_info": {"vcs": "git", "commit_id": "0" * 40}},
             'pip install "xtts-pipeline[gpu] @ git+https://host.example/xtts.git"',
         ),
+        ({"url": Path(__file__).as_uri(), "archive_info": {}}, f'pip install "{__file__}[gpu]"'),
+        ({"url": "file:///gone/xtts.whl", "archive_info": {}}, 'pip install "xtts-pipeline[gpu]"'),
         (None, 'pip install "xtts-pipeline[gpu]"'),
     ],
-    ids=["editable", "clone", "in the clone", "repository", "index"],
+    ids=["editable", "clone", "in the clone", "repository", "wheel", "wheel that is gone", "index"],
 )
 def test_an_extra_is_installed_from_where_the_package_came(
     monkeypatch: pytest.MonkeyPatch, source: dict[str, Any] | None, command: str

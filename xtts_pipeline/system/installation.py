@@ -15,13 +15,16 @@ CLONE = Path(__file__).parents[2]
 
 
 def install_command(extra: str) -> str:
-    """Return the pip command that adds an extra to this installation: from its clone, its repository or the index."""
+    """Return the pip command that adds an extra to this installation.
+
+    It takes the package from where it came: its clone, its wheel while that is there, its repository or the index.
+    """
     source = _source()
     url = str(source.get("url", ""))
-    if url.startswith("file:"):
-        folder = Path(unquote(urlsplit(url).path))
+    path = Path(unquote(urlsplit(url).path))
+    if url.startswith("file:") and ("dir_info" in source or path.exists()):
         option = "-e " if source.get("dir_info", {}).get("editable") else ""
-        return f'pip install {option}"{"." if folder == Path.cwd() else folder}[{extra}]"'
+        return f'pip install {option}"{"." if path == Path.cwd() else path}[{extra}]"'
     repository = f" @ {source['vcs_info']['vcs']}+{url}" if "vcs_info" in source else ""
     return f'pip install "{DISTRIBUTION}[{extra}]{repository}"'
 
