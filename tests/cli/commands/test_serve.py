@@ -1,0 +1,84 @@
+"""`xtts serve`: what it refuses before it loads anything, and the life of a real process."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx2
+import pytest
+from click.testing import CliRunner
+
+from tests.speaking import make_run
+from xtts_pipeline.cli.commands import serve as serve_module
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.errors import XttsError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("serve") / "tiny")
+
+
+def refusal(*words: object) -> str:
+    result = CliRunner().invoke(cli, ["serve", *map(str, words)])
+    assert result.exit_code != 0
+    error = result.exception
+    assert not isinstance(error, XttsError) or error.exit_code == 2
+    return str(error) if isinstance(error, XttsError) else result.output
+
+
+def test_other_machines_are_served_with_a_token_only(run: Path, tmp_path: Path) -> None:
+    assert "add --token-file" in refusal("--voice", run, "--host", "0.0.0.0")  # noqa: S104 (refused)
+    assert "add --token-file" in refusal("--voice", run, "--host", "example.org")
+    for content in (b"", b"short\n", b"one token\nanother token\n", b"\xff" * 20):
+        (tmp_path / "token").write_bytes(content)
+        assert "token" in refusal("--voice", run, "--host", "0.0.0.0", "--token-file", tmp_path / "token")  # noqa: S104
+    assert "cannot be read" in refusal("--voice", run, "--token-file", tmp_path / "missing")
+
+
+def test_voices_have_names_of_their_own(run: Path, tmp_path: Path) -> None:
+    assert "two voices have the same name" in refusal("--voice", run, "--voice", f"tiny={run}")
+    assert "no checkpoint here" in refusal("--voice", f"other={tmp_path}")
+
+
+def test_a_missing_extra_is_named_with_its_command(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve_module, "MODULES", ("starlette", "no_such_module"))
+    assert "no package no_such_module; run pip install" in refusal("--voice", run)
+
+
+def test_a_port_in_use_is_one_line(run: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        assert "cannot listen" in refusal("--voice", run, "--port", used.getsockname()[1])
+
+
+def test_a_process_serves_until_sigterm_and_finishes_its_speech(run: Path) -> None:
+    words = ["serve", "--voice", f"ann={run}", "--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "xtts_pipeline", *map(str, words)], stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        line = process.stderr.readline()
+        (url,) = re.findall(r"^serving ann at (http://127\.0\.0\.1:\d+); Ctrl-C stops$", line)
+        text = "one two three four. " * 10
+        sizes: list[int] = []
+
+        def listen() -> None:
+            body = {"input": text, "response_format": "pcm"}
+            with httpx2.stream("POST", f"{url}/v1/audio/speech", json=body, timeout=120.0) as answer:
+                begun.set()
+                sizes.extend(len(part) for part in answer.iter_bytes())
+
+        begun = threading.Event()
+        thread = threading.Thread(target=listen)
+        thread.start()
+        assert begun.wait(timeout=120.0)
+        process.send_signal(signal.SIGTERM)
+        thread.join()
+        assert process.wait(timeout=120.0) == 0
+        assert process.stderr.read() == ""
+    # A pause of 0.35 s follows each sentence but the last.
+    assert sum(sizes) > 9 * 0.35 * 24_000 * 2
