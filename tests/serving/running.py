@@ -83,6 +83,8 @@ def running(voices: Mapping[str, Any], **settings: Any) -> Iterator[Running]:
 class GatedVoice:
     """Stands for a Synthesizer: silence in parts of 0.1 s, each only after the test has let it through."""
 
+    speeds = (1.0, 1.0)
+
     def __init__(self, parts: int = 1_000) -> None:
         audio, model = SimpleNamespace(sample_rate=RATE), SimpleNamespace(voice_latents=0)
         cache = SimpleNamespace(speakers=("ann",), languages=("en",))
@@ -91,7 +93,7 @@ class GatedVoice:
         self.parts = parts
         self.made: list[str] = []
 
-    def stream(self, text: str, *_voice: object) -> Iterator[np.ndarray]:
+    def stream(self, text: str, *_voice: object, **_options: object) -> Iterator[np.ndarray]:
         if "bad" in text:
             raise TextError("unknown_symbol", f"text {text!r}: a bad text; say it otherwise")
         if "crash" in text:

@@ -265,6 +265,11 @@ class Synthesizer:
         """Return the wave, float32 [samples], of natural-log mel frames [T, mel_bins], by the vocoder of the speech."""
         return self.vocoder(mel)
 
+    @property
+    def speeds(self) -> tuple[float, float]:
+        """The slowest and the fastest speed of this model."""
+        return (SLOWEST, FASTEST) if self.checkpoint.config.model.decoder == "parallel" else (1.0, 1.0)
+
     def silence(self, frames: int) -> np.ndarray:
         """Return silent mel frames, float32 [frames, mel_bins]."""
         return np.full((frames, self._network.mel_bins), self._network.silence, np.float32)
@@ -279,8 +284,9 @@ class Synthesizer:
         cache, folder = self.checkpoint.cache, self.checkpoint.folder
         if not SLOWEST <= speed <= FASTEST:
             raise ConfigError(f"speed {speed:g}: expected {SLOWEST:g} to {FASTEST:g}; 0.8 is slower, 1.25 faster")
-        decoder = self.checkpoint.config.model.decoder
-        if speed != 1.0 and decoder != "parallel":
+        slowest, fastest = self.speeds
+        if not slowest <= speed <= fastest:
+            decoder = self.checkpoint.config.model.decoder
             remedy = "leave the speed out, or train with model.decoder=parallel"
             raise ConfigError(f"speed {speed:g}: the model of {folder} has model.decoder={decoder}; {remedy}")
         speaker_id = _index("speaker", cache.speakers, speaker, folder)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from xtts_pipeline.inference.synthesizer import SpeechStream, Synthesizer
 
 QUOTED_CHARACTERS = 80
-# The slowest and the fastest speed of each voice.
-SPEEDS = (1.0, 1.0)
 
 
 class RequestError(XttsError):
@@ -46,22 +44,23 @@ class ChosenVoice:
 
 @dataclass(frozen=True)
 class SpeechOrder:
-    """A checked request: a text, its voice, and the content of a sound file to clone, if any."""
+    """A checked request: a text, its voice, the content of a sound file to clone, if any, and the speed."""
 
     voice: ChosenVoice
     text: str
     clip: bytes | None
+    speed: float
 
     def open(self) -> "SpeechStream":
         """Start to speak. Raises the errors of `Synthesizer.stream`; none of them names a file."""
         voice = self.voice
         if self.clip is None:
-            return voice.synthesizer.stream(self.text, voice.speaker, voice.language)
+            return voice.synthesizer.stream(self.text, voice.speaker, voice.language, speed=self.speed)
         with tempfile.NamedTemporaryFile() as file:
             file.write(self.clip)
             file.flush()
             try:
-                return voice.synthesizer.stream(self.text, None, voice.language, [file.name])
+                return voice.synthesizer.stream(self.text, None, voice.language, [file.name], self.speed)
             except AudioError as error:
                 raise RequestError(str(error).replace(f"{file.name}: ", ""), "reference") from None
 
@@ -85,7 +84,7 @@ class VoiceTable:
                 "id": voice.name,
                 "name": voice.name,
                 "languages": list(voice.synthesizer.checkpoint.cache.languages),
-                "speeds": SPEEDS,
+                "speeds": voice.synthesizer.speeds,
                 "takes_reference": voice.takes_reference,
                 "step": voice.synthesizer.checkpoint.step,
             }
@@ -105,7 +104,12 @@ class VoiceTable:
         return ChosenVoice(name, synthesizer, speaker, spoken)
 
     def order(
-        self, text: str, voice: str | None = None, language: str | None = None, clip: bytes | None = None
+        self,
+        text: str,
+        voice: str | None = None,
+        language: str | None = None,
+        clip: bytes | None = None,
+        speed: float = 1.0,
     ) -> SpeechOrder:
         """Return the order to speak a text; `clip` is the content of a sound file. Raises RequestError."""
         if len(text) > self.max_characters:
@@ -119,7 +123,11 @@ class VoiceTable:
             raise RequestError(
                 f"reference: the voice {chosen.name} takes none; choose a voice that clones", "reference"
             )
-        return SpeechOrder(chosen, text, clip)
+        slowest, fastest = chosen.synthesizer.speeds
+        if not slowest <= speed <= fastest:
+            expected = f"{slowest:g} to {fastest:g}" if slowest < fastest else "1"
+            raise RequestError(f"speed: found {speed:g}, expected {expected} for the voice {chosen.name}", "speed")
+        return SpeechOrder(chosen, text, clip, speed)
 
 
 def _unknown(field: str, wanted: str, known: "list[str] | tuple[str, ...]") -> RequestError:
