@@ -304,7 +304,7 @@ def test_ctrl_c_ends_with_130_and_one_line(job: Job, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["preprocess", "--data", "missing"], "missing"),
-        (["preprocess", "--data", "empty"], "metadata.csv"),
+        (["preprocess", "--data", "empty"], "found an empty folder"),
         (["train", "--cache", "missing"], "missing"),
         (["train", "--cache", "empty"], "empty"),
         (["verify-cache", "--cache", "missing"], "missing"),

@@ -80,7 +80,7 @@ def test_the_corpus_is_the_same_with_any_jobs_and_each_row_is_read_in_its_langua
     assert one == two
     assert len(one) == 5
     assert soundfile.info(tmp_path / "1" / "fa" / "plain" / "fa-0001.wav").duration > 1
-    index = index_corpora([read_corpus(tmp_path / "1", "auto", "de")], load_config((), ["text.tokens=phonemes"]))
+    index = index_corpora([read_corpus(tmp_path / "1", language="de")], load_config((), ["text.tokens=phonemes"]))
     assert (index.layout, index.languages, index.speakers, index.rejections) == (
         "manifest",
         ("en", "fa"),

@@ -19,7 +19,7 @@ from wyoming.tts import (
     SynthesizeVoice,
 )
 
-from tests.serving.running import Running
+from tests.serving.running import GatedVoice, Running, running, wait_until
 from xtts_pipeline.inference.synthesizer import Synthesizer
 
 
@@ -101,7 +101,10 @@ def test_nothing_to_say_in_chunks_ends_without_sound(server: Running) -> None:
         ([Synthesize("")], "found no text"),
         ([Synthesize("☃")], "no letter or digit to speak"),
         ([Synthesize("a" * 201)], "at most 200"),
-        ([SynthesizeStart(), SynthesizeChunk("a" * 150), SynthesizeChunk("a" * 150)], "over 200 characters"),
+        (
+            [SynthesizeStart(), SynthesizeChunk("a" * 150), SynthesizeChunk("a" * 150), SynthesizeStop()],
+            "over 200 characters",
+        ),
     ],
 )
 def test_an_error_is_one_event_and_the_connection_goes_on(server: Running, messages: list, found: str) -> None:
@@ -110,6 +113,25 @@ def test_an_error_is_one_event_and_the_connection_goes_on(server: Running, messa
     assert found in error.text
     assert error.code == "400"
     assert AudioStop.is_type(events[-1].type)
+
+
+@pytest.mark.parametrize("chunks", [["a" * 201, "b"], ["☃"]], ids=["too long", "nothing to speak"])
+def test_a_text_in_chunks_that_fails_ends_and_is_not_spoken_again(server: Running, chunks: list[str]) -> None:
+    messages = [SynthesizeStart(), *map(SynthesizeChunk, chunks), Synthesize("all of it"), SynthesizeStop()]
+    events = talk(server, messages, "synthesize-stopped")
+    assert [event.type for event in events] == ["error", "synthesize-stopped"]
+
+
+def test_a_client_that_does_not_read_ends_with_its_time_and_holds_up_no_stop() -> None:
+    voice = GatedVoice(100_000)
+    voice.gate.release(100_000)
+    with running({"slow": voice}, max_seconds=0.5) as server:
+        with socket.create_connection(("127.0.0.1", server.wyoming_port)) as client:
+            client.sendall(b'{"type": "synthesize", "data": {"text": "abc"}}\n')
+            wait_until(lambda: server.metric("xtts_requests_total", protocol="wyoming", outcome="cut") == 1.0)
+        with socket.create_connection(("127.0.0.1", server.wyoming_port)) as client:
+            client.sendall(b'{"type": "synthesize", "data": {"text": "abc"}}\n')
+            wait_until(lambda: len(voice.made) > 0)
 
 
 @pytest.mark.parametrize(

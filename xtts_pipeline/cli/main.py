@@ -34,7 +34,7 @@ COMMANDS = {
     },
     "Speaking": {
         "synthesize": "Speak a text, or each line of a file, with a run or a voice.",
-        "serve": "Speak for other programs, by OpenAI's speech API and the Wyoming protocol.",
+        "serve": "Speak for other programs, by HTTP and the Wyoming protocol.",
         "export": "Write a voice folder, a SavedModel, or a vocoder as ONNX.",
     },
     "Vocoder": {

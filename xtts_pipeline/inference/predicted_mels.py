@@ -48,9 +48,10 @@ def predict_mels(
 class MelPredictor:
     """Predicts the mels of a cache's records, each bucket by one compiled function of a fixed number of rows.
 
-    The EMA weights predict each frame from the recorded frames before it and from the aligner's path. Dropout is that
-    of synthesis: the prenet's masks alone, the same at each call and for each row, so a mel does not depend on its
-    batch. A network with a voice encoder hears a part of the clip itself.
+    The EMA weights predict frames along the aligner's path: the autoregressive decoder each from the recorded frames
+    before it, the parallel one from the recorded energies. What is random is that of synthesis, the same at each call
+    and for each row, so a mel does not depend on its batch. A network with a voice encoder hears a part of the clip
+    itself.
     """
 
     def __init__(self, checkpoint: Checkpoint, manifest: Manifest) -> None:

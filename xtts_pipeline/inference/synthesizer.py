@@ -357,7 +357,9 @@ class Synthesizer:
         if network.null_voice is not None:
             latents = tf.zeros(network.null_voice.shape) if voice.latents is None else tf.constant(voice.latents)
         ids = (tf.fill([rows], value) for value in (voice.speaker, voice.language, voice.latents is not None))
-        plan, state = self._begin(tf.constant(tokens), tf.constant(lengths), *ids, latents, tf.constant(voice.speed))
+        plan, state = self._begin(
+            tf.constant(tokens), tf.constant(lengths), *ids, latents, tf.constant(voice.speed, tf.float32)
+        )
         before, is_over = np.zeros(rows, np.int32), False
         while not is_over:
             state, chunk = self._continue(plan, state, tf.constant(max_frames))

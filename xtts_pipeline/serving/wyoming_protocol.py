@@ -62,7 +62,11 @@ class WyomingServer:
         for reader, writer in self._connections.values():
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # of every socket's transport
             reader.feed_eof()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=self._service.max_seconds + 1.0)
+        # A client that does not read would hold the server for ever.
+        for _, writer in self._connections.values():
+            writer.transport.abort()
 
 
 class _Connection:
@@ -71,7 +75,9 @@ class _Connection:
     def __init__(self, service: Service, writer: asyncio.StreamWriter) -> None:
         self._service, self._writer = service, writer
         self._voice: SynthesizeVoice | None = None
+        # A text that failed is None until it ends, and is not spoken again.
         self._text: str | None = None
+        self._is_in_chunks = False
         self._characters = 0
         self._is_speaking = False
 
@@ -79,11 +85,14 @@ class _Connection:
         while (event := await _read_event(reader)) is not None:
             try:
                 await self._answer(event)
-            except (XttsError, TimeoutError) as error:
-                status = error.status if isinstance(error, RequestError) else 400
+            except TimeoutError:
+                # The client may not read either, so that nothing more can be said.
+                self._count("cut")
+                self._writer.transport.abort()
+                return
+            except XttsError as error:
                 self._text = None
-                self._count(str(status))
-                await self._write(Error(" ".join(str(error).split()) or "time limit", str(status)))
+                await self._report(error)
                 await self._end_sound()
 
     async def _answer(self, event: Event) -> None:
@@ -91,12 +100,13 @@ class _Connection:
             await self._write(self._describe())
         elif SynthesizeStart.is_type(event.type):
             self._voice, self._text, self._characters = SynthesizeStart.from_event(event).voice, "", 0
+            self._is_in_chunks = True
         elif SynthesizeChunk.is_type(event.type) and self._text is not None:
             await self._take(SynthesizeChunk.from_event(event).text)
         elif SynthesizeStop.is_type(event.type):
             await self._finish()
         # With a text in chunks, Home Assistant sends the whole text as well, for servers that know no chunks.
-        elif Synthesize.is_type(event.type) and self._text is None:
+        elif Synthesize.is_type(event.type) and not self._is_in_chunks:
             wanted = Synthesize.from_event(event)
             self._voice = wanted.voice
             await self._speak(wanted.text)
@@ -116,12 +126,21 @@ class _Connection:
             await self._speak(sentence, pause_seconds(sentence))
 
     async def _finish(self) -> None:
-        rest, self._text = self._text, None
-        if rest and rest.strip():
-            await self._speak(rest)
+        rest, self._text, self._is_in_chunks = self._text, None, False
+        try:
+            if rest and rest.strip():
+                await self._speak(rest)
+            if rest is not None:
+                self._count("200")
+        except XttsError as error:
+            await self._report(error)
         await self._end_sound()
         await self._write(SynthesizeStopped())
-        self._count("200")
+
+    async def _report(self, error: XttsError) -> None:
+        status = str(error.status if isinstance(error, RequestError) else 400)
+        self._count(status)
+        await self._write(Error(" ".join(str(error).split()), status))
 
     async def _speak(self, text: str, pause: float = 0.0) -> None:
         order = self._service.voices.order(text, *self._names())

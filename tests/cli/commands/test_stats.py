@@ -143,7 +143,7 @@ def test_settings_that_would_change_the_cached_lengths_are_refused(root: Path) -
 def test_a_layout_is_for_a_corpus_only(root: Path) -> None:
     assert measure_lengths(root / "data", None, make_config(), None, ReadOptions("ljspeech")).clips == 40
     with pytest.raises(CorpusError):
-        measure_lengths(root / "data", None, make_config(), None, "vctk")
+        measure_lengths(root / "data", None, make_config(), None, ReadOptions("vctk"))
     with pytest.raises(ConfigError, match="--layout ljspeech is for a corpus"):
         measure_lengths(None, root / "cache", make_config(), None, ReadOptions("ljspeech"))
 

@@ -5,6 +5,7 @@ import tensorflow as tf
 from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import SynthesisConfig, TrainingConfig
+from xtts_pipeline.inference.timings import token_durations
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Batch, Crop, Memory
 from xtts_pipeline.model.parallel.network import ParallelNetwork
@@ -100,7 +101,8 @@ def test_chunks_equal_whole_speech(parallel_network: ParallelNetwork, chunk_fram
     assert chunk.has_stopped.numpy().all()
     for row, frames in enumerate(wide):
         np.testing.assert_allclose(mel[row, :frames], expected[row, :frames], atol=1e-4)
-        durations = attention[row].sum(axis=0) * parallel_network.frames_per_step
+        steps = -(-frames // parallel_network.frames_per_step)
+        durations = token_durations(attention[row, :steps], frames, parallel_network.frames_per_step)
         np.testing.assert_allclose(durations, plan.timing.duration[row], atol=1e-4)
     if speed == 1.0:
         speech = parallel_network.speak(memory, DROPOUT, limit, settings)

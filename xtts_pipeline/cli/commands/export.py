@@ -55,8 +55,7 @@ class Line(click.ParamType[str]):
 
 @click.command(
     cls=DocumentedCommand,
-    example="xtts export --run runs/first --vocoder runs/vocoder --output voice/ "
-    '--license CC-BY-4.0 --data-license "CC0-1.0; the speaker consents"',
+    example="xtts export --run runs/first --output voice/ --license MIT --data-license MIT",
     sections={
         "Voice folder": ["voice_license", "data_license", "datasets", "evaluation"],
         "SavedModel": ["batch_size", "jit_compile"],

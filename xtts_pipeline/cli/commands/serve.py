@@ -81,7 +81,7 @@ def serve(
     max_characters: int,
     max_seconds: float,
 ) -> None:
-    """Speak for other programs, by OpenAI's speech API and the Wyoming protocol."""
+    """Speak for other programs, by HTTP and the Wyoming protocol."""
     require_extra("serve", MODULES, "xtts serve")
     table = dict(voices)
     if len(table) < len(voices):

@@ -4,6 +4,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+# A token of over 1,000 frames is no speech.
+MAX_LOG_DURATION = 7.0
+# Keeps divisions by the duration of a padded token finite.
+LEAST_DURATION = 1e-3
+
 
 class Timing(NamedTuple):
     """When tokens are spoken, in frames, float32 [B, S] each; padded tokens last 0 frames."""
@@ -33,7 +38,7 @@ def places(timing: Timing, frame_T: tf.Tensor, shares_BTS: tf.Tensor) -> tf.Tens
     The distance of its centre from the begin and from the end, in durations of the token, and the log of that duration.
     """
     centre_T1 = tf.cast(frame_T, tf.float32)[:, None] + 0.5
-    duration_BS = tf.maximum(timing.duration, 1e-3)
+    duration_BS = tf.maximum(timing.duration, LEAST_DURATION)
     after_BTS = tf.clip_by_value((centre_T1 - timing.begin[:, None, :]) / duration_BS[:, None, :], 0.0, 1.0)
     from_begin_BT = tf.reduce_sum(shares_BTS * after_BTS, axis=-1)
     from_end_BT = tf.reduce_sum(shares_BTS, axis=-1) - from_begin_BT
@@ -48,8 +53,4 @@ def spoken_durations(log_duration_BS: tf.Tensor, mask_BS: tf.Tensor, speed: tf.T
     """
     duration_BS = tf.where(mask_BS, tf.exp(tf.clip_by_value(log_duration_BS, 0.0, MAX_LOG_DURATION)) / speed, 0.0)
     total_B1 = tf.reduce_sum(duration_BS, axis=1, keepdims=True)
-    return duration_BS * tf.maximum(tf.round(total_B1), 1.0) / tf.maximum(total_B1, 1e-3)
-
-
-# A token of over 1,000 frames is no speech.
-MAX_LOG_DURATION = 7.0
+    return duration_BS * tf.maximum(tf.round(total_B1), 1.0) / tf.maximum(total_B1, LEAST_DURATION)

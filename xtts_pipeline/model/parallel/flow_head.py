@@ -55,7 +55,11 @@ class FlowHead(tf.Module):
         frames: their own losses train them.
         """
         start_BFN = self._start(tf.stop_gradient(decoded.coarse), dropout, 0)
-        time_B = dropout.draw(self.time_salt, target_BTM.shape[0], 1)[:, 0]
+        rows = target_BTM.shape[0]
+        # Validation has the same times in each batch, evenly spaced, so that its losses compare.
+        time_B = (tf.range(rows, dtype=tf.float32) + 0.5) / rows
+        if dropout.is_training:
+            time_B = dropout.draw(self.time_salt, rows, 1)[:, 0]
         velocity_BFN = tf.reshape(target_BTM, start_BFN.shape) - start_BFN
         frames_BFN = start_BFN + time_B[:, None, None] * velocity_BFN
         predicted_BFN = self._velocity(

@@ -49,6 +49,13 @@ class ParallelTotals(NamedTuple):
     rows: tf.Tensor
 
 
+def rows_with_path(batch: Batch, crop: Crop) -> tuple[Batch, Crop]:
+    """Return a batch in which rows of more tokens than frames, which the aligner cannot align, have no weight."""
+    has_path_B = batch.mel_length >= batch.text_length
+    mel_length_B, crop_length_B = (tf.where(has_path_B, length_B, 0) for length_B in (batch.mel_length, crop.length))
+    return batch._replace(mel_length=mel_length_B), crop._replace(length=crop_length_B)
+
+
 def parallel_totals(batch: Batch, crop: Crop) -> ParallelTotals:
     """Return the denominators of a whole batch's averages; each is at least 1."""
     tokens = float_sum(tf.where(batch.mel_length > 0, batch.text_length, 0))
@@ -78,9 +85,7 @@ def parallel_losses(
     coarse_BTM = tf.reshape(prediction.decoded.coarse, target_BTM.shape)
     l1, l2 = mel_losses(coarse_BTM, target_BTM, mask_BT, totals.frames)
     posterior_BTS = prediction.alignment.posterior
-    # A row with more tokens than frames has no path, so no durations.
-    has_path_B = (batch.mel_length >= batch.text_length) & (batch.mel_length > 0)
-    mask_BS = length_mask(batch.text_length, batch.tokens.shape[1]) & has_path_B[:, None]
+    mask_BS = length_mask(batch.text_length, batch.tokens.shape[1]) & (batch.mel_length > 0)[:, None]
     duration, energy = (
         tf.reduce_sum(tf.where(mask_BS, tf.square(predicted - measured), 0.0)) / totals.tokens
         for predicted, measured in zip(prediction.prosody, prediction.measured, strict=True)

@@ -12,7 +12,7 @@ from xtts_pipeline.model.decoding import Chunk, Speech
 from xtts_pipeline.model.layers import Dense, Dropout, Initializer, length_mask
 from xtts_pipeline.model.losses import decoder_steps
 from xtts_pipeline.model.network import NO_SCHEDULES, Batch, Crop, Memory, Network, Schedules
-from xtts_pipeline.model.parallel.durations import Timing, spoken_durations, timing_of
+from xtts_pipeline.model.parallel.durations import LEAST_DURATION, Timing, spoken_durations, timing_of
 from xtts_pipeline.model.parallel.flow_head import FlowHead
 from xtts_pipeline.model.parallel.frame_decoder import DecodedFrames, FrameDecoder, Prosody, ProsodyPredictor
 from xtts_pipeline.model.parallel.losses import (
@@ -21,9 +21,8 @@ from xtts_pipeline.model.parallel.losses import (
     ParallelTotals,
     parallel_losses,
     parallel_totals,
+    rows_with_path,
 )
-
-LEAST_DURATION = 1e-3
 
 
 class SpeechPlan(NamedTuple):
@@ -70,7 +69,7 @@ class ParallelNetwork(Network):
 
     def batch_totals(self, batch: Batch, crop: Crop, config: TrainingConfig) -> ParallelTotals:  # noqa: ARG002
         """Return the denominators of a whole batch's averages."""
-        return parallel_totals(batch, crop)
+        return parallel_totals(*rows_with_path(batch, crop))
 
     def losses(
         self,
@@ -82,6 +81,7 @@ class ParallelNetwork(Network):
         schedules: Schedules = NO_SCHEDULES,  # noqa: ARG002
     ) -> dict[str, tf.Tensor]:
         """Return the losses with the aligner's durations; see `parallel_losses`."""
+        batch, crop = rows_with_path(batch, crop)
         prediction = self(batch, crop, dropout)
         return parallel_losses(self, batch, crop, prediction, totals, self.flow_head, dropout)
 
@@ -119,7 +119,7 @@ class ParallelNetwork(Network):
         is_speaking_B = length_B > following * self.frames_per_step
         return following, Chunk(
             self.finish_steps(decoded, dropout, first, settings)[:, inside],
-            decoded.shares[:, reach : reach + steps],
+            _attention(decoded)[:, reach : reach + steps],
             tf.minimum(length_B, following * self.frames_per_step),
             ~is_speaking_B & (plan.length <= max_frames_B),
             is_speaking_B,
@@ -133,8 +133,7 @@ class ParallelNetwork(Network):
         decoded = self.frame_decoder(plan.tokens, plan.timing, length_B, dropout, tf.range(self.max_steps))
         mel_BTM = self.finish_steps(decoded, dropout, 0, settings)[:, : self.max_mel_frames]
         mel_BTM = tf.where(length_mask(length_B, self.max_mel_frames)[..., None], mel_BTM, self.silence)
-        shares_BFS = tf.where(decoded.is_real[..., None], decoded.shares, 0.0)
-        return Speech(mel_BTM, length_B, plan.length <= max_frames_B, shares_BFS)
+        return Speech(mel_BTM, length_B, plan.length <= max_frames_B, _attention(decoded))
 
     def finish_steps(
         self, decoded: DecodedFrames, dropout: Dropout, first_step: tf.Tensor | int, settings: SynthesisConfig
@@ -154,3 +153,9 @@ class ParallelNetwork(Network):
 
     def _add_energy(self, tokens_BSD: tf.Tensor, energy_BS: tf.Tensor) -> tf.Tensor:
         return tokens_BSD + self.energy_to_tokens(tf.cast(energy_BS, tokens_BSD.dtype)[..., None])
+
+
+def _attention(decoded: DecodedFrames) -> tf.Tensor:
+    """Return the shares of tokens in decoder steps, which sum to 1 in the last one too, and to 0 after it."""
+    shares_BFS = tf.where(decoded.is_real[..., None], decoded.shares, 0.0)
+    return tf.math.divide_no_nan(shares_BFS, tf.reduce_sum(shares_BFS, axis=-1, keepdims=True))

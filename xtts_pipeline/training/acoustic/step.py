@@ -113,7 +113,7 @@ class AcousticStep(TrainStep):
 
 
 class EvaluateStep:
-    """The losses of one batch under teacher forcing, with the prenet's dropout only; each clip is its own reference."""
+    """The losses of one batch with what the decoder is told of the recording; each clip is its own reference."""
 
     def __init__(self, network: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
         self.network, self.config, self._signature = network, config, signatures[0]
