@@ -65,6 +65,12 @@ def find_columns(columns: Sequence[str], given: Mapping[str, str], *, has_ids: b
     return found
 
 
+def by_position(given: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
+    """Return role -> column, where a number that is no column's name is a position from 1."""
+    names = {str(place): column for place, column in enumerate(columns, 1)} | {column: column for column in columns}
+    return {role: names.get(column, column) for role, column in given.items()}
+
+
 def is_complete(found: Mapping[str, str], columns: Sequence[str]) -> bool:
     """Return whether a table with these columns has all of the roles, and the required ones are among them."""
     return all(role in found for role in REQUIRED) and set(found.values()) <= set(columns)

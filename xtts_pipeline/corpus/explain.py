@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from xtts_pipeline.corpus.columns import REQUIRED, find_columns, is_complete
+from xtts_pipeline.corpus.columns import REQUIRED, by_position, find_columns, is_complete
 from xtts_pipeline.corpus.encodings import HEAD_BYTES, first_line, likely_encoding
 from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES
 from xtts_pipeline.corpus.layouts.layout import Layout
@@ -79,20 +79,30 @@ def _remedy_for(table: Path, root: Path, options: ReadOptions) -> str:
         columns = [column.strip().lower() for column in line.split(delimiter)]
         if is_complete(find_columns(columns, {}), columns):
             return f"add --delimiter {shown_delimiter(delimiter)}"
-    header = read_header(table, options.delimiter, options.encoding)
-    missing = [column for column in options.columns.values() if column not in header.columns]
+    sounds = SoundFiles(root)
+    header = _header_of(table, sounds, options)
+    given = by_position(options.columns, header.columns)
+    missing = [column for column in given.values() if column not in header.columns]
     if missing:
         return f"no column is called {missing[0]}: choose from {', '.join(map(printable, header.columns))}"
     if len(header.columns) < len(REQUIRED):
         return ""
-    audio, text = _likely_columns(table, header, root, options)
+    audio, text = _likely_columns(table, header, sounds, options)
     return f"add --columns audio={audio},text={text}, with the columns that hold the sound and its text"
 
 
-def _likely_columns(table: Path, header: TableHeader, root: Path, options: ReadOptions) -> tuple[str, str]:
+def _header_of(table: Path, sounds: SoundFiles, options: ReadOptions) -> TableHeader:
+    """Return the header of a table, or positions as its columns if the first line holds numbers or names a sound."""
+    header = read_header(table, options.delimiter, options.encoding)
+    rows = sample_fields(table, TableHeader(header.delimiter, (), first_row=1), options.encoding)
+    if rows and (not header.columns or any(place_hits([name.strip() for name in rows[0]], sounds))):
+        return TableHeader(header.delimiter, tuple(str(place) for place in range(1, len(rows[0]) + 1)), first_row=1)
+    return header
+
+
+def _likely_columns(table: Path, header: TableHeader, sounds: SoundFiles, options: ReadOptions) -> tuple[str, str]:
     """Return the column that names sounds best, and the longest one of the others."""
     rows = [row for row in sample_fields(table, header, options.encoding) if len(row) == len(header.columns)]
-    sounds = SoundFiles(root)
     places = range(len(header.columns))
     audio = max(places, key=lambda place: sum(place_hits([row[place].strip() for row in rows], sounds)))
     text = max((place for place in places if place != audio), key=lambda place: sum(len(row[place]) for row in rows))

@@ -20,6 +20,7 @@ SAMPLE_BYTES = 1 << 18
 SAMPLE_ROWS = 50
 DELIMITERS = "\t|,;"
 _QUOTED = ",;"  # fields between tabs or bars need no quotes, and transcripts contain many
+NUMBER = re.compile(r"[\d.,:\s]*")
 _SPLIT_IN_NAME = re.compile(r"(?:^|[-_.])(train|val|valid|validation|dev|eval|test)(?:[-_.]|$)")
 
 
@@ -38,7 +39,7 @@ class TableHeader:
 
 
 def read_header(path: Path, delimiter: str = "", encoding: str = "") -> TableHeader:
-    """Return the first line of the file as column names; no columns if it cannot be a header."""
+    """Return the first line of the file as column names; no columns if it cannot be a header, such as numbers alone."""
     try:
         line = first_line(read_head(path, HEADER_BYTES + 1), encoding)
     except UnicodeDecodeError:
@@ -47,6 +48,8 @@ def read_header(path: Path, delimiter: str = "", encoding: str = "") -> TableHea
         return TableHeader(delimiter or ",", ())
     delimiter = delimiter or max(DELIMITERS, key=line.count)
     columns = [column.strip().lower() for column in line.split(delimiter)]
+    if len(columns) > 1 and all(map(NUMBER.fullmatch, columns)):
+        return TableHeader(delimiter, ())
     return TableHeader(delimiter, tuple(column.strip('"') for column in columns))
 
 

@@ -323,3 +323,39 @@ def test_a_part_of_a_recording_is_no_clip(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"start": 0.0', '"start": 0.5', 1))
     (rejection,) = read_corpus(tmp_path).rejections
     assert (rejection.where, "is a part of the recording" in rejection.detail) == (f"{path.name}:1", True)
+
+
+@pytest.mark.parametrize(
+    ("folder", "row", "columns", "text", "speaker"),
+    [
+        ("wavs", "{name}|raw|{text}", {"audio": "1", "text": "2"}, "raw", "default"),
+        ("wavs", "{name}|anna|{text}", {"speaker": "2"}, SENTENCES[0], "anna"),
+        ("clips", "{name}.wav|{text}|other {name}", {"text": "2"}, SENTENCES[0], "default"),
+        ("clips", "{name},7", {"audio": "1", "text": "2"}, "7", "default"),
+        ("clips", "{name}.wav|anna|{text}", {}, SENTENCES[0], "default"),
+    ],
+)
+def test_positions_choose_columns_and_no_row_is_taken_for_a_header(
+    tmp_path: Path, folder: str, row: str, columns: dict[str, str], text: str, speaker: str
+) -> None:
+    plain(folder, row)(tmp_path)
+    corpus = read_corpus(tmp_path, ReadOptions(columns=columns))
+    assert (len(corpus.utterances), corpus.rejections) == (len(CLIPS), ())
+    assert (corpus.utterances[0].text, corpus.utterances[0].speaker) == (text, speaker)
+
+
+@pytest.mark.parametrize(
+    ("folder", "row", "header", "columns", "message"),
+    [
+        ("wavs", "{name}|{text}", "", {"text": "9"}, "no column 9; choose from id, text, normalized_text, or pos"),
+        ("clips", "{name}.wav,The {name} fox , and {text}", "", {}, "2: The 001 fox; 3: and Tür 1 .*\nadd --columns"),
+        ("clips", "{name}.wav,{text},To {name}", "file,german,english", {}, "german: Tür 1 .*; english: To 001\nadd"),
+        ("clips", "{name},7", "", {}, "\nadd --columns audio=1,text=2"),
+    ],
+)
+def test_columns_that_cannot_be_chosen_are_asked_for(
+    tmp_path: Path, folder: str, row: str, header: str, columns: dict[str, str], message: str
+) -> None:
+    plain(folder, row, header)(tmp_path)
+    with pytest.raises(CorpusError, match=message):
+        read_corpus(tmp_path, ReadOptions(columns=columns))

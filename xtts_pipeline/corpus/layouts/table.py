@@ -9,15 +9,16 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
-from xtts_pipeline.corpus.columns import REQUIRED, find_columns, is_complete
+from xtts_pipeline.corpus.columns import REQUIRED, by_position, find_columns, is_complete
 from xtts_pipeline.corpus.encodings import require_encoding
 from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, read_json_lines, sample_objects
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.placement import Placement, place_hits, place_names
-from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, SPLIT_NAMES, CorpusRow, RowCollector, SoundFiles, id_of
+from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, SPLIT_NAMES, CorpusRow, RowCollector, SoundFiles, id_of, printable
 from xtts_pipeline.corpus.tables import (
     DELIMITERS,
+    NUMBER,
     SUFFIXES,
     TableHeader,
     by_split,
@@ -26,11 +27,10 @@ from xtts_pipeline.corpus.tables import (
     sample_fields,
     split_in_name,
 )
-from xtts_pipeline.errors import CorpusError
+from xtts_pipeline.errors import CorpusError, LayoutError
 
 MAX_COLUMN_NAME = 40
 ANYWHERE = "**"  # as --audio-dir: sounds are found by their names below the corpus
-_NUMBER = re.compile(r"[\d.,:\s]*")
 _LANGUAGE_FOLDER = re.compile(r"[a-z]{2}_[A-Z]{2}")
 
 
@@ -222,23 +222,28 @@ def _plan_without_header(table: Path, options: ReadOptions, no_header: TableHead
     header = replace(no_header, delimiter=options.delimiter or no_header.delimiter)
     rows = [fields for fields in sample_fields(table, header, options.encoding) if len(fields) == len(header.columns)]
     text = header.columns[-1]
-    if len(header.columns) > 2 and rows and all(_NUMBER.fullmatch(fields[-1]) and fields[-1] for fields in rows):
+    if len(header.columns) > 2 and rows and all(NUMBER.fullmatch(fields[-1]) and fields[-1] for fields in rows):
         text = header.columns[-2]  # Some corpora have the length there.
-    columns = {"id": header.columns[0], "audio": header.columns[0], "text": text, **options.columns}
-    return TablePlan(table, columns, header)
+    given = by_position(options.columns, header.columns)
+    unknown = next((column for column in given.values() if column not in header.columns), None)
+    if unknown is not None:
+        choice = f"{', '.join(header.columns)}, or positions from 1 to {len(header.columns)}"
+        raise CorpusError(f"{table}: --columns: found no column {printable(unknown)}; choose from {choice}")
+    return TablePlan(table, {"id": header.columns[0], "audio": header.columns[0], "text": text, **given}, header)
 
 
 def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> TablePlan | None:
     """Return how a table without known column names is read: one column names sounds that exist, another one is text.
 
-    The first line is a header if it alone names no sound.
+    The first line is a header if it alone names no sound. Raises LayoutError if several columns may be the text.
     """
     for delimiter in options.delimiter or DELIMITERS:
         rows = sample_fields(table, TableHeader(delimiter, (), first_row=1), options.encoding)
         counts = [len(fields) for fields in rows]
         width = max(counts, key=counts.count, default=0)
         rows = [[field.strip() for field in fields] for fields in rows if len(fields) == width]
-        if width < 2 or 2 * len(rows) <= len(counts):
+        is_given = all(role in options.columns for role in REQUIRED)
+        if width < 2 or (2 * len(rows) <= len(counts) and not is_given):
             continue
         columns = list(zip(*rows, strict=True))
         hits = [place_hits(column, sounds) for column in columns]
@@ -246,25 +251,58 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
         if 2 * sum(hits[audio]) <= len(rows):
             continue
         is_headed = len(rows) > 1 and not hits[audio][0] and all(hits[audio][1:]) and _is_header(rows[0], audio)
-        names = tuple(rows[0] if is_headed else (str(place + 1) for place in range(width)))
-        first_row = 1 + is_headed
-        values = [column[is_headed:] for column in columns]
-        texts = [place for place in range(width) if place != audio and not all(map(_NUMBER.fullmatch, values[place]))]
-        if not texts:
+        names = [name.lower() for name in rows[0]] if is_headed else [str(place + 1) for place in range(width)]
+        given = by_position(options.columns, names)
+        if not set(given.values()) <= set(names):
             continue
-        # Behind the text stands its normalised form, or its romanisation, which is no text to speak.
-        first, last = "".join(values[texts[0]]), "".join(values[texts[-1]])
-        text = texts[0] if last.isascii() and sum(map(str.isascii, first)) * 2 < len(first) else texts[-1]
-        header = TableHeader(delimiter, tuple(name.lower() for name in names), first_row)
-        found = {"audio": header.columns[audio], "text": header.columns[text], **options.columns}
-        if set(found.values()) <= set(header.columns):
-            return TablePlan(table, found, header)
+        found = {"audio": names[audio], **given}
+        if "text" not in found:
+            others = {
+                name: column[is_headed:]
+                for name, column, named in zip(names, columns, hits, strict=True)
+                if name not in found.values() and 2 * sum(named) <= len(rows)
+            }
+            text = _text_column(table, others)
+            if text is None:
+                continue
+            found = {"audio": names[audio], "text": text, **given}
+        return TablePlan(table, found, TableHeader(delimiter, tuple(names), 1 + is_headed))
     return None
+
+
+def _text_column(table: Path, columns: Mapping[str, Sequence[str]]) -> str | None:
+    """Return which of the columns is the text, or None. Raises LayoutError if several are, and hold different texts."""
+    columns = {name: values for name, values in columns.items() if not all(map(NUMBER.fullmatch, values))}
+    # Labels, such as speakers, repeat.
+    texts = {name: values for name, values in columns.items() if 2 * len(set(values)) > len(values)} or columns
+    if not texts:
+        return None
+    first, last = next(iter(texts)), next(reversed(texts))
+    beginning = "".join(texts[first])
+    # Behind the text stands its romanisation, which is no text to speak, or its normalised form.
+    if "".join(texts[last]).isascii() and sum(map(str.isascii, beginning)) * 2 < len(beginning):
+        return first
+    if all(_is_normalised(texts[first], values) for values in texts.values()):
+        return last
+    shown = "; ".join(f"{printable(name)}: {printable(values[0][:MAX_COLUMN_NAME])}" for name, values in texts.items())
+    found = f"{table}: {len(texts)} columns look like text: {shown}"
+    raise LayoutError(found, f"add --columns text={printable(last)}, or another; texts with the delimiter need quotes")
+
+
+def _is_normalised(texts: Sequence[str], others: Sequence[str]) -> bool:
+    """Return whether half of the texts or more have the same letters, whatever their case and punctuation."""
+    same = sum(_letters(text) == _letters(other) for text, other in zip(texts, others, strict=True))
+    return 2 * same >= len(texts)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def _is_header(fields: Sequence[str], audio: int) -> bool:
     is_short = all(len(name) <= MAX_COLUMN_NAME for name in fields)
-    return is_short and len(set(fields)) == len(fields) and not fields[audio].lower().endswith(SOUND_SUFFIXES)
+    is_data = fields[audio].lower().endswith(SOUND_SUFFIXES) or all(map(NUMBER.fullmatch, fields))
+    return is_short and len(set(fields)) == len(fields) and not is_data
 
 
 def _book_of(base: str, _row_id: str) -> tuple[str, str]:
