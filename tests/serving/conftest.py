@@ -10,7 +10,10 @@ from xtts_pipeline.inference.synthesizer import Synthesizer
 @pytest.fixture(scope="session")
 def voice(tmp_path_factory: pytest.TempPathFactory) -> Synthesizer:
     """A voice of two speakers that takes references."""
-    return Synthesizer.load(make_run(tmp_path_factory.mktemp("served") / "tiny"))
+    synthesizer = Synthesizer.load(make_run(tmp_path_factory.mktemp("served") / "tiny"))
+    # As `xtts serve` does: otherwise the first request of the tests waits for the compilation.
+    synthesizer.warm_up()
+    return synthesizer
 
 
 @pytest.fixture(scope="session")
