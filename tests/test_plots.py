@@ -1,14 +1,27 @@
 """Pictures: what they say, in which size, and that no text or place can break them."""
 
+import io
 from pathlib import Path
 
+import librosa
 import matplotlib.image
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import OutputError
-from xtts_pipeline.plots import encode_comparison, save_histograms, save_speech_picture
+from xtts_pipeline.plots import (
+    encode_attention,
+    encode_comparison,
+    encode_mel,
+    hertz_ticks,
+    save_histograms,
+    save_speech_picture,
+)
+
+# A frame lasts 0.02 s.
+AUDIO = AudioConfig(sample_rate=24_000, hop_samples=480, max_hz=8_000)
 
 MEL = np.linspace(-11.0, 1.0, 50 * 80, dtype=np.float32).reshape(50, 80)
 ATTENTION = np.array([[0.2, 0.1, 0.1], [0.1, 0.25, 0.05]], np.float32)
@@ -30,23 +43,25 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 @pytest.mark.parametrize("seconds", [0.2, 5.0, 60.0])
 def test_a_picture_of_any_length_fits_a_screen(tmp_path: Path, seconds: float) -> None:
-    save_speech_picture(tmp_path / "mel.png", MEL, seconds, "a title " * 30)
+    save_speech_picture(tmp_path / "mel.png", np.resize(MEL, (round(50 * seconds), 80)), AUDIO, "a title " * 30)
 
     height, width = matplotlib.image.imread(tmp_path / "mel.png").shape[:2]
     assert 700 <= width <= 1400
     assert height >= 400
 
 
-def test_mel_bins_are_counted_from_the_first_to_the_last(tmp_path: Path, drawn: list[Figure]) -> None:
-    save_speech_picture(tmp_path / "mel.png", MEL, 1.0, "title")
+def test_every_mel_has_one_colour_scale_and_its_axis_in_hz(tmp_path: Path, drawn: list[Figure]) -> None:
+    save_speech_picture(tmp_path / "mel.png", MEL, AUDIO, "title")
 
     axes = drawn[0].axes[0]
     assert axes.get_ylim() == (-0.5, 79.5)
-    assert axes.get_ylabel() == "mel bin, 0 to 79"
+    assert axes.images[0].get_clim() == pytest.approx((np.log(AUDIO.floor), 2.0))
+    assert axes.get_ylabel() == "Hz"
+    assert [label.get_text() for label in axes.get_yticklabels()] == [label for label, _ in hertz_ticks(AUDIO)]
 
 
 def test_attention_is_drawn_up_to_its_own_maximum_and_says_so(tmp_path: Path, drawn: list[Figure]) -> None:
-    save_speech_picture(tmp_path / "speech.png", MEL, 1.0, "title", ATTENTION, ["<begin>", " ", "<end>"])
+    save_speech_picture(tmp_path / "speech.png", MEL, AUDIO, "title", ATTENTION, ["<begin>", " ", "<end>"])
 
     _, axes, _, bar = drawn[0].axes
     assert axes.images[0].get_clim() == (0.0, 0.25)
@@ -56,13 +71,13 @@ def test_attention_is_drawn_up_to_its_own_maximum_and_says_so(tmp_path: Path, dr
 
 @pytest.mark.parametrize(("has_stopped", "title"), [(True, "abc"), (False, "abc (cut, no stop)")])
 def test_speech_that_was_cut_says_so(tmp_path: Path, drawn: list[Figure], has_stopped: bool, title: str) -> None:
-    save_speech_picture(tmp_path / "speech.png", MEL, 1.0, "abc", ATTENTION, ["a", "b", "c"], has_stopped)
+    save_speech_picture(tmp_path / "speech.png", MEL, AUDIO, "abc", ATTENTION, ["a", "b", "c"], has_stopped)
 
     assert drawn[0].axes[0].get_title() == title
 
 
 def test_a_text_is_never_read_as_a_formula(tmp_path: Path) -> None:
-    save_speech_picture(tmp_path / "speech.png", MEL, 1.0, r"$\nonsense$", ATTENTION, ["$", "^", "$_$"])
+    save_speech_picture(tmp_path / "speech.png", MEL, AUDIO, r"$\nonsense$", ATTENTION, ["$", "^", "$_$"])
 
     assert (tmp_path / "speech.png").read_bytes().startswith(b"\x89PNG")
 
@@ -99,17 +114,52 @@ def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(OutputError, match=r"file/mel\.png: cannot be written"):
-        save_speech_picture(tmp_path / "file" / "mel.png", MEL, 1.0, "title")
+        save_speech_picture(tmp_path / "file" / "mel.png", MEL, AUDIO, "title")
     with pytest.raises(OutputError, match="cannot be written"):
         save_histograms(tmp_path, {"frames": np.array([1])}, {"frames": {"p50": 1.0}})
 
 
 def test_spoken_and_true_mels_share_colours_and_time(drawn: list[Figure]) -> None:
-    png = encode_comparison(MEL, MEL[:25] + 3.0, 0.01, "spoken (cut)", ATTENTION, ["<begin>", "$a$", "<end>"])
+    png = encode_comparison(MEL, MEL[:25] + 3.0, AUDIO, "spoken (cut)", ATTENTION, ["<begin>", "$a$", "<end>"])
 
     assert png.startswith(b"\x89PNG")
     true_axes, spoken_axes, attention_axes = drawn[0].axes[:3]
     assert (true_axes.get_title(), spoken_axes.get_title()) == ("true", "spoken (cut)")
-    assert true_axes.images[0].get_clim() == spoken_axes.images[0].get_clim() == (-11.0, 1.0)
-    assert {axes.get_xlim() for axes in (true_axes, spoken_axes, attention_axes)} == {(0.0, 0.5)}
-    assert spoken_axes.images[0].get_extent()[1] == pytest.approx(0.25)
+    assert true_axes.images[0].get_clim() == spoken_axes.images[0].get_clim() == pytest.approx((np.log(1e-5), 2.0))
+    assert {axes.get_xlim() for axes in (true_axes, spoken_axes, attention_axes)} == {(0.0, 1.0)}
+    assert spoken_axes.images[0].get_extent()[1] == pytest.approx(0.5)
+
+
+def test_a_tick_stands_at_the_filter_centred_on_its_frequency() -> None:
+    centres = librosa.mel_frequencies(AUDIO.mel_bins + 2, fmin=AUDIO.min_hz, fmax=AUDIO.max_hz)[1:-1]
+    ticks = hertz_ticks(AUDIO)
+
+    assert [label for label, _ in ticks] == ["250", "500", "1k", "2k", "4k"]
+    hertz = [float(label.replace("k", "000")) for label, _ in ticks]
+    np.testing.assert_allclose(np.interp([place for _, place in ticks], range(80), centres), hertz, rtol=1e-3)
+
+
+def test_a_mel_without_round_frequencies_has_no_ticks() -> None:
+    assert hertz_ticks(AudioConfig(min_hz=300, max_hz=400)) == []
+
+
+def test_the_small_picture_of_a_mel_has_the_colours_of_the_large_one() -> None:
+    mel = np.full((3, 2), np.log(AUDIO.floor), np.float32)
+    mel[0, 0], mel[1, 0], mel[2, 1] = 2.0, 9.0, np.nan
+    shown = matplotlib.image.imread(io.BytesIO(encode_mel(mel, AUDIO)))[:, :, :3]
+
+    magma = matplotlib.colormaps["magma"]
+    assert shown.shape == (2, 3, 3)
+    np.testing.assert_allclose(shown[1], [magma(1.0)[:3], magma(1.0)[:3], magma(0.0)[:3]], atol=0.005)
+    scale = encode_mel(np.linspace(np.log(AUDIO.floor), 2.0, 256)[:, None], AUDIO)
+    between = matplotlib.image.imread(io.BytesIO(scale))[0, :, :3]
+    np.testing.assert_allclose(between, magma(np.linspace(0, 1, 256))[:, :3], atol=0.02)
+
+
+def test_the_small_picture_of_attention_ends_at_its_own_maximum() -> None:
+    shown = matplotlib.image.imread(io.BytesIO(encode_attention(ATTENTION)))[:, :, :3]
+
+    viridis = matplotlib.colormaps["viridis"]
+    # Tokens from the bottom up, steps from left to right.
+    np.testing.assert_allclose(shown[1, 1], viridis(1.0)[:3], atol=0.005)
+    np.testing.assert_allclose(shown[2, 0], viridis(0.8)[:3], atol=0.02)

@@ -1,17 +1,22 @@
-"""Draw mels, attention, histograms and bars as PNG, SVG or PDF files.
+"""Draw mels, attention, histograms and bars as PNG, SVG or PDF files, and mels and attention as small PNGs for pages.
 
-Computes none of the values. Loads matplotlib when the first figure is made.
+All mels have one colour scale: from the floor of the audio settings to MEL_CEILING. Computes none of the values. Loads
+matplotlib when the first figure is made; the small PNGs need none.
 """
 
 import io
 import math
+import struct
 import textwrap
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xtts_pipeline.audio.filterbank import bin_of_hz
+from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import output_errors
 
 if TYPE_CHECKING:
@@ -21,6 +26,18 @@ if TYPE_CHECKING:
 
 # The first is also that of a file without a suffix.
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
+# Natural log magnitude. Speech at full scale stays below.
+MEL_CEILING = 2.0
+_TICKS_HZ = (250, 500, 1000, 2000, 4000, 8000)
+# Of the height between two ticks, so that no label covers another.
+_TICK_SHARE = 0.07
+# The colour maps magma and viridis by Smith and van der Walt (2015) at equal distances, in sRGB.
+MAGMA = (
+    "000004 0b0924 20114b 3b0f70 57157e 721f81 8c2981 a8327d c43c75 de4968 f1605d fa7f5e fe9f6d febf84 fddea0 fcfdbf"
+)
+VIRIDIS = (
+    "440154 481a6c 472f7d 414487 39568c 31688e 2a788e 23888e 1f988b 22a884 35b779 54c568 7ad151 a5db36 d2e21b fde725"
+)
 DOTS_PER_INCH = 100
 WIDTH_INCHES = (7.0, 14.0)
 INCHES_PER_SECOND = 2.5
@@ -34,10 +51,62 @@ SPACE_MARK = "␣"
 CUT_MARK = "(cut, no stop)"
 
 
+def encode_mel(mel: np.ndarray, audio: AudioConfig) -> bytes:
+    """Return a PNG of a mel [T, mel_bins], one pixel a frame and bin, on the colour scale of all mels."""
+    low, high = _mel_limits(audio)
+    return _encode_map((mel - low) / (high - low), MAGMA)
+
+
+def encode_attention(attention: np.ndarray) -> bytes:
+    """Return a PNG of attention [F, S], one pixel a decoder step and token, from 0 to its own maximum."""
+    return _encode_map(attention / max(float(attention.max(initial=0.0)), 1e-6), VIRIDIS)
+
+
+def _encode_map(values: np.ndarray, colours: str) -> bytes:
+    """Return a PNG of values [times, rows] from 0 to 1, the first row at the bottom, with a palette of 256 colours."""
+    pixels = (255 * np.nan_to_num(np.clip(values, 0.0, 1.0))).astype(np.uint8).T[::-1]
+    height, width = pixels.shape
+    # Each line begins with its filter: 0, none.
+    lines = np.pad(pixels, ((0, 0), (1, 0))).tobytes()
+    anchors = np.array([list(bytes.fromhex(colour)) for colour in colours.split()])
+    places = np.linspace(0, len(anchors) - 1, 256)
+    palette = np.stack([np.interp(places, range(len(anchors)), channel) for channel in anchors.T], axis=1)
+    chunks = {
+        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0),
+        b"PLTE": palette.round().astype(np.uint8).tobytes(),
+        b"IDAT": zlib.compress(lines),
+        b"IEND": b"",
+    }
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        for kind, content in chunks.items()
+    )
+
+
+def hertz_ticks(audio: AudioConfig) -> list[tuple[str, float]]:
+    """Return round frequencies, such as `2k`, with their mel bins, as many as can be read at the side of a mel."""
+    ticks: list[tuple[str, float]] = []
+    for hertz in _TICKS_HZ:
+        place = bin_of_hz(hertz, audio)
+        is_free = not ticks or place - ticks[-1][1] >= _TICK_SHARE * audio.mel_bins
+        if 0 <= place < audio.mel_bins and is_free:
+            ticks.append((f"{hertz // 1000}k" if hertz >= 1000 else f"{hertz}", place))
+    return ticks
+
+
+def _mel_limits(audio: AudioConfig) -> tuple[float, float]:
+    return math.log(audio.floor), MEL_CEILING
+
+
+def mel_seconds(mel: np.ndarray, audio: AudioConfig) -> float:
+    """Return the duration of a mel [T, mel_bins]."""
+    return len(mel) * audio.hop_samples / audio.sample_rate
+
+
 def save_speech_picture(
     path: Path,
     mel: np.ndarray,
-    seconds: float,
+    audio: AudioConfig,
     title: str,
     attention: np.ndarray | None = None,
     symbols: Sequence[str] = (),
@@ -48,6 +117,7 @@ def save_speech_picture(
     The attention's colours end at its own maximum, named by the colour bar. Without `has_stopped` the title says that
     the speech was cut. Raises OutputError if the file cannot be written.
     """
+    seconds = mel_seconds(mel, audio)
     width = _width_inches(seconds)
     heights = [PANEL_INCHES]
     if attention is not None:
@@ -55,7 +125,7 @@ def save_speech_picture(
     figure = new_figure(width, sum(heights))
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     title = title if has_stopped else f"{title} {CUT_MARK}"
-    _draw_mel(figure, panels[0], mel, seconds, textwrap.fill(title, int(width * TITLE_CHARACTERS_PER_INCH)))
+    _draw_mel(figure, panels[0], mel, audio, textwrap.fill(title, int(width * TITLE_CHARACTERS_PER_INCH)))
     if attention is not None:
         _draw_attention(figure, panels[1], attention, symbols, seconds)
     save_figure(figure, path)
@@ -64,26 +134,25 @@ def save_speech_picture(
 def encode_comparison(
     true_mel: np.ndarray,
     mel: np.ndarray,
-    frame_seconds: float,
+    audio: AudioConfig,
     label: str = "spoken",
     attention: np.ndarray | None = None,
     symbols: Sequence[str] = (),
 ) -> bytes:
-    """Return a PNG of the true mel [T, mel_bins], another in the same colours, and its attention [F, S] if it is given.
+    """Return a PNG of the true mel [T, mel_bins], another one, and its attention [F, S] if it is given.
 
     `label` is the title of the other mel.
     """
-    seconds = frame_seconds * max(len(true_mel), len(mel))
+    seconds = max(mel_seconds(true_mel, audio), mel_seconds(mel, audio))
     heights = [COMPARED_PANEL_INCHES, COMPARED_PANEL_INCHES]
     if attention is not None:
         heights.append(_attention_inches(symbols))
     figure = new_figure(_width_inches(seconds), sum(heights))
     panels = figure.subplots(len(heights), 1, height_ratios=heights)
-    limits = (float(true_mel.min()), float(true_mel.max()))
-    _draw_mel(figure, panels[0], true_mel, frame_seconds * len(true_mel), "true", limits)
-    _draw_mel(figure, panels[1], mel, frame_seconds * len(mel), label, limits)
+    _draw_mel(figure, panels[0], true_mel, audio, "true")
+    _draw_mel(figure, panels[1], mel, audio, label)
     if attention is not None:
-        _draw_attention(figure, panels[2], attention, symbols, frame_seconds * len(mel))
+        _draw_attention(figure, panels[2], attention, symbols, mel_seconds(mel, audio))
     for panel in panels:
         panel.set_xlim(0.0, seconds)
     file = io.BytesIO()
@@ -133,23 +202,17 @@ def save_bars(path: Path, title: str, label: str, values: Mapping[str, float]) -
     save_figure(figure, path)
 
 
-def _draw_mel(
-    figure: "Figure",
-    axes: "Axes",
-    mel: np.ndarray,
-    seconds: float,
-    title: str,
-    limits: tuple[float | None, float | None] = (None, None),
-) -> None:
-    axes.set(xlabel="seconds", ylabel=f"mel bin, 0 to {mel.shape[1] - 1}")
+def _draw_mel(figure: "Figure", axes: "Axes", mel: np.ndarray, audio: AudioConfig, title: str) -> None:
+    ticks = hertz_ticks(audio)
+    axes.set(xlabel="seconds", ylabel="Hz")
     # Dollar signs in a text are no formula.
     axes.set_title(title, parse_math=False)
-    figure.colorbar(_draw_map(axes, mel, seconds, limits, "magma"), ax=axes, label="natural log magnitude")
+    image = _draw_map(axes, mel, mel_seconds(mel, audio), _mel_limits(audio), "magma")
+    axes.set_yticks([place for _, place in ticks], [label for label, _ in ticks])
+    figure.colorbar(image, ax=axes, label="natural log magnitude")
 
 
-def _draw_map(
-    axes: "Axes", values: np.ndarray, seconds: float, limits: tuple[float | None, float | None], cmap: str | None = None
-) -> "AxesImage":
+def _draw_map(axes: "Axes", values: np.ndarray, seconds: float, limits: tuple[float, float], cmap: str) -> "AxesImage":
     """Draw values [times, rows] over `seconds`, the first row at the bottom."""
     extent = (0.0, seconds, -0.5, values.shape[1] - 0.5)
     low, high = limits
@@ -170,7 +233,7 @@ def _draw_attention(
     figure: "Figure", axes: "Axes", attention: np.ndarray, symbols: Sequence[str], seconds: float
 ) -> None:
     largest = float(attention.max())
-    image = _draw_map(axes, attention, seconds, (0.0, largest))
+    image = _draw_map(axes, attention, seconds, (0.0, largest), "viridis")
     axes.set(title="attention to the text", xlabel="seconds", ylabel="token")
     if len(symbols) <= MOST_SYMBOLS_NAMED:
         names = [SPACE_MARK if symbol == " " else symbol for symbol in symbols]

@@ -35,6 +35,12 @@ def mel_filterbank(audio: AudioConfig) -> np.ndarray:
     return result
 
 
+def bin_of_hz(hz: float, audio: AudioConfig) -> float:
+    """Return the mel bin whose filter is centred on a frequency, as a fraction between two bins."""
+    low, high = _hz_to_mel(audio.min_hz), _hz_to_mel(audio.max_hz)
+    return (audio.mel_bins + 1) * (_hz_to_mel(hz) - low) / (high - low) - 1
+
+
 def describe_silent_filters(audio: AudioConfig) -> str | None:
     """Return a line about filters that lie between two FFT bins and are always silent, or None if all are sound."""
     silent = np.flatnonzero(~mel_filterbank(audio).any(axis=1))

@@ -140,9 +140,9 @@ class SplitEvaluator:
         spoken_picture, true_picture = f"{number:04d}-spoken.png", f"{number:04d}-true.png"
         title = f"{entry.id}: {entry.raw_text}"
         save_speech_picture(
-            folder / spoken_picture, spoken.mel, spoken.seconds, title, spoken.attention, symbols, spoken.has_stopped
+            folder / spoken_picture, spoken.mel, audio, title, spoken.attention, symbols, spoken.has_stopped
         )
-        save_speech_picture(folder / true_picture, mel, true_seconds, f"{title} (true)")
+        save_speech_picture(folder / true_picture, mel, audio, f"{title} (true)")
         return EvaluatedUtterance(
             entry=entry,
             metrics=measure_speech(

@@ -22,7 +22,13 @@ PNG = tf.io.encode_png(np.zeros((2, 3, 1), np.uint8)).numpy()
 def sentence(number: int, frames: int = 9) -> SpokenSentence:
     mel = np.full((frames, CONFIG.audio.mel_bins), -4.0, np.float32)
     return SpokenSentence(
-        number, ("<begin>", "a", "<end>"), mel, mel[: frames - 2], np.full((2, 3), 0.3, np.float32), has_stopped=True
+        number=number,
+        audio=CONFIG.audio,
+        symbols=("<begin>", "a", "<end>"),
+        true_mel=mel,
+        mel=mel[: frames - 2],
+        attention=np.full((2, 3), 0.3, np.float32),
+        has_stopped=True,
     )
 
 

@@ -127,7 +127,7 @@ def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
     wave = GriffinLim.from_settings(manifest.audio, SynthesisConfig())(mel)
     with output_errors(output, "name a folder that is writable with --output"):
         output.mkdir(parents=True, exist_ok=True)
-        save_speech_picture(output / PICTURE_NAME, mel, entry.seconds, f"{entry.id}: {entry.text}")
+        save_speech_picture(output / PICTURE_NAME, mel, manifest.audio, f"{entry.id}: {entry.text}")
         write_wave(output / SOUND_NAME, wave, manifest.audio.sample_rate)
     return InspectReport(entry, record, tuple(tokenizer.name_of(int(token)) for token in record.tokens), output)
 

@@ -361,9 +361,8 @@ def _write_extras(
     mel_output: Path | None,
     timings: Path | None,
 ) -> None:
-    symbols = synthesizer.symbols(spoken.tokens)
+    symbols, audio = synthesizer.symbols(spoken.tokens), synthesizer.checkpoint.config.audio
     if timings is not None:
-        audio = synthesizer.checkpoint.config.audio
         content = timings_to_json(symbols, spoken.durations, audio.hop_samples / audio.sample_rate)
         with _output_errors(timings):
             timings.parent.mkdir(parents=True, exist_ok=True)
@@ -376,7 +375,7 @@ def _write_extras(
     if plot is not None:
         attention = spoken.attention if spoken.attention.size else None
         title = textwrap.shorten(spoken.text, TITLE_CHARACTERS, placeholder="...")
-        save_speech_picture(plot, spoken.mel, spoken.seconds, title, attention, symbols, spoken.has_stopped)
+        save_speech_picture(plot, spoken.mel, audio, title, attention, symbols, spoken.has_stopped)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline import plots
-from xtts_pipeline.config.schema import Config
+from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.data.batching import from_signature, with_rows
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.model.decoding import Speech
@@ -37,6 +37,7 @@ class SpokenSentence:
     """
 
     number: int
+    audio: AudioConfig
     symbols: tuple[str, ...]
     true_mel: np.ndarray
     mel: np.ndarray
@@ -48,11 +49,11 @@ class SpokenSentence:
         """The group of its tags in TensorBoard."""
         return f"sentence_{self.number}"
 
-    def picture(self, frame_seconds: float) -> tuple[str, bytes]:
+    def picture(self) -> tuple[str, bytes]:
         """Return the tag and the PNG of both mels and of the attention."""
         label = "spoken" if self.has_stopped else f"spoken {plots.CUT_MARK}"
         mels = (self.true_mel, self.mel)
-        return "mel_and_attention", plots.encode_comparison(*mels, frame_seconds, label, self.attention, self.symbols)
+        return "mel_and_attention", plots.encode_comparison(*mels, self.audio, label, self.attention, self.symbols)
 
     def sounds(self, vocode: Vocode) -> dict[str, Callable[[], np.ndarray]]:
         """Return the sound of both mels; that of the true one is the upper bound of this run's quality."""
@@ -147,6 +148,7 @@ class AcousticValidation(Validation):
         steps = -(-frames // self._speak_step.network.frames_per_step)
         return SpokenSentence(
             number=row + 1,
+            audio=self._source.manifest.audio,
             symbols=tuple(self._tokenizer.name_of(int(token)) for token in tokens),
             true_mel=batch.mel[row, : int(batch.mel_length[row])].numpy().astype(np.float32),
             mel=said.mel[row, :frames],

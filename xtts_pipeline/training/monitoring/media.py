@@ -43,7 +43,7 @@ class EvaluationSample(Protocol):
     def name(self) -> str:
         """The group of its tags."""
 
-    def picture(self, frame_seconds: float) -> tuple[str, bytes]:
+    def picture(self) -> tuple[str, bytes]:
         """Return the tag and the PNG of its picture."""
 
     def sounds(self, vocode: Vocode) -> Mapping[str, Callable[[], np.ndarray]]:
@@ -160,7 +160,7 @@ class MediaWriter:
             self._writer = tf.summary.create_file_writer(str(self._folder))
         rate = self._audio.sample_rate
         with self._writer.as_default(step=step):
-            tag, png = sample.picture(self._audio.hop_samples / rate)
+            tag, png = sample.picture()
             write_picture(f"{sample.name}/{tag}", png)
             for label, make in sample.sounds(self._vocoder).items():
                 if label != "true" or sample.name not in self._has_truth:

@@ -41,9 +41,9 @@ class VocodedClip:
         """The mel of the copy, float32 [T, mel_bins]."""
         return log_mel(self.wave, self.audio)[: len(self.true_mel)]
 
-    def picture(self, frame_seconds: float) -> tuple[str, bytes]:
+    def picture(self) -> tuple[str, bytes]:
         """Return the tag and the PNG of both mels."""
-        return "mel", plots.encode_comparison(self.true_mel, self.mel, frame_seconds, "copy")
+        return "mel", plots.encode_comparison(self.true_mel, self.mel, self.audio, "copy")
 
     def sounds(self, vocode: Vocode) -> dict[str, Callable[[], np.ndarray]]:  # noqa: ARG002 (it has its own)
         """Return the recording and its copy."""
