@@ -4,7 +4,9 @@ A legacy encoding is never guessed silently: nothing in the bytes tells cp1252 f
 """
 
 import codecs
+import re
 from pathlib import Path
+from typing import NamedTuple
 
 from xtts_pipeline.errors import LayoutError
 from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS
@@ -13,6 +15,7 @@ HEAD_BYTES = 1 << 20
 # So many lines of letters must be no UTF-8, and none with other letters than ASCII may be: fewer are bad rows.
 LEAST_FOREIGN_LINES = 8
 _WIDE = ("utf16", "utf32")
+_EXCEL_LINE = re.compile("sep=(.)", re.IGNORECASE)
 _BY_LANGUAGE = {
     "cp1250": "cs hr hu pl ro sk sl",
     "cp1251": "be bg kk ky mk mn ru sr tg tt uk",
@@ -45,11 +48,25 @@ def decode_head(raw: bytes, given: str = "", errors: str = "strict") -> str:
     return codecs.getincrementaldecoder(encoding)(errors).decode(raw).removeprefix("\ufeff")
 
 
-def first_line(raw: bytes, given: str = "") -> str:
-    """Return the first line of a file's first bytes without its end. Raises UnicodeDecodeError as `decode_head`."""
-    if not wide_encoding(raw, given):
-        raw = raw.partition(b"\n")[0]
-    return decode_head(raw, given).partition("\n")[0].rstrip("\r")
+class FirstLine(NamedTuple):
+    """The first line with content, without its end; its number; the delimiter that a line `sep=;` before it names."""
+
+    text: str = ""
+    number: int = 1
+    delimiter: str = ""
+
+
+def first_line(raw: bytes, given: str = "") -> FirstLine:
+    """Return the first line of a file's first bytes. Raises UnicodeDecodeError if it has another encoding."""
+    is_wide, delimiter = bool(wide_encoding(raw, given)), ""
+    lines = decode_head(raw, given).split("\n") if is_wide else (decode_head(line, given) for line in raw.split(b"\n"))
+    for number, line in enumerate(lines, 1):
+        text = line.rstrip("\r")
+        if match := _EXCEL_LINE.fullmatch(text.strip()):
+            delimiter = match[1]
+        elif text.strip():
+            return FirstLine(text, number, delimiter)
+    return FirstLine()
 
 
 def decode_text(raw: bytes, given: str = "") -> str:

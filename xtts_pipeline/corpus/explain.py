@@ -3,17 +3,25 @@
 import fnmatch
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xtts_pipeline.corpus.columns import REQUIRED, by_position, find_columns, is_complete
-from xtts_pipeline.corpus.encodings import HEAD_BYTES, first_line, likely_encoding
-from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES
+from xtts_pipeline.corpus.encodings import HEAD_BYTES, first_line, likely_encoding, wide_encoding
+from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, sample_objects
 from xtts_pipeline.corpus.layouts.layout import Layout
 from xtts_pipeline.corpus.options import ReadOptions, shown_delimiter
 from xtts_pipeline.corpus.placement import place_hits
 from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, SoundFiles, printable
-from xtts_pipeline.corpus.tables import SUFFIXES, TableHeader, read_head, read_header, sample_fields
+from xtts_pipeline.corpus.tables import (
+    HEADER_BYTES,
+    SUFFIXES,
+    TableHeader,
+    read_first_line,
+    read_head,
+    read_header,
+    sample_fields,
+)
 from xtts_pipeline.errors import LayoutError
 
 MAX_FOLDERS_TRIED = 20
@@ -63,50 +71,97 @@ def _describe(source: Path, tables: Sequence[Path]) -> str:
 
 
 def _first_line(table: Path) -> str:
+    """Return what is found at the beginning of a table, in brackets."""
+    problem = _problem_of(table)
+    if problem:
+        return f" ({problem[0]})"
+    if table.suffix.lower() in JSON_SUFFIXES:
+        keys = printable(", ".join(_keys_of(sample_objects(table))))
+        return f" (keys {keys})" if keys else " (no line is a JSON object)"
     header = read_header(table)
-    line = printable(header.delimiter.join(header.columns))
+    line = printable(header.delimiter.join(header.columns) or read_first_line(table).text)
     return f" (first line {line})" if line else " (no first line in UTF-8)"
+
+
+def _problem_of(table: Path) -> Sequence[str] | None:
+    """Return what is wrong with a file whatever its rows, and the remedy; or None."""
+    head, name = read_head(table, HEAD_BYTES), printable(table.name)
+    is_long = len(head.partition(b"\n")[0]) > HEADER_BYTES and table.suffix.lower() not in JSON_SUFFIXES
+    order = "be" if head.startswith(b"\x00") else "le"
+    remedies = (
+        (table.is_symlink(), "a symlink", f"copy the file that {name} links to in its place"),
+        (not head.strip(), "empty", ""),
+        (b"\x00" in head, "NUL bytes", f"add --encoding utf-16-{order} if {name} is UTF-16; or save it as UTF-8"),
+        (b"\r" in head and b"\n" not in head, "lines that end in CR", f"save {name} with lines that end in LF or CRLF"),
+        (is_long, f"a first line of over {HEADER_BYTES} bytes", f"write a first line file,text into {name}"),
+    )
+    is_wide = wide_encoding(head) and not table.is_symlink()
+    return None if is_wide else next((problem for is_so, *problem in remedies if is_so), None)
 
 
 def _remedy_for(table: Path, root: Path, options: ReadOptions) -> str:
     """Return the option that makes a table readable, or an empty text."""
+    problem = _problem_of(table)
+    if problem:
+        return problem[1]
+    sounds = SoundFiles(root)
+    if table.suffix.lower() in JSON_SUFFIXES:
+        return _remedy_for_json(table, sounds, options)
     head = read_head(table, HEAD_BYTES)
     try:
-        line = first_line(head, options.encoding)
+        line = first_line(head, options.encoding).text
     except UnicodeDecodeError:
         return f"add --encoding {likely_encoding(head, '')} or that of {printable(table.name)}, or save it as UTF-8"
     for delimiter in dict.fromkeys(re.findall(r"[^\w\s,]| {2,}", line)):
         columns = [column.strip().lower() for column in line.split(delimiter)]
         if is_complete(find_columns(columns, {}), columns):
             return f"add --delimiter {shown_delimiter(delimiter)}"
-    sounds = SoundFiles(root)
     header = _header_of(table, sounds, options)
-    given = by_position(options.columns, header.columns)
-    missing = [column for column in given.values() if column not in header.columns]
-    if missing:
-        return f"no column is called {missing[0]}: choose from {', '.join(map(printable, header.columns))}"
-    if len(header.columns) < len(REQUIRED):
-        return ""
-    audio, text = _likely_columns(table, header, sounds, options)
-    return f"add --columns audio={audio},text={text}, with the columns that hold the sound and its text"
+    rows = [row for row in sample_fields(table, header, options.encoding) if len(row) == len(header.columns)]
+    return _columns_remedy(header.columns, rows, sounds, options)
+
+
+def _remedy_for_json(table: Path, sounds: SoundFiles, options: ReadOptions) -> str:
+    objects = sample_objects(table, options.encoding)
+    keys = _keys_of(objects)
+    if not objects:
+        return f"write one JSON object a line into {printable(table.name)}, with the sound's file and its text"
+    columns = find_columns(keys, options.columns, has_ids=False)
+    texts = [key for key in keys if any(isinstance(row.get(key), str) for row in objects)]
+    wrong = next((columns[role] for role in REQUIRED if columns.get(role) in set(keys) - set(texts)), None)
+    if wrong is not None:
+        return f"write {printable(wrong)} as a string; or name another key by --columns, such as text=KEY"
+    return _columns_remedy(texts, [[str(row.get(key, "")) for key in texts] for row in objects], sounds, options)
+
+
+def _keys_of(objects: Sequence[Mapping[str, object]]) -> list[str]:
+    return list(dict.fromkeys(key for row in objects for key in row))
 
 
 def _header_of(table: Path, sounds: SoundFiles, options: ReadOptions) -> TableHeader:
     """Return the header of a table, or positions as its columns if the first line holds numbers or names a sound."""
     header = read_header(table, options.delimiter, options.encoding)
-    rows = sample_fields(table, TableHeader(header.delimiter, (), first_row=1), options.encoding)
+    first_row = read_first_line(table, options.encoding).number
+    rows = sample_fields(table, TableHeader(header.delimiter, (), first_row), options.encoding)
     if rows and (not header.columns or any(place_hits([name.strip() for name in rows[0]], sounds))):
-        return TableHeader(header.delimiter, tuple(str(place) for place in range(1, len(rows[0]) + 1)), first_row=1)
+        return TableHeader(header.delimiter, tuple(str(place) for place in range(1, len(rows[0]) + 1)), first_row)
     return header
 
 
-def _likely_columns(table: Path, header: TableHeader, sounds: SoundFiles, options: ReadOptions) -> tuple[str, str]:
-    """Return the column that names sounds best, and the longest one of the others."""
-    rows = [row for row in sample_fields(table, header, options.encoding) if len(row) == len(header.columns)]
-    places = range(len(header.columns))
+def _columns_remedy(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], sounds: SoundFiles, options: ReadOptions
+) -> str:
+    """Return the option that names the column of the sounds and the longest one of the others."""
+    missing = [column for column in by_position(options.columns, columns).values() if column not in columns]
+    if missing:
+        return f"no column is called {printable(missing[0])}: choose from {', '.join(map(printable, columns))}"
+    if len(columns) < len(REQUIRED):
+        return ""
+    places = range(len(columns))
     audio = max(places, key=lambda place: sum(place_hits([row[place].strip() for row in rows], sounds)))
     text = max((place for place in places if place != audio), key=lambda place: sum(len(row[place]) for row in rows))
-    return printable(header.columns[audio]), printable(header.columns[text])
+    chosen = f"audio={printable(columns[audio])},text={printable(columns[text])}"
+    return f"add --columns {chosen}, with the columns that hold the sound and its text"
 
 
 def _renaming(source: Path, readers: Sequence[Layout]) -> str:

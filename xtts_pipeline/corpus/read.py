@@ -9,7 +9,7 @@ from xtts_pipeline.corpus.layouts.lhotse import Lhotse
 from xtts_pipeline.corpus.layouts.libritts import LibriTts
 from xtts_pipeline.corpus.layouts.pairs import Pairs
 from xtts_pipeline.corpus.layouts.parquet import Parquet
-from xtts_pipeline.corpus.layouts.table import ANYWHERE, TABLE_LAYOUTS, TableLayout
+from xtts_pipeline.corpus.layouts.table import TABLE_LAYOUTS, TableLayout
 from xtts_pipeline.corpus.layouts.vctk import Vctk
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.corpus.rows import RowCollector
@@ -61,7 +61,7 @@ def read_corpus(root: Path, options: ReadOptions = AUTO, language: str = "en") -
 def _outer_sound_root(source: Path, audio_dir: str) -> Path | None:
     """Return the folder of the sounds if it does not lie below the corpus. Raises CorpusError if there is none."""
     root = source if source.is_dir() else source.parent
-    if audio_dir in ("", ANYWHERE) or (root / audio_dir).resolve().is_relative_to(root):
+    if not audio_dir or (root / audio_dir).resolve().is_relative_to(root):
         return None
     folder = Path(audio_dir).resolve()
     if not folder.is_dir():

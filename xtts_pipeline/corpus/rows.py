@@ -6,9 +6,11 @@ each read once, because one system call per row would take longer than the rest 
 
 import codecs
 import errno
+import itertools
 import os
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -35,7 +37,6 @@ MAX_BLANK_LINES = 1_000_000
 HINT_NAMES = 2_000  # finding the nearest of more names takes too long
 MAX_HINTS = 20
 MAX_SOUNDS = 2_000_000  # of which the stems are kept
-MAX_FOLDERS = 50  # that are looked at for sounds
 MAX_WIDE_BYTES = 1 << 30  # of a table in UTF-16, which is decoded as a whole
 SPLIT_NAMES = {
     "train": "train",
@@ -51,7 +52,7 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9
 
 
 class CorpusRow(NamedTuple):
-    """One row as read. `audio` is relative to the corpus root, without a suffix if the layout gives none."""
+    """One row as read. `audio` is what `add` finds the sound by, without a suffix if the layout gives none."""
 
     where: str
     id: str
@@ -85,10 +86,13 @@ class RowCollector:
         self._kept_at: dict[str, str] = {}
         self._unknown_languages: dict[str, str] = {}
 
-    def add(self, row: CorpusRow) -> None:
-        """Keep the row if its id, path, text and sound file are valid; else reject it."""
+    def add(self, row: CorpusRow, find: Callable[[str], str] | None = None) -> None:
+        """Keep the row if its id, path, text and sound file are valid; else reject it.
+
+        `find` returns the path of `row.audio` below the root, or raises RowError; by default it is that path.
+        """
         try:
-            utterance = self._checked(row)
+            utterance = self._checked(row, find or self.sounds.find)
         except RowError as refused:
             self.reject(row.where, refused.reason, refused.detail, row.id)
         else:
@@ -116,7 +120,7 @@ class RowCollector:
             tuple(self.text_files),
         )
 
-    def _checked(self, row: CorpusRow) -> Utterance:
+    def _checked(self, row: CorpusRow, find: Callable[[str], str]) -> Utterance:
         row_id = row.id.strip()
         _check_path(row_id, "id", "id")
         if row_id in self._kept_at:
@@ -140,7 +144,7 @@ class RowCollector:
         split = row.split.strip().lower()
         if split and split not in SPLIT_NAMES:
             raise RowError(Reason.BAD_ROW, f"split {printable(split)}; expected one of {', '.join(SPLIT_NAMES)}")
-        audio = self.sounds.find(row.audio)
+        audio = find(row.audio)
         order = len(self.utterances) + len(self.rejections)
         where = _without_unsafe(row.where)
         return Utterance(row_id, Path(audio), text, speaker, language, SPLIT_NAMES.get(split), where, order)
@@ -165,7 +169,7 @@ class SoundFiles:
         self.root = root
         self._real_root = Path(os.path.realpath(root))
         self._listings: dict[str, dict[str, bool]] = {}
-        self._stems: dict[str, dict[str, str]] = {}
+        self._stems: dict[str, dict[str, list[str]]] = {}
         self._hints_left = MAX_HINTS
 
     def find(self, audio: str) -> str:
@@ -195,28 +199,40 @@ class SoundFiles:
         except RowError:
             return False
 
-    def folders(self, folder: str) -> list[str]:
-        """Return the names of the first folders in a folder under the root, sorted."""
-        try:
-            with os.scandir(self.root / folder) as entries:
-                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))[:MAX_FOLDERS]
-        except OSError:
-            return []
+    def ending_with(self, name: str, folder: str) -> list[str]:
+        """Return the sounds below a folder that share most last parts of their paths with a name, one of each stem.
 
-    def stems(self, folder: str) -> dict[str, str]:
-        """Return stem -> path of each sound below a folder that has no namesake there. Links are not followed."""
+        Suffixes may differ. Links are not followed.
+        """
+        found: dict[str, str] = {}
+        most = 1
+        stem, _, suffix = _normal(name).rpartition("/")[2], "", PurePosixPath(name).suffix
+        for path in self._paths_by_stem(folder).get(id_of(stem), ()):
+            shared = self.shared_parts(name, path)
+            if shared > most:
+                found, most = {}, shared
+            if shared == most and (id_of(path) not in found or path.endswith(suffix)):
+                found[id_of(path)] = path
+        return list(found.values())
+
+    @staticmethod
+    def shared_parts(name: str, path: str) -> int:
+        """Return how many last parts of two paths are the same, whatever their suffixes and Unicode forms."""
+        pairs = zip(*(reversed(id_of(_normal(one)).split("/")) for one in (name, path)), strict=False)
+        return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    def _paths_by_stem(self, folder: str) -> dict[str, list[str]]:
+        """Return the paths of the sounds below a folder by their stems, sorted."""
         if folder not in self._stems:
-            paths: dict[str, str] = {}
-            twice = set()
+            paths: list[str] = []
             for place, folders, names in os.walk(self.root / folder):
                 folders.sort()
                 below = os.path.relpath(place, self.root)
-                for name in names:
-                    if name.lower().endswith(SOUND_SUFFIXES) and len(paths) < MAX_SOUNDS:
-                        stem = id_of(name)
-                        twice |= {stem} & paths.keys()
-                        paths[stem] = name if below == "." else f"{below}/{name}"
-            self._stems[folder] = {stem: path for stem, path in paths.items() if stem not in twice}
+                sounds = sorted(name for name in names if name.lower().endswith(SOUND_SUFFIXES))
+                paths += [name if below == "." else f"{below}/{name}" for name in sounds[: MAX_SOUNDS - len(paths)]]
+            stems = self._stems[folder] = {}
+            for path in paths:
+                stems.setdefault(id_of(_normal(path.rpartition("/")[2])), []).append(path)
         return self._stems[folder]
 
     def _listing(self, folder: str) -> dict[str, bool]:
@@ -264,6 +280,11 @@ class SoundFiles:
 def id_of(audio: str) -> str:
     """Return a sound's path without its suffix: the id of a row without one."""
     return audio.rpartition(".")[0] if audio.lower().endswith(SOUND_SUFFIXES) else audio
+
+
+def _normal(name: str) -> str:
+    """Return a name in the Unicode form of most files: those of a Mac may have letters and accents apart."""
+    return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 
 def _suffix_in(listing: dict[str, bool], name: str) -> str | None:

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtts_pipeline.corpus.encodings import decode_head, first_line
+from xtts_pipeline.corpus.encodings import FirstLine, decode_head, first_line
 from xtts_pipeline.corpus.rows import RowCollector, read_lines
 from xtts_pipeline.errors import CorpusError, Reason
 
 SUFFIXES = (".csv", ".tsv", ".txt")
 HEADER_BYTES = 4_096
 SAMPLE_BYTES = 1 << 18
+LONG_SAMPLE_BYTES = 1 << 24
 SAMPLE_ROWS = 50
 DELIMITERS = "\t|,;"
 _QUOTED = ",;"  # fields between tabs or bars need no quotes, and transcripts contain many
@@ -38,19 +39,26 @@ class TableHeader:
     least_fields: int | None = None
 
 
-def read_header(path: Path, delimiter: str = "", encoding: str = "") -> TableHeader:
-    """Return the first line of the file as column names; no columns if it cannot be a header, such as numbers alone."""
+def read_first_line(path: Path, encoding: str = "") -> FirstLine:
+    """Return the first line of a file that is not blank; an empty one if there is none in the encoding."""
     try:
-        line = first_line(read_head(path, HEADER_BYTES + 1), encoding)
+        return first_line(read_head(path, HEADER_BYTES + 1), encoding)
     except UnicodeDecodeError:
-        line = ""
-    if len(line) > HEADER_BYTES or "\x00" in line or len(line.splitlines()) > 1:
-        return TableHeader(delimiter or ",", ())
-    delimiter = delimiter or max(DELIMITERS, key=line.count)
+        return FirstLine()
+
+
+def read_header(path: Path, delimiter: str = "", encoding: str = "") -> TableHeader:
+    """Return the first line of the file as column names; no columns if it cannot be a header, such as numbers alone.
+
+    The rows then begin at that line.
+    """
+    first = read_first_line(path, encoding)
+    line, delimiter = first.text, delimiter or first.delimiter or max(DELIMITERS, key=first.text.count)
     columns = [column.strip().lower() for column in line.split(delimiter)]
-    if len(columns) > 1 and all(map(NUMBER.fullmatch, columns)):
-        return TableHeader(delimiter, ())
-    return TableHeader(delimiter, tuple(column.strip('"') for column in columns))
+    is_long = len(line) > HEADER_BYTES or "\x00" in line or len(line.splitlines()) > 1
+    if is_long or (len(columns) > 1 and all(map(NUMBER.fullmatch, columns))):
+        return TableHeader(delimiter, (), first.number)
+    return TableHeader(delimiter, tuple(column.strip('"') for column in columns), first.number + 1)
 
 
 def read_head(path: Path, size: int) -> bytes:
@@ -67,15 +75,22 @@ def read_head(path: Path, size: int) -> bytes:
 
 def sample_lines(path: Path, encoding: str = "") -> list[str]:
     """Return whole lines from the beginning of a file; what is no text in the encoding is replaced."""
-    head = read_head(path, SAMPLE_BYTES)
-    lines = decode_head(head, encoding, "replace").split("\n")
-    return lines if len(head) < SAMPLE_BYTES else lines[:-1]
+    lines: list[str] = []
+    for size in (SAMPLE_BYTES, LONG_SAMPLE_BYTES):  # One row may be longer than others together.
+        head = read_head(path, size)
+        lines = decode_head(head, encoding, "replace").split("\n")
+        if len(head) < size:
+            return lines
+        if len(lines) > SAMPLE_ROWS:
+            break
+    return lines[:-1]
 
 
 def sample_fields(path: Path, header: TableHeader, encoding: str = "") -> list[list[str]]:
     """Return the fields of some rows from the table's beginning, whatever their number."""
     lines = [line for line in sample_lines(path, encoding)[header.first_row - 1 :] if line.strip()][:SAMPLE_ROWS]
-    return [fields for line in lines if (fields := _fields(line.rstrip("\r"), header.delimiter))]
+    rows = [_fields(line.rstrip("\r"), header.delimiter) or [] for line in lines]
+    return [fields for fields in rows if any(map(str.strip, fields))]
 
 
 def by_split(tables: Sequence[Path]) -> list[Path]:
@@ -116,7 +131,7 @@ def read_table(
         elif not least <= len(fields) <= len(columns):
             detail = f"{len(fields)} field{'s' * (len(fields) > 1)}; expected {_expected(header)}"
             rows.reject(where, Reason.BAD_ROW, detail, fields[0])
-        else:
+        elif any(map(str.strip, fields)):  # Spreadsheets write empty rows.
             fields += fields[-1:] * (len(columns) - len(fields))
             yield where, dict(zip(columns, fields, strict=True))
 

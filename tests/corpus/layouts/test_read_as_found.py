@@ -189,7 +189,8 @@ LAYOUTS = {
         "manifest", "--columns audio=path,text=sentence --audio-dir clips",
     ),
     "names relative to a folder within a folder": (
-        plain("session/one", "{name},{text}", "file,text"), "manifest", "--columns audio=file,text=text --audio-dir **"
+        plain("session/one", "{name},{text}", "file,text"),
+        "manifest", "--columns audio=file,text=text --audio-dir session/one",
     ),
     "LJSpeech": (plain("wavs", "{name}|12|{text}"), "ljspeech", ""),
     "LJSpeech with a header": (

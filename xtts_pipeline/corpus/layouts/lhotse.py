@@ -43,7 +43,7 @@ class Lhotse:
             recordings = {value.get("id"): value for _, value in _objects(recordings_path, rows)}
             names = [_sound_of(value) for value in recordings.values()]
             folder = rows.options.audio_dir
-            place = place_names(names, rows.sounds, "", [folder], is_fixed=bool(folder))
+            place = place_names(names, rows.sounds, "", folder, is_fixed=bool(folder))
             split = split_in_name(path.with_suffix(""))
             for where, supervision in _objects(path, rows):
                 row_id, text = str(supervision.get("id") or ""), supervision.get("text")
@@ -52,9 +52,9 @@ class Lhotse:
                 if problem or recording is None or not isinstance(text, str):
                     rows.reject(where, Reason.BAD_ROW, problem or "text is no string; expected a string", row_id)
                     continue
-                audio = place.path_of(place.name_of(_sound_of(recording)))
+                audio = place.name_of(_sound_of(recording))
                 speaker, language = (str(supervision.get(key) or "") for key in ("speaker", "language"))
-                rows.add(CorpusRow(where, row_id, audio, text, speaker, language, split))
+                rows.add(CorpusRow(where, row_id, audio, text, speaker, language, split), place.find)
 
 
 def _kind_of(path: Path) -> str:

@@ -65,7 +65,8 @@ def _read_table(path: Path, table: Any, rows: RowCollector) -> None:
             fields["audio"] = _sound_of(fields["audio"], path, len(read) + 1, rows)
             read.append(fields)
     # Folders are listed once, so all sounds are written before the first is looked up.
-    place = place_names([fields["audio"] for fields in read], rows.sounds, "", [rows.options.audio_dir])
+    folder = rows.options.audio_dir
+    place = place_names([fields["audio"] for fields in read], rows.sounds, "", folder, is_fixed=bool(folder))
     for number, fields in enumerate(read, 1):
         where = f"{path.relative_to(rows.root).as_posix()}:{number}"
         texts = {role: str(value) for role, value in fields.items() if value is not None}
@@ -73,11 +74,11 @@ def _read_table(path: Path, table: Any, rows: RowCollector) -> None:
         if not fields["audio"] or not isinstance(fields["text"], str):
             rows.reject(where, Reason.BAD_ROW, "no sound or no text; expected both", row_id)
             continue
-        audio = place.path_of(place.name_of(fields["audio"]))
+        audio = place.name_of(fields["audio"])
         row_id = row_id or f"{path.stem}/{number:06d}"
         speaker, language = texts.get("speaker", ""), texts.get("language", "")
         row_split = texts.get("split", "") or split
-        rows.add(CorpusRow(where, row_id, audio, fields["text"], speaker, language, row_split))
+        rows.add(CorpusRow(where, row_id, audio, fields["text"], speaker, language, row_split), place.find)
 
 
 def _sound_of(value: object, path: Path, number: int, rows: RowCollector) -> str:

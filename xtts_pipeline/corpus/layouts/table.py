@@ -22,6 +22,7 @@ from xtts_pipeline.corpus.tables import (
     SUFFIXES,
     TableHeader,
     by_split,
+    read_first_line,
     read_header,
     read_table,
     sample_fields,
@@ -30,7 +31,6 @@ from xtts_pipeline.corpus.tables import (
 from xtts_pipeline.errors import CorpusError, LayoutError
 
 MAX_COLUMN_NAME = 40
-ANYWHERE = "**"  # as --audio-dir: sounds are found by their names below the corpus
 _LANGUAGE_FOLDER = re.compile(r"[a-z]{2}_[A-Z]{2}")
 
 
@@ -151,7 +151,7 @@ class TableLayout:
             raise CorpusError(f"{table}: changed while it was read, expected the same columns; run again")
         folder = "/".join(filter(None, (base, self._sound_folder(table))))
         placement = _placement(plan, rows, base, folder)
-        is_usual = placement == Placement(folder)
+        is_usual = placement == Placement(rows.sounds, base, folder)
         self._add_rows(plan, placement, rows, base, is_usual=is_usual)
         if self.columns or self.no_header:
             columns = dict(options.columns)
@@ -159,9 +159,8 @@ class TableLayout:
             is_plain = all(role == column for role, column in plan.columns.items())
             columns = {} if is_plain else dict(plan.columns)
         elsewhere = ""
-        if placement.by_stem:
-            elsewhere = "" if self.keeps_ids else ANYWHERE
-        elif placement.folder != folder:
+        is_one_folder = not (placement.is_guess and (placement.strays or self.keeps_ids))
+        if is_one_folder and placement.folder != folder:
             elsewhere = placement.folder.removeprefix(f"{base}/") if placement.folder != base else "."
         return replace(options, columns=columns, audio_dir=options.audio_dir or elsewhere)
 
@@ -185,8 +184,7 @@ class TableLayout:
                 speaker, language = self.infer(base, row_id)
             split = fields.get(split_column, "").strip() or table_split
             row_id = prefix + row_id if row_id else ""
-            audio = placement.path_of(name)
-            rows.add(CorpusRow(where, row_id, audio, fields[text_column], speaker, language, split))
+            rows.add(CorpusRow(where, row_id, name, fields[text_column], speaker, language, split), placement.find)
 
 
 def _rows_of(plan: TablePlan, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:
@@ -198,11 +196,11 @@ def _rows_of(plan: TablePlan, rows: RowCollector) -> Iterator[tuple[str, dict[st
 def _placement(plan: TablePlan, rows: RowCollector, base: str, folder: str) -> Placement:
     """Return where the sounds of a table lie: in `--audio-dir`, else in `folder`, else where most names are found."""
     options, names = rows.options, plan.sample(rows.options.encoding)
-    if rows.sound_root is not None or options.audio_dir in ("", ANYWHERE):
-        return place_names(names, rows.sounds, base, [folder], is_anywhere=options.audio_dir == ANYWHERE)
+    if rows.sound_root is not None or not options.audio_dir:
+        return place_names(names, rows.sounds, base, folder)
     below = PurePosixPath(base, options.audio_dir).as_posix()
     inside = below if (rows.root / below).is_dir() else PurePosixPath(options.audio_dir).as_posix()
-    return place_names(names, rows.sounds, base, ["" if inside == "." else inside], is_fixed=True)
+    return place_names(names, rows.sounds, base, "" if inside == "." else inside, is_fixed=True)
 
 
 def _plan_json(path: Path, options: ReadOptions) -> TablePlan | None:
@@ -219,7 +217,8 @@ def _plan_json(path: Path, options: ReadOptions) -> TablePlan | None:
 
 
 def _plan_without_header(table: Path, options: ReadOptions, no_header: TableHeader) -> TablePlan:
-    header = replace(no_header, delimiter=options.delimiter or no_header.delimiter)
+    first_row = read_first_line(table, options.encoding).number
+    header = replace(no_header, delimiter=options.delimiter or no_header.delimiter, first_row=first_row)
     rows = [fields for fields in sample_fields(table, header, options.encoding) if len(fields) == len(header.columns)]
     text = header.columns[-1]
     if len(header.columns) > 2 and rows and all(NUMBER.fullmatch(fields[-1]) and fields[-1] for fields in rows):
@@ -237,8 +236,10 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
 
     The first line is a header if it alone names no sound. Raises LayoutError if several columns may be the text.
     """
-    for delimiter in options.delimiter or DELIMITERS:
-        rows = sample_fields(table, TableHeader(delimiter, (), first_row=1), options.encoding)
+    first = read_first_line(table, options.encoding)
+    said = options.delimiter or first.delimiter
+    for delimiter in [said] if said else DELIMITERS:
+        rows = sample_fields(table, TableHeader(delimiter, (), first.number), options.encoding)
         counts = [len(fields) for fields in rows]
         width = max(counts, key=counts.count, default=0)
         rows = [[field.strip() for field in fields] for fields in rows if len(fields) == width]
@@ -266,7 +267,7 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
             if text is None:
                 continue
             found = {"audio": names[audio], "text": text, **given}
-        return TablePlan(table, found, TableHeader(delimiter, tuple(names), 1 + is_headed))
+        return TablePlan(table, found, TableHeader(delimiter, tuple(names), first.number + is_headed))
     return None
 
 
