@@ -57,7 +57,7 @@ COMMANDS = {
 @click.group(
     cls=LazyGroup,
     sections=COMMANDS,
-    packages={"Vocoder": ".vocoder"},
+    packages={"Vocoder": ".vocoder", "Looking": ".looking"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @click.version_option(__version__, prog_name="xtts")

@@ -25,7 +25,7 @@ from xtts_pipeline.cache.format.manifest import (
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
-from xtts_pipeline.cli.commands.stats import lengths_of_cache
+from xtts_pipeline.cli.commands.looking.stats import lengths_of_cache
 from xtts_pipeline.cli.completion import complete_setting_name
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand

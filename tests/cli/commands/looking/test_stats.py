@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.cache.corpora import build, make_config, write_corpus
 from xtts_pipeline.cache.build import shapes
 from xtts_pipeline.cache.format.manifest import load_manifest
-from xtts_pipeline.cli.commands.stats import count_symbols, measure_lengths
+from xtts_pipeline.cli.commands.looking.stats import count_symbols, measure_lengths
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.corpus.options import ReadOptions
@@ -95,7 +95,7 @@ def test_the_picture_marks_the_numbers_of_the_table(root: Path, monkeypatch: pyt
         assert list(measures) == list(marks)
         handed.update(marks)
 
-    monkeypatch.setattr("xtts_pipeline.cli.commands.stats.save_histograms", keep)
+    monkeypatch.setattr("xtts_pipeline.cli.commands.looking.stats.save_histograms", keep)
     report = measure_lengths(None, root / "cache", make_config(), root / "lengths.png")
 
     assert handed == {name: {"p50": table.p50, "p99": table.p99} for name, table in report.spreads.items()}

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from tests.cache.corpora import SAMPLE_RATE, build, make_config, write_corpus
-from xtts_pipeline.cli.commands.inspect import inspect_record
+from xtts_pipeline.cli.commands.looking.inspect import inspect_record
 from xtts_pipeline.errors import CacheError, OutputError
 
 

@@ -1,0 +1,1 @@
+"""Commands that show a corpus, a cache or a run."""
