@@ -1,6 +1,6 @@
 """Small synthetic corpora, and builds for tests."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,12 +74,13 @@ def build(
     config: Config | None = None,
     pool: Pool = THREAD_POOL,
     reading: ReadOptions = AUTO,
+    excluded: Collection[str] = (),
     **options: object,
 ) -> BuildResult:
     """Build a cache, by default in this process."""
     config = config or make_config()
     with locked_folder(cache) as work_folder:
-        index = index_corpora([read_corpus(data, reading)], config)
+        index = index_corpora([read_corpus(data, reading)], config, excluded)
         return build_cache(cache, work_folder, index, config, BuildOptions(pool, 1, **options), lambda _rows: None)  # type: ignore[arg-type]
 
 

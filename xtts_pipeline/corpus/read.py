@@ -31,12 +31,14 @@ LAYOUTS: tuple[str, ...] = tuple(reader.name for reader in _READERS)
 CACHE_FILES = ("manifest.json", "utterances.jsonl")
 
 
-def read_corpus(root: Path, options: ReadOptions = AUTO, language: str = "en") -> Corpus:
+def read_corpus(
+    root: Path, options: ReadOptions = AUTO, language: str = "en", sound_folder: Path | None = None
+) -> Corpus:
     """Return every row of the corpus under `root`, kept or rejected, in the order in which it is read.
 
-    `root` is a folder, or the table itself for layouts that have one. `language` applies to rows without one. A bad row
-    becomes a Rejection; raises CorpusError if no corpus of the layout or no row is found, or if it has no use for an
-    option.
+    `root` is a folder, or the table itself for layouts that have one. `language` applies to rows without one. Sounds
+    within tables are written into `sound_folder`, by default into the corpus. A bad row becomes a Rejection; raises
+    CorpusError if no corpus of the layout or no row is found, or if it has no use for an option.
     """
     layout = options.layout
     if layout != "auto" and layout not in LAYOUTS:
@@ -50,7 +52,7 @@ def read_corpus(root: Path, options: ReadOptions = AUTO, language: str = "en") -
         problem = f"cannot be read ({error.strerror})"
         raise CorpusError(f"{root}: {problem}; expected a corpus folder or a manifest") from None
     _check_options(reader, root, options)
-    rows = RowCollector(found.root, reader.name, language, options, sound_root)
+    rows = RowCollector(found.root, reader.name, language, options, sound_root, sound_folder)
     reader.read(found, rows)
     corpus = rows.to_corpus()
     if corpus.rows == 0:

@@ -67,8 +67,9 @@ class CorpusRow(NamedTuple):
 class RowCollector:
     """Collects the rows of one corpus: each `add` or `reject` makes exactly one Utterance or Rejection, in order.
 
-    `sound_root` is the folder of the sounds if they do not lie below the root. A reader sets `found` to what it found
-    out about the corpus where that is not what the layout says.
+    `sound_root` is the folder of the sounds if they do not lie below the root. A reader writes sounds that lie within
+    tables into `sound_folder`, or else below the root, and sets `found` to what it found out about the corpus where
+    that is not what the layout says.
     """
 
     root: Path
@@ -76,6 +77,7 @@ class RowCollector:
     language: str
     options: ReadOptions = AUTO
     sound_root: Path | None = None
+    sound_folder: Path | None = None
     found: ReadOptions = AUTO
     utterances: list[Utterance] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from xtts_pipeline.cache.build.folder import existing_counts, format_bytes, locked_folder
+from xtts_pipeline.cache.build.folder import check_folder, existing_counts, format_bytes, locked_folder
 from xtts_pipeline.errors import CacheError
 
 
@@ -21,6 +22,10 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path: Path) ->
             [sys.executable, "-c", command], capture_output=True, text=True, timeout=300, check=False
         )
         assert "another process writes this cache" in second.stderr
+        # A second lock of this process would be its own.
+        check = command.replace("locked_folder", "check_folder").replace(".__enter__()", "")
+        dry = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=300, check=False)
+        assert "another process writes this cache" in dry.stderr
     with locked_folder(cache):
         pass
 
@@ -34,14 +39,20 @@ def test_a_lock_and_work_left_by_a_dead_process_are_taken_over(tmp_path: Path) -
         assert {path.name for path in tmp_path.iterdir()} == {".lock", "receipts", work_folder.name}
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "train-1-of-2.tfrecord", ".git"])
-def test_a_foreign_folder_is_not_changed(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).touch()
-    with (
-        pytest.raises(CacheError, match=f"holds {name}, which is no part of a cache; remove it, or choose"),
-        locked_folder(tmp_path),
-    ):
+def lock(folder: Path) -> None:
+    with locked_folder(folder):
         pass
+
+
+opening = pytest.mark.parametrize("open_folder", [lock, check_folder])
+
+
+@opening
+@pytest.mark.parametrize("name", ["notes.txt", "train-1-of-2.tfrecord", ".git"])
+def test_a_foreign_folder_is_not_changed(tmp_path: Path, name: str, open_folder: Callable[[Path], None]) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(CacheError, match=f"holds {name}, which is no part of a cache; remove it, or choose"):
+        open_folder(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
@@ -51,11 +62,17 @@ def test_a_gitignore_is_tolerated(tmp_path: Path) -> None:
         pass
 
 
+@opening
 @pytest.mark.parametrize("place", ["file", "file/cache"])
-def test_a_file_in_the_folders_place_is_named(tmp_path: Path, place: str) -> None:
+def test_a_file_in_the_folders_place_is_named(tmp_path: Path, place: str, open_folder: Callable[[Path], None]) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CacheError, match="is a file or lies under one"), locked_folder(tmp_path / place):
-        pass
+    with pytest.raises(CacheError, match="is a file or lies under one"):
+        open_folder(tmp_path / place)
+
+
+def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    check_folder(tmp_path / "new" / "cache")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("folder", ["/proc/cache", "/sys/cache"])

@@ -318,6 +318,15 @@ def test_a_transcript_in_another_encoding_names_the_option(tmp_path: Path) -> No
     assert read_corpus(tmp_path).utterances[0].text == SENTENCES[0]
 
 
+def test_sounds_of_parquet_files_go_where_they_are_told(tmp_path: Path) -> None:
+    parquet(tmp_path / "data")
+    before = sorted((tmp_path / "data").rglob("*"))
+    corpus = read_corpus(tmp_path / "data", sound_folder=tmp_path / "sounds")
+    assert sorted((tmp_path / "data").rglob("*")) == before
+    assert (corpus.root, len(corpus.utterances), corpus.rejections) == (tmp_path / "sounds", len(CLIPS), ())
+    assert all((corpus.root / row.audio).is_file() for row in corpus.utterances)
+
+
 def test_a_part_of_a_recording_is_no_clip(tmp_path: Path) -> None:
     lhotse(tmp_path)
     path = tmp_path / "mine_supervisions_train.jsonl"

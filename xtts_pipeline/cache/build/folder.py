@@ -3,6 +3,8 @@
 Knows file names, not their content.
 """
 
+import errno
+import os
 import re
 import secrets
 import shutil
@@ -55,6 +57,21 @@ def locked_folder(
         shutil.rmtree(work_folder, ignore_errors=True)
         _remove_if_unused(folder, was_there=was_there)
         lock.release()
+
+
+def check_folder(folder: Path) -> None:
+    """Raise CacheError as `locked_folder` would, without writing anything."""
+    with _explained(folder, _OTHER_CACHE):
+        if folder.exists():
+            _refuse_foreign(folder, _OTHER_CACHE)
+        above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not above.is_dir():
+            raise NotADirectoryError
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if (folder / LOCK_NAME).exists():
+            with FileLock(folder / LOCK_NAME, blocking=False):
+                pass
 
 
 def _acquire(lock: FileLock, folder: Path, on_wait: Callable[[str], object] | None) -> None:

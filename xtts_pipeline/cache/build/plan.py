@@ -35,6 +35,7 @@ class CorpusIndex:
     speakers: tuple[str, ...]
     languages: tuple[str, ...]
     text_files: tuple[tuple[Path, tuple[int, int] | None], ...] = ()
+    excluded: tuple[str, ...] = ()
 
     @property
     def layout(self) -> str:
@@ -47,24 +48,37 @@ class CorpusIndex:
         return len(self.rows) + len(self.rejections)
 
 
-def read_corpora(data: Path, val_data: Path | None, options: ReadOptions, config: Config) -> CorpusIndex:
+def read_corpora(
+    data: Path,
+    val_data: Path | None,
+    options: ReadOptions,
+    config: Config,
+    excluded: Collection[str] = (),
+    sound_folder: Path | None = None,
+) -> CorpusIndex:
     """Read and index a corpus and an optional validation corpus. Raises CorpusError if one is unusable.
 
-    `options` are for both, but the layout for the first alone.
+    `options` are for both, but the layout for the first alone. `excluded` is as in `index_corpora`, `sound_folder` as
+    in `read_corpus`.
     """
     language = config.text.language
-    corpora = [read_corpus(data, options, language)]
+    corpora = [read_corpus(data, options, language, sound_folder)]
     if val_data is not None:
-        corpora.append(read_corpus(val_data, options.with_layout("auto"), language))
-    return index_corpora(corpora, config)
+        val_sounds = sound_folder / "val" if sound_folder else None
+        corpora.append(read_corpus(val_data, options.with_layout("auto"), language, val_sounds))
+    return index_corpora(corpora, config, excluded)
 
 
-def index_corpora(corpora: Sequence[Corpus], config: Config) -> CorpusIndex:
+def index_corpora(corpora: Sequence[Corpus], config: Config, excluded: Collection[str] = ()) -> CorpusIndex:
     """Prepare the texts of a corpus and an optional validation corpus, and give every usable row its split.
 
-    A row with an unusable text, or with an id of an earlier corpus, becomes a rejection.
+    A row with an unusable text, an id of an earlier corpus, or one of the `excluded` ids becomes a rejection.
     """
     members, rejections = _merge(corpora)
+    left_out = [(place, row) for place, row in members if row.id in excluded]
+    detail = "the list of --exclude has this id"
+    rejections += [(place, Rejection(row.id, row.where, Reason.EXCLUDED, detail)) for place, row in left_out]
+    members = [(place, row) for place, row in members if row.id not in excluded]
     texts = prepare_texts(
         [member.text for _, member in members], [member.language for _, member in members], config.text
     )
@@ -87,6 +101,7 @@ def index_corpora(corpora: Sequence[Corpus], config: Config) -> CorpusIndex:
         speakers=speakers,
         languages=languages,
         text_files=tuple(file for corpus in corpora for file in corpus.text_files),
+        excluded=tuple(sorted(row.id for _, row in left_out)),
     )
 
 

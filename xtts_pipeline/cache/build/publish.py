@@ -185,6 +185,7 @@ def manifest_of(
         files=files,
         buckets=buckets_of(config),
         waves=tuple(waves),
+        excluded=index.excluded,
     )
 
 

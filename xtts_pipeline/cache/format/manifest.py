@@ -108,10 +108,9 @@ class MelOrigin:
 class Manifest:
     """Everything a reader must know about a cache. Constructing one checks every type, range and sum.
 
-    Without buckets, `buckets` is empty and the file has no such key. Without stored waves, `waves` is empty and the
-    file has neither that key nor `cache.store_waves`; else `waves` has the wave file of each of `shards`, in order.
-    `mels_from` is None, and the file has no such key, if the mels are those of recordings. `readings` has how each
-    corpus was read; the file has no such key if the layouts say all of it.
+    The file has no key for what is empty or None from `buckets` on, and without stored waves no `cache.store_waves`.
+    `waves` has the wave file of each of `shards`. `mels_from` is None if the mels are those of recordings. `readings`
+    has how each corpus was read where the layouts do not say it; `excluded`, the ids that the user left out.
     """
 
     format_version: int
@@ -134,6 +133,7 @@ class Manifest:
     waves: tuple[FileEntry, ...] = ()
     mels_from: MelOrigin | None = None
     readings: tuple[ReadOptions, ...] = ()
+    excluded: tuple[str, ...] = ()
 
     @property
     def first_reading(self) -> ReadOptions:
@@ -193,6 +193,7 @@ class Manifest:
         _expect("counts.kept", counts.kept, sum(shard.records for shard in self.shards))
         _expect("counts.rejected", counts.rejected, sum(self.rejected_by_reason.values()))
         _expect("rejected_by_reason", sorted(set(self.rejected_by_reason) - set(Reason)), [])
+        _expect("excluded", len(self.excluded), self.rejected_by_reason.get(Reason.EXCLUDED, 0))
         _expect("waves", len(self.waves), len(self.shards) if self.cache.store_waves else 0)
         self._check_listings()
         _expect("statistics", sorted(self.statistics), sorted(MEASURES) if counts.kept else [])
@@ -215,7 +216,7 @@ class Manifest:
             check_last_bucket(self.buckets, self.limits)
 
     def _check_names(self) -> None:
-        for key in ("symbols", "speakers", "languages"):
+        for key in ("symbols", "speakers", "languages", "excluded"):
             if len(set(names := getattr(self, key))) != len(names):
                 raise ValueError(f"{key} holds a name twice")
 
@@ -240,9 +241,8 @@ class Manifest:
 
     def _check_sizes(self) -> None:
         """Raise ValueError if a shard is too small for its records, whose number decides how much memory is taken."""
-        raw_bytes = [
-            sum(field.raw_bytes for field in spec.fields if field.storage == "raw") for spec in bucket_specs(self)
-        ]
+        raw_fields = [[field for field in spec.fields if field.storage == "raw"] for spec in bucket_specs(self)]
+        raw_bytes = [sum(field.raw_bytes for field in fields) for fields in raw_fields]
         for shard in self.shards:
             least_bytes = shard.records * (FRAME_BYTES + raw_bytes[shard.bucket or 0])
             if shard.bytes < least_bytes or (shard.records == 0) != (shard.bytes == 0):
@@ -364,7 +364,7 @@ def manifest_bytes(manifest: Manifest) -> bytes:
             del shard["bucket"]
     if not manifest.cache.store_waves:  # nor do those of a cache without waves
         del content["waves"], content["cache"]["store_waves"]
-    for key in ("buckets", "mels_from", "readings"):
+    for key in ("buckets", "mels_from", "readings", "excluded"):
         if not content[key]:
             del content[key]
     return seal_json(content)

@@ -99,7 +99,14 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     # By content: another checkout has other modification times for the same files.
     options = BuildOptions(local_pool(jobs), jobs, check="content", train_shards=train_shards)
     with locked_folder(folder) as work_folder:
-        build_cache(folder, work_folder, index_corpora([corpus], config), config, options, lambda _rows: None)
+        build_cache(
+            folder,
+            work_folder,
+            index_corpora([corpus], config, frozenset(manifest.excluded)),
+            config,
+            options,
+            lambda _rows: None,
+        )
     return tuple(sorted({name for name, _ in before ^ _file_identities(folder)} - {LOCK_NAME}))
 
 

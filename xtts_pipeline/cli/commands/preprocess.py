@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ from tqdm import tqdm
 from xtts_pipeline.audio.filterbank import describe_silent_filters
 from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache, refuse_predicted_cache
 from xtts_pipeline.cache.build.estimate import BuildEstimate, estimate_build
-from xtts_pipeline.cache.build.folder import format_bytes, locked_folder
+from xtts_pipeline.cache.build.folder import check_folder, format_bytes, locked_folder
 from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
 from xtts_pipeline.cache.build.plan import CorpusIndex, read_corpora
 from xtts_pipeline.cache.build.pool import Pool, local_pool
@@ -41,9 +42,10 @@ from xtts_pipeline.cli.options import (
 )
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig, Config
+from xtts_pipeline.corpus.ids import read_ids
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.utterance import examples_by_reason
-from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.errors import ConfigError, Reason
 from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.terminal import duration_text, echo_line, join_lines
 from xtts_pipeline.text.language_check import check_languages
@@ -66,8 +68,9 @@ class PreprocessReport:
     @property
     def is_over_limit(self) -> bool:
         """Whether a larger share of the rows was rejected than allowed."""
-        counts = self.build.manifest.counts
-        return counts.rejected > self.max_rejected * counts.read
+        manifest = self.build.manifest
+        excluded = len(manifest.excluded)
+        return _is_over_limit(manifest.counts.rejected, manifest.counts.read, excluded, self.max_rejected)
 
     @property
     def examples(self) -> dict[str, dict[str, str]]:
@@ -163,7 +166,8 @@ class DryRunReport:
     @property
     def is_over_limit(self) -> bool:
         """Whether a larger share of the rows would be rejected than allowed."""
-        return self.plan.rejected > self.max_rejected * self.plan.read
+        excluded = self.plan.rejected_by_reason.get(Reason.EXCLUDED, 0)
+        return _is_over_limit(self.plan.rejected, self.plan.read, excluded, self.max_rejected)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report for programs."""
@@ -195,7 +199,7 @@ class DryRunReport:
     example="xtts preprocess --data LJSpeech-1.1 --config ljspeech",
     sections={
         "How the corpus is read": CORPUS_OPTIONS,
-        "Rejected rows and changed clips": ["max_rejected", "check", "dry_run"],
+        "Rejected rows and changed clips": ["max_rejected", "exclude", "check", "dry_run"],
         "Shards and workers": ["jobs", "shards", "reshard", "backend", "scheduler", "wait_workers"],
     },
 )
@@ -214,6 +218,7 @@ class DryRunReport:
     show_default=True,
     help="Exit with 1 if a larger share of the rows is rejected.",
 )
+@click.option("--exclude", type=FOLDER, help="Text file of ids to leave out, one a line; lines with # are comments.")
 @click.option(
     "--shards",
     type=COUNT,
@@ -251,6 +256,7 @@ def preprocess(
     val_data: Path | None,
     jobs: int,
     max_rejected: float,
+    exclude: Path | None,
     shards: int | None,
     reshard: bool,
     check: SourceCheck,
@@ -267,14 +273,17 @@ def preprocess(
     config = load_config(configs, overrides)
     refuse_predicted_cache(cache)
     options = BuildOptions(_pool(backend, scheduler, jobs, wait_workers), jobs, check, shards, reshard)
+    excluded = frozenset[str]() if exclude is None else read_ids(exclude)
     report: PreprocessReport | DryRunReport
     if dry_run:
-        index = _read(data, val_data, reading, config)
-        warnings = _language_warnings(index, config) + _setting_warnings(config.audio)
-        report = DryRunReport(estimate_build(cache, index, config, options), max_rejected, warnings)
+        check_folder(cache)
+        with tempfile.TemporaryDirectory(prefix="xtts-") as sounds:
+            index = _read(data, val_data, reading, config, excluded, Path(sounds))
+            warnings = _language_warnings(index, config) + _setting_warnings(config.audio)
+            report = DryRunReport(estimate_build(cache, index, config, options), max_rejected, warnings)
     else:
         with locked_folder(cache) as work_folder:
-            index = _read(data, val_data, reading, config)
+            index = _read(data, val_data, reading, config, excluded)
             language_warnings = _language_warnings(index, config)
             print_warnings(language_warnings)
             is_quiet = not (index.rows and sys.stderr.isatty())
@@ -300,10 +309,25 @@ def process_seconds() -> float:
 _IMPORTED_AT = time.perf_counter()
 
 
-def _read(data: Path, val_data: Path | None, reading: ReadOptions, config: Config) -> CorpusIndex:
-    index = read_corpora(data, val_data, reading, config)
+def _read(
+    data: Path,
+    val_data: Path | None,
+    reading: ReadOptions,
+    config: Config,
+    excluded: frozenset[str],
+    sound_folder: Path | None = None,
+) -> CorpusIndex:
+    index = read_corpora(data, val_data, reading, config, excluded, sound_folder)
     print_readings(index.readings)
+    unknown = excluded - {row.id for row in index.rows} - {rejection.id for _, rejection in index.rejections}
+    if unknown:
+        print_warnings([f"--exclude: {len(unknown)} of {len(excluded)} ids are in no row, such as {min(unknown)}"])
     return index
+
+
+def _is_over_limit(rejected: int, read: int, excluded: int, max_rejected: float) -> bool:
+    """Return whether a larger share of the rows was rejected than allowed; excluded rows do not count."""
+    return rejected - excluded > max_rejected * (read - excluded)
 
 
 def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int, wait_workers: float) -> Pool:

@@ -7,7 +7,7 @@ from xtts_pipeline.corpus.columns import find_columns
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.placement import place_names
-from xtts_pipeline.corpus.rows import CorpusRow, RowCollector
+from xtts_pipeline.corpus.rows import CorpusRow, RowCollector, SoundFiles
 from xtts_pipeline.corpus.tables import split_in_name
 from xtts_pipeline.errors import ConfigError, CorpusError, Reason, output_errors
 from xtts_pipeline.system.installation import install_command
@@ -91,13 +91,16 @@ def _sound_of(value: object, path: Path, number: int, rows: RowCollector) -> str
         name = value.get("path") if isinstance(value, dict) else value
         return name if isinstance(name, str) else ""
     suffix = _SUFFIXES.get(content[:4], ".mp3")
-    target = path.parent / SOUND_FOLDER / path.stem / f"{number:06d}{suffix}"
+    remedy = "copy the dataset to a folder that can be written: its sounds are written beside it"
+    if rows.sound_folder is not None:
+        remedy = "set TMPDIR to a folder with room for the sounds of the dataset"
+        if rows.sounds.root != rows.sound_folder:
+            rows.sounds = SoundFiles(rows.sound_folder)
+    target = (rows.sound_folder or path.parent / SOUND_FOLDER) / path.stem / f"{number:06d}{suffix}"
     if not target.is_file() or target.stat().st_size != len(content):
-        with output_errors(
-            target, "copy the dataset to a folder that can be written: its sounds are written beside it"
-        ):
+        with output_errors(target, remedy):
             target.parent.mkdir(parents=True, exist_ok=True)
             partial = target.with_suffix(".partial")
             partial.write_bytes(content)
             partial.replace(target)
-    return target.relative_to(rows.root).as_posix()
+    return target.relative_to(rows.sounds.root).as_posix()
