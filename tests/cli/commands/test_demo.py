@@ -9,6 +9,7 @@ import pytest
 
 from xtts_pipeline.cli.commands import demo as demo_module
 from xtts_pipeline.cli.commands.demo import next_run_folder, run_demo
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import StepError
 
 
@@ -43,6 +44,15 @@ def test_the_commands_and_what_they_made_are_shown_and_no_json(commands: list[li
     assert f"\n  speech   {tmp_path}/demo/speech.wav\n" in shown
     assert f"\n  picture  {tmp_path}/demo/speech.png:" in shown
     assert f'xtts synthesize --run {tmp_path}/demo/runs/1 --text "Hello, world!"' in shown
+
+
+def test_the_corpus_is_read_as_the_user_says(commands: list[list[str]], tmp_path: Path):
+    reading = ReadOptions("manifest", {"audio": "file", "text": "der text"}, "old takes", "\t", "cp1252")
+    run_demo(tmp_path / "demo", tmp_path, steps=1, reading=reading)
+
+    words = commands[0][3 : commands[0].index("--cache")]
+    columns = ["--columns", "audio=file,text=der text", "--audio-dir", "old takes"]
+    assert words == ["--layout", "manifest", *columns, "--delimiter", r"\t", "--encoding", "cp1252"]
 
 
 def test_the_spoken_text_is_from_the_training_split(commands: list[list[str]], tmp_path: Path):

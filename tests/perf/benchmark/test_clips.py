@@ -9,6 +9,7 @@ import soundfile
 from tests.perf.corpora import write_corpus
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, CorpusError
 from xtts_pipeline.perf.benchmark.clips import copy_corpus, read_examples, write_clips
 
@@ -64,5 +65,7 @@ def test_a_copied_corpus_leaves_out_what_cannot_be_decoded(tmp_path: Path):
     (corpus / "wavs" / "two.wav").write_bytes(b"no sound")
 
     assert copy_corpus(tmp_path / "copy", corpus, Config(), 10) == 2
+    with pytest.raises(CorpusError, match="not a pairs corpus"):
+        copy_corpus(tmp_path / "copy", corpus, Config(), 10, ReadOptions("pairs"))
     assert (tmp_path / "copy" / "metadata.csv").read_text(encoding="utf-8").count("Text of three.") == 2
     assert soundfile.info(tmp_path / "copy" / "wavs" / "clip-00000.wav").samplerate == 22_050

@@ -18,17 +18,20 @@ from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import (
+    CORPUS_OPTIONS,
     COUNT,
     FOLDER,
     Seconds,
     cache_option,
     config_options,
+    corpus_options,
     create_empty_folder,
     json_option,
     print_report,
 )
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import ConfigError, output_errors
 from xtts_pipeline.perf.benchmark.clips import Clip, copy_corpus, read_examples, write_clips
 from xtts_pipeline.perf.benchmark.preprocess import measure_preprocess
@@ -85,8 +88,13 @@ _seconds_option = click.option(
 )
 
 
-@benchmark.command("preprocess", example="xtts benchmark preprocess --cache cache/ --clips 200")
+@benchmark.command(
+    "preprocess",
+    example="xtts benchmark preprocess --cache cache/ --clips 200",
+    sections={"How the corpus is read": CORPUS_OPTIONS},
+)
 @_data_option
+@corpus_options
 @_common_options
 def benchmark_preprocess(debug: bool, /, as_json: bool, **options: Any) -> None:
     """Measure clips per second from a corpus to a cache.
@@ -131,7 +139,7 @@ def benchmark_all(debug: bool, /, as_json: bool, **options: Any) -> None:
 class BenchmarkSuite:
     """The benchmarks, with the options of the command.
 
-    data: the corpus, for `preprocess` and `input`.
+    data: the corpus, for `preprocess` and `input`; reading: how it is read, by default as it was for the cache.
     clips, rounds: None for the number in `CLIPS` and `ROUNDS`.
     seconds: the duration of each measurement, for `input`.
     """
@@ -144,6 +152,7 @@ class BenchmarkSuite:
     rounds: int | None
     echo: bool
     data: Path | None = None
+    reading: ReadOptions | None = None
     seconds: float = 2.0
 
     def run(self, *names: str) -> BenchmarkReport:
@@ -179,7 +188,8 @@ class BenchmarkSuite:
         say("the corpus as 16-bit WAV files")
         if self.data is not None:
             config = load_config(self.configs, self.overrides)
-            clips = copy_corpus(work / "corpus", self.data, config, count)
+            reading = self.reading or load_manifest(self.cache).first_reading
+            clips = copy_corpus(work / "corpus", self.data, config, count, reading)
         else:
             manifest, config = self._training_settings()
             clips = len(self._write_clips(work, manifest, read_examples(self.cache, manifest, count)))

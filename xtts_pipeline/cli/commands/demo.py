@@ -11,8 +11,9 @@ import click
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import COUNT, FOLDER
+from xtts_pipeline.cli.options import CORPUS_OPTIONS, COUNT, FOLDER, corpus_options
 from xtts_pipeline.corpus.demo.espeak import make_corpus
+from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.errors import StepError
 from xtts_pipeline.system.terminal import duration_text
 
@@ -20,7 +21,11 @@ from xtts_pipeline.system.terminal import duration_text
 CORPUS_STEPS = 200
 
 
-@click.command(cls=DocumentedCommand, example="xtts demo --data LJSpeech-1.1 --steps 500")
+@click.command(
+    cls=DocumentedCommand,
+    example="xtts demo --data LJSpeech-1.1 --steps 500",
+    sections={"How the corpus is read": CORPUS_OPTIONS},
+)
 @click.option(
     "--data",
     type=FOLDER,
@@ -34,18 +39,19 @@ CORPUS_STEPS = 200
     type=COUNT,
     help=f"Training steps.  [default: those of the `demo` preset; with --data {CORPUS_STEPS}]",
 )
-def demo(output: Path, data: Path | None, steps: int | None) -> None:
+@corpus_options
+def demo(output: Path, data: Path | None, steps: int | None, reading: ReadOptions) -> None:
     """Run the whole job, from a corpus to speech.
 
     Each command is shown as you would type it.
     """
-    run_demo(output, data, steps)
+    run_demo(output, data, steps, reading)
 
 
-def run_demo(output: Path, data: Path | None, steps: int | None) -> None:
+def run_demo(output: Path, data: Path | None, steps: int | None, reading: ReadOptions = AUTO) -> None:
     """Preprocess, verify, train and synthesize into `output`, then list what was made.
 
-    Without `data` the corpus is the demo's own sentences, spoken by espeak-ng.
+    Without `data` the corpus is the demo's own sentences, spoken by espeak-ng. `reading` is for `data`.
     Raises StepError with the exit code of the first command that fails.
     """
     started = time.monotonic()
@@ -58,7 +64,8 @@ def run_demo(output: Path, data: Path | None, steps: int | None) -> None:
     steps = CORPUS_STEPS if steps is None and data is not None else steps
     steps_option = [] if steps is None else ["--steps", str(steps)]
     read = ["--cache", str(cache)]
-    _run_step("preprocess", "--data", str(corpus), *read, *configs)
+    words = ["--layout", reading.layout, *shlex.split(reading.to_words())] if reading != AUTO else []
+    _run_step("preprocess", "--data", str(corpus), *words, *read, *configs)
     _run_step("verify-cache", *read)
     _run_step("train", *read, "--output", str(run), *configs, *steps_option)
     written = ["--output", str(speech), "--plot", str(picture)]

@@ -18,6 +18,7 @@ from xtts_pipeline.cache.format.manifest import Manifest, record_spec
 from xtts_pipeline.cache.format.schema import Example, without_padding
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import AudioError, CacheError, CorpusError
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
@@ -79,12 +80,12 @@ def write_clips(
     return [Clip(example, path) for example, path in zip(examples, paths, strict=True)]
 
 
-def copy_corpus(folder: Path, data: Path, config: Config, count: int) -> int:
+def copy_corpus(folder: Path, data: Path, config: Config, count: int, reading: ReadOptions = AUTO) -> int:
     """Write the first `count` clips that can be decoded as a corpus in LJSpeech's layout, and return their number.
 
     All benchmarks then read the same plain files, whatever the corpus's format. Raises CorpusError if there is none.
     """
-    corpus = read_corpus(data, language=config.text.language)
+    corpus = read_corpus(data, reading, config.text.language)
 
     def readable() -> Iterable[tuple[str, np.ndarray]]:
         for utterance in corpus.utterances:
