@@ -17,7 +17,8 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
-from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
+from xtts_pipeline.inference.speech import SpokenText
+from xtts_pipeline.inference.synthesizer import Synthesizer
 
 
 class MisledSynthesizer(Synthesizer):

@@ -8,7 +8,9 @@ import pytest
 from tests.inference.test_synthesizer import LONG, assert_same_speech
 from tests.speaking import make_run
 from xtts_pipeline.errors import ConfigError
-from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
+from xtts_pipeline.inference.guard import Faults, planned_faults
+from xtts_pipeline.inference.speech import SpokenText
+from xtts_pipeline.inference.synthesizer import Synthesizer
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,34 @@ def test_a_text_may_last_longer_than_any_of_training(synthesizer: Synthesizer) -
     spoken = synthesizer.synthesize("abcdefgh abcdefgh", speed=0.25)
     assert len(spoken.mel) > synthesizer.checkpoint.cache.spec.max_mel_frames
     assert spoken.has_stopped
+
+
+def test_a_seed_draws_other_frames_of_the_same_durations(synthesizer: Synthesizer, spoken: SpokenText) -> None:
+    assert_same_speech(synthesizer.synthesize(LONG, seed=synthesizer.checkpoint.config.training.seed), spoken)
+    other = synthesizer.synthesize(LONG, seed=5)
+    np.testing.assert_array_equal(other.durations, spoken.durations)
+    assert np.abs(other.mel - spoken.mel).max() > 0.01
+    assert synthesizer._continue.experimental_get_tracing_count() <= 2  # one text, a batch
+
+
+def test_a_text_with_faults_is_decoded_again_with_other_noise_and_the_best_is_kept(
+    synthesizer: Synthesizer, spoken: SpokenText, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        synthesizer,
+        "checkpoint",
+        synthesizer.checkpoint.with_synthesis(["synthesis.max_attempts=3", "synthesis.max_frames_per_token=1000"]),
+    )
+    findings = iter([Faults(2), Faults(1), Faults(repeated_words=1)])
+    monkeypatch.setattr("xtts_pipeline.inference.synthesizer.spoken_faults", lambda *_: next(findings))
+    again = synthesizer.synthesize("abc")
+    assert (again.attempts, again.faults) == (3, Faults(1))
+    np.testing.assert_array_equal(again.mel, synthesizer_mel(synthesizer, monkeypatch, seed=1))
+
+
+def synthesizer_mel(synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch, seed: int) -> np.ndarray:
+    monkeypatch.setattr("xtts_pipeline.inference.synthesizer.spoken_faults", lambda plan, *_: planned_faults(plan))
+    return synthesizer.synthesize("abc", seed=seed).mel
 
 
 def test_a_speed_out_of_range_is_refused(synthesizer: Synthesizer) -> None:

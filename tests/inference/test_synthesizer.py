@@ -12,7 +12,8 @@ from xtts_pipeline.audio.reference import load_reference
 from xtts_pipeline.errors import AudioError, CheckpointError, ConfigError, Reason, TextError
 from xtts_pipeline.inference import synthesizer as synthesis
 from xtts_pipeline.inference.pieces import TextSplitter
-from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
+from xtts_pipeline.inference.speech import SpokenText
+from xtts_pipeline.inference.synthesizer import Synthesizer
 
 LONG = "one two three four, five six. seven eight nine; ten.\n\neleven twelve."
 

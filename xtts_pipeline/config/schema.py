@@ -350,6 +350,7 @@ class SynthesisConfig(Section):
     """How a trained network decodes speech, and how Griffin-Lim renders it.
 
     flow_steps: steps by which the parallel decoder draws the detail of its frames; more take longer.
+    max_attempts: how often a text is decoded at most, if words are skipped or repeated.
     """
 
     stop_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
@@ -360,6 +361,7 @@ class SynthesisConfig(Section):
     sharpness: Annotated[float, Field(ge=1.0, le=5.0)] = 1.0
     flow_steps: Annotated[int, Field(ge=1, le=100)] = 4
     chunk_frames: Annotated[int, Field(ge=1, le=100_000)] = 32
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     griffin_lim_iterations: Annotated[int, Field(ge=1, le=10_000)] = 20
     griffin_lim_momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
 

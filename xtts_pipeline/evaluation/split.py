@@ -20,7 +20,8 @@ from xtts_pipeline.evaluation.ground_truth import read_ground_truth
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, compare_phonemes
 from xtts_pipeline.evaluation.judges import Judgements, Judges
 from xtts_pipeline.evaluation.metrics import Sound, SpeechMetrics, measure_speech
-from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
+from xtts_pipeline.inference.speech import SpokenText
+from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.plots import save_speech_picture
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.files import Checkpoint

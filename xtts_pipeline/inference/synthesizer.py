@@ -4,9 +4,10 @@ Settings and symbols come from the checkpoint, not from a config beside it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,9 +16,11 @@ from xtts_pipeline.audio.reference import load_reference
 from xtts_pipeline.cache.format.schema import pad_to
 from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
+from xtts_pipeline.inference.guard import NO_FAULTS, Faults, PlannedSpeech, planned_faults, spoken_faults
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
 from xtts_pipeline.inference.references import cut_windows, embed_windows
-from xtts_pipeline.inference.timings import token_durations
+from xtts_pipeline.inference.speech import MOST_TOKENS_SHOWN, SpeechStream, SpokenPiece, SpokenText
+from xtts_pipeline.inference.timings import find_words, token_durations
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.inference.voice_folder import verify_voice
 from xtts_pipeline.model.decoding import Chunk
@@ -37,94 +40,34 @@ from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
 from xtts_pipeline.vocoder.neural import NeuralVocoder
 from xtts_pipeline.vocoder.streaming import open_stream
 
-MOST_TOKENS_SHOWN = 4_000
 MOST_VOICES_KEPT = 64
 SLOWEST, FASTEST = 0.25, 4.0
 
 
 @dataclass(frozen=True)
-class SpokenText:
-    """The speech of one text.
-
-    tokens int32 [S]; mel float32 [T, mel_bins], natural log; attention float32 [F, S], the share of each token in each
-    decoder step; durations float32 [S], frames of each token, pauses counted with the token before them, approximate
-    with the autoregressive decoder; wave float32 [samples].
-
-    has_stopped is False if a length limit ended the text or one of its pieces. The tokens of several pieces are
-    concatenated, and attention is 0 in the pauses between them. With several pieces and more than MOST_TOKENS_SHOWN
-    tokens attention is [F, 0], because it grows with the square of the text. text_changes counts the characters that
-    the checkpoint lacks, as (character, replacement); the replacement of a dropped one is empty.
-    """
-
-    text: str
-    tokens: np.ndarray
-    mel: np.ndarray
-    attention: np.ndarray
-    durations: np.ndarray
-    wave: np.ndarray
-    sample_rate: int
-    has_stopped: bool
-    text_changes: TextChanges = field(default_factory=TextChanges)
-
-    @property
-    def seconds(self) -> float:
-        """Duration of the wave."""
-        return len(self.wave) / self.sample_rate
-
-
-@dataclass(frozen=True)
 class _Voice:
-    """Speaker and language ids of the checkpoint's cache, the latents [V, D] of the references, if any, and speed."""
+    """Speaker and language ids of the checkpoint's cache, the latents [V, D] of the references, if any, and speed.
+
+    The seed is that of the noise.
+    """
 
     speaker: int
     language: int
     latents: np.ndarray | None
-    speed: float = 1.0
+    speed: float
+    seed: int
 
 
-@dataclass(frozen=True)
-class _SpokenPiece:
-    """The speech of a piece or of one of its chunks: mel [T, mel_bins] and attention [F, S].
+class _Opened(NamedTuple):
+    """Pieces that are about to be decoded: the network's plan and first state, and the frame limits [B].
 
-    has_stopped is False if the frame limit ended it.
+    planned: what is planned for each piece; empty if the network plans no durations.
     """
 
-    mel: np.ndarray
-    attention: np.ndarray
-    has_stopped: bool
-
-
-class SpeechStream(Iterator[np.ndarray]):
-    """Yields the wave of a text in parts, float32 [samples], each as soon as it is final.
-
-    mel_frames counts the frames so far; has_stopped is False once a length limit has ended a piece; text_changes is
-    that of SpokenText.
-    """
-
-    def __init__(
-        self, pieces: Iterator[_SpokenPiece | int], text_changes: TextChanges, synthesizer: "Synthesizer"
-    ) -> None:
-        self.sample_rate = synthesizer.checkpoint.config.audio.sample_rate
-        self.mel_frames = 0
-        self.has_stopped = True
-        self.text_changes = text_changes
-        self._waves = self._vocode(pieces, synthesizer)
-
-    def __next__(self) -> np.ndarray:
-        return next(self._waves)
-
-    def _vocode(self, pieces: Iterator[_SpokenPiece | int], synthesizer: "Synthesizer") -> Iterator[np.ndarray]:
-        vocoder = open_stream(synthesizer.vocoder)
-        for piece in pieces:
-            mel = synthesizer.silence(piece) if isinstance(piece, int) else piece.mel
-            self.has_stopped &= isinstance(piece, int) or piece.has_stopped
-            self.mel_frames += len(mel)
-            wave = vocoder.push(mel)
-            if wave.size:
-                yield wave
-        wave = vocoder.finish()
-        if wave.size:
-            yield wave
+    plan: Any
+    state: Any
+    max_frames: tf.Tensor
+    planned: list[PlannedSpeech]
 
 
 class Synthesizer:
@@ -143,6 +86,7 @@ class Synthesizer:
         config = checkpoint.config
         self.vocoder = vocoder or GriffinLim.from_settings(config.audio, config.synthesis)
         self._network = load_network(checkpoint)
+        self._frame_seconds = config.audio.hop_samples / config.audio.sample_rate
         self._latents_of_clips: dict[tuple[Path, int, int], np.ndarray] = {}
         self._splitter = TextSplitter(checkpoint, self._network.frames_per_step, strict=strict_text)
         compiled = {"jit_compile": config.training.jit_compile, "autograph": False}
@@ -181,7 +125,8 @@ class Synthesizer:
         if self._network.voice_encoder is not None:
             latents = self._embed_reference(self.silence(self._network.reference_frames))
         for rows in {1, self._rows(2) if batch else 1}:
-            for _ in self._decode([piece], _Voice(0, 0, latents), rows):
+            voice = _Voice(0, 0, latents, 1.0, 0)
+            for _ in self._decode([piece], self._open([piece], voice, rows), voice.seed):
                 pass
         stream = open_stream(self.vocoder)
         stream.push(self.silence(2))
@@ -194,18 +139,21 @@ class Synthesizer:
         language: str | None = None,
         references: Sequence[Path | str] = (),
         speed: float = 1.0,
+        seed: int | None = None,
     ) -> SpokenText:
         """Synthesize a text, in pieces if it is longer than the checkpoint's longest training text.
 
         `references` are sound files of the voice to use in place of a speaker of the cache. The first speaker and
-        language are the defaults. A `speed` of 0.8 is slower; only the parallel decoder has another than 1. Raises
+        language are the defaults. A `speed` of 0.8 is slower; only the parallel decoder has another than 1. Another
+        `seed` than the default, `training.seed`, draws other noise. A piece with words that are skipped or repeated is
+        decoded again with other noise, `synthesis.max_attempts` times in all, and the best is kept. Raises
 
         - TextError for a text with nothing to speak, and with `strict_text` for a character that the checkpoint lacks,
         - AudioError for a reference without speech,
         - CheckpointError for an unknown speaker or language, or for references with a model that takes none,
         - ConfigError for a speaker together with references, or for a speed that the model does not have.
         """
-        return self.synthesize_batch([text], speaker, language, references, speed)[0]
+        return self.synthesize_batch([text], speaker, language, references, speed, seed)[0]
 
     def synthesize_batch(
         self,
@@ -214,6 +162,7 @@ class Synthesizer:
         language: str | None = None,
         references: Sequence[Path | str] = (),
         speed: float = 1.0,
+        seed: int | None = None,
         *,
         with_attention: bool = True,
     ) -> list[SpokenText]:
@@ -222,14 +171,14 @@ class Synthesizer:
         Errors are raised before decoding. Without `with_attention` attention is [F, 0], which saves much memory for
         long texts.
         """
-        voice = self._voice(speaker, language, references, speed)
+        voice = self._voice(speaker, language, references, speed, seed)
         split = [self._splitter.split(text, voice.language) for text in texts]
         pieces = [text.pieces for text in split]
         places = [(text, number) for text, parts in enumerate(pieces) for number in range(len(parts))]
         # Sorted by length, because a batch takes as long as its longest row.
         places.sort(key=lambda place: -len(pieces[place[0]][place[1]].tokens))
         rows = self._rows(len(places))
-        spoken: dict[tuple[int, int], _SpokenPiece] = {}
+        spoken: dict[tuple[int, int], SpokenPiece] = {}
         for group in (places[first : first + rows] for first in range(0, len(places), rows)):
             said = self._decode_whole([pieces[text][number] for text, number in group], voice, rows)
             spoken.update(zip(group, said, strict=True))
@@ -250,9 +199,10 @@ class Synthesizer:
         language: str | None = None,
         references: Sequence[Path | str] = (),
         speed: float = 1.0,
+        seed: int | None = None,
     ) -> SpeechStream:
-        """Return the wave of `synthesize`, chunk by chunk as it is decoded; raises its errors at once."""
-        voice = self._voice(speaker, language, references, speed)
+        """Return the wave of the first attempt of `synthesize`, chunk by chunk; raises its errors at once."""
+        voice = self._voice(speaker, language, references, speed, seed)
         split = self._splitter.split(text, voice.language)
         return SpeechStream(self._decode_in_turn(split.pieces, voice), split.changes, self)
 
@@ -279,7 +229,12 @@ class Synthesizer:
         return [self._splitter.tokenizer.name_of(int(token)) for token in tokens]
 
     def _voice(
-        self, speaker: str | None, language: str | None, references: Sequence[Path | str], speed: float
+        self,
+        speaker: str | None,
+        language: str | None,
+        references: Sequence[Path | str],
+        speed: float,
+        seed: int | None,
     ) -> _Voice:
         cache, folder = self.checkpoint.cache, self.checkpoint.folder
         if not SLOWEST <= speed <= FASTEST:
@@ -291,8 +246,9 @@ class Synthesizer:
             raise ConfigError(f"speed {speed:g}: the model of {folder} has model.decoder={decoder}; {remedy}")
         speaker_id = _index("speaker", cache.speakers, speaker, folder)
         language_id = _index("language", cache.languages, language, folder)
+        seed = self.checkpoint.config.training.seed if seed is None else seed
         if not references:
-            return _Voice(speaker_id, language_id, None, speed)
+            return _Voice(speaker_id, language_id, None, speed, seed)
         if speaker is not None:
             raise ConfigError(
                 f"speaker {speaker!r} and {len(references)} references: a reference takes the speaker's place; give one"
@@ -302,7 +258,7 @@ class Synthesizer:
                 f"{folder}: the model cannot clone a voice (model.voice_latents=0); train another, or give none"
             )
         latents = np.mean([self._embed_clip(Path(path)) for path in references], axis=0)
-        return _Voice(speaker_id, language_id, latents, speed)
+        return _Voice(speaker_id, language_id, latents, speed, seed)
 
     def _embed_clip(self, path: Path) -> np.ndarray:
         """Return the latents of a sound file, float32 [V, D], cached for the last files while they do not change."""
@@ -324,29 +280,43 @@ class Synthesizer:
     def _rows(self, pieces: int) -> int:
         return 1 if pieces == 1 else self.checkpoint.config.synthesis.batch_size
 
-    def _decode_in_turn(self, pieces: Sequence[Piece], voice: _Voice) -> Iterator[_SpokenPiece | int]:
+    def _decode_in_turn(self, pieces: Sequence[Piece], voice: _Voice) -> Iterator[SpokenPiece | int]:
         """Yield the speech of the pieces chunk by chunk, and between two pieces the number of silent frames."""
         for piece in pieces:
             frames = 0
-            for (part,) in self._decode([piece], voice, 1):
+            for (part,) in self._decode([piece], self._open([piece], voice, 1), voice.seed):
                 frames += len(part.mel)
                 yield part
             if piece is not pieces[-1]:
                 yield self._silent_frames(piece, frames)
 
-    def _decode_whole(self, pieces: Sequence[Piece], voice: _Voice, rows: int) -> list[_SpokenPiece]:
-        parts = list(zip(*self._decode(pieces, voice, rows), strict=True))
-        return [
-            _SpokenPiece(
-                np.concatenate([part.mel for part in row]),
-                np.concatenate([part.attention for part in row]),
-                all(part.has_stopped for part in row),
-            )
-            for row in parts
-        ]
+    def _decode_whole(self, pieces: Sequence[Piece], voice: _Voice, rows: int) -> list[SpokenPiece]:
+        """Return the speech of the pieces; those with faults that other noise may mend are decoded again."""
+        opened = self._open(pieces, voice, rows)
+        best = self._attempt(pieces, opened, voice, 1)
+        for attempt in range(2, self.checkpoint.config.synthesis.max_attempts + 1):
+            # Other noise does not change the plan.
+            wrong = [row for row, plan in enumerate(opened.planned) if best[row].faults != planned_faults(plan)]
+            again = self._attempt(pieces, opened, voice, attempt) if wrong else []
+            for row in wrong:
+                is_better = sum(again[row].faults) < sum(best[row].faults)
+                best[row] = (again[row] if is_better else best[row])._replace(attempts=attempt)
+        return best
 
-    def _decode(self, pieces: Sequence[Piece], voice: _Voice, rows: int) -> Iterator[list[_SpokenPiece]]:
-        """Yield the next chunk of each piece, empty for a piece that has ended, until all have ended."""
+    def _attempt(self, pieces: Sequence[Piece], opened: _Opened, voice: _Voice, attempt: int) -> list[SpokenPiece]:
+        """Return the speech of the pieces with the noise of an attempt."""
+        spoken = []
+        for row, parts in enumerate(zip(*self._decode(pieces, opened, voice.seed + attempt - 1), strict=True)):
+            mel, attention = (np.concatenate(arrays) for arrays in zip(*(part[:2] for part in parts), strict=True))
+            faults = NO_FAULTS
+            if opened.planned:
+                frames = self._network.to_network_scale(mel).numpy()
+                faults = spoken_faults(opened.planned[row], frames, self._frame_seconds, voice.speed)
+            spoken.append(SpokenPiece(mel, attention, all(part.has_stopped for part in parts), faults))
+        return spoken
+
+    def _open(self, pieces: Sequence[Piece], voice: _Voice, rows: int) -> _Opened:
+        """Return the start of the pieces' decoding, in a batch of `rows`."""
         network, spec = self._network, self.checkpoint.cache.spec
         lengths, max_frames = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
         tokens = np.full((rows, spec.max_text_length), PAD_ID, np.int32)
@@ -357,29 +327,42 @@ class Synthesizer:
         if network.null_voice is not None:
             latents = tf.zeros(network.null_voice.shape) if voice.latents is None else tf.constant(voice.latents)
         ids = (tf.fill([rows], value) for value in (voice.speaker, voice.language, voice.latents is not None))
-        plan, state = self._begin(
+        plan, state, durations, mean_frames = self._begin(
             tf.constant(tokens), tf.constant(lengths), *ids, latents, tf.constant(voice.speed, tf.float32)
         )
-        before, is_over = np.zeros(rows, np.int32), False
+        planned = []
+        if durations is not None:
+            for piece, frames, means in zip(pieces, durations.numpy(), mean_frames.numpy(), strict=False):
+                seconds = frames[: len(piece.tokens)] * voice.speed * self._frame_seconds
+                words = list(find_words(self.symbols(piece.tokens)))
+                planned.append(PlannedSpeech(seconds, means[: len(piece.tokens)], words))
+        return _Opened(plan, state, tf.constant(max_frames), planned)
+
+    def _decode(self, pieces: Sequence[Piece], opened: _Opened, seed: int) -> Iterator[list[SpokenPiece]]:
+        """Yield the next chunk of each piece, empty for a piece that has ended, until all have ended."""
+        faults = [planned_faults(plan) for plan in opened.planned] or [NO_FAULTS] * len(pieces)
+        state, noise = opened.state, tf.constant(seed & 0xFFFFFFFF, tf.uint32)
+        before, is_over = np.zeros(len(opened.max_frames), np.int32), False
         while not is_over:
-            state, chunk = self._continue(plan, state, tf.constant(max_frames))
+            state, chunk = self._continue(opened.plan, state, opened.max_frames, noise)
             after, is_going_on, has_stopped = (
                 each.numpy() for each in (chunk.length, chunk.is_speaking, chunk.has_stopped)
             )
             mel, attention = chunk.mel.numpy(), chunk.attention.numpy()
             parts = []
             for row, (piece, frames) in enumerate(zip(pieces, after - before, strict=False)):
-                steps = -(-frames // network.frames_per_step)
+                steps = -(-frames // self._network.frames_per_step)
                 part = attention[row, :steps, : len(piece.tokens)]
-                parts.append(_SpokenPiece(mel[row, :frames], part, bool(is_going_on[row] or has_stopped[row])))
+                is_whole = bool(is_going_on[row] or has_stopped[row])
+                parts.append(SpokenPiece(mel[row, :frames], part, is_whole, faults[row]))
             yield parts
-            before, is_over = after, not is_going_on.any()
+            before, is_over, faults = after, not is_going_on.any(), [NO_FAULTS] * len(pieces)
 
     def _silent_frames(self, piece: Piece, frames: int) -> int:
         """Return the silent frames after a piece of `frames` frames: the rest of its last step, then the pause."""
         return -frames % self._network.frames_per_step + piece.pause_steps * self._network.frames_per_step
 
-    def _join(self, text: str, split: SplitText, spoken: Sequence[_SpokenPiece], *, with_attention: bool) -> SpokenText:
+    def _join(self, text: str, split: SplitText, spoken: Sequence[SpokenPiece], *, with_attention: bool) -> SpokenText:
         pieces = split.pieces
         tokens = np.concatenate([piece.tokens for piece in pieces])
         mels, attentions, durations, start = [], [], [], 0
@@ -400,7 +383,17 @@ class Synthesizer:
         sample_rate = self.checkpoint.config.audio.sample_rate
         attention, wave = np.concatenate(attentions), self.vocoder(mel)
         return SpokenText(
-            text, tokens, mel, attention, np.concatenate(durations), wave, sample_rate, has_stopped, split.changes
+            text,
+            tokens,
+            mel,
+            attention,
+            np.concatenate(durations),
+            wave,
+            sample_rate,
+            has_stopped,
+            split.changes,
+            max(said.attempts for said in spoken),
+            reduce(Faults.plus, (said.faults for said in spoken)),
         )
 
     def _dropout(self) -> Dropout:
@@ -415,16 +408,19 @@ class Synthesizer:
         has_reference: tf.Tensor,
         latents: tf.Tensor | None,
         speed: tf.Tensor,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Any, Any, tf.Tensor | None, tf.Tensor]:
+        """Return plan and state of `begin_speech`, and of each token the planned duration and the mean frame."""
         unused_mel = tf.zeros([tokens.shape[0], 1, self._network.mel_bins], tf.float16)
         batch = Batch(tokens, unused_mel, text_length, text_length, speaker, language)
         voice = None if latents is None else latents[None]
-        memory = self._network.encode(batch, voice, has_reference, self._dropout())
-        return self._network.begin_speech(memory, self.checkpoint.config.synthesis, speed)
+        network = self._network
+        memory = network.encode(batch, voice, has_reference, self._dropout())
+        plan, state = network.begin_speech(memory, self.checkpoint.config.synthesis, speed)
+        return plan, state, network.planned_durations(plan), network.aligner.mean_frames(tokens, text_length)
 
-    def _continue_batch(self, plan: Any, state: Any, max_frames: tf.Tensor) -> tuple[Any, Chunk]:
+    def _continue_batch(self, plan: Any, state: Any, max_frames: tf.Tensor, seed: tf.Tensor) -> tuple[Any, Chunk]:
         settings = self.checkpoint.config.synthesis
-        return self._network.continue_speech(plan, state, self._dropout(), max_frames, settings)
+        return self._network.continue_speech(plan, state, Dropout.fixed(seed), max_frames, settings)
 
     def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
         return embed_windows(self._network, window_BNCM, length_BN, self._dropout())

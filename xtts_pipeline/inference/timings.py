@@ -39,13 +39,16 @@ def timings_to_json(symbols: Sequence[str], durations: np.ndarray, frame_seconds
             "begin": tokens[first]["begin"],
             "end": tokens[last]["end"],
         }
-        for first, last in _words(symbols)
+        for first, last in find_words(symbols)
     ]
     return {"words": words, "tokens": tokens}
 
 
-def _words(symbols: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last token of each word. Names such as `<blank>` do not end a word, but begin none."""
+def find_words(symbols: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last token of each word: what spaces separate, without punctuation at its ends.
+
+    Names such as `<blank>` do not end a word, but begin none.
+    """
     word: list[int] = []
     for token, symbol in enumerate([*symbols, " "]):
         category = unicodedata.category(symbol)[0] if len(symbol) == 1 else ""

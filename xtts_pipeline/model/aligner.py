@@ -1,4 +1,4 @@
-"""Align frames with tokens during training, without supervision; inference does not use it.
+"""Align frames with tokens, without supervision: in training, and to check finished speech.
 
 A hidden Markov model trained by gradient. Each token has a mean frame, and the posterior sums over all monotonic paths
 through the text that skip no token (Baum et al. 1970). The posterior teaches the decoder's attention long before the
@@ -47,9 +47,7 @@ class Aligner(tf.Module):
 
     def errors(self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor, mel_BTM: tf.Tensor) -> tf.Tensor:
         """Return the mean squared error of each frame against each token's mean frame, float32 [B, T, S]."""
-        mask_BS = length_mask(text_length_B, tokens_BS.shape[1])
-        x_BSD = tf.where(mask_BS[..., None], tf.gather(self.embedding, tokens_BS), 0.0)
-        average_BSM = self.to_frame(x_BSD + tf.nn.relu(self.convolution(x_BSD)))
+        average_BSM = self.mean_frames(tokens_BS, text_length_B)
         # Expand the square: the differences themselves, [B, T, S, M], would take gigabytes.
         product_BTS = tf.einsum("BTM,BSM->BTS", mel_BTM, average_BSM)
         squares_BTS = (
@@ -57,6 +55,12 @@ class Aligner(tf.Module):
             + tf.reduce_sum(tf.square(average_BSM), axis=-1)[:, None, :]
         )
         return (squares_BTS - 2.0 * product_BTS) / mel_BTM.shape[-1]
+
+    def mean_frames(self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor) -> tf.Tensor:
+        """Return each token's mean frame in the network's scale, float32 [B, S, M]."""
+        mask_BS = length_mask(text_length_B, tokens_BS.shape[1])
+        x_BSD = tf.where(mask_BS[..., None], tf.gather(self.embedding, tokens_BS), 0.0)
+        return self.to_frame(x_BSD + tf.nn.relu(self.convolution(x_BSD)))
 
 
 def alignment_posterior(log_likelihood_BTS: tf.Tensor, text_length_B: tf.Tensor, mel_length_B: tf.Tensor) -> tf.Tensor:

@@ -46,9 +46,10 @@ class Dropout:
         return cls(key, is_training=True, first_example=first_example)
 
     @classmethod
-    def fixed(cls, seed: int) -> "Dropout":
-        """Return the dropout of evaluation and inference: the same at each call, so that results are repeatable."""
-        return cls(tf.constant(seed & 0xFFFFFFFF, tf.uint32), is_training=False, first_example=None)
+    def fixed(cls, seed: int | tf.Tensor) -> "Dropout":
+        """Return the randomness of evaluation and inference, a function of the seed, so that results are repeatable."""
+        key = seed if isinstance(seed, tf.Tensor) else tf.constant(seed & 0xFFFFFFFF, tf.uint32)
+        return cls(key, is_training=False, first_example=None)
 
     def apply(
         self, x: tf.Tensor, rate: float, salt: int, first_position: tf.Tensor | int = 0, always: bool = False

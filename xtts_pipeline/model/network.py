@@ -138,6 +138,10 @@ class Network(tf.Module, ABC):
     ) -> tuple[Any, Any]:
         """Return what does not change while the texts are spoken, and the state before the first chunk."""
 
+    def planned_durations(self, plan: Any) -> tf.Tensor | None:  # noqa: ARG002
+        """Return the frames of each token [B, S] that the frames will have; None if nothing plans them."""
+        return None
+
     @abstractmethod
     def continue_speech(
         self, plan: Any, state: Any, dropout: Dropout, max_frames_B: tf.Tensor, settings: SynthesisConfig

@@ -14,7 +14,8 @@ from xtts_pipeline.system.terminal import has_surrogate
 
 if TYPE_CHECKING:
     # Importing it starts TensorFlow.
-    from xtts_pipeline.inference.synthesizer import SpeechStream, Synthesizer
+    from xtts_pipeline.inference.speech import SpeechStream
+    from xtts_pipeline.inference.synthesizer import Synthesizer
 
 QUOTED_CHARACTERS = 80
 

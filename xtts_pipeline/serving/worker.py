@@ -21,7 +21,7 @@ from xtts_pipeline.system.terminal import echo_line
 
 if TYPE_CHECKING:
     # Importing it starts TensorFlow.
-    from xtts_pipeline.inference.synthesizer import SpeechStream
+    from xtts_pipeline.inference.speech import SpeechStream
 
 # Parts that wait for a slow client. Its speech pauses at this number, so that it costs little memory.
 MAX_UNREAD_PARTS = 32

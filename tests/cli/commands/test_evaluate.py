@@ -20,7 +20,8 @@ from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
 from xtts_pipeline.evaluation.ground_truth import first_frame, read_true_mels, split_entries
 from xtts_pipeline.evaluation.judges import JudgedSound
-from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
+from xtts_pipeline.inference.speech import SpokenText
+from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.run_folder import write_cache_path
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder

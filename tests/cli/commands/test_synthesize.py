@@ -346,3 +346,17 @@ def test_speech_that_is_cut_comes_with_a_remedy() -> None:
     path = Path("a.wav")
     text = SynthesisReport(path, (SpokenFile(path, 1.0, 87, has_stopped=False),), 5).to_text()
     assert "cut by synthesis.max_frames_per_token or the longest mel: train longer, or split the text" in text
+
+
+def test_words_that_are_not_spoken_as_written_are_one_warning_and_counted_in_json() -> None:
+    files = (
+        SpokenFile(Path("out/0.wav"), 1.0, 87, has_stopped=True),
+        SpokenFile(Path("out/1.wav"), 1.0, 87, has_stopped=True, attempts=3, skipped_words=2, overlong_tokens=1),
+        SpokenFile(Path("out/2.wav"), 1.0, 87, has_stopped=True, attempts=2),
+    )
+    report = SynthesisReport(Path("out"), files, 5)
+    found = "not spoken as written: 1.wav (skipped words 2, overlong tokens 1)"
+    assert report.warnings() == [f"{found}; listen; another --seed, or other words, may help"]
+    counts = ("attempts", "skipped_words", "repeated_words", "overlong_tokens")
+    assert [report.to_json()[name] for name in counts] == [3, 2, 0, 1]
+    assert SynthesisReport(Path("out"), files[:1], 5).warnings() == []

@@ -37,6 +37,7 @@ from xtts_pipeline.cli.options import (
 )
 from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
+from xtts_pipeline.inference.guard import Faults
 from xtts_pipeline.inference.pieces import TextSplitter
 from xtts_pipeline.inference.timings import timings_to_json
 from xtts_pipeline.plots import save_speech_picture
@@ -47,10 +48,11 @@ from xtts_pipeline.text.language_check import unread_figures
 from xtts_pipeline.training.checkpoints.state import read_run_names, read_run_state
 
 if TYPE_CHECKING:
-    from xtts_pipeline.inference.synthesizer import SpokenText, Synthesizer
+    from xtts_pipeline.inference.speech import SpokenText
+    from xtts_pipeline.inference.synthesizer import Synthesizer
 
-# Speaker, language, references and speed, as `Synthesizer.synthesize` takes them.
-SpokenBy = tuple[str | None, str | None, Sequence[Path], float]
+# Speaker, language, references, speed and seed, as `Synthesizer.synthesize` takes them.
+SpokenBy = tuple[str | None, str | None, Sequence[Path], float, int | None]
 
 STDIN = STDOUT = Path("-")
 # Batches of lines that are spoken before their files are written: enough to sort lines by length, and little memory.
@@ -67,6 +69,10 @@ class SpokenFile:
     seconds: float
     mel_frames: int
     has_stopped: bool
+    attempts: int = 1
+    skipped_words: int = 0
+    repeated_words: int = 0
+    overlong_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,8 @@ class SynthesisReport:
             "seconds": sum(file.seconds for file in self.files),
             "mel_frames": sum(file.mel_frames for file in self.files),
             "has_stopped": all(file.has_stopped for file in self.files),
+            "attempts": max(file.attempts for file in self.files),
+            **{name: sum(getattr(file, name) for file in self.files) for name in Faults._fields},
             "step": self.step,
         }
         if not self._is_single:
@@ -103,6 +111,18 @@ class SynthesisReport:
         length = f"{count}{duration_text(seconds, 2)}, {frames} frames"
         return f"{self.output}: {length}, {ending} (checkpoint of step {self.step})"
 
+    def warnings(self) -> list[str]:
+        """Return one warning if words are not spoken as they should be."""
+        found = []
+        for file in self.files:
+            faults = [f"{name.replace('_', ' ')} {vars(file)[name]}" for name in Faults._fields if vars(file)[name]]
+            if faults:
+                found.append(f"{file.output.name} ({', '.join(faults)})")
+        if not found:
+            return []
+        remedy = "listen; another --seed, or other words, may help"
+        return [f"not spoken as written: {', '.join(found)}; {remedy}"]
+
     @property
     def _is_single(self) -> bool:
         return len(self.files) == 1 and self.files[0].output == self.output
@@ -112,7 +132,7 @@ class SynthesisReport:
     cls=DocumentedCommand,
     example='xtts synthesize --run runs/first --text "Good morning." --output speech.wav',
     sections={
-        "Voice": ["references", "speaker", "language", "speed", "listed", "vocoder", "overrides"],
+        "Voice": ["references", "speaker", "language", "speed", "seed", "listed", "vocoder", "overrides"],
         "Other outputs": ["stream", "plot", "mel_output", "timings", "as_json"],
     },
 )
@@ -138,6 +158,9 @@ class SynthesisReport:
     default=1.0,
     show_default=True,
     help="0.8 is slower, 1.25 faster; for a run with model.decoder=parallel.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), help="Seed of the speech's noise; another one speaks anew.  [default: the run's]"
 )
 @click.option("--list-speakers", "listed", flag_value="speakers", help="Only print the speakers.")
 @click.option("--list-languages", "listed", flag_value="languages", help="Only print the languages.")
@@ -168,6 +191,7 @@ def synthesize(
     speaker: str | None,
     language: str | None,
     speed: float,
+    seed: int | None,
     listed: Literal["speakers", "languages"] | None,
     vocoder: Path | str | None,
     overrides: Sequence[str],
@@ -194,7 +218,7 @@ def synthesize(
     lines = {} if text_file is None else _read_lines(text_file)
     if text_file is not None:
         print_text_changes(_check_lines(run, _shown(text_file), lines, language, strict=strict_text))
-    spoken_by = speaker, language, references, speed
+    spoken_by = speaker, language, references, speed, seed
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, vocoder=vocoder, strict_text=strict_text)
         warn_of_one_voice(run, synthesizer.checkpoint.cache.speakers, references)
@@ -210,6 +234,7 @@ def synthesize(
                 files = (_write_text(spoken, output),)
                 _write_extras(synthesizer, spoken, plot, mel_output, timings)
     report = SynthesisReport(output, files, synthesizer.checkpoint.step)
+    print_warnings(report.warnings())
     if output == STDOUT:
         echo(report.to_text(), err=True)
     else:
@@ -338,7 +363,7 @@ def _write_text(spoken: "SpokenText", output: Path) -> SpokenFile:
     else:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_wave(output, spoken.wave, spoken.sample_rate)
-    return SpokenFile(output, spoken.seconds, len(spoken.mel), spoken.has_stopped)
+    return SpokenFile(output, spoken.seconds, len(spoken.mel), spoken.has_stopped, spoken.attempts, *spoken.faults)
 
 
 def _stream_text(synthesizer: "Synthesizer", text: str, output: Path, spoken_by: SpokenBy) -> SpokenFile:
@@ -351,7 +376,7 @@ def _stream_text(synthesizer: "Synthesizer", text: str, output: Path, spoken_by:
         wav = WavStream(file, speech.sample_rate, can_seek=output != STDOUT and file.seekable())
         for wave in speech:
             wav.write(wave)
-        return SpokenFile(output, wav.seconds, speech.mel_frames, speech.has_stopped)
+        return SpokenFile(output, wav.seconds, speech.mel_frames, speech.has_stopped, 1, *speech.faults)
 
 
 def _write_extras(

@@ -102,6 +102,10 @@ class ParallelNetwork(Network):
         length_B = tf.cast(tf.round(tf.reduce_sum(timing.duration, axis=1)), tf.int32)
         return SpeechPlan(self._add_energy(tokens_BSD, predicted.energy), timing, length_B), tf.constant(0)
 
+    def planned_durations(self, plan: SpeechPlan) -> tf.Tensor:
+        """Return the durations of the plan."""
+        return plan.timing.duration
+
     def continue_speech(
         self, plan: SpeechPlan, state: tf.Tensor, dropout: Dropout, max_frames_B: tf.Tensor, settings: SynthesisConfig
     ) -> tuple[tf.Tensor, Chunk]:

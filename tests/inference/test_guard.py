@@ -1,0 +1,74 @@
+"""Faults planted into speech of which each token has its own frame, with noise: all are found, and no good word is."""
+
+import numpy as np
+import pytest
+
+from xtts_pipeline.inference.guard import (
+    NO_FAULTS,
+    Faults,
+    PlannedSpeech,
+    likeliest_path,
+    planned_faults,
+    spoken_faults,
+)
+
+FRAME_SECONDS = 0.0116
+# Begin, four words of three tokens with a space between, end.
+WORDS = [(1, 3), (5, 7), (9, 11), (13, 15)]
+TOKENS = 17
+
+
+def plan_with(frames: float = 5.0, **others: float) -> PlannedSpeech:
+    """Return a plan of tokens with `frames` each, other numbers for single tokens by name `t5`."""
+    duration = np.full(TOKENS, frames)
+    for token, other in others.items():
+        duration[int(token[1:])] = other
+    mean_frame = np.random.default_rng(0).normal(size=(TOKENS, 20)).astype(np.float32)
+    return PlannedSpeech(duration * FRAME_SECONDS, mean_frame, WORDS)
+
+
+def speak(plan: PlannedSpeech) -> np.ndarray:
+    frames = np.repeat(plan.mean_frame, np.round(plan.seconds / FRAME_SECONDS).astype(int), axis=0)
+    return frames + 0.3 * np.random.default_rng(1).normal(size=frames.shape)
+
+
+def test_good_speech_has_no_faults_at_any_speed():
+    plan = plan_with()
+    mel = speak(plan)
+    assert spoken_faults(plan, mel, FRAME_SECONDS) == NO_FAULTS
+    assert spoken_faults(plan, np.repeat(mel, 2, axis=0), FRAME_SECONDS, speed=0.5) == NO_FAULTS
+    # At this speed a token lasts one frame or two.
+    assert spoken_faults(plan, mel[::3], FRAME_SECONDS, speed=3.0) == NO_FAULTS
+
+
+@pytest.mark.parametrize("word", range(len(WORDS)))
+def test_a_word_that_is_cut_out_silenced_or_said_twice_is_found(word: int):
+    plan = plan_with()
+    mel = speak(plan)
+    first, last = WORDS[word][0] * 5, (WORDS[word][1] + 1) * 5
+    silenced = mel.copy()
+    silenced[first:last] = -4.0
+    twice = np.concatenate([mel[:last], mel[first:]])
+    assert spoken_faults(plan, np.concatenate([mel[:first], mel[last:]]), FRAME_SECONDS) == Faults(skipped_words=1)
+    assert spoken_faults(plan, silenced, FRAME_SECONDS).skipped_words >= 1
+    assert spoken_faults(plan, twice, FRAME_SECONDS).repeated_words == 1
+
+
+def test_durations_alone_show_a_word_without_time_and_a_token_without_end():
+    assert planned_faults(plan_with()) == NO_FAULTS
+    assert planned_faults(plan_with(t5=1, t6=1, t7=1)) == Faults(skipped_words=1)
+    assert planned_faults(plan_with(t6=100)) == Faults(overlong_tokens=1)
+    # A pause may last longer than a sound.
+    assert planned_faults(plan_with(t8=100)) == NO_FAULTS
+    assert planned_faults(plan_with(t8=300)) == Faults(overlong_tokens=1)
+
+
+def test_speech_shorter_than_its_tokens_is_judged_by_its_plan():
+    plan = plan_with(t5=1, t6=1, t7=1)
+    assert spoken_faults(plan, speak(plan)[:10], FRAME_SECONDS) == planned_faults(plan)
+
+
+def test_the_path_has_the_least_error_and_visits_each_token():
+    error = np.array([[0.0, 9, 9], [1, 2, 9], [9, 1, 2], [9, 0, 1], [9, 9, 1]])
+    np.testing.assert_array_equal(likeliest_path(error), [0, 0, 1, 1, 2])
+    np.testing.assert_array_equal(likeliest_path(np.zeros((3, 3))), [0, 1, 2])

@@ -1,0 +1,112 @@
+"""Find words that finished speech does not say as planned: skipped, repeated, or drawn out.
+
+Two signs. The planned durations show words that are far too short or too long, before any frame exists. The aligner,
+which never saw the plan, shows where the finished frames really say each word. Pure NumPy.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+# Of recorded and of good synthetic speech, no word is near these limits. docs/quality.md has the measurement.
+SHORTEST_TOKEN_SECONDS, LONGEST_TOKEN_SECONDS, LONGEST_PAUSE_SECONDS = 0.015, 1.0, 3.0
+COLLAPSED_SHARE, STRETCHED_SHARE = 0.6, 1.6
+# Short words move by a frame or two without being wrong.
+LOST_FRAMES, GAINED_FRAMES = 3, 4
+# An error of 1 is chance: the frames are as far from their tokens as these are from each other.
+CHANCE_ERROR = 1.0
+
+
+class Faults(NamedTuple):
+    """How many words, and tokens, of a speech are not as they should be."""
+
+    skipped_words: int = 0
+    repeated_words: int = 0
+    overlong_tokens: int = 0
+
+    def plus(self, other: "Faults") -> "Faults":
+        """Return the faults of both."""
+        return Faults(*(one + another for one, another in zip(self, other, strict=True)))
+
+
+NO_FAULTS = Faults()
+
+
+class PlannedSpeech(NamedTuple):
+    """What the frames of a piece are decoded from, at normal speed.
+
+    seconds: duration of each token, float [S]. mean_frame: the aligner's mean frame of each token, float [S, M]. words:
+    the first and the last token of each word.
+    """
+
+    seconds: np.ndarray
+    mean_frame: np.ndarray
+    words: Sequence[tuple[int, int]]
+
+
+def planned_faults(plan: PlannedSpeech) -> Faults:
+    """Return the words that are planned too short to be heard, and the tokens that are too long to be speech."""
+    is_in_word = np.zeros(len(plan.seconds), bool)
+    for first, last in plan.words:
+        is_in_word[first : last + 1] = True
+    longest = np.where(is_in_word, LONGEST_TOKEN_SECONDS, LONGEST_PAUSE_SECONDS)
+    too_short = sum(_is_too_short(plan.seconds[first : last + 1]) for first, last in plan.words)
+    return Faults(skipped_words=too_short, overlong_tokens=int((plan.seconds > longest).sum()))
+
+
+def spoken_faults(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float, speed: float = 1.0) -> Faults:
+    """Return the faults of a plan and of its frames, which are in the network's scale and at `speed`.
+
+    The likeliest path through the text gives each word its frames. A skipped word has lost them to its neighbours, or
+    they fit it no better than chance. A repeated word has gained some. With fewer frames than tokens there is no path.
+    """
+    faults = planned_faults(plan)
+    # At normal speed, since a path gives each token a frame or more.
+    mel_TM = mel_TM[(np.arange(round(len(mel_TM) * speed)) / speed).astype(int)]
+    if len(mel_TM) < len(plan.seconds):
+        return faults
+    error_TS = _errors(mel_TM, plan.mean_frame)
+    token_T = likeliest_path(error_TS)
+    error_T = error_TS[np.arange(len(token_T)), token_T]
+    chance = plan.mean_frame.var(axis=0).mean()
+    skipped = repeated = 0
+    for first, last in plan.words:
+        is_word_T = (token_T >= first) & (token_T <= last)
+        planned, frames = plan.seconds[first : last + 1].sum() / frame_seconds, is_word_T.sum()
+        has_lost = frames < COLLAPSED_SHARE * planned and planned - frames >= LOST_FRAMES
+        is_unlike = error_T[is_word_T].mean() > CHANCE_ERROR * chance
+        skipped += bool(has_lost or is_unlike or _is_too_short(plan.seconds[first : last + 1]))
+        repeated += bool(frames > STRETCHED_SHARE * planned and frames - planned >= GAINED_FRAMES)
+    return Faults(skipped, repeated, faults.overlong_tokens)
+
+
+def _is_too_short(seconds: np.ndarray) -> bool:
+    return bool(seconds.mean() < SHORTEST_TOKEN_SECONDS)
+
+
+def likeliest_path(error_TS: np.ndarray) -> np.ndarray:
+    """Return the token of each frame, int [T]: the path of the least error from the first token to the last.
+
+    Each frame stays at its token or goes to the next (Viterbi), so T must be S or more.
+    """
+    frames, tokens = error_TS.shape
+    total_S = np.full(tokens, np.inf)
+    total_S[0] = error_TS[0, 0]
+    moved_S, has_moved_TS = np.full(tokens, np.inf), np.zeros((frames, tokens), bool)
+    for frame in range(1, frames):
+        moved_S[1:] = total_S[:-1]
+        np.less(moved_S, total_S, out=has_moved_TS[frame])
+        total_S = np.minimum(moved_S, total_S) + error_TS[frame]
+    token, path = tokens - 1, np.zeros(frames, int)
+    for frame in range(frames - 1, -1, -1):
+        path[frame] = token
+        token -= int(has_moved_TS[frame, token])
+    return path
+
+
+def _errors(mel_TM: np.ndarray, mean_SM: np.ndarray) -> np.ndarray:
+    """Return the mean squared error of each frame against each token's mean frame, [T, S]."""
+    squares_TS = np.square(mel_TM).sum(axis=1)[:, None] + np.square(mean_SM).sum(axis=1)[None, :]
+    errors: np.ndarray = (squares_TS - 2.0 * mel_TM @ mean_SM.T) / mel_TM.shape[1]
+    return errors
