@@ -39,6 +39,8 @@ def main() -> None:
     """Run the command line; an interruption ends it with 130 and without a traceback, even during the first imports."""
     if not __file__.startswith(f"{sys.path[0]}{os.sep}"):
         os.environ["PYTHONSAFEPATH"] = "1"
+    # Looking for plugins of pydantic reads the metadata of every installed package.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     _open_missing_streams()
     # A shell ignores Ctrl-C for a job in the background, and the handler must not undo that.
     handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from xtts_pipeline.system.runtime import Environment, NativeLog
+from xtts_pipeline.system.storage import is_stored
 from xtts_pipeline.system.terminal import echo_line
 
 
@@ -63,3 +64,13 @@ def with_tensorflow(
     module, _, function = target.partition(":")
     with tensorflow(module, log_path=log_path, echo=echo, before_import=before_import) as (log, imported):
         return getattr(imported, function)(log, *args, **kwargs)
+
+
+@contextmanager
+def reaching_stores(*paths: Path) -> Iterator[None]:
+    """Redirect TensorFlow's log where a path lies in a store; for local paths TensorFlow is not even imported."""
+    if not any(map(is_stored, paths)):
+        yield
+        return
+    with NativeLog():
+        yield

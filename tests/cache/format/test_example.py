@@ -1,5 +1,7 @@
 """Records: decoding inverts encoding, TensorFlow gives the same bytes, invalid payloads are refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -38,10 +40,13 @@ def test_features_come_back_padded_with_silence(tokens: int, frames: int, uttera
 def test_the_bytes_are_those_of_tensorflow_and_both_live_in_one_process() -> None:
     import tensorflow as tf
 
-    payload = encode_example(make_example(), SPEC)
-    message = tf.train.Example.FromString(payload)
-    assert message.features.feature["id"].bytes_list.value[0] == b"clip-1"
-    assert message.SerializeToString(deterministic=True) == payload
+    examples = [make_example(), make_example(0, 0, ""), make_example(utterance_id="\u00e9" * 9_000)]
+    examples += [replace(make_example(), speaker=speaker) for speaker in (-1, 0, 127, 128, 2**31 - 1)]
+    for example in examples:
+        payload = encode_example(example, SPEC)
+        message = tf.train.Example.FromString(payload)
+        assert message.features.feature["id"].bytes_list.value[0] == example.id.encode()
+        assert message.SerializeToString(deterministic=True) == payload
 
 
 def test_the_same_features_give_the_same_bytes() -> None:

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,17 @@ def test_a_malformed_line_is_an_error_with_its_number(cache: Path, line: bytes) 
     path.write_bytes(b"".join([first, line, *others]))
     with pytest.raises(CacheError, match=rf"{path}:2: .*; run xtts verify-cache"):
         list(read_utterances(cache))
+
+
+@pytest.mark.parametrize(("seconds", "is_canonical"), [(b"1e-05", True), (b"1e-5", False), (b"1.50", False)])
+def test_a_float_is_written_as_python_writes_it(cache: Path, seconds: bytes, is_canonical: bool) -> None:
+    path = cache / "utterances.jsonl"
+    path.write_bytes(re.sub(rb'"seconds":[0-9.]+', b'"seconds":' + seconds, path.read_bytes(), count=1))
+    if is_canonical:
+        assert next(read_utterances(cache)).seconds == 1e-5
+    else:
+        with pytest.raises(CacheError, match=rf"{path}:1: found JSON that is not in its canonical form"):
+            list(read_utterances(cache))
 
 
 def test_a_listing_that_is_missing_or_too_large_is_an_error(cache: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.commands.conftest import SUMMARY, Killed, WriteCache, begin
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, load_manifest, manifest_bytes
 from xtts_pipeline.cli.commands import train as train_module
-from xtts_pipeline.cli.options import cache_of_run
+from xtts_pipeline.cli.run_options import cache_of_run
 from xtts_pipeline.cli.summary import summary_text
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError

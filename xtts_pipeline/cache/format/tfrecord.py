@@ -19,7 +19,6 @@ from xtts_pipeline.system.storage import size_of
 _LENGTH = struct.Struct("<Q")
 _CHECK = struct.Struct("<I")
 _HEADER_BYTES = _LENGTH.size + _CHECK.size
-_READ_BUFFER_BYTES = 1 << 16  # smaller than a record, so that a record bypasses the buffer
 _KEPT_BLOCK_BYTES = 24 << 20  # the C library's limit is 32 MiB
 FRAME_BYTES = _HEADER_BYTES + _CHECK.size
 
@@ -93,7 +92,8 @@ def read_records(path: Path, digest: xxhash.xxh3_128 | None = None) -> Iterator[
     cannot be read.
     """
     try:
-        with open_regular_file(path, buffering=_READ_BUFFER_BYTES) as file:
+        # No buffer: a record is larger, and would be copied through it.
+        with open_regular_file(path, buffering=0) as file:
             remaining = size_of(file)
             number, offset = 0, 0
             while remaining:

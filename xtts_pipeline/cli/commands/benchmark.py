@@ -14,21 +14,20 @@ import joblib
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, load_manifest
 from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.verify.verify import require_whole
+from xtts_pipeline.cli.corpus_options import CORPUS_OPTIONS, corpus_options
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import (
-    CORPUS_OPTIONS,
     COUNT,
     FOLDER,
     Seconds,
     cache_option,
-    config_options,
-    corpus_options,
     create_empty_folder,
     json_option,
     print_report,
 )
+from xtts_pipeline.cli.run_options import config_options
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.options import ReadOptions

@@ -10,10 +10,9 @@ import click
 from tqdm import tqdm
 
 from xtts_pipeline.cache.copy import copy_cache, stage_cache
+from xtts_pipeline.cli.gate import reaching_stores
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import COUNT, STORED_CACHE_FOLDER, json_option, print_report
-from xtts_pipeline.system.runtime import NativeLog
-from xtts_pipeline.system.storage import is_stored
 from xtts_pipeline.system.terminal import escape
 
 STAGING_JOBS = 8
@@ -43,16 +42,6 @@ def stage(source: Path, folder: Path) -> Path:
     """Return a whole local copy of the cache under `folder`. Raises CacheError as `stage_cache` does."""
     with _byte_bar("stage") as bar:
         return stage_cache(source, folder, STAGING_JOBS, bar.update, _note)
-
-
-@contextmanager
-def reaching_stores(*paths: Path) -> Iterator[None]:
-    """Redirect TensorFlow's log where a path lies in a store; for local paths TensorFlow is not even imported."""
-    if not any(map(is_stored, paths)):
-        yield
-        return
-    with NativeLog():
-        yield
 
 
 @contextmanager

@@ -13,7 +13,8 @@ import click
 from xtts_pipeline.cli.completion import complete_preset
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.groups import SummaryGroup
-from xtts_pipeline.cli.options import FOLDER, json_option, print_report, set_option
+from xtts_pipeline.cli.options import FOLDER, json_option, print_report
+from xtts_pipeline.cli.run_options import set_option
 from xtts_pipeline.config.load import (
     EarlierLoader,
     describe_preset,

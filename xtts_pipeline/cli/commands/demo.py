@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from xtts_pipeline.cache.format.listings import read_utterances
+from xtts_pipeline.cli.corpus_options import CORPUS_OPTIONS, corpus_options
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import CORPUS_OPTIONS, COUNT, FOLDER, corpus_options
+from xtts_pipeline.cli.options import COUNT, FOLDER
 from xtts_pipeline.corpus.demo.espeak import make_corpus
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.errors import StepError

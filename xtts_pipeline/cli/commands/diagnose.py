@@ -12,17 +12,8 @@ from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, require
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup
-from xtts_pipeline.cli.options import (
-    FOLDER,
-    PICTURE,
-    Count,
-    Seconds,
-    cache_of_run,
-    config_options,
-    json_option,
-    print_report,
-    run_cache_option,
-)
+from xtts_pipeline.cli.options import FOLDER, PICTURE, Count, Seconds, json_option, print_report
+from xtts_pipeline.cli.run_options import cache_of_run, config_options, run_cache_option
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, ConfigError
 from xtts_pipeline.system.storage import check_apart

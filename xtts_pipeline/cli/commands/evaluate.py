@@ -14,14 +14,9 @@ from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import (
-    COUNT,
-    FOLDER,
-    Choice,
+from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, create_empty_folder, json_option, print_report
+from xtts_pipeline.cli.run_options import (
     cache_of_run,
-    create_empty_folder,
-    json_option,
-    print_report,
     print_text_changes,
     reference_option,
     run_cache_option,

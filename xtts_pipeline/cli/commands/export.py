@@ -9,17 +9,8 @@ from click.core import ParameterSource
 
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import (
-    FOLDER,
-    Choice,
-    check_suffix,
-    json_option,
-    print_report,
-    print_warnings,
-    run_option,
-    synthesis_option,
-    vocoder_option,
-)
+from xtts_pipeline.cli.options import FOLDER, Choice, check_suffix, json_option, print_report, print_warnings
+from xtts_pipeline.cli.run_options import run_option, synthesis_option, vocoder_option
 from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.inference.voice_folder import VoiceTerms
 from xtts_pipeline.system.installation import require_extra

@@ -24,22 +24,19 @@ from xtts_pipeline.cache.build.receipts import SourceCheck
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.cache.format.padding import padding_advice, padding_share
 from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.cli.corpus_options import CORPUS_OPTIONS, corpus_options, print_readings
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
-    CORPUS_OPTIONS,
     COUNT,
     FOLDER,
     Choice,
     Share,
     cache_option,
-    config_options,
-    corpus_options,
     json_option,
-    print_readings,
     print_report,
     print_warnings,
-    wait_workers_option,
 )
+from xtts_pipeline.cli.run_options import config_options, wait_workers_option
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.corpus.ids import read_ids

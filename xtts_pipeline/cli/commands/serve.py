@@ -10,7 +10,8 @@ import click
 
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import COUNT, FOLDER, RunPath, Seconds, VocoderPath, print_warnings
+from xtts_pipeline.cli.options import COUNT, FOLDER, Seconds, print_warnings
+from xtts_pipeline.cli.run_options import RunPath, VocoderPath
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.installation import require_extra
 from xtts_pipeline.system.regular_files import read_regular_file

@@ -23,25 +23,15 @@ from xtts_pipeline.cache.format.manifest import (
     require_waves,
 )
 from xtts_pipeline.cache.verify.verify import require_whole
-from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
 from xtts_pipeline.cli.commands.looking.stats import lengths_of_cache
 from xtts_pipeline.cli.completion import complete_setting_name
-from xtts_pipeline.cli.gate import with_tensorflow
+from xtts_pipeline.cli.corpus_options import CORPUS_OPTIONS, corpus_options, print_readings
+from xtts_pipeline.cli.gate import reaching_stores, with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import (
-    CORPUS_OPTIONS,
-    COUNT,
-    FOLDER,
-    config_options,
-    corpus_options,
-    create_empty_folder,
-    json_option,
-    print_readings,
-    stored_cache_option,
-    wait_workers_option,
-)
+from xtts_pipeline.cli.options import COUNT, FOLDER, create_empty_folder, json_option, stored_cache_option
 from xtts_pipeline.cli.progress import NullProgress, RunProgress
+from xtts_pipeline.cli.run_options import config_options, wait_workers_option
 from xtts_pipeline.cli.summary import print_summary
 from xtts_pipeline.config.load import load_config, read_yaml
 from xtts_pipeline.config.schema import Config

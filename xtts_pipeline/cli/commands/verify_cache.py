@@ -15,7 +15,7 @@ import click
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import Level, VerifyReport
 from xtts_pipeline.cache.verify.verify import verify_cache as verify_bytes
-from xtts_pipeline.cli.commands.cache import reaching_stores
+from xtts_pipeline.cli.gate import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, json_option, print_report, stored_cache_option
 from xtts_pipeline.errors import ConfigError

@@ -13,8 +13,8 @@ from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME, UTTERANCES_NAME, load_manifest, record_spec
 from xtts_pipeline.cache.format.schema import Example, without_padding
 from xtts_pipeline.cache.format.tfrecord import read_records
-from xtts_pipeline.cli.commands.cache import reaching_stores
 from xtts_pipeline.cli.completion import complete_id
+from xtts_pipeline.cli.gate import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import FOLDER, json_option, print_report, stored_cache_option
 from xtts_pipeline.config.schema import SynthesisConfig

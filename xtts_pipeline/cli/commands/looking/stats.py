@@ -23,19 +23,11 @@ from xtts_pipeline.cache.format.manifest import (
     summarize,
 )
 from xtts_pipeline.cache.format.padding import limit_options
-from xtts_pipeline.cli.commands.cache import reaching_stores
+from xtts_pipeline.cli.corpus_options import corpus_options, print_readings
+from xtts_pipeline.cli.gate import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import (
-    FOLDER,
-    PICTURE,
-    STORED_CACHE_FOLDER,
-    config_options,
-    corpus_options,
-    json_option,
-    print_readings,
-    print_report,
-    print_warnings,
-)
+from xtts_pipeline.cli.options import FOLDER, PICTURE, STORED_CACHE_FOLDER, json_option, print_report, print_warnings
+from xtts_pipeline.cli.run_options import config_options
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig, TextConfig
 from xtts_pipeline.corpus.options import AUTO, ReadOptions

@@ -16,16 +16,8 @@ from xtts_pipeline.cache.format.manifest import MelOrigin, load_manifest, requir
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import (
-    CACHE_FOLDER,
-    cache_of_run,
-    create_empty_folder,
-    json_option,
-    print_report,
-    run_cache_option,
-    run_option,
-    synthesis_option,
-)
+from xtts_pipeline.cli.options import CACHE_FOLDER, create_empty_folder, json_option, print_report
+from xtts_pipeline.cli.run_options import cache_of_run, run_cache_option, run_option, synthesis_option
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import duration_text, join_lines
 

@@ -6,7 +6,7 @@ import click
 
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import VocoderPath, run_option
+from xtts_pipeline.cli.run_options import VocoderPath, run_option
 from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM, write_vocoder_path
 
