@@ -29,6 +29,7 @@ LAYERS = (
     "data",
     "vocoder",
     "model",
+    "quality",
     "cache.copy",
     "cache.verify",
     "cache.build",
@@ -130,7 +131,7 @@ def test_a_folder_holds_few_files(folder: Path):
 
 
 # Preprocessing imports these in every worker process, where TensorFlow would cost seconds and memory.
-WITHOUT_TENSORFLOW = {"corpus", "text", "audio", "cache.format", "cache.build", "config", "errors"}
+WITHOUT_TENSORFLOW = {"quality", "corpus", "text", "audio", "cache.format", "cache.build", "config", "errors"}
 
 
 @pytest.mark.parametrize(

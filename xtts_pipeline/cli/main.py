@@ -43,6 +43,7 @@ COMMANDS = {
         "use-vocoder": "Let a run remember the vocoder that speaks for it.",
     },
     "Looking": {
+        "report": "Write a page that shows a corpus, a cache or a run.",
         "stats": "Show how long clips and texts are, and which limits fit them.",
         "inspect": "Show one record of a cache: its tokens, its mel, its sound.",
     },

@@ -37,13 +37,14 @@ class Span(NamedTuple):
 
 def render_page(title: str, body: str, script: str = "") -> str:
     """Return a whole page of one file. `body` is HTML; `script` runs after the shared one."""
-    parts = {name: _package_file(f"page.{name}") for name in ("html", "css", "js")}
+    parts = {name: page_file(f"page.{name}") for name in ("html", "css", "js")}
     return Template(parts["html"]).substitute(
         title=escape(title), style=parts["css"], body=body, script=parts["js"] + script
     )
 
 
-def _package_file(name: str) -> str:
+def page_file(name: str) -> str:
+    """Return the text of a file of this package."""
     return files("xtts_pipeline.reports").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -91,7 +92,7 @@ def _options(labels: Mapping[str, str]) -> str:
 
 def help_line(keys: Mapping[str, str]) -> str:
     """Return the line of keys: those of every page, then those of the sounds by their labels."""
-    shared = {"j": "next card", "k": "previous card", "space": "play or stop"}
+    shared = {"j": "next", "k": "previous", "space": "play or stop"}
     every = shared | dict(keys) | {"f": "filter", "/": "search", "esc": "leave a field"}
     shown = " · ".join(f"<kbd>{escape(key)}</kbd> {escape(action)}" for key, action in every.items())
     return f'<p class="help">Keys: {shown}. Click a picture to play from there.</p>'

@@ -49,12 +49,15 @@ def find_outliers(totals: BuildTotals) -> list[Outlier]:
 
 def _outliers_among(places: np.ndarray, rates: np.ndarray, ids: Sequence[str]) -> list[Outlier]:
     logs = np.log(rates[places])
-    usual = float(np.median(logs))
-    deviation = _MAD_TO_DEVIATION * float(np.median(np.abs(logs - usual)))
-    if deviation == 0:
-        return []
-    scores = (logs - usual) / deviation
+    scores, usual = robust_scores(logs), float(np.exp(np.median(logs)))
     return [
-        Outlier(ids[places[at]], float(rates[places[at]]), float(np.exp(usual)), float(scores[at]))
+        Outlier(ids[places[at]], float(rates[places[at]]), usual, float(scores[at]))
         for at in np.flatnonzero(np.abs(scores) >= MIN_SCORE)
     ]
+
+
+def robust_scores(values: np.ndarray, least_deviation: float = 0.0) -> np.ndarray:
+    """Return each value's distance from the median in robust standard deviations; zeros if these are 0."""
+    distances = values - np.median(values)
+    deviation = max(_MAD_TO_DEVIATION * float(np.median(np.abs(distances))), least_deviation)
+    return distances / deviation if deviation else np.zeros(len(values))

@@ -1,7 +1,6 @@
 """`xtts stats`: the lengths of clips and texts, and the limits that fit them."""
 
 import unicodedata
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
@@ -33,12 +32,12 @@ from xtts_pipeline.config.schema import Bucket, Config, LimitsConfig, TextConfig
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 from xtts_pipeline.plots import save_histograms
+from xtts_pipeline.quality.symbols import RARE_COUNT, SymbolCount, symbol_counts
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import join_lines
 from xtts_pipeline.text.language_check import check_languages
 
 MOST_SHAPES = 4
-RARE_COUNT = 10
 # The statistics of the table that a histogram marks.
 MARKS = ("p50", "p99")
 _COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
@@ -164,25 +163,6 @@ class StatsReport:
         if self.plot is not None:
             lines += ["", f"picture  {self.plot}"]
         return join_lines(lines)
-
-
-@dataclass(frozen=True)
-class SymbolCount:
-    """A symbol of the texts, and the smallest id of a clip that has it. `is_known`: it becomes a token."""
-
-    symbol: str
-    count: int
-    example: str
-    is_known: bool
-
-    @property
-    def mark(self) -> str:
-        """What is unusual about the symbol; empty for most."""
-        return "rare" if self.is_known and self.count < RARE_COUNT else "" if self.is_known else "unknown"
-
-    def to_json(self) -> dict[str, object]:
-        """Return the count for programs."""
-        return {"code_point": f"U+{ord(self.symbol):04X}", **asdict(self), "is_rare": self.mark == "rare"}
 
 
 @dataclass(frozen=True)
@@ -326,19 +306,13 @@ def count_symbols(data: Path | None, cache: Path | None, config: Config, reading
             manifest = load_manifest(cache)
             rows = list(read_utterances(cache, manifest.files[UTTERANCES_NAME].bytes))
         text, known = manifest.text, manifest.symbols
-    counts: Counter[str] = Counter()
-    examples: dict[str, str] = {}
-    for row in rows:
-        counts.update(row.text)
-        for symbol in set(row.text):
-            # A cache has another order of rows than its corpus.
-            examples[symbol] = min(row.id, examples.get(symbol, row.id))
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    symbols = symbol_counts(rows, known)
+    found = {symbol.symbol for symbol in symbols}
     return SymbolsReport(
         source=str(data or cache),
         clips=len(rows),
-        symbols=tuple(SymbolCount(symbol, count, examples[symbol], symbol in known) for symbol, count in ordered),
-        unused=tuple(symbol for symbol in known if symbol not in counts),
+        symbols=symbols,
+        unused=tuple(symbol for symbol in known if symbol not in found),
         warnings=_language_warnings(rows, text),
     )
 

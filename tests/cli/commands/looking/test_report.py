@@ -1,0 +1,70 @@
+"""`xtts report`: a page of clips, for people, and its findings, for programs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cache.corpora import CONFIG, build, make_config, write_corpus
+from xtts_pipeline.cli.main import cli
+
+SETTINGS = [word for setting in CONFIG for word in ("--set", setting)]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("report")
+    build(write_corpus(root / "data"), root / "cache", make_config("cache.store_waves=true"))
+    return root
+
+
+def report(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["report", "--jobs", "1", *map(str, arguments)])
+
+
+def test_a_corpus_and_its_cache_have_the_same_clips_with_sounds_beside_the_page(root: Path, tmp_path: Path):
+    results = {}
+    for source in ("data", "cache"):
+        settings = SETTINGS if source == "data" else []
+        result = report(f"--{source}", root / source, "--output", tmp_path / source, "--json", *settings)
+        assert result.exit_code == 0, result.output
+        results[source] = json.loads(result.stdout)
+        page = (tmp_path / source / "index.html").read_text(encoding="utf-8")
+        files = {f"sounds/{file.name}" for file in (tmp_path / source / "sounds").iterdir()}
+        assert {word.partition('"')[0] for word in page.split('data-src="')[1:]} == files
+        assert len(page) < 20e6
+    assert results["data"]["clips"] == results["cache"]["clips"] == 40
+    assert [set(results[source]["strangest"]) for source in results] == [
+        {"text_fit", "speed", "silence", "clipping", "snr", "level", "spectrum"}
+    ] * 2
+
+
+def test_a_cache_without_waves_has_no_sounds_and_no_level(root: Path, tmp_path: Path):
+    build(root / "data", tmp_path / "cache")
+
+    result = report("--cache", tmp_path / "cache", "--output", tmp_path / "page", "--json")
+
+    assert set(json.loads(result.stdout)["strangest"]) == {"text_fit", "speed", "silence", "snr", "spectrum"}
+    assert list((tmp_path / "page" / "sounds").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "expected one of --data DIR, --cache DIR and --run DIR"),
+        (["--data", "data", "--cache", "cache"], "expected one of --data DIR, --cache DIR and --run DIR"),
+        (["--cache", "cache", "--set", "limits.max_seconds=3"], "need --data DIR"),
+        (["--cache", "cache", "--output", "cache/page"], "choose another"),
+        (["--data", "data", "--output", "data"], "not empty"),
+    ],
+)
+def test_what_cannot_be_shown_is_an_error_that_writes_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+):
+    monkeypatch.chdir(root)
+
+    result = report(*arguments)
+
+    assert words in str(result.exception)
+    assert sorted(path.name for path in root.iterdir()) == ["cache", "data"]

@@ -1,0 +1,77 @@
+"""The page of a run shows what its folder holds."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import tensorflow as tf
+
+from tests.speaking import make_run
+from xtts_pipeline.errors import CheckpointError
+from xtts_pipeline.reports.event_files import read_events
+from xtts_pipeline.reports.run_page import read_run, write_run_page
+from xtts_pipeline.training.monitoring.media import write_picture, write_sound
+
+REPORTS = [
+    {"step": 1, "split": "train", "loss": 9.5, "step_ms": 80.0, "data_wait_share": 0.2, "attention_focus": 0.1},
+    {"step": 5, "split": "train", "loss": None, "step_ms": 70.0, "data_wait_share": 0.1, "attention_focus": 0.5},
+    {"step": 5, "split": "val", "loss": 4.25},
+    {"step": 5, "split": "speech", "stop_rate": 0.5},
+]
+TEXT = "Sentence <b>one</b>."
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = make_run(tmp_path_factory.mktemp("report") / "run")
+    lines = "".join(f"{json.dumps(report)}\n" for report in REPORTS)
+    (run / "metrics.jsonl").write_text(f'{lines}{{"step": 6, "spl', encoding="utf-8")
+    wave = np.sin(np.arange(8_000) / 9).astype(np.float32) / 2
+    with tf.summary.create_file_writer(str(run / "tensorboard" / "media")).as_default(step=5):
+        write_picture("sentence_1/mel_and_attention", tf.io.encode_png(np.zeros((2, 3, 1), np.uint8)).numpy())
+        write_sound("sentence_1/true", wave, 22_050)
+        write_sound("sentence_1/spoken", wave[:6_000], 22_050)
+        tf.summary.write("sentence_1/text", tf.constant([TEXT]))
+    return run
+
+
+def test_event_files_are_read_as_tensorflow_wrote_them_up_to_where_they_are_cut(run: Path, tmp_path: Path):
+    folder = run / "tensorboard" / "media"
+    events = list(read_events(folder))
+
+    assert [(event.tag, event.step) for event in events] == [
+        ("sentence_1/mel_and_attention", 5),
+        ("sentence_1/true", 5),
+        ("sentence_1/spoken", 5),
+        ("sentence_1/text", 5),
+    ]
+    assert len(soundfile.read(io.BytesIO(events[1].content))[0]) == 8_000
+    cut = tmp_path / "events.out.tfevents.1"
+    cut.write_bytes(next(folder.iterdir()).read_bytes()[:-9])
+    assert list(read_events(tmp_path)) == events[:3]
+
+
+def test_the_page_has_the_figures_of_each_split_and_the_spoken_sentences(run: Path, tmp_path: Path):
+    page = write_run_page(read_run(run), tmp_path).read_text(encoding="utf-8")
+
+    assert "<strong>4.2500</strong>" in page
+    assert "✗ bad</b> at most 5%" in page
+    assert "✗ bad</b> expected all" in page
+    for part in ("Losses", "Attention and durations", "Speed"):
+        assert f'<h2 class="part">{part}</h2>' in page
+    assert "Sentence &lt;b&gt;one&lt;/b&gt;." in page
+    assert sorted(file.name for file in (tmp_path / "sounds").iterdir()) == [
+        "sentence-1-spoken-5.wav",
+        "sentence-1-true.wav",
+    ]
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_a_run_without_metrics_is_an_error_of_one_line(tmp_path: Path):
+    run = make_run(tmp_path / "run")
+
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl: cannot be read"):
+        read_run(run)

@@ -1,0 +1,200 @@
+"""`xtts report`: a page that shows a corpus, a cache or a run."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+import joblib
+import numpy as np
+from tqdm import tqdm
+
+from xtts_pipeline.cache.build.plan import read_corpora
+from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
+from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cli.groups import DocumentedCommand
+from xtts_pipeline.cli.options import (
+    CACHE_FOLDER,
+    COUNT,
+    FOLDER,
+    RunPath,
+    config_options,
+    corpus_options,
+    create_empty_folder,
+    json_option,
+    print_readings,
+    print_report,
+)
+from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.schema import Bucket, LimitsConfig
+from xtts_pipeline.corpus.options import AUTO, ReadOptions
+from xtts_pipeline.errors import ConfigError, CorpusError
+from xtts_pipeline.quality.clips import CachedClips, CorpusClips, MeasuredClip
+from xtts_pipeline.quality.duplicates import find_duplicates
+from xtts_pipeline.quality.strangeness import SUSPECT_SCORE, measure_strangeness
+from xtts_pipeline.quality.symbols import symbol_counts
+from xtts_pipeline.reports.clips_page import PAGE_NAME, STRANGEST, ClipsContent, with_unit, write_clips_page
+from xtts_pipeline.reports.run_page import read_run, write_run_page
+from xtts_pipeline.system.storage import check_apart
+from xtts_pipeline.system.terminal import join_lines
+
+
+@dataclass(frozen=True)
+class ClipsReport:
+    """What the page of a corpus or cache shows, for people and programs."""
+
+    content: ClipsContent
+    page: Path
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report for programs."""
+        clips = self.content.clips
+        return {
+            "page": str(self.page),
+            "clips": len(clips),
+            "hours": round(sum(clip.sound.seconds for clip in clips) / 3600, 4),
+            "rejected": len(self.content.rejections),
+            "suspects": sorted(clips[number].id for number in self.content.suspects),
+            "strangest": {
+                found.measure.name: [
+                    {
+                        "id": clips[number].id,
+                        "value": round(float(found.values[number]), 4),
+                        "score": round(float(found.scores[number]), 2),
+                    }
+                    for number in found.strangest(STRANGEST)
+                ]
+                for found in self.content.strangeness
+            },
+            "duplicates": [
+                {
+                    "kind": group.kind,
+                    "ids": [clips[number].id for number in group.clips],
+                    "likeness": round(group.likeness, 4),
+                }
+                for group in self.content.duplicates
+            ],
+        }
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        content = self.content
+        lines = [f"{content.title}: {len(content.clips)} clips, {len(content.suspects)} suspect"]
+        for found in content.strangeness:
+            count = int((found.scores >= SUSPECT_SCORE).sum())
+            first = next(iter(found.strangest(1)), None)
+            worst = "" if first is None else f"{content.clips[first].id} {with_unit(found, first)}"
+            lines.append(f"  {found.measure.title:<20} {count:>6}  {worst}".rstrip())
+        lines.append(f"  {'Duplicates':<20} {sum(len(group.clips) - 1 for group in content.duplicates):>6}")
+        return join_lines([*lines, f"page     {self.page}"])
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """The page of a run."""
+
+    run: Path
+    page: Path
+    steps: int
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report for programs."""
+        return {"page": str(self.page), "run": str(self.run), "steps": self.steps}
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        return join_lines([f"{self.run}: {self.steps} steps", f"page     {self.page}"])
+
+
+@click.command(cls=DocumentedCommand, example="xtts report --data LJSpeech-1.1 --output report")
+@click.option("--data", type=FOLDER, help="Folder of a corpus; each sound is read.")
+@click.option("--cache", type=CACHE_FOLDER, help="Folder of a cache; it has sounds if it was made with store_waves.")
+@click.option("--run", type=RunPath(), help="Folder of a run.")
+@click.option(
+    "--output",
+    type=FOLDER,
+    default=Path("report"),
+    show_default=True,
+    help=f"Empty or new folder for {PAGE_NAME} and its sounds.",
+)
+@config_options
+@corpus_options
+@click.option(
+    "--jobs", type=COUNT, default=joblib.cpu_count, show_default="all usable cores", help="Number of worker processes."
+)
+@json_option
+def report(
+    data: Path | None,
+    cache: Path | None,
+    run: Path | None,
+    output: Path,
+    configs: tuple[str, ...],
+    overrides: tuple[str, ...],
+    reading: ReadOptions,
+    jobs: int,
+    as_json: bool,
+) -> None:
+    """Write a page that shows a corpus, a cache or a run."""
+    if sum(source is not None for source in (data, cache, run)) != 1:
+        raise ConfigError("report: expected one of --data DIR, --cache DIR and --run DIR")
+    if data is None and (reading != AUTO or configs or overrides):
+        raise ConfigError("report: settings and options of a corpus need --data DIR; leave them out")
+    if run is not None:
+        check_apart(output, run)
+        content = read_run(run)
+        create_empty_folder(output)
+        print_report(RunReport(run, write_run_page(content, output), content.steps), as_json)
+    elif cache is not None:
+        check_apart(output, cache)
+        manifest = load_manifest(cache)
+        source = CachedClips(cache, manifest)
+        shape = ShapeSettings(manifest.limits, manifest.buckets, manifest.symbols)
+        print_report(_report_clips(f"Cache {cache}", source, shape, manifest.counts.kept, output, jobs), as_json)
+    elif data is not None:
+        config = load_config(configs, overrides)
+        index = read_corpora(data, None, reading, config)
+        print_readings(index.readings)
+        shape = ShapeSettings(config.limits, config.data.buckets, index.symbols)
+        clips = CorpusClips(index, config)
+        print_report(_report_clips(f"Corpus {data}", clips, shape, len(index.rows), output, jobs), as_json)
+
+
+@dataclass(frozen=True)
+class ShapeSettings:
+    """What a record may hold, by the settings or the manifest."""
+
+    limits: LimitsConfig
+    buckets: Sequence[Bucket] | Literal["auto"] | None
+    symbols: Sequence[str]
+
+
+def _report_clips(
+    title: str, source: CachedClips | CorpusClips, shape: ShapeSettings, total: int, output: Path, jobs: int
+) -> ClipsReport:
+    create_empty_folder(output)
+    with tqdm(total=total, unit="clip", disable=not sys.stderr.isatty(), file=sys.stderr, smoothing=0) as bar:
+        clips, rejections = source.measure(jobs, bar.update)
+    if not clips:
+        raise CorpusError(f"{title}: found 0 clips with sound, expected at least one; xtts preprocess says why")
+    content = ClipsContent(
+        title=title,
+        clips=clips,
+        rejections=rejections,
+        strangeness=measure_strangeness(clips),
+        duplicates=find_duplicates([clip.raw_text for clip in clips], [clip.sound.cepstra for clip in clips]),
+        symbols=symbol_counts(clips, shape.symbols),
+        limits=shape.limits,
+        buckets=_buckets(shape, clips),
+    )
+    return ClipsReport(content, write_clips_page(content, source, output))
+
+
+def _buckets(shape: ShapeSettings, clips: Sequence[MeasuredClip]) -> list[Bucket]:
+    if not isinstance(shape.buckets, str):
+        return list(shape.buckets or ())
+    tokens = np.array([clip.tokens for clip in clips])
+    frames = np.array([clip.sound.frames for clip in clips])
+    largest = Shape(shape.limits.max_text_length, shape.limits.max_mel_frames)
+    return [(found.max_text_length, found.max_mel_frames) for found in auto_shapes(largest, tokens, frames)]

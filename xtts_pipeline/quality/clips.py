@@ -1,0 +1,193 @@
+"""Read the clips of a corpus or a cache and measure their sound, in several processes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import soxr
+
+from xtts_pipeline.audio.load import RESAMPLING_QUALITY, decode_clip
+from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
+from xtts_pipeline.cache.build.plan import CorpusIndex
+from xtts_pipeline.cache.build.planned_rows import PlannedRow
+from xtts_pipeline.cache.build.receipts import source_stat
+from xtts_pipeline.cache.build.workers import read_source
+from xtts_pipeline.cache.format.example import decode_example, decode_values
+from xtts_pipeline.cache.format.listings import REJECTED, RejectedEntry, read_utterances
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, record_spec
+from xtts_pipeline.cache.format.schema import wave_fields
+from xtts_pipeline.cache.format.shards import WAVE_PREFIX
+from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
+from xtts_pipeline.corpus.utterance import Rejection
+from xtts_pipeline.errors import Reason, RowError
+from xtts_pipeline.quality.sound import Clipping, SoundMeasures, measure_clipping, measure_sound
+from xtts_pipeline.text.tokens import Tokenizer
+
+CHUNK_CLIPS = 64
+# A clip over the limits of the settings is measured too: the page shows what each limit loses.
+ANY_SOUND = LimitsConfig(min_seconds=0.0, max_seconds=600.0, min_peak_db=-90.0, max_clipped_share=1.0)
+
+
+@dataclass(frozen=True)
+class MeasuredClip:
+    """A clip's text and the measures of its sound. `text` is the tokenized text, `tokens` its length."""
+
+    id: str
+    raw_text: str
+    text: str
+    speaker: str
+    language: str
+    tokens: int
+    sound: SoundMeasures
+
+
+@dataclass(frozen=True)
+class ClipSound:
+    """A clip's natural-log mel, float [frames, mel_bins], and its wave, float32 [samples], if there is one."""
+
+    mel: np.ndarray
+    wave: np.ndarray | None
+
+
+class CorpusClips:
+    """The clips of a corpus: sound as in the files, neither trimmed nor normalised."""
+
+    def __init__(self, index: CorpusIndex, config: Config) -> None:
+        self._index = index
+        self.audio = config.audio.model_copy(update={"normalize": "none", "trim_db": None})
+        self._tokenizer = Tokenizer(index.symbols, config.text.blank)
+        self._rows = {row.id: row for row in index.rows}
+
+    def measure(self, jobs: int, progress: Callable[[int], object]) -> tuple[list[MeasuredClip], list[Rejection]]:
+        """Return the measured clips, and why the others cannot be measured; `progress` receives the clips done."""
+        rows = self._index.rows
+        chunks = [rows[start : start + CHUNK_CLIPS] for start in range(0, len(rows), CHUNK_CLIPS)]
+        clips: list[MeasuredClip] = []
+        rejections = [rejection for _, rejection in self._index.rejections]
+        tasks = (joblib.delayed(_measure_rows)(self._index.roots, chunk, self.audio) for chunk in chunks)
+        for chunk, sounds in zip(chunks, joblib.Parallel(jobs, return_as="generator")(tasks), strict=True):
+            for row, sound in zip(chunk, sounds, strict=True):
+                tokens = self._count_tokens(row)
+                if isinstance(tokens, RowError):
+                    rejections.append(_rejection(row, tokens))
+                elif isinstance(sound, RowError):
+                    rejections.append(_rejection(row, sound))
+                else:
+                    clips.append(MeasuredClip(row.id, row.raw_text, row.text, row.speaker, row.language, tokens, sound))
+            progress(len(chunk))
+        return clips, rejections
+
+    def _count_tokens(self, row: PlannedRow) -> int | RowError:
+        try:
+            return len(self._tokenizer.encode(row.text))
+        except RowError as error:
+            return error
+
+    def sounds(self, ids: Sequence[str]) -> Iterator[tuple[str, ClipSound]]:
+        """Yield clips that were measured, in any order."""
+        for id in ids:
+            row = self._rows[id]
+            wave, _ = _read_wave(self._index.roots[row.corpus], row, self.audio)
+            yield id, ClipSound(log_mel(wave, self.audio), wave)
+
+
+class CachedClips:
+    """The clips of a cache: its mels and, if it stores them, its waves."""
+
+    def __init__(self, cache: Path, manifest: Manifest) -> None:
+        self._cache, self._manifest = cache, manifest
+        self.audio = manifest.audio
+        self._entries = list(read_utterances(cache, manifest.files[UTTERANCES_NAME].bytes))
+
+    def measure(self, jobs: int, progress: Callable[[int], object]) -> tuple[list[MeasuredClip], list[Rejection]]:
+        """Return the measured clips, and those that preprocessing rejected; `progress` receives the clips done."""
+        shards = self._manifest.shards
+        tasks = (joblib.delayed(_measure_shard)(self._cache, self._manifest, shard) for shard in shards)
+        sounds = {}
+        for shard, measured in zip(shards, joblib.Parallel(jobs, return_as="generator")(tasks), strict=True):
+            sounds[shard.name] = measured
+            progress(len(measured))
+        clips = [
+            MeasuredClip(
+                entry.id,
+                entry.raw_text,
+                entry.text,
+                entry.speaker,
+                entry.language,
+                entry.tokens,
+                sounds[entry.shard][entry.position],
+            )
+            for entry in self._entries
+        ]
+        rejections = [
+            Rejection(entry.id, entry.where, Reason(entry.reason), entry.detail)
+            for _, entry in REJECTED.read(self._cache / REJECTED_NAME)
+            if isinstance(entry, RejectedEntry)
+        ]
+        return clips, rejections
+
+    def sounds(self, ids: Sequence[str]) -> Iterator[tuple[str, ClipSound]]:
+        """Yield clips, in the order of the cache."""
+        wanted = set(ids)
+        places = {(entry.shard, entry.position): entry.id for entry in self._entries if entry.id in wanted}
+        for shard in self._manifest.shards:
+            last = max((position for name, position in places if name == shard.name), default=-1)
+            for position, sound in enumerate(islice(_read_shard(self._cache, self._manifest, shard), last + 1)):
+                if (shard.name, position) in places:
+                    yield places[shard.name, position], sound
+
+
+def _rejection(row: PlannedRow, error: RowError) -> Rejection:
+    return Rejection(row.id, row.where, error.reason, error.detail)
+
+
+def _measure_rows(
+    roots: Sequence[Path], rows: Sequence[PlannedRow], audio: AudioConfig
+) -> list[SoundMeasures | RowError]:
+    def measure(row: PlannedRow) -> SoundMeasures | RowError:
+        try:
+            wave, clipping = _read_wave(roots[row.corpus], row, audio)
+            return measure_sound(log_mel(wave, audio), wave, audio, clipping)
+        except RowError as error:
+            return error
+
+    return [measure(row) for row in rows]
+
+
+def _read_wave(root: Path, row: PlannedRow, audio: AudioConfig) -> tuple[np.ndarray, Clipping]:
+    """Return a clip at the settings' sample rate, and its clipping as its file holds it."""
+    path = root / row.audio
+    decoded = decode_clip(read_source(path, source_stat(path), ANY_SOUND, row.audio), ANY_SOUND, row.audio)
+    wave = decoded.wave
+    clipping = measure_clipping(wave)
+    if decoded.sample_rate != audio.sample_rate:
+        wave = soxr.resample(wave, decoded.sample_rate, audio.sample_rate, quality=RESAMPLING_QUALITY)
+    return wave, clipping
+
+
+def _measure_shard(cache: Path, manifest: Manifest, shard: ShardEntry) -> list[SoundMeasures]:
+    return [
+        measure_sound(
+            sound.mel, sound.wave, manifest.audio, None if sound.wave is None else measure_clipping(sound.wave)
+        )
+        for sound in _read_shard(cache, manifest, shard)
+    ]
+
+
+def _read_shard(cache: Path, manifest: Manifest, shard: ShardEntry) -> Iterator[ClipSound]:
+    spec = record_spec(manifest, shard.bucket)
+    fields = wave_fields(spec, manifest.audio.hop_samples)
+    waves = read_records(cache / f"{WAVE_PREFIX}{shard.name}") if manifest.waves else repeat(b"")
+    for payload, wave_payload in zip(read_records(cache / shard.name), waves, strict=False):
+        values: dict[str, Any] = decode_example(payload, spec)
+        length = values["mel_length"]
+        wave: np.ndarray | None = None
+        if wave_payload:
+            stored: Any = decode_values(wave_payload, fields)["wave"]
+            wave = stored[: length * manifest.audio.hop_samples].astype(np.float32) / PCM_SCALE
+        yield ClipSound(values["mel"][:length].astype(np.float32), wave)
