@@ -3,10 +3,10 @@
 import hashlib
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import numpy as np
@@ -47,6 +47,9 @@ from xtts_pipeline.config.schema import Bucket, Config, DataConfig
 from xtts_pipeline.system.sealed_json import canonical_json
 from xtts_pipeline.text.tokens import Tokenizer
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 SYMBOLS = tuple("abcdefgh")
 
 # The tests' programs run for milliseconds, but LLVM takes half a minute to optimise them. Commands started by tests
@@ -63,6 +66,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # No deadline: one slow example on a busy machine is not a failure.
 hypothesis.settings.register_profile("shared", deadline=None)
 hypothesis.settings.load_profile("shared")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    """Return a headless Chromium of the module: while it is open, no other event loop may run in this thread."""
+    # Here: few tests open a browser, and the import takes half a second.
+    from tests.browser import open_browser
+
+    with open_browser() as opened:
+        yield opened
 
 
 @dataclass(frozen=True)

@@ -48,17 +48,38 @@ class SpeechMetrics:
 
 @dataclass(frozen=True)
 class Metric:
-    """How to show a field of SpeechMetrics; the worst value is the one with the largest badness."""
+    """How to show a field of SpeechMetrics; the worst value is the one with the largest badness.
+
+    `good` are the least and the largest value that is no failure, None for no bound or no threshold.
+    """
 
     name: str
     label: str
     decimals: int
     badness: Callable[[float], float]
+    good: tuple[float | None, float | None] = (None, None)
 
     def value_of(self, metrics: SpeechMetrics) -> float | None:
         """Return this metric's value."""
         value: float | None = vars(metrics)[self.name]
         return value
+
+    def text_of(self, value: float) -> str:
+        """Return a value as people read it, a count without decimals; its means and medians have one."""
+        return f"{value:.0f}" if self.decimals == 1 and value == int(value) else f"{value:.{self.decimals}f}"
+
+    def is_good(self, value: float) -> bool:
+        """Return whether a value keeps the threshold."""
+        low, high = self.good
+        return (low is None or low <= value) and (high is None or value <= high)
+
+    @property
+    def threshold(self) -> str:
+        """The good values in words, empty without a threshold."""
+        low, high = self.good
+        if low is None:
+            return "" if high is None else f"at most {high:g}"
+        return f"at least {low:g}" if high is None else f"{low:g} to {high:g}"
 
 
 @dataclass(frozen=True)
@@ -83,13 +104,13 @@ METRICS = (
     Metric("pitch_error_cents", "F0 error, cents", 0, pos),
     Metric("voicing_error", "voicing error", 3, pos),
     Metric("voiced_share_difference", "voiced share, difference", 3, abs),
-    Metric("duration_ratio", "duration ratio", 3, _further_from_one),
-    Metric("skipped_tokens", "skipped tokens", 1, pos),
-    Metric("repeated_tokens", "repeated tokens", 1, pos),
-    Metric("attention_focus", "attention focus", 3, neg),
+    Metric("duration_ratio", "duration ratio", 3, _further_from_one, (0.8, 1.25)),
+    Metric("skipped_tokens", "skipped tokens", 1, pos, (None, 2)),
+    Metric("repeated_tokens", "repeated tokens", 1, pos, (None, 0)),
+    Metric("attention_focus", "attention focus", 3, neg, (0.5, None)),
     Metric("real_time_factor", "real-time factor", 3, pos),
-    Metric("phoneme_error_rate", "PER to the truth", 3, pos),
-    Metric("phoneme_error_rate_to_copy", "PER to copy synthesis", 3, pos),
+    Metric("phoneme_error_rate", "PER to the truth", 3, pos, (None, 0.25)),
+    Metric("phoneme_error_rate_to_copy", "PER to copy synthesis", 3, pos, (None, 0.25)),
     Metric("phoneme_error_rate_of_copy", "PER of copy synthesis", 3, pos),
     Metric("dnsmos_p808", "DNSMOS P.808, 1 to 5", 2, neg),
     Metric("dnsmos_overall", "DNSMOS overall, 1 to 5", 2, neg),

@@ -15,14 +15,14 @@ import tqdm
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.cache.format.listings import UtteranceEntry
 from xtts_pipeline.cache.format.manifest import Manifest, config_differences
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, output_errors
 from xtts_pipeline.evaluation.ground_truth import read_ground_truth
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, compare_phonemes
 from xtts_pipeline.evaluation.judges import Judgements, Judges
 from xtts_pipeline.evaluation.metrics import Sound, SpeechMetrics, measure_speech
 from xtts_pipeline.inference.speech import SpokenText
 from xtts_pipeline.inference.synthesizer import Synthesizer
-from xtts_pipeline.plots import save_speech_picture
+from xtts_pipeline.plots import encode_attention, encode_mel, mel_seconds
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.files import Checkpoint
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
@@ -32,10 +32,12 @@ _SHOWN_DIFFERENCES = 3
 
 @dataclass(frozen=True)
 class EvaluatedUtterance:
-    """One utterance with its metrics and its files: `sounds` are (label, name), `pictures` are names.
+    """One utterance with its metrics and its files: `sounds` and `pictures` are (label, name).
 
     The labels are `true`, the recording; `copy`, copy synthesis by the run's vocoder; `copy_griffin_lim`, that by
-    Griffin-Lim where the vocoder is another one; and `spoken`, the speech.
+    Griffin-Lim where the vocoder is another one; and `spoken`, the speech. The pictures are `true`, `spoken` and, with
+    the autoregressive decoder, `attention`. `durations`, float32 [S], are the spoken frames of the tokens, named by
+    `symbols`.
     """
 
     entry: UtteranceEntry
@@ -48,7 +50,9 @@ class EvaluatedUtterance:
     spoken_seconds: float
     true_seconds: float
     sounds: tuple[tuple[str, str], ...]
-    pictures: tuple[str, ...]
+    pictures: tuple[tuple[str, str], ...]
+    symbols: tuple[str, ...]
+    durations: np.ndarray
 
     def to_json(self) -> dict[str, object]:
         """Return the utterance's line of utterances.jsonl."""
@@ -63,7 +67,7 @@ class EvaluatedUtterance:
             "true_seconds": self.true_seconds,
             **vars(self.metrics),
             "sounds": dict(self.sounds),
-            "pictures": list(self.pictures),
+            "pictures": [name for _, name in self.pictures],
         }
         rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
         return {**rounded, "judges": {label: judgement.to_json() for label, judgement in self.judgements.items()}}
@@ -126,11 +130,9 @@ class SplitEvaluator:
         waves = {"spoken": spoken.wave}
         if true_wave is not None:
             waves["true"] = true_wave
-        if true_wave is None or self._recogniser or self._judges or len(self._vocoders) > 1:
-            waves |= {label: vocoder(mel) for label, vocoder in self._vocoders.items()}
+        waves |= {label: vocoder(mel) for label, vocoder in self._vocoders.items()}
         truth = Sound(mel, waves["copy"] if true_wave is None else true_wave)
         speech, symbols = Sound(spoken.mel, spoken.wave), self._synthesizer.symbols(spoken.tokens)
-        true_seconds = len(mel) * audio.hop_samples / audio.sample_rate
         # Numbered, not named by id: an id may hold any character.
         sounds = tuple((label, f"{number:04d}-{label}.wav") for label in waves)
         for label, name in sounds:
@@ -138,12 +140,14 @@ class SplitEvaluator:
         # After the sounds are written, which refuses samples that are not finite.
         phonemes = None if self._recogniser is None else compare_phonemes(self._recogniser, waves, audio.sample_rate)
         judgements = {} if self._judges is None else self._judges.judge(waves, audio.sample_rate)
-        spoken_picture, true_picture = f"{number:04d}-spoken.png", f"{number:04d}-true.png"
-        title = f"{entry.id}: {entry.raw_text}"
-        save_speech_picture(
-            folder / spoken_picture, spoken.mel, audio, title, spoken.attention, symbols, spoken.has_stopped
-        )
-        save_speech_picture(folder / true_picture, mel, audio, f"{title} (true)")
+        drawn = {"true": encode_mel(mel, audio), "spoken": encode_mel(spoken.mel, audio)}
+        # The parallel decoder has durations, which the page shows; its attention says nothing else.
+        if spoken.attention.size and self._synthesizer.checkpoint.config.model.decoder == "autoregressive":
+            drawn["attention"] = encode_attention(spoken.attention)
+        pictures = tuple((label, f"{number:04d}-{label}.png") for label in drawn)
+        with output_errors(folder, "free space or choose another --output"):
+            for label, name in pictures:
+                (folder / name).write_bytes(drawn[label])
         return EvaluatedUtterance(
             entry=entry,
             metrics=measure_speech(
@@ -155,9 +159,11 @@ class SplitEvaluator:
             text_changes=spoken.text_changes,
             synthesis_seconds=synthesis_seconds,
             spoken_seconds=spoken.seconds,
-            true_seconds=true_seconds,
+            true_seconds=mel_seconds(mel, audio),
             sounds=sounds,
-            pictures=(spoken_picture, true_picture),
+            pictures=pictures,
+            symbols=tuple(symbols),
+            durations=spoken.durations,
         )
 
     def _synthesize(self, entry: UtteranceEntry) -> SpokenText:

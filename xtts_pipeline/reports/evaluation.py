@@ -1,91 +1,173 @@
-"""Write the HTML page of an evaluation: one row an utterance, worst first. The page loads nothing from a network."""
+"""Write the HTML page of an evaluation: summary tiles, then a card an utterance, worst first."""
 
-import html
 from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
-from xtts_pipeline.evaluation.metrics import METRICS, Metric
+from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.evaluation.metrics import METRICS, Metric, summarize
+from xtts_pipeline.inference.timings import find_words, timings_to_json
+from xtts_pipeline.reports.page import (
+    Playable,
+    Span,
+    Verdict,
+    card,
+    cards,
+    fold,
+    heading,
+    help_line,
+    mel_plot,
+    plot,
+    render_page,
+    tile,
+    tiles,
+    toolbar,
+    values,
+)
 
 if TYPE_CHECKING:
     from xtts_pipeline.evaluation.split import EvaluatedUtterance
 
-_STYLE = """
-body { font: 15px/1.4 system-ui, sans-serif; margin: 1.5em; color: #222; background: #fff }
-pre { background: #f4f4f4; padding: 1em; overflow-x: auto }
-table { border-collapse: collapse }
-th, td { border-bottom: 1px solid #ddd; padding: .4em .6em; text-align: left; vertical-align: top }
-th { background: #fff; position: sticky; top: 0 }
-th button { font: inherit; font-weight: bold; border: 0; background: none; padding: 0; cursor: pointer }
-th button { text-align: left }
-th[aria-sort] button::after { content: " \\25BC" }
-td.figure { text-align: right; font-variant-numeric: tabular-nums }
-td.text { min-width: 16em; max-width: 28em }
-audio { width: 15em; display: block }
-img { width: 15em }
-.bad { color: #b00020; font-weight: bold }
-"""
-
-# Rows without the metric stay at the end. `page` sorts the rows first, so the page reads well without scripts.
-_SCRIPT = """
-document.querySelectorAll("th button").forEach(button => button.addEventListener("click", () => {
-  const column = button.parentElement.cellIndex, body = document.querySelector("tbody");
-  const badness = row => Number(row.cells[column].dataset.badness ?? -Infinity);
-  [...body.rows].sort((a, b) => badness(b) - badness(a) || 0).forEach(row => body.append(row));
-  document.querySelectorAll("th[aria-sort]").forEach(head => head.removeAttribute("aria-sort"));
-  button.parentElement.setAttribute("aria-sort", "descending");
-}));
-"""
+# The first of these that was measured orders the cards.
+_ORDERED_BY = ("phoneme_error_rate", "phoneme_error_rate_to_copy", "mel_cepstral_distortion_db")
+# In the order of their keys: the truth, the speech, then the rest.
+_SOUNDS = {
+    "true": "Recording",
+    "spoken": "Speech",
+    "copy": "Copy synthesis",
+    "copy_griffin_lim": "Copy by Griffin-Lim",
+}
+_KEYS = "abcd"
+# Of the height between two words at the side of the attention.
+_LABEL_SHARE = 0.065
+_DID_NOT_STOP = "did not stop"
 
 
-def page(title: str, overview: str, rows: Sequence["EvaluatedUtterance"]) -> str:
-    """Return the HTML page: the overview in the terminal's layout, then the rows, worst first.
+def page(title: str, overview: str, rows: Sequence["EvaluatedUtterance"], audio: AudioConfig) -> str:
+    """Return the HTML page: tiles, the overview in the terminal's layout, then the cards, worst first.
 
     The worst row has the largest phoneme error rate, or the largest distortion where no phonemes were recognised.
     """
     shown = [metric for metric in METRICS if any(metric.value_of(row.metrics) is not None for row in rows)]
     by_name = {metric.name: metric for metric in shown}
-    names = ("phoneme_error_rate", "phoneme_error_rate_to_copy", "mel_cepstral_distortion_db")
-    first = next(by_name[name] for name in names if name in by_name)
-    ordered = sorted(rows, key=lambda row: _badness(row, first), reverse=True)
-    heads = ["<th>utterance</th>", "<th>listen</th>", "<th>look</th>"]
-    for metric in shown:
-        sort = ' aria-sort="descending"' if metric is first else ""
-        heads.append(f'<th{sort}><button type="button">{html.escape(metric.label)}</button></th>')
-    return "\n".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
-            f"<h1>{html.escape(title)}</h1>\n<pre>{html.escape(overview)}</pre>",
-            "<p>Worst first; click the name of a metric to sort by it.</p>",
-            f"<table>\n<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>",
-            *(_row(row, shown) for row in ordered),
-            f"</tbody>\n</table>\n<script>{_SCRIPT}</script>\n</body>\n</html>\n",
-        ]
-    )
-
-
-def _row(row: "EvaluatedUtterance", shown: Sequence[Metric]) -> str:
-    ending = "" if row.has_stopped else '<br><span class="bad">did not stop</span>'
-    sounds = "".join(
-        f'{html.escape(label)}<audio controls preload="none" src="{html.escape(file)}"></audio>'
-        for label, file in row.sounds
-    )
-    pictures = "".join(
-        f'<a href="{html.escape(file)}"><img loading="lazy" alt="mel and attention" src="{html.escape(file)}"></a>'
-        for file in row.pictures
-    )
-    text = f'<span dir="auto">{html.escape(row.entry.raw_text)}</span>'
-    cells = [
-        f'<td class="text"><b>{html.escape(row.entry.id)}</b>{ending}<br>{text}</td>',
-        f"<td>{sounds}</td>",
-        f"<td>{pictures}</td>",
+    first = next(by_name[name] for name in _ORDERED_BY if name in by_name)
+    ordered = [first, *(metric for metric in shown if metric is not first)]
+    sorts = {metric.name: f"{metric.label}, worst first" for metric in ordered} | {"split": "order of the split"}
+    limited = {metric.name: f"{metric.label} not {metric.threshold}" for metric in shown if metric.threshold}
+    filters = {"failure": "failures", "stop": _DID_NOT_STOP} | limited
+    parts = [(row, _card(number, row, shown, audio)) for number, row in enumerate(rows)]
+    parts.sort(key=lambda part: _badness(part[0], first), reverse=True)
+    keys = {key: label for key, (_, _, label, _) in zip(_KEYS, _playables(rows[0]), strict=False)}
+    body = [
+        heading(title, overview.partition("\n")[0]),
+        tiles(_tiles(rows, shown)),
+        fold("All figures", overview),
+        toolbar(sorts, filters),
+        help_line(keys),
+        cards([part for _, part in parts]),
     ]
+    return render_page(title, "\n".join(body))
+
+
+def _tiles(rows: Sequence["EvaluatedUtterance"], shown: Sequence[Metric]) -> list[str]:
+    count = len(rows)
+    good, stopped = sum(not _failures(row, shown) for row in rows), sum(row.has_stopped for row in rows)
+    parts = [
+        tile("without a failure", f"{good} of {count}", "stopped, every figure as expected", _verdict(good, count)),
+        tile("stopped by itself", f"{stopped} of {count}", "expected: all", _verdict(stopped, count)),
+    ]
+    for summary in summarize([row.metrics for row in rows]):
+        metric, median = summary.metric, summary.metric.text_of(summary.median)
+        kept = sum((value := metric.value_of(row.metrics)) is not None and metric.is_good(value) for row in rows)
+        if metric.threshold:
+            verdict = _verdict(kept, summary.utterances)
+            verdict = "bad" if not metric.is_good(summary.median) else verdict
+            note = f"expected {metric.threshold}; so are {kept} of {summary.utterances}"
+            parts.append(tile(f"{metric.label}, median", median, note, verdict))
+        elif metric.name in _ORDERED_BY:
+            note = f"no threshold: compare runs on one cache; worst {metric.text_of(summary.worst)}"
+            parts.append(tile(f"{metric.label}, median", median, note))
+    speed = sum(row.synthesis_seconds for row in rows) / max(sum(row.spoken_seconds for row in rows), 1e-9)
+    note = "expected below 1, on the machine that spoke"
+    return [*parts, tile("real-time factor", f"{speed:.3f}", note, "good" if speed < 1 else "bad")]
+
+
+def _verdict(good: int, count: int) -> Verdict:
+    return "good" if good == count else "mixed" if 2 * good >= count else "bad"
+
+
+def _failures(row: "EvaluatedUtterance", shown: Sequence[Metric]) -> dict[str, str]:
+    """Return what is wrong with an utterance, in words by the keys of the filter."""
+    failures = {} if row.has_stopped else {"stop": _DID_NOT_STOP}
     for metric in shown:
         value = metric.value_of(row.metrics)
-        badness = "" if value is None else f' data-badness="{metric.badness(value):.6g}"'
-        shown_value = "-" if value is None else f"{value:.{metric.decimals}f}"
-        cells.append(f'<td class="figure"{badness}>{shown_value}</td>')
-    return f"<tr>{''.join(cells)}</tr>"
+        if value is not None and not metric.is_good(value):
+            failures[metric.name] = f"{metric.label} {metric.text_of(value)}, expected {metric.threshold}"
+    return failures
+
+
+def _card(number: int, row: "EvaluatedUtterance", shown: Sequence[Metric], audio: AudioConfig) -> str:
+    failures = _failures(row, shown)
+    figures = []
+    for metric in shown:
+        value = metric.value_of(row.metrics)
+        figures.append((metric.label, "-" if value is None else metric.text_of(value), metric.name in failures))
+    measured = {metric.name: _badness(row, metric) for metric in shown if metric.value_of(row.metrics) is not None}
+    detail = f"{row.entry.id} · {row.entry.speaker} · {row.true_seconds:.2f} s, spoken in {row.spoken_seconds:.2f} s"
+    return card(
+        row.entry.raw_text,
+        detail,
+        list(failures.values()),
+        _playables(row),
+        _pictures(row, audio) + values(figures),
+        sorts=measured | {"split": -number},
+        flags=[*failures, *(["failure"] if failures else [])],
+    )
+
+
+def _playables(row: "EvaluatedUtterance") -> list[Playable]:
+    names = dict(row.sounds)
+    # Without a recording, copy synthesis is the truth.
+    order = _SOUNDS if "true" in names else ("copy", *_SOUNDS)
+    present = [label for label in dict.fromkeys(order) if label in names]
+    return [Playable(label, names[label], _SOUNDS[label], key) for label, key in zip(present, _KEYS, strict=False)]
+
+
+def _pictures(row: "EvaluatedUtterance", audio: AudioConfig) -> str:
+    """Return both mels, and the words of the speech on its attention or, without one, on its durations."""
+    names, frame_seconds = dict(row.pictures), audio.hop_samples / audio.sample_rate
+    timings = timings_to_json(row.symbols, row.durations, frame_seconds)
+    words = [Span(word["word"], word["begin"], word["end"]) for word in timings["words"]]
+    tokens = [Span(token["symbol"], token["begin"], token["end"]) for token in timings["tokens"]]
+    has_attention = "attention" in names
+    seconds = float(sum(row.durations)) * frame_seconds
+    axis = max(row.true_seconds, seconds)
+    truth = "true" if "true" in dict(row.sounds) else "copy"
+    lanes = [words] if has_attention else [words, tokens]
+    parts = [
+        mel_plot(names["true"], f"True mel, {row.true_seconds:.2f} s", row.true_seconds, axis, audio, truth),
+        mel_plot(names["spoken"], f"Spoken mel, {row.spoken_seconds:.2f} s", seconds, axis, audio, "spoken", lanes),
+    ]
+    if has_attention:
+        labels: list[tuple[str, float]] = []
+        boxes = []
+        for word, (first, last) in zip(words, find_words(row.symbols), strict=True):
+            share = (first + last + 1) / 2 / len(tokens)
+            if not labels or share - labels[-1][1] >= _LABEL_SHARE:
+                labels.append((word.label, share))
+            boxes.append(_box(word, axis, first / len(tokens), (last + 1) / len(tokens)))
+        overlay = "".join(boxes)
+        caption = "Attention to the text, words framed"
+        parts.append(
+            plot(names["attention"], caption, seconds, axis, labels, "spoken", overlay=overlay, kind="attention")
+        )
+    return "".join(parts)
+
+
+def _box(word: Span, axis: float, bottom: float, top: float) -> str:
+    across = f"left:{100 * word.begin / axis:.2f}%;width:{100 * (word.end - word.begin) / axis:.2f}%"
+    up = f"bottom:{100 * bottom:.2f}%;height:{100 * (top - bottom):.2f}%"
+    return f'<i style="{across};{up}" title="{escape(word.label)}"></i>'
 
 
 def _badness(row: "EvaluatedUtterance", metric: Metric) -> float:

@@ -92,7 +92,7 @@ def _options(labels: Mapping[str, str]) -> str:
 
 def help_line(keys: Mapping[str, str]) -> str:
     """Return the line of keys: those of every page, then those of the sounds by their labels."""
-    shared = {"j": "next", "k": "previous", "space": "play or stop"}
+    shared = {"j": "next card", "k": "previous card", "space": "play or stop"}
     every = shared | dict(keys) | {"f": "filter", "/": "search", "esc": "leave a field"}
     shown = " · ".join(f"<kbd>{escape(key)}</kbd> {escape(action)}" for key, action in every.items())
     return f'<p class="help">Keys: {shown}. Click a picture to play from there.</p>'

@@ -48,7 +48,12 @@ class Parrot:
         )
         data = DataConfig(buckets=manifest.buckets or None)
         settings = SimpleNamespace(
-            audio=manifest.audio, text=manifest.text, limits=manifest.limits, data=data, synthesis=CONFIG.synthesis
+            audio=manifest.audio,
+            text=manifest.text,
+            limits=manifest.limits,
+            data=data,
+            model=CONFIG.model,
+            synthesis=CONFIG.synthesis,
         )
         self.checkpoint: Any = SimpleNamespace(
             folder=Path("run/checkpoints/step-00000007"), step=7, config=settings, cache=identity
@@ -180,7 +185,11 @@ def test_the_folder_holds_sounds_pictures_rows_and_a_page(
     report = evaluate()
 
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        *(f"{number:04d}-{name}" for number in (0, 1) for name in ("copy.wav", "spoken.png", "spoken.wav", "true.png")),
+        *(
+            f"{number:04d}-{name}"
+            for number in (0, 1)
+            for name in ("attention.png", "copy.wav", "spoken.png", "spoken.wav", "true.png")
+        ),
         "index.html",
         "report.json",
         "utterances.jsonl",
@@ -205,7 +214,7 @@ def test_with_the_corpus_speech_is_compared_with_its_recordings(
     assert rate == 8_000
     assert len(true) == (entry.frames - 1) * 128
     np.testing.assert_allclose(true, clip[: len(true)], atol=1e-4)
-    assert not (tmp_path / "out" / "0000-copy.wav").exists()
+    assert (tmp_path / "out" / "0000-copy.wav").exists()
     assert "compared with the corpus" in report.to_text()
     assert report.to_json()["truth"] == "corpus"
 

@@ -25,6 +25,7 @@ from xtts_pipeline.cli.run_options import (
     vocoder_option,
     warn_of_one_voice,
 )
+from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import output_errors
 from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, pool_comparisons
@@ -275,15 +276,15 @@ def evaluate_run(
         output=folder,
         utterances=utterances,
     )
-    _write_report(report)
+    _write_report(report, manifest.audio)
     return report
 
 
-def _write_report(report: EvaluationReport) -> None:
-    title = f"{report.run} at step {report.step}: {report.cache} {report.split}"
+def _write_report(report: EvaluationReport, audio: AudioConfig) -> None:
+    title = f"Evaluation of {report.run.name} at step {report.step}"
     contents = {
         ROWS_NAME: "".join(f"{_json(utterance.to_json())}\n" for utterance in report.utterances),
-        PAGE_NAME: page(title, report.to_text(), report.utterances),
+        PAGE_NAME: page(title, report.to_text(), report.utterances, audio),
         REPORT_NAME: f"{_json(report.to_json())}\n",
     }
     with output_errors(report.output, "free space or choose another --output"):
