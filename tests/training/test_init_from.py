@@ -184,7 +184,9 @@ def run_loop(
 
 @pytest.fixture
 def _no_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    validation = SimpleNamespace(evaluations=0, evaluate=lambda _: {"loss": 1.0}, are_samples_due=lambda **_: False)
+    validation = SimpleNamespace(
+        evaluations=0, best_metric="loss", evaluate=lambda _: {"loss": 1.0}, are_samples_due=lambda **_: False
+    )
     monkeypatch.setattr(task, "AcousticValidation", lambda *_: validation)
     monkeypatch.setattr(resume_module, "check_same_cache", lambda *_: None)
 

@@ -190,9 +190,9 @@ def test_late_alignment_is_warned_of_once(ended: Ended) -> None:
 
 
 def test_the_last_and_the_best_checkpoint_are_kept(ended: Ended) -> None:
-    losses = {line["step"]: line["loss"] for line in ended.metrics("val")}
-    step = min(losses, key=losses.__getitem__)
-    assert ended.summary["best"] == {"step": step, "val_loss": losses[step]}
+    distortions = {line["step"]: line["distortion_db"] for line in ended.metrics("val")}
+    step = min(distortions, key=distortions.__getitem__)
+    assert ended.summary["best"] == {"step": step, "metric": "distortion_db", "value": distortions[step]}
     assert load_checkpoint(ended.folder / "best").step == step
     assert load_checkpoint(ended.folder).step == 4
     assert [path.name for path in (ended.folder / "checkpoints").iterdir()] == ["step-00000004"]
@@ -221,7 +221,7 @@ def test_a_run_stops_early_when_validation_no_longer_improves(tmp_path: Path, mo
     set_losses(monkeypatch, [3.0, 2.0, 2.5, math.nan])
     ended = run(tmp_path, steps=50, evaluate_every=1, patience=2, sample_every_evaluations=None, aligned_by_step=50)
     assert (ended.summary["steps"], ended.summary["stopped_early"]) == (4, True)
-    assert ended.summary["best"] == {"step": 2, "val_loss": 2.0}
+    assert ended.summary["best"] == {"step": 2, "metric": "loss", "value": 2.0}
     assert load_checkpoint(tmp_path).step == 4
     assert load_checkpoint(tmp_path / "best").step == 2
     assert ended.watcher.logged[1:] == [

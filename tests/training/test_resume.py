@@ -205,7 +205,7 @@ def test_patience_does_not_depend_on_whether_the_best_checkpoint_was_written(
     )
     assert (summary["steps"], summary["warnings"]) == (12, ["checkpoint not saved: no space"])
     # Better than the one on disk, though not than the lost one.
-    assert summary["best"] == {"step": 12, "val_loss": 2.2}
+    assert summary["best"] == {"step": 12, "metric": "loss", "value": 2.2}
     state = load_checkpoint(tmp_path / "best").state
     assert state is not None
     assert (state.best, state.best_on_disk) == (BestEvaluation(6, 2.0, 2), BestEvaluation(12, 2.2))

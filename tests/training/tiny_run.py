@@ -75,6 +75,8 @@ class TinyStep(tf.Module):
 class TinyValidation:
     """Replaces validation with losses that are worst in the middle of the run."""
 
+    best_metric = "loss"
+
     def __init__(self) -> None:
         self.evaluations = 0
 

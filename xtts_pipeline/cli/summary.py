@@ -33,7 +33,9 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
     best, origin = summary["best"], summary.get("origin")
     best_text = "none: no evaluation's weights are in best/"
     if best:
-        best_text = f"step {best['step']}, validation loss {best['val_loss']:.3f}"
+        # Summaries of older versions have the loss alone.
+        value = best["val_loss"] if "val_loss" in best else best["value"]
+        best_text = f"step {best['step']}, validation {best.get('metric', 'loss')} {value:.3f}"
     first_step = duration_text(summary["first_step_seconds"], 1)
     lines = [
         f"run            {run}",

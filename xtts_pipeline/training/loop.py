@@ -286,18 +286,19 @@ class _Training:
             self.warn(warning)
 
     def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> BestEvaluation | None:
-        """Validate; return the evaluation if its loss is below that of every evaluation on disk, else None."""
+        """Validate; return the evaluation if it is better than every evaluation on disk, else None."""
         numbers = validation.evaluate(lambda: self._stop_if_asked(unsettled))
         self._record(step, "val", numbers)
-        # Patience counts measured losses, written or not: workers without a disk must stop at the same step.
-        self.best = self.best.after(step, numbers["loss"])
+        metric, value = validation.best_metric, numbers[validation.best_metric]
+        # Patience counts measured values, written or not: workers without a disk must stop at the same step.
+        self.best = self.best.after(step, metric, value)
         if self._is_patience_over() and step < self.settings.steps:
             self._log(
-                f"stopping early: {self.best.evaluations_without} evaluations without a validation loss under "
-                f"{self.best.loss_to_beat:.3f} of step {self.best.step} (training.patience)"
+                f"stopping early: {self.best.evaluations_without} evaluations without a validation {metric} under "
+                f"{self.best.loss or math.inf:.3f} of step {self.best.step} (training.patience)"
             )
-        is_better = numbers["loss"] < self.context.saver.best.loss_to_beat
-        return BestEvaluation(step, numbers["loss"]) if is_better else None
+        is_better = self.context.saver.best.is_beaten_by(metric, value)
+        return BestEvaluation(step, value, metric=metric) if is_better else None
 
     def _save_if_due(self, step: int, best: BestEvaluation | None) -> None:
         """Save at the end, after a new best loss, and when it is time. Only the end waits for an earlier checkpoint."""
@@ -431,7 +432,7 @@ class _Training:
             "profile": context.profiling and context.profiling.to_json(),
             **self.timer.summary(),
             "loss": {"first": self.first_loss, "last": self.last_loss},
-            "best": {"step": best.step, "val_loss": best.loss} if best.step else None,
+            "best": {"step": best.step, "metric": best.metric, "value": best.loss} if best.step else None,
             "aligned_at_step": self.task.aligned_at_step,
             "first_step_seconds": self.first_step_seconds,
             "startup_seconds": context.startup.seconds,

@@ -20,8 +20,11 @@ from xtts_pipeline.training.step import TrainStep
 class Validation(ABC):
     """The validation split, and the fixed samples that are synthesized again and again for comparison.
 
-    evaluations: how many evaluations the run has had.
+    evaluations: how many evaluations the run has had. best_metric: what best/ and patience follow, of the metrics of
+    `evaluate`; lower is better.
     """
+
+    best_metric = "loss"
 
     def __init__(self, settings: TrainingConfig, distribution: Distribution) -> None:
         self._settings, self._distribution = settings, distribution
@@ -29,7 +32,7 @@ class Validation(ABC):
 
     @abstractmethod
     def evaluate(self, before_batch: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Return the mean losses over the whole split, `loss` among them. An exception of `before_batch` ends it."""
+        """Return the mean losses over the whole split, and `best_metric`. An exception of `before_batch` ends it."""
 
     @abstractmethod
     def synthesize_samples(self) -> tuple[dict[str, float], Sequence[EvaluationSample]]:

@@ -1,7 +1,7 @@
-"""Validate the EMA network: its losses on the whole split under teacher forcing, and a few synthesized samples.
+"""Validate the EMA network: its losses on the whole split, and a few sentences that it speaks.
 
-Teacher forcing measures prediction from ground-truth frames. Only free-running synthesis shows whether the network
-stops and reads the whole text.
+The losses take the timing of the recordings. Only speech with the network's own timing shows what listeners hear, so
+its distortion decides which checkpoint is the best.
 """
 
 import math
@@ -17,6 +17,7 @@ from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.data.batching import from_signature, with_rows
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.model.decoding import Speech
+from xtts_pipeline.model.distortion import mel_distortion
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Batch, Network
 from xtts_pipeline.text.tokens import Tokenizer
@@ -26,6 +27,9 @@ from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribut
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.monitoring.media import Vocode
 from xtts_pipeline.training.task import Validation
+
+# Mean mel-cepstral distortion of the spoken sentences, in dB.
+DISTORTION = "distortion_db"
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,9 @@ class SpeakStep:
         # Take the minimum before the cast: a configured cap may exceed int32.
         max_frames_B = tf.cast(tf.minimum(cap_B, float(batch.mel.shape[1])), tf.int32)
         speech = network.speak(memory, dropout, max_frames_B, settings)
-        return speech, network.speech_metrics(speech, batch.text_length)
+        distortion_B = mel_distortion(batch.mel, batch.mel_length, speech.mel, speech.mel_length)
+        metrics = {DISTORTION: tf.reduce_mean(distortion_B), **network.speech_metrics(speech, batch.text_length)}
+        return speech, metrics
 
 
 class AcousticValidation(Validation):
@@ -112,13 +118,18 @@ class AcousticValidation(Validation):
         monitor.watch(*self._evaluate_step.compiled.functions, calls=self._evaluate_step.compiled)
         speech_signature = with_rows(signatures[-1], min(config.training.sample_sentences, source.validation_clips))
         self._sentences = source.validation_sentences(speech_signature)
+        self._spoken: tuple[Speech, dict[str, tf.Tensor]] | None = None
         self._speak_step = SpeakStep(network, config, speech_signature)
         if config.training.sample_every_evaluations is not None:
             monitor.watch(*self._speak_step.compiled.functions, calls=self._speak_step.compiled)
+            self.best_metric = DISTORTION
         self._tokenizer = Tokenizer(source.manifest.symbols, config.text.blank)
 
     def evaluate(self, before_batch: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Return the losses over the whole split under teacher forcing. An exception of `before_batch` ends it."""
+        """Return the losses over the whole split, and the distortion if speech is synthesized at all.
+
+        An exception of `before_batch` ends it.
+        """
 
         def batches() -> Iterator[Batch]:
             workers = self._distribution
@@ -129,15 +140,23 @@ class AcousticValidation(Validation):
                 yield batch
 
         numbers = mean_losses(self._evaluate_step, batches(), self._distribution)
+        if self.best_metric == DISTORTION:
+            before_batch()
+            found = math.nan
+            if self._distribution.is_chief:
+                self._spoken = self._speak_step(self._sentences)
+                found = float(self._spoken[1][DISTORTION])
+            # All workers need it, since their patience must end at the same step.
+            numbers[DISTORTION] = float(self._distribution.broadcast([found])[0])
         self.evaluations += 1
         return numbers
 
     def synthesize_samples(self) -> tuple[dict[str, float], list[SpokenSentence]]:
-        """Return metrics of the synthesized sentences, and the sentences."""
+        """Return metrics of the sentences that the last evaluation has spoken, and the sentences."""
         batch = self._sentences
-        speech, metrics = self._speak_step(batch)
+        speech, metrics = self._spoken or self._speak_step(batch)
         said = Speech(*(tensor.numpy() for tensor in speech))
-        figures = {name: float(value) for name, value in metrics.items()}
+        figures = {name: float(value) for name, value in metrics.items() if name != DISTORTION}
         ratios = said.mel_length / batch.mel_length.numpy()
         numbers = {"stop_rate": float(said.has_stopped.mean()), "duration_ratio": float(np.median(ratios)), **figures}
         return numbers, [self._sentence(row, said) for row in range(len(ratios))]

@@ -36,21 +36,24 @@ _NOT_SAVED_SO = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINV
 
 @dataclass(frozen=True, config=_STRICT)
 class BestEvaluation:
-    """The evaluation with the lowest loss, and the number of evaluations since; step 0 and no loss before the first."""
+    """The evaluation with the lowest value, and the number of evaluations since; step 0 and no value before the first.
+
+    metric: whose value `loss` is. It keeps the name from when it always was the loss.
+    """
 
     step: Natural = 0
     loss: float | None = None
     evaluations_without: Natural = 0
+    metric: str = "loss"
 
-    @property
-    def loss_to_beat(self) -> float:
-        """The loss below which an evaluation is better: infinity before the first. NaN never is better."""
-        return math.inf if self.loss is None else self.loss
+    def is_beaten_by(self, metric: str, value: float) -> bool:
+        """Return whether a value is better: the first, or the first of another metric, always is; NaN never is."""
+        return value < (math.inf if self.loss is None or metric != self.metric else self.loss)
 
-    def after(self, step: int, loss: float) -> "BestEvaluation":
-        """Return the best evaluation once the next one, at `step`, had this loss."""
-        if loss < self.loss_to_beat:
-            return BestEvaluation(step, loss)
+    def after(self, step: int, metric: str, value: float) -> "BestEvaluation":
+        """Return the best evaluation once the next one, at `step`, had this value of the metric."""
+        if self.is_beaten_by(metric, value):
+            return BestEvaluation(step, value, metric=metric)
         return replace(self, evaluations_without=self.evaluations_without + 1)
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from xtts_pipeline.cache.format.manifest import first_problem
 from xtts_pipeline.errors import OutputError
@@ -33,7 +33,8 @@ class _Losses(_Part):
 
 class _Best(_Part):
     step: Natural
-    val_loss: float
+    metric: str = "loss"
+    value: Annotated[float, Field(validation_alias=AliasChoices("value", "val_loss"))]
 
 
 class _Counts(_Part):
