@@ -23,6 +23,8 @@ class Batch(NamedTuple):
     """Input of a compiled step, in the order of its signature; ids are None if the cache has only one of the kind.
 
     tokens int32 [B, S], mel float16 [B, T, M], text_length, mel_length, speaker, language int32 [B].
+    reference [B, C, M], reference_length int32 [B]: frames of another clip of the speaker, 0 for a row without; no
+    signature has them, `Network.with_other_clips` sets them inside a step.
     """
 
     tokens: tf.Tensor
@@ -31,10 +33,12 @@ class Batch(NamedTuple):
     mel_length: tf.Tensor
     speaker: tf.Tensor | None = None
     language: tf.Tensor | None = None
+    reference: tf.Tensor | None = None
+    reference_length: tf.Tensor | None = None
 
 
 class Crop(NamedTuple):
-    """The frames of each clip that are its own reference, int32 [B] each; length 0 selects the null voice."""
+    """The frames of each clip that are its own reference, int32 [B] each; length 0 is none, so the null voice."""
 
     first_frame: tf.Tensor
     length: tf.Tensor
@@ -177,14 +181,46 @@ class Network(tf.Module, ABC):
         is_used_B = dropout.draw(self.salts["crop_used"], rows, 1)[:, 0] >= reference_dropout
         return Crop(tf.cast(start_B, tf.int32), tf.where(is_used_B, length_B, 0))
 
-    def crop_voice(self, mel_BTM: tf.Tensor, crop: Crop, dropout: Dropout) -> tf.Tensor | None:
-        """Return the voice latents [B, V, D] of each clip's own reference; None without a voice encoder."""
-        if self.voice_encoder is None:
-            return None
-        frame_BC = tf.minimum(
-            crop.first_frame[:, None] + tf.range(self.reference_frames)[None, :], mel_BTM.shape[1] - 1
+    def with_other_clips(self, batch: Batch, crop: Crop, dropout: Dropout) -> tuple[Batch, Crop]:
+        """Return the batch with a random crop of another of its clips, of the same speaker, as each row's reference.
+
+        A clip's own frames tell its level and its prosody, which no reference of a user does. The other clip is the
+        next of the speaker in the batch; a row without one keeps its crop, and a row without a reference has none.
+        """
+        if self.voice_encoder is None or batch.speaker is None:
+            return batch, crop
+        rows = batch.speaker.shape[0]
+        number_B, is_real_B = tf.range(rows), batch.mel_length > 0
+        ahead_BB = tf.math.floormod(number_B[None, :] - number_B[:, None], rows)
+        is_other_BB = (batch.speaker[:, None] == batch.speaker[None, :]) & is_real_B[None, :] & (ahead_BB > 0)
+        other_B = tf.argmin(tf.where(is_other_BB, ahead_BB, rows), axis=1, output_type=tf.int32)
+        has_other_B = tf.reduce_any(is_other_BB, axis=1) & (crop.length > 0)
+        other_length_B = tf.gather(batch.mel_length, other_B)
+        length_B = tf.minimum(other_length_B, self.reference_frames)
+        start_B = dropout.draw(self.salts["crop_start"], rows, 1)[:, 0] * tf.cast(
+            other_length_B - length_B + 1, tf.float32
         )
-        return self.embed_voice(tf.gather(mel_BTM, frame_BC, batch_dims=1), crop.length, dropout)
+        reference_BCM = self._window(tf.gather(batch.mel, other_B), tf.cast(start_B, tf.int32))
+        return (
+            batch._replace(reference=reference_BCM, reference_length=tf.where(has_other_B, length_B, 0)),
+            crop._replace(length=tf.where(has_other_B, 0, crop.length)),
+        )
+
+    def encode_clips(self, batch: Batch, crop: Crop, dropout: Dropout) -> Memory:
+        """Return the memory of clips with the references of the batch, or with their own crops if it has none."""
+        if self.voice_encoder is None:
+            return self.encode(batch, None, crop.length > 0, dropout)
+        reference_BCM, length_B = self._window(batch.mel, crop.first_frame), crop.length
+        if batch.reference is not None and batch.reference_length is not None:
+            is_other_B = batch.reference_length > 0
+            reference_BCM = tf.where(is_other_B[:, None, None], batch.reference, reference_BCM)
+            length_B = tf.where(is_other_B, batch.reference_length, length_B)
+        return self.encode(batch, self.embed_voice(reference_BCM, length_B, dropout), length_B > 0, dropout)
+
+    def _window(self, mel_BTM: tf.Tensor, first_frame_B: tf.Tensor) -> tf.Tensor:
+        """Return `reference_frames` frames of each clip, [B, C, M]; its last one again after its end."""
+        frame_BC = tf.minimum(first_frame_B[:, None] + tf.range(self.reference_frames)[None, :], mel_BTM.shape[1] - 1)
+        return tf.gather(mel_BTM, frame_BC, batch_dims=1)
 
     def embed_voice(self, reference_BCM: tf.Tensor, length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
         """Return the voice latents [B, V, D] of references, natural-log mels of `length` frames each."""

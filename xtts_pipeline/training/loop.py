@@ -293,9 +293,10 @@ class _Training:
         # Patience counts measured values, written or not: workers without a disk must stop at the same step.
         self.best = self.best.after(step, metric, value)
         if self._is_patience_over() and step < self.settings.steps:
+            to_beat = math.inf if self.best.loss is None else self.best.loss
             self._log(
                 f"stopping early: {self.best.evaluations_without} evaluations without a validation {metric} under "
-                f"{self.best.loss or math.inf:.3f} of step {self.best.step} (training.patience)"
+                f"{to_beat:.3f} of step {self.best.step} (training.patience)"
             )
         is_better = self.context.saver.best.is_beaten_by(metric, value)
         return BestEvaluation(step, value, metric=metric) if is_better else None

@@ -173,7 +173,7 @@ def test_scheduled_sampling_replaces_ground_truth_by_predicted_frames(
     np.testing.assert_array_equal(true.coarse[:, :3], sampled.coarse[:, :3])
     previous = network._previous_frames(true.coarse)
     attention = tf.pad(tf.reduce_mean(true.attention, axis=1), [[0, 0], [1, 0], [0, 0]])[:, :-1]
-    memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
+    memory = network.encode_clips(batch, crop, dropout)
     expected = network.mel_decoder.decode_all(previous, attention, memory, dropout)
     np.testing.assert_allclose(sampled.coarse, expected.frames, atol=1e-6)
 

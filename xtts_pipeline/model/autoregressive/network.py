@@ -49,7 +49,7 @@ class AutoregressiveNetwork(Network):
         self, batch: Batch, crop: Crop, dropout: Dropout, scheduled_sampling_share: tf.Tensor | None = None
     ) -> Prediction:
         """Predict each frame from the ground-truth frames before it, or with scheduled sampling from predicted ones."""
-        memory = self.encode(batch, self.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
+        memory = self.encode_clips(batch, crop, dropout)
         mel_BTM = self.to_network_scale(batch.mel)
         alignment = self.aligner(batch.tokens, batch.text_length, mel_BTM, batch.mel_length)
         token_shares_BFS = pool_to_decoder_steps(alignment.posterior, self.frames_per_step)

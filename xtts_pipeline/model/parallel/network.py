@@ -52,7 +52,7 @@ class ParallelNetwork(Network):
 
     def __call__(self, batch: Batch, crop: Crop, dropout: Dropout) -> ParallelPrediction:
         """Predict the frames of recorded clips from their own durations and energies, and predict those."""
-        memory = self.encode(batch, self.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
+        memory = self.encode_clips(batch, crop, dropout)
         mel_BTM = self.to_network_scale(batch.mel)
         alignment = self.aligner(batch.tokens, batch.text_length, mel_BTM, batch.mel_length)
         duration_BS = tf.reduce_sum(alignment.posterior, axis=1)

@@ -66,6 +66,9 @@ class AcousticStep(TrainStep):
         first = 0 if whole is None else whole.first_row
         dropout = Dropout.for_step(config.seed, step, first)
         crop = network.choose_reference(batch.mel_length, dropout, config.reference_dropout)
+        if whole is None:
+            # Several devices would find others: each sees its own rows alone.
+            batch, crop = network.with_other_clips(batch, crop, dropout)
         whole_batch, whole_crop = batch, crop
         if whole is not None:
             whole_batch = batch._replace(text_length=whole.lengths[0], mel_length=whole.lengths[1])
@@ -113,11 +116,15 @@ class AcousticStep(TrainStep):
 
 
 class EvaluateStep:
-    """The losses of one batch with what the decoder is told of the recording; each clip is its own reference."""
+    """The losses of one batch with what the decoder is told of the recording, and with references as in training.
+
+    `null_voice_loss` is the loss without a reference, if the network has a voice encoder.
+    """
 
     def __init__(self, network: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
         self.network, self.config, self._signature = network, config, signatures[0]
-        self.METRICS = (*network.LOSS_METRICS, "weight")
+        null_voice = () if network.voice_encoder is None else ("null_voice_loss",)
+        self.METRICS = (*network.LOSS_METRICS, *null_voice, "weight")
         self.compiled = CompiledByShape(self._evaluate_step, signatures, config)
 
     def __call__(self, batch: Batch) -> tf.Tensor:
@@ -128,6 +135,13 @@ class EvaluateStep:
         batch, network, config = from_signature(tensors, self._signature), self.network, self.config
         dropout = Dropout.fixed(config.seed)
         crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
-        metrics = network.losses(batch, crop, dropout, config, network.batch_totals(batch, crop, config))
+        metrics = self._losses(*network.with_other_clips(batch, crop, dropout), dropout)
+        if network.voice_encoder is not None:
+            no_crop = crop._replace(length=tf.zeros_like(crop.length))
+            metrics["null_voice_loss"] = self._losses(batch, no_crop, dropout)["loss"]
         weight = tf.reduce_sum(decoder_steps(batch.mel_length, network.frames_per_step))
         return stack_metrics({**metrics, "weight": tf.cast(weight, tf.float32)}, self.METRICS)
+
+    def _losses(self, batch: Batch, crop: Crop, dropout: Dropout) -> Metrics:
+        network, config = self.network, self.config
+        return network.losses(batch, crop, dropout, config, network.batch_totals(batch, crop, config))

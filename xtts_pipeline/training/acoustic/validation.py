@@ -65,7 +65,7 @@ class SpokenSentence:
 
 
 class SpeakStep:
-    """Synthesizes a batch of texts, each with a crop of its own clip as reference. Compiled once."""
+    """Synthesizes a batch of texts with references as in training. Compiled once."""
 
     def __init__(self, network: Network, config: Config, signature: Batch) -> None:
         self.network, self.config, self._signature = network, config, signature
@@ -81,7 +81,7 @@ class SpeakStep:
         batch = from_signature(tensors, self._signature)
         dropout = Dropout.fixed(self.config.training.seed)
         crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
-        memory = network.encode(batch, network.crop_voice(batch.mel, crop, dropout), crop.length > 0, dropout)
+        memory = network.encode_clips(*network.with_other_clips(batch, crop, dropout), dropout)
         cap_B = tf.round(settings.max_frames_per_token * tf.cast(batch.text_length, tf.float32))
         # Take the minimum before the cast: a configured cap may exceed int32.
         max_frames_B = tf.cast(tf.minimum(cap_B, float(batch.mel.shape[1])), tf.int32)
