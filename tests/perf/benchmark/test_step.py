@@ -60,11 +60,17 @@ def test_products_in_a_loop_are_not_guessed():
     assert operations_of(repeat(lambda y: y + 1.0), [3, 3]) == 2 * 3 * 3 * 3
 
 
-def test_the_peak_is_measured_anew_each_time():
-    peak = MatrixPeak(tf.float32, size=64)
+@pytest.mark.parametrize(
+    ("dtype", "libraries"), [(tf.float32, ["XLA", "TensorFlow", "NumPy"]), (tf.bfloat16, ["XLA", "TensorFlow"])]
+)
+def test_the_peak_is_that_of_the_fastest_library_measured_anew_each_time(dtype: tf.DType, libraries: list[str]):
+    peak = MatrixPeak(dtype, size=64)
+    found = [peak.measure(), peak.measure()]
 
-    assert peak.measure() > 0.0
-    assert peak.size == 64
+    assert list(peak.rates) == libraries
+    assert found == [max(rates[turn] for rates in peak.rates.values()) for turn in range(2)]
+    assert found[0] > 0.0
+    assert peak.fastest in libraries
 
 
 def examples_of(lengths: list[tuple[int, int]]) -> list[Example]:

@@ -169,6 +169,7 @@ def measure_step(
         "rounds": rounds,
         "matrix_product": f"{peak.size} x {peak.size}",
         "peak_gflops_per_second": round(float(np.median(peaks)) / 1e9, 1),
+        "peak_by": peak.fastest,
     }
     operations = {shapes: number for variant in variants.values() for shapes, number in variant.operations().items()}
     figures = {name: variant.figures(peaks, operations) for name, variant in variants.items()}
