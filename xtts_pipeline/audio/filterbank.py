@@ -41,6 +41,12 @@ def bin_of_hz(hz: float, audio: AudioConfig) -> float:
     return (audio.mel_bins + 1) * (_hz_to_mel(hz) - low) / (high - low) - 1
 
 
+def bin_hz(bins: np.ndarray, audio: AudioConfig) -> np.ndarray:
+    """Return the frequency on which the filters of mel bins are centred, in Hz."""
+    low, high = _hz_to_mel(audio.min_hz), _hz_to_mel(audio.max_hz)
+    return _mel_to_hz(low + (high - low) * (bins + 1) / (audio.mel_bins + 1))
+
+
 def describe_silent_filters(audio: AudioConfig) -> str | None:
     """Return a line about filters that lie between two FFT bins and are always silent, or None if all are sound."""
     silent = np.flatnonzero(~mel_filterbank(audio).any(axis=1))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.config.schema import ModelConfig, SynthesisConfig, TrainingConfig
+from xtts_pipeline.config.schema import AudioConfig, ModelConfig, SynthesisConfig, TrainingConfig
 from xtts_pipeline.model.aligner import Aligner
 from xtts_pipeline.model.decoding import Chunk, Speech, sharpen
 from xtts_pipeline.model.encoders import TextEncoder, VoiceEncoder
@@ -87,8 +87,10 @@ class Network(tf.Module, ABC):
         languages: int = 1,
         seed: int = 0,
         dtype: tf.DType = tf.float32,
+        audio: AudioConfig | None = None,
     ) -> None:
         super().__init__(name="network")
+        self.audio = audio or AudioConfig().model_copy(update={"mel_bins": spec.mel_bins})
         initializer = Initializer(seed)
         self.dtype = dtype
         self.mel_bins, self.max_mel_frames = spec.mel_bins, spec.max_mel_frames

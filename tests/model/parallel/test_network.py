@@ -56,7 +56,7 @@ def test_the_parts_of_a_batch_add_up_to_the_whole(parallel_network: ParallelNetw
 def test_a_row_without_a_path_has_no_duration_loss(parallel_network: ParallelNetwork, dropout: Dropout) -> None:
     crop = Crop(tf.constant([0]), tf.constant([0]))
     losses = losses_of(parallel_network, random_batch(SPEC, (9,), (5,)), crop, dropout)
-    assert losses["duration_loss"] == losses["energy_loss"] == 0.0
+    assert losses["duration_loss"] == losses["energy_loss"] == losses["pitch_loss"] == 0.0
     assert np.isfinite(list(losses.values())).all()
 
 
@@ -66,7 +66,7 @@ def test_each_variable_gets_a_gradient_and_the_predictor_bends_no_text(
     totals = parallel_network.batch_totals(batch, crop, TrainingConfig())
     with tf.GradientTape(persistent=True) as tape:
         losses = parallel_network.losses(batch, crop, dropout, TrainingConfig(), totals)
-        prosody = losses["duration_loss"] + losses["energy_loss"]
+        prosody = losses["duration_loss"] + losses["energy_loss"] + losses["pitch_loss"]
     variables = parallel_network.trainable_variables
     assert not [gradient for gradient in tape.gradient(losses["objective"], variables) if gradient is None]
     reached = tape.gradient(prosody, variables)
@@ -81,7 +81,7 @@ def test_chunks_equal_whole_speech(parallel_network: ParallelNetwork, chunk_fram
     # Random durations, about three frames a token.
     to_prosody = parallel_network.predictor.to_prosody
     to_prosody.weight.assign(0.1 * to_prosody.weight)
-    to_prosody.bias.assign([1.1, 0.0])
+    to_prosody.bias.assign([1.1, 0.0, 0.0, 0.0])
     settings = SynthesisConfig(chunk_frames=chunk_frames)
     memory = encode(parallel_network, random_batch(SPEC, (5, 4, 2), (20, 7, 12)))
     limit = tf.fill([3], LIMIT)

@@ -12,10 +12,15 @@ from xtts_pipeline.model.parallel.durations import Timing, places, token_shares
 
 
 class Prosody(NamedTuple):
-    """Of each token: the log of its duration in frames, and its mean level in the network's scale, float32 [B, S]."""
+    """Of each token: the log of its duration in frames, its mean level in the network's scale, and its `Pitch`.
+
+    float32 [B, S] each.
+    """
 
     log_duration: tf.Tensor
     energy: tf.Tensor
+    voicing: tf.Tensor
+    octaves: tf.Tensor
 
 
 class ProsodyPredictor(tf.Module):

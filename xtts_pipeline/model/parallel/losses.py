@@ -21,6 +21,7 @@ LOSS_METRICS = (
     "token_error",
     "duration_loss",
     "energy_loss",
+    "pitch_loss",
     "flow_loss",
     "alignment_fit",
 )
@@ -86,7 +87,7 @@ def parallel_losses(
     l1, l2 = mel_losses(coarse_BTM, target_BTM, mask_BT, totals.frames)
     posterior_BTS = prediction.alignment.posterior
     mask_BS = length_mask(batch.text_length, batch.tokens.shape[1]) & (batch.mel_length > 0)[:, None]
-    duration, energy = (
+    duration, energy, voicing, octaves = (
         tf.reduce_sum(tf.where(mask_BS, tf.square(predicted - measured), 0.0)) / totals.tokens
         for predicted, measured in zip(prediction.prosody, prediction.measured, strict=True)
     )
@@ -95,7 +96,7 @@ def parallel_losses(
     flow = tf.zeros([])
     if flow_head is not None:
         flow = flow_head.loss(prediction.decoded, target_BTM, mask_BT, totals.frames, dropout)
-    loss = l1 + l2 + PROSODY_WEIGHT * (duration + energy) + flow
+    loss = l1 + l2 + PROSODY_WEIGHT * (duration + energy + voicing + octaves) + flow
     return {
         "objective": loss + token_error,
         "loss": loss,
@@ -103,6 +104,7 @@ def parallel_losses(
         "token_error": token_error,
         "duration_loss": duration,
         "energy_loss": energy,
+        "pitch_loss": voicing + octaves,
         "flow_loss": flow,
         "alignment_fit": tf.reduce_sum(_explained_share(target_BTM, batch.mel_length, error_B)) / totals.rows,
     }

@@ -23,6 +23,7 @@ from xtts_pipeline.model.parallel.losses import (
     parallel_totals,
     rows_with_path,
 )
+from xtts_pipeline.model.parallel.pitch import PitchFinder
 
 
 class SpeechPlan(NamedTuple):
@@ -46,7 +47,8 @@ class ParallelNetwork(Network):
         if config.voice_latents:
             self.voice_to_tokens = Dense(initializer, config.width, config.width, "voice_to_tokens")
         self.predictor = ProsodyPredictor(initializer, config)
-        self.energy_to_tokens = Dense(initializer, 1, config.width, "energy_to_tokens")
+        self.pitch_finder = PitchFinder(self.audio)
+        self.prosody_to_tokens = Dense(initializer, 3, config.width, "prosody_to_tokens")
         self.frame_decoder = FrameDecoder(initializer, config, self.mel_bins)
         self.flow_head = FlowHead(initializer, config, self.mel_bins) if config.flow_layers else None
 
@@ -58,11 +60,12 @@ class ParallelNetwork(Network):
         duration_BS = tf.reduce_sum(alignment.posterior, axis=1)
         level_BS = tf.einsum("BTS,BT->BS", alignment.posterior, tf.reduce_mean(mel_BTM, axis=-1))
         present_BS = tf.maximum(duration_BS, LEAST_DURATION)
-        measured = Prosody(tf.math.log(present_BS), level_BS / present_BS)
+        pitch = self.pitch_finder(mel_BTM, alignment.posterior)
+        measured = Prosody(tf.math.log(present_BS), level_BS / present_BS, *pitch)
         tokens_BSD = self._add_voice(memory)
         # Its gradient would bend the text's vectors towards durations.
         predicted = self.predictor(tf.stop_gradient(tokens_BSD), memory.text_mask, dropout)
-        tokens_BSD = self._add_energy(tokens_BSD, measured.energy)
+        tokens_BSD = self._add_prosody(tokens_BSD, measured)
         step_F = tf.range(decoder_steps(batch.mel.shape[1], self.frames_per_step))
         decoded = self.frame_decoder(tokens_BSD, timing_of(duration_BS), batch.mel_length, dropout, step_F)
         return ParallelPrediction(decoded, predicted, measured, alignment)
@@ -100,7 +103,7 @@ class ParallelNetwork(Network):
         predicted = self.predictor(tokens_BSD, memory.text_mask, Dropout.fixed(0))
         timing = timing_of(spoken_durations(predicted.log_duration, memory.text_mask, speed))
         length_B = tf.cast(tf.round(tf.reduce_sum(timing.duration, axis=1)), tf.int32)
-        return SpeechPlan(self._add_energy(tokens_BSD, predicted.energy), timing, length_B), tf.constant(0)
+        return SpeechPlan(self._add_prosody(tokens_BSD, predicted), timing, length_B), tf.constant(0)
 
     def planned_durations(self, plan: SpeechPlan) -> tf.Tensor:
         """Return the durations of the plan."""
@@ -155,8 +158,9 @@ class ParallelNetwork(Network):
             return memory.text
         return memory.text + self.voice_to_tokens(tf.reduce_mean(memory.voice, axis=1))[:, None, :]
 
-    def _add_energy(self, tokens_BSD: tf.Tensor, energy_BS: tf.Tensor) -> tf.Tensor:
-        return tokens_BSD + self.energy_to_tokens(tf.cast(energy_BS, tokens_BSD.dtype)[..., None])
+    def _add_prosody(self, tokens_BSD: tf.Tensor, prosody: Prosody) -> tf.Tensor:
+        prosody_BS3 = tf.stack([prosody.energy, prosody.voicing, prosody.octaves], axis=-1)
+        return tokens_BSD + self.prosody_to_tokens(tf.cast(prosody_BS3, tokens_BSD.dtype))
 
 
 def _attention(decoded: DecodedFrames) -> tf.Tensor:

@@ -78,7 +78,7 @@ def build_network(cache: CacheIdentity, config: Config, dtype: tf.DType = tf.flo
     """Return a new network for a cache's contents, which multiplies matrices in `dtype`."""
     symbol_count = Tokenizer(cache.symbols, config.text.blank).symbol_count
     counts = symbol_count, len(cache.speakers), len(cache.languages)
-    return NETWORKS[config.model.decoder](config.model, cache.spec, *counts, config.training.seed, dtype)
+    return NETWORKS[config.model.decoder](config.model, cache.spec, *counts, config.training.seed, dtype, config.audio)
 
 
 def load_network(checkpoint: Checkpoint) -> Network:

@@ -1,0 +1,67 @@
+"""The pitch of tokens, from the harmonics in mels; tensor operations alone, so that a cache needs no pitch."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.audio.filterbank import SLANEY_CORNER_HZ, bin_hz
+from xtts_pipeline.config.schema import AudioConfig
+
+# Below this number of mel bins a period, harmonics cannot be told apart, and a low pitch looks like a higher one.
+LEAST_BINS_PER_HARMONIC = 2.1
+HIGHEST_HZ = 450.0
+# Pitch is in octaves from here: between most men and most women.
+REFERENCE_HZ = 150.0
+CANDIDATES_PER_OCTAVE = 40
+# The score at which a token is as likely voiced as not, and how steep the change is.
+VOICING_SCORE, VOICING_SLOPE = 0.37, 15.0
+
+
+class Pitch(NamedTuple):
+    """Of each token, float32 [B, S]: the voiced share, 0 to 1, and that share times the octaves above 150 Hz."""
+
+    voicing: tf.Tensor
+    octaves: tf.Tensor
+
+
+class PitchFinder:
+    """Compare the lowest mel bins, where filters are evenly spaced, with the harmonics of candidate pitches.
+
+    Cosines over frequency, as in the cepstrum (A. M. Noll, 1967); octave errors cancel.
+    """
+
+    def __init__(self, audio: AudioConfig) -> None:
+        hz_K = bin_hz(np.arange(audio.mel_bins), audio)
+        hz_K = hz_K[hz_K < SLANEY_CORNER_HZ]
+        spacing = float(np.diff(hz_K).mean()) if len(hz_K) > 1 else SLANEY_CORNER_HZ
+        lowest = min(LEAST_BINS_PER_HARMONIC * spacing, HIGHEST_HZ / 2)
+        octaves = np.arange(
+            np.log2(lowest / REFERENCE_HZ), np.log2(HIGHEST_HZ / REFERENCE_HZ), 1 / CANDIDATES_PER_OCTAVE
+        )
+        candidate_hz = REFERENCE_HZ * 2.0**octaves
+        self.bins = len(hz_K)
+        self.octaves = octaves.astype(np.float32)
+        pattern_KC = np.cos(2 * np.pi * hz_K[:, None] / candidate_hz) * (hz_K[:, None] > candidate_hz / 2)
+        pattern_KC -= pattern_KC.mean(axis=0) * (hz_K[:, None] > candidate_hz / 2)
+        self.pattern_KC = (pattern_KC / (np.linalg.norm(pattern_KC, axis=0) + 1e-6)).astype(np.float32)
+        self.whiten_MK = whitening(audio.mel_bins)[:, : self.bins]
+
+    def __call__(self, mel_BTM: tf.Tensor, posterior_BTS: tf.Tensor) -> Pitch:
+        """Return the pitch of tokens, from the probability that each frame belongs to each."""
+        harmonic_BTK = tf.matmul(mel_BTM, self.whiten_MK)
+        norm_BT1 = tf.sqrt(tf.reduce_sum(tf.square(harmonic_BTK), axis=-1, keepdims=True) + 1e-4)
+        score_BTC = tf.matmul(harmonic_BTK / norm_BT1, self.pattern_KC)
+        duration_BS1 = tf.reduce_sum(posterior_BTS, axis=1)[..., None]
+        score_BSC = tf.math.divide_no_nan(tf.matmul(posterior_BTS, score_BTC, transpose_a=True), duration_BS1)
+        voicing_BS = tf.sigmoid(VOICING_SLOPE * (tf.reduce_max(score_BSC, axis=-1) - VOICING_SCORE))
+        octaves_BS = tf.gather(self.octaves, tf.argmax(score_BSC, axis=-1))
+        return Pitch(voicing_BS, voicing_BS * octaves_BS)
+
+
+def whitening(mel_bins: int) -> np.ndarray:
+    """Return float32 [M, M]; mel frames times it keep how each bin differs from its neighbours."""
+    bins = np.arange(mel_bins)
+    weights = np.exp(-np.square(bins[:, None] - bins[None, :]) / 2.0)
+    result: np.ndarray = (np.eye(mel_bins) - weights / weights.sum(axis=0, keepdims=True)).astype(np.float32)
+    return result
