@@ -42,19 +42,21 @@ from xtts_pipeline.vocoder.streaming import open_stream
 
 MOST_VOICES_KEPT = 64
 SLOWEST, FASTEST = 0.25, 4.0
+MOST_SEMITONES = 12.0
 
 
 @dataclass(frozen=True)
 class _Voice:
-    """Speaker and language ids of the checkpoint's cache, the latents [V, D] of the references, if any, and speed.
+    """Speaker and language ids of the checkpoint's cache, and the latents [V, D] of the references, if any.
 
-    The seed is that of the noise.
+    semitones: how much higher the voice speaks. seed: that of the noise.
     """
 
     speaker: int
     language: int
     latents: np.ndarray | None
     speed: float
+    semitones: float
     seed: int
 
 
@@ -139,21 +141,22 @@ class Synthesizer:
         language: str | None = None,
         references: Sequence[Path | str] = (),
         speed: float = 1.0,
+        semitones: float = 0.0,
         seed: int | None = None,
     ) -> SpokenText:
         """Synthesize a text, in pieces if it is longer than the checkpoint's longest training text.
 
         `references` are sound files of the voice to use in place of a speaker of the cache. The first speaker and
-        language are the defaults. A `speed` of 0.8 is slower; only the parallel decoder has another than 1. Another
-        `seed` than the default, `training.seed`, draws other noise. A piece with words that are skipped or repeated is
-        decoded again with other noise, `synthesis.max_attempts` times in all, and the best is kept. Raises
+        language are the defaults. A `speed` of 0.8 is slower. The voice speaks `semitones` higher. Another `seed` than
+        the default, `training.seed`, draws other noise. A piece with words that are skipped or repeated is decoded
+        again with other noise, `synthesis.max_attempts` times in all, and the best is kept. Raises
 
         - TextError for a text with nothing to speak, and with `strict_text` for a character that the checkpoint lacks,
         - AudioError for a reference without speech,
         - CheckpointError for an unknown speaker or language, or for references with a model that takes none,
-        - ConfigError for a speaker together with references, or for a speed that the model does not have.
+        - ConfigError for a speaker together with references, or for a speed or pitch that the model does not have.
         """
-        return self.synthesize_batch([text], speaker, language, references, speed, seed)[0]
+        return self.synthesize_batch([text], speaker, language, references, speed, semitones, seed)[0]
 
     def synthesize_batch(
         self,
@@ -162,6 +165,7 @@ class Synthesizer:
         language: str | None = None,
         references: Sequence[Path | str] = (),
         speed: float = 1.0,
+        semitones: float = 0.0,
         seed: int | None = None,
         *,
         with_attention: bool = True,
@@ -171,7 +175,7 @@ class Synthesizer:
         Errors are raised before decoding. Without `with_attention` attention is [F, 0], which saves much memory for
         long texts.
         """
-        voice = self._voice(speaker, language, references, speed, seed)
+        voice = self._voice(speaker, language, references, speed, semitones, seed)
         split = [self._splitter.split(text, voice.language) for text in texts]
         pieces = [text.pieces for text in split]
         places = [(text, number) for text, parts in enumerate(pieces) for number in range(len(parts))]
@@ -199,10 +203,11 @@ class Synthesizer:
         language: str | None = None,
         references: Sequence[Path | str] = (),
         speed: float = 1.0,
+        semitones: float = 0.0,
         seed: int | None = None,
     ) -> SpeechStream:
         """Return the wave of the first attempt of `synthesize`, chunk by chunk; raises its errors at once."""
-        voice = self._voice(speaker, language, references, speed, seed)
+        voice = self._voice(speaker, language, references, speed, semitones, seed)
         split = self._splitter.split(text, voice.language)
         return SpeechStream(self._decode_in_turn(split.pieces, voice), split.changes, self)
 
@@ -234,21 +239,28 @@ class Synthesizer:
         language: str | None,
         references: Sequence[Path | str],
         speed: float,
+        semitones: float,
         seed: int | None,
     ) -> _Voice:
         cache, folder = self.checkpoint.cache, self.checkpoint.folder
         if not SLOWEST <= speed <= FASTEST:
             raise ConfigError(f"speed {speed:g}: expected {SLOWEST:g} to {FASTEST:g}; 0.8 is slower, 1.25 faster")
+        if not -MOST_SEMITONES <= semitones <= MOST_SEMITONES:
+            expected = f"expected -{MOST_SEMITONES:g} to {MOST_SEMITONES:g}; 2 is higher, -2 lower"
+            raise ConfigError(f"semitones {semitones:g}: {expected}")
         slowest, fastest = self.speeds
         if not slowest <= speed <= fastest:
             decoder = self.checkpoint.config.model.decoder
             remedy = "leave the speed out, or train with model.decoder=parallel"
             raise ConfigError(f"speed {speed:g}: the model of {folder} has model.decoder={decoder}; {remedy}")
+        if semitones and slowest == fastest:
+            remedy = "leave the semitones out, or train with model.decoder=parallel"
+            raise ConfigError(f"semitones {semitones:g}: the model of {folder} has no pitch of tokens; {remedy}")
         speaker_id = _index("speaker", cache.speakers, speaker, folder)
         language_id = _index("language", cache.languages, language, folder)
         seed = self.checkpoint.config.training.seed if seed is None else seed
         if not references:
-            return _Voice(speaker_id, language_id, None, speed, seed)
+            return _Voice(speaker_id, language_id, None, speed, semitones, seed)
         if speaker is not None:
             raise ConfigError(
                 f"speaker {speaker!r} and {len(references)} references: a reference takes the speaker's place; give one"
@@ -258,7 +270,7 @@ class Synthesizer:
                 f"{folder}: the model cannot clone a voice (model.voice_latents=0); train another, or give none"
             )
         latents = np.mean([self._embed_clip(Path(path)) for path in references], axis=0)
-        return _Voice(speaker_id, language_id, latents, speed, seed)
+        return _Voice(speaker_id, language_id, latents, speed, semitones, seed)
 
     def _embed_clip(self, path: Path) -> np.ndarray:
         """Return the latents of a sound file, float32 [V, D], cached for the last files while they do not change."""
@@ -328,7 +340,12 @@ class Synthesizer:
             latents = tf.zeros(network.null_voice.shape) if voice.latents is None else tf.constant(voice.latents)
         ids = (tf.fill([rows], value) for value in (voice.speaker, voice.language, voice.latents is not None))
         plan, state, durations, mean_frames = self._begin(
-            tf.constant(tokens), tf.constant(lengths), *ids, latents, tf.constant(voice.speed, tf.float32)
+            tf.constant(tokens),
+            tf.constant(lengths),
+            *ids,
+            latents,
+            tf.constant(voice.speed, tf.float32),
+            tf.constant(voice.semitones, tf.float32),
         )
         planned = []
         if durations is not None:
@@ -408,6 +425,7 @@ class Synthesizer:
         has_reference: tf.Tensor,
         latents: tf.Tensor | None,
         speed: tf.Tensor,
+        semitones: tf.Tensor,
     ) -> tuple[Any, Any, tf.Tensor | None, tf.Tensor]:
         """Return plan and state of `begin_speech`, and of each token the planned duration and the mean frame."""
         unused_mel = tf.zeros([tokens.shape[0], 1, self._network.mel_bins], tf.float16)
@@ -415,7 +433,7 @@ class Synthesizer:
         voice = None if latents is None else latents[None]
         network = self._network
         memory = network.encode(batch, voice, has_reference, self._dropout())
-        plan, state = network.begin_speech(memory, self.checkpoint.config.synthesis, speed)
+        plan, state = network.begin_speech(memory, self.checkpoint.config.synthesis, speed, semitones)
         return plan, state, network.planned_durations(plan), network.aligner.mean_frames(tokens, text_length)
 
     def _continue_batch(self, plan: Any, state: Any, max_frames: tf.Tensor, seed: tf.Tensor) -> tuple[Any, Chunk]:

@@ -140,7 +140,11 @@ class Network(tf.Module, ABC):
 
     @abstractmethod
     def begin_speech(
-        self, memory: Memory, settings: SynthesisConfig, speed: tf.Tensor | float = 1.0
+        self,
+        memory: Memory,
+        settings: SynthesisConfig,
+        speed: tf.Tensor | float = 1.0,
+        semitones: tf.Tensor | float = 0.0,
     ) -> tuple[Any, Any]:
         """Return what does not change while the texts are spoken, and the state before the first chunk."""
 

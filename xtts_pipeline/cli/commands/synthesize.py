@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from xtts_pipeline.inference.speech import SpokenText
     from xtts_pipeline.inference.synthesizer import Synthesizer
 
-# Speaker, language, references, speed and seed, as `Synthesizer.synthesize` takes them.
-SpokenBy = tuple[str | None, str | None, Sequence[Path], float, int | None]
+# Speaker, language, references, speed, semitones and seed, as `Synthesizer.synthesize` takes them.
+SpokenBy = tuple[str | None, str | None, Sequence[Path], float, float, int | None]
 
 STDIN = STDOUT = Path("-")
 # Batches of lines that are spoken before their files are written: enough to sort lines by length, and little memory.
@@ -134,7 +134,7 @@ class SynthesisReport:
     cls=DocumentedCommand,
     example='xtts synthesize --run runs/first --text "Good morning." --output speech.wav',
     sections={
-        "Voice": ["references", "speaker", "language", "speed", "seed", "listed", "vocoder", "overrides"],
+        "Voice": ["references", "speaker", "language", "speed", "semitones", "seed", "listed", "vocoder", "overrides"],
         "Other outputs": ["stream", "plot", "mel_output", "timings", "as_json"],
     },
 )
@@ -160,6 +160,13 @@ class SynthesisReport:
     default=1.0,
     show_default=True,
     help="0.8 is slower, 1.25 faster; for a run with model.decoder=parallel.",
+)
+@click.option(
+    "--semitones",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="How much higher to speak, below 0 lower; for a run with model.decoder=parallel.",
 )
 @click.option(
     "--seed", type=click.IntRange(0), help="Seed of the speech's noise; another one speaks anew.  [default: the run's]"
@@ -193,6 +200,7 @@ def synthesize(
     speaker: str | None,
     language: str | None,
     speed: float,
+    semitones: float,
     seed: int | None,
     listed: Literal["speakers", "languages"] | None,
     vocoder: Path | str | None,
@@ -220,7 +228,7 @@ def synthesize(
     lines = {} if text_file is None else _read_lines(text_file)
     if text_file is not None:
         print_text_changes(_check_lines(run, _shown(text_file), lines, language, strict=strict_text))
-    spoken_by = speaker, language, references, speed, seed
+    spoken_by = speaker, language, references, speed, semitones, seed
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, vocoder=vocoder, strict_text=strict_text)
         warn_of_one_voice(run, synthesizer.checkpoint.cache.speakers, references)

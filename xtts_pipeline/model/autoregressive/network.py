@@ -92,7 +92,8 @@ class AutoregressiveNetwork(Network):
         self,
         memory: Memory,
         settings: SynthesisConfig,
-        speed: tf.Tensor | float = 1.0,  # noqa: ARG002 (its speed cannot be chosen)
+        speed: tf.Tensor | float = 1.0,  # noqa: ARG002 (it has no durations)
+        semitones: tf.Tensor | float = 0.0,  # noqa: ARG002 (it has no pitch)
     ) -> tuple[ProjectedMemory, DecodingState]:
         """Return the projected memory, and the state before the first chunk of `chunk_frames`, in whole steps."""
         return begin_speech(self, memory, min(-(-settings.chunk_frames // self.frames_per_step), self.max_steps))

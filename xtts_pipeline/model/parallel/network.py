@@ -25,6 +25,8 @@ from xtts_pipeline.model.parallel.losses import (
 )
 from xtts_pipeline.model.parallel.pitch import PitchFinder
 
+SEMITONES_PER_OCTAVE = 12.0
+
 
 class SpeechPlan(NamedTuple):
     """All that frames are decoded from: tokens [B, S, D], their timing, and the frames of each row, int32 [B]."""
@@ -97,10 +99,12 @@ class ParallelNetwork(Network):
         memory: Memory,
         settings: SynthesisConfig,  # noqa: ARG002
         speed: tf.Tensor | float = 1.0,
+        semitones: tf.Tensor | float = 0.0,
     ) -> tuple[SpeechPlan, tf.Tensor]:
         """Return the plan, and the number of the next decoder step."""
         tokens_BSD = self._add_voice(memory)
         predicted = self.predictor(tokens_BSD, memory.text_mask, Dropout.fixed(0))
+        predicted = predicted._replace(octaves=predicted.octaves + predicted.voicing * semitones / SEMITONES_PER_OCTAVE)
         timing = timing_of(spoken_durations(predicted.log_duration, memory.text_mask, speed))
         length_B = tf.cast(tf.round(tf.reduce_sum(timing.duration, axis=1)), tf.int32)
         return SpeechPlan(self._add_prosody(tokens_BSD, predicted), timing, length_B), tf.constant(0)
