@@ -91,6 +91,14 @@ def test_a_speed_out_of_range_is_refused(synthesizer: Synthesizer) -> None:
         synthesizer.synthesize("abc", speed=5.0)
 
 
+def test_semitones_change_the_frames_and_not_their_number(synthesizer: Synthesizer) -> None:
+    usual, higher = synthesizer.synthesize("abc def."), synthesizer.synthesize("abc def.", semitones=4.0)
+    np.testing.assert_array_equal(higher.durations, usual.durations)
+    assert np.abs(higher.mel - usual.mel).max() > 1e-3
+    with pytest.raises(ConfigError, match=r"semitones 13: expected -12 to 12"):
+        synthesizer.synthesize("abc", semitones=13.0)
+
+
 def test_an_autoregressive_run_has_no_speed(tmp_path: Path) -> None:
     autoregressive = Synthesizer.load(make_run(tmp_path))
     with pytest.raises(ConfigError, match=r"speed 0.8: .* has model.decoder=autoregressive; leave the speed out"):

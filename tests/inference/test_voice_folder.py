@@ -190,7 +190,7 @@ def test_a_voice_keeps_its_vocoder(voice: Path, vocoder: Path) -> None:
 
 def test_a_language_without_a_known_sentence_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "none.txt").touch()
-    monkeypatch.setattr("xtts_pipeline.inference.export_voice.SENTENCES_FILE", tmp_path / "none.txt")
+    monkeypatch.setattr("xtts_pipeline.inference.export.voice.SENTENCES_FILE", tmp_path / "none.txt")
     result = xtts("export", "--run", make_run(tmp_path / "run"), "--output", tmp_path / "voice", *TERMS)
     assert result.exit_code == 0, result.output
     assert "no samples of en" in result.stderr

@@ -16,6 +16,7 @@ from xtts_pipeline.audio.reference import load_reference
 from xtts_pipeline.cache.format.schema import pad_to
 from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
+from xtts_pipeline.inference.delivery import check_delivery, speeds_of
 from xtts_pipeline.inference.guard import NO_FAULTS, Faults, PlannedSpeech, planned_faults, spoken_faults
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
 from xtts_pipeline.inference.references import cut_windows, embed_windows
@@ -41,8 +42,6 @@ from xtts_pipeline.vocoder.neural import NeuralVocoder
 from xtts_pipeline.vocoder.streaming import open_stream
 
 MOST_VOICES_KEPT = 64
-SLOWEST, FASTEST = 0.25, 4.0
-MOST_SEMITONES = 12.0
 
 
 @dataclass(frozen=True)
@@ -223,7 +222,7 @@ class Synthesizer:
     @property
     def speeds(self) -> tuple[float, float]:
         """The slowest and the fastest speed of this model."""
-        return (SLOWEST, FASTEST) if self.checkpoint.config.model.decoder == "parallel" else (1.0, 1.0)
+        return speeds_of(self.checkpoint.config.model.decoder)
 
     def silence(self, frames: int) -> np.ndarray:
         """Return silent mel frames, float32 [frames, mel_bins]."""
@@ -243,19 +242,7 @@ class Synthesizer:
         seed: int | None,
     ) -> _Voice:
         cache, folder = self.checkpoint.cache, self.checkpoint.folder
-        if not SLOWEST <= speed <= FASTEST:
-            raise ConfigError(f"speed {speed:g}: expected {SLOWEST:g} to {FASTEST:g}; 0.8 is slower, 1.25 faster")
-        if not -MOST_SEMITONES <= semitones <= MOST_SEMITONES:
-            expected = f"expected -{MOST_SEMITONES:g} to {MOST_SEMITONES:g}; 2 is higher, -2 lower"
-            raise ConfigError(f"semitones {semitones:g}: {expected}")
-        slowest, fastest = self.speeds
-        if not slowest <= speed <= fastest:
-            decoder = self.checkpoint.config.model.decoder
-            remedy = "leave the speed out, or train with model.decoder=parallel"
-            raise ConfigError(f"speed {speed:g}: the model of {folder} has model.decoder={decoder}; {remedy}")
-        if semitones and slowest == fastest:
-            remedy = "leave the semitones out, or train with model.decoder=parallel"
-            raise ConfigError(f"semitones {semitones:g}: the model of {folder} has no pitch of tokens; {remedy}")
+        check_delivery(speed, semitones, self.checkpoint.config.model.decoder, folder)
         speaker_id = _index("speaker", cache.speakers, speaker, folder)
         language_id = _index("language", cache.languages, language, folder)
         seed = self.checkpoint.config.training.seed if seed is None else seed

@@ -11,7 +11,7 @@ from xtts_pipeline.config.schema import ModelConfig
 
 TEXT_TAPS = REFERENCE_TAPS = POSTNET_TAPS = 5
 CONVNEXT_TAPS = 7
-# The predictor of durations and energies: two convolutions.
+# The predictor of durations, energies and pitches: two convolutions.
 PREDICTOR_TAPS = 3
 # Where a frame lies in its token: its distance from both ends, in token lengths, and the token's log duration.
 PLACE_FEATURES = 3
@@ -65,13 +65,13 @@ def _feedforward(model: ModelConfig) -> int:
 def _parallel_decoder(model: ModelConfig, bins: int) -> int:
     width, norm, step = model.width, 2 * model.width, model.frames_per_step * bins
     voice = _dense(width, width) if model.voice_latents else 0
-    predictor = 2 * (_convolution(PREDICTOR_TAPS, width, width) + norm) + _dense(width, 2)
+    predictor = 2 * (_convolution(PREDICTOR_TAPS, width, width) + norm) + _dense(width, 4)
     # Depthwise weights and bias, and the scale of the residual.
     block = (CONVNEXT_TAPS + 2) * width + norm + _feedforward(model)
     frames = _dense(PLACE_FEATURES, width) + model.decoder_layers * block + norm + _dense(width, step)
     flow = _dense(step, width) + _dense(width, width) + _dense(FLOW_TIME_FEATURES, width)
     flow += model.flow_layers * block + norm + _dense(width, step)
-    return voice + predictor + _dense(1, width) + frames + (flow if model.flow_layers else 0)
+    return voice + predictor + _dense(3, width) + frames + (flow if model.flow_layers else 0)
 
 
 def _autoregressive_decoder(model: ModelConfig, bins: int) -> int:

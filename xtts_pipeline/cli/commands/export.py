@@ -114,7 +114,7 @@ def export(
         check_suffix(output, (".onnx",))
         require_extra("onnx", ("onnx", "onnxruntime"), f"--format {ONNX}")
         require_network(run, network, "vocoder")
-        with tensorflow("xtts_pipeline.inference.onnx_vocoder", echo=context.obj) as (_, onnx_vocoder):
+        with tensorflow("xtts_pipeline.inference.export.onnx_vocoder", echo=context.obj) as (_, onnx_vocoder):
             report = onnx_vocoder.export_vocoder(run, output)
         print_report(report, as_json)
         return
@@ -122,14 +122,14 @@ def export(
     require_network(run, network, "acoustic")
     choose_vocoder(run, vocoder)
     if terms is not None:
-        with tensorflow("xtts_pipeline.inference.export_voice", echo=context.obj) as (_, export_voice):
+        with tensorflow("xtts_pipeline.inference.export.voice", echo=context.obj) as (_, export_voice):
             report = export_voice.export_voice(run, output, overrides, terms, vocoder=vocoder, evaluation=evaluation)
         print_warnings(
             f"{output}: no samples of {language}: no sentence is known that it can speak"
             for language in report.description["languages_without_samples"]
         )
     else:
-        with tensorflow("xtts_pipeline.inference.saved_model", echo=context.obj) as (_, saved_model):
+        with tensorflow("xtts_pipeline.inference.export.saved_model", echo=context.obj) as (_, saved_model):
             report = saved_model.export_run(
                 run, output, overrides, batch_size=batch_size, jit_compile=jit_compile, vocoder=vocoder
             )

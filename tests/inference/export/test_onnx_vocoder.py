@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from tests.speaking import make_run, make_vocoder
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import XttsError
-from xtts_pipeline.inference import onnx_vocoder
-from xtts_pipeline.inference.onnx_vocoder import build_model
+from xtts_pipeline.inference.export import onnx_vocoder
+from xtts_pipeline.inference.export.onnx_vocoder import build_model
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS as TAPS
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_generator
 from xtts_pipeline.vocoder.generator import EXPANSION, Generator

@@ -12,7 +12,7 @@ from tests.speaking import SETTINGS, SYMBOLS
 from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError
-from xtts_pipeline.inference.model_card import SampleSentence, model_card, read_evaluation
+from xtts_pipeline.inference.export.model_card import SampleSentence, model_card, read_evaluation
 from xtts_pipeline.inference.voice_folder import VoiceTerms
 from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION, FileDigest, SavedState
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from xtts_pipeline import __version__
 from xtts_pipeline.errors import OutputError
-from xtts_pipeline.inference.export_report import Export
+from xtts_pipeline.inference.export.report import Export
 from xtts_pipeline.inference.references import cut_windows, embed_windows
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.model.decoding import Speech

@@ -8,9 +8,9 @@ from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.config.languages import primary_subtag
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.errors import TextError
-from xtts_pipeline.inference.export_report import Export
-from xtts_pipeline.inference.model_card import SampleSentence, model_card, read_evaluation
-from xtts_pipeline.inference.saved_model import new_folder
+from xtts_pipeline.inference.export.model_card import SampleSentence, model_card, read_evaluation
+from xtts_pipeline.inference.export.report import Export
+from xtts_pipeline.inference.export.saved_model import new_folder
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.inference.voice_folder import CARD_NAME, SAMPLES_FOLDER, VoiceTerms, seal_voice

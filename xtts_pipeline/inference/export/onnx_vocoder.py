@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from xtts_pipeline import __version__
 from xtts_pipeline.errors import OutputError, output_errors
-from xtts_pipeline.inference.export_report import Export
+from xtts_pipeline.inference.export.report import Export
 from xtts_pipeline.inference.vocoders import MEL_SETTINGS
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS as TAPS
 from xtts_pipeline.model.convnext import ConvNextBlock

@@ -20,7 +20,7 @@ from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.training.checkpoints.files import read_weights_sha256
 from xtts_pipeline.training.checkpoints.run_folder import find_checkpoint
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # Of natural log. The loop is the same, its roundings are not: a frame is made from all frames before it.
 TOLERANCE = 1e-3
 
@@ -219,7 +219,7 @@ def test_nothing_is_left_of_an_export_that_failed(
         (tmp_path / ".out.partial" / "saved_model.pb").write_bytes(b"half")
         raise failure
 
-    monkeypatch.setattr("xtts_pipeline.inference.saved_model.load_network", fail)
+    monkeypatch.setattr("xtts_pipeline.inference.export.saved_model.load_network", fail)
     (tmp_path / ".out.partial").mkdir()  # left behind by an export that was killed
     result = export("--run", run, "--output", tmp_path / "out")
     assert result.exit_code != 0

@@ -1,0 +1,1 @@
+"""A trained run as files for other programs: a voice folder, a SavedModel, ONNX."""
