@@ -83,13 +83,20 @@ def test_a_text_is_never_read_as_a_formula(tmp_path: Path) -> None:
 
 
 def test_histograms_mark_what_they_are_handed(tmp_path: Path, drawn: list[Figure]) -> None:
-    save_histograms(tmp_path / "lengths.png", {"frames": np.array([1, 2, 2, 9])}, {"frames": {"p50": 2.0, "p99": 9.0}})
+    marks, limits = {"frames": {"p50": 2.0, "p99": 9.25}}, {"frames": {"max_mel_frames": 10, "far": 600}}
+    save_histograms(tmp_path / "lengths.png", "corpus: 4 $", {"frames": np.array([1, 2, 2, 9])}, marks, limits)
 
     axes = drawn[0].axes[0]
-    assert [(line.get_label(), line.get_xdata()[0]) for line in axes.lines] == [
-        ("p50 = 2.00", 2.0),
-        ("p99 = 9.00", 9.0),
-    ]  # type: ignore[index]
+    assert drawn[0].get_suptitle() == "corpus: 4 $"
+    assert [(line.get_label(), line.get_xdata()[0]) for line in axes.lines] == [  # type: ignore[index]
+        ("p50 = 2", 2.0),
+        ("p99 = 9.25", 9.25),
+        ("max_mel_frames = 10", 10),
+        ("far = 600, off the axis", 600),
+    ]
+    assert 10 <= axes.get_xlim()[1] < 20
+    # Whole numbers lie in the middle of their bins.
+    assert {bar.get_x() % 1 for bar in axes.patches} == {0.5}
     assert all(float(tick).is_integer() for tick in (*axes.get_xticks(), *axes.get_yticks()))
     legend = axes.get_legend()
     assert legend is not None
@@ -98,7 +105,8 @@ def test_histograms_mark_what_they_are_handed(tmp_path: Path, drawn: list[Figure
 
 @pytest.mark.parametrize(("clips", "bins"), [(1, 2), (24, 10), (900, 60), (13_100, 60)])
 def test_few_clips_have_few_bins(tmp_path: Path, drawn: list[Figure], clips: int, bins: int) -> None:
-    save_histograms(tmp_path / "lengths.png", {"seconds": np.linspace(1.0, 9.0, clips)}, {"seconds": {"p50": 5.0}})
+    lengths = {"seconds": np.linspace(1.0, 9.0, clips)}
+    save_histograms(tmp_path / "lengths.png", "title", lengths, {"seconds": {"p50": 5.0}}, {})
 
     assert len(drawn[0].axes[0].patches) == bins
 
@@ -106,7 +114,7 @@ def test_few_clips_have_few_bins(tmp_path: Path, drawn: list[Figure], clips: int
 @pytest.mark.parametrize(("suffix", "start"), [(".svg", b"<?xml"), (".pdf", b"%PDF"), ("", b"\x89PNG")])
 def test_the_suffix_names_the_format(tmp_path: Path, suffix: str, start: bytes) -> None:
     path = tmp_path / f"lengths{suffix}"
-    save_histograms(path, {"seconds": np.ones(3)}, {"seconds": {"p50": 1.0}})
+    save_histograms(path, "title", {"seconds": np.ones(3)}, {"seconds": {"p50": 1.0}}, {})
     assert path.read_bytes().startswith(start)
 
 
@@ -116,7 +124,7 @@ def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"file/mel\.png: cannot be written"):
         save_speech_picture(tmp_path / "file" / "mel.png", MEL, AUDIO, "title")
     with pytest.raises(OutputError, match="cannot be written"):
-        save_histograms(tmp_path, {"frames": np.array([1])}, {"frames": {"p50": 1.0}})
+        save_histograms(tmp_path, "title", {"frames": np.array([1])}, {"frames": {"p50": 1.0}}, {})
 
 
 def test_spoken_and_true_mels_share_colours_and_time(drawn: list[Figure]) -> None:

@@ -9,7 +9,7 @@ import math
 import struct
 import textwrap
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -160,41 +160,68 @@ def encode_comparison(
     return file.getvalue()
 
 
-def save_histograms(path: Path, measures: Mapping[str, np.ndarray], marks: Mapping[str, Mapping[str, float]]) -> None:
+def save_histograms(
+    path: Path,
+    title: str,
+    measures: Mapping[str, np.ndarray],
+    marks: Mapping[str, Mapping[str, float]],
+    limits: Mapping[str, Mapping[str, float]],
+) -> None:
     """Write one histogram a measure, with a line at each of its marks, such as `{"seconds": {"p50": 6.1}}`.
 
+    `limits` has the same form: a measure's limits are drawn solid, those off the axis are in the legend only.
     Raises OutputError if the file cannot be written.
     """
-    figure = new_figure(8.0, 2.8 * len(measures))
+    figure = new_figure(8.0, 0.4 + 2.8 * len(measures))
+    figure.suptitle(title, parse_math=False)
     panels = figure.subplots(len(measures), 1, squeeze=False)[:, 0]
     for axes, (name, values) in zip(panels, measures.items(), strict=True):
-        axes.hist(
-            values,
-            bins=min(MOST_BINS, 2 * math.ceil(math.sqrt(len(values)))),
-            color="tab:blue",
-            edgecolor="white",
-            linewidth=0.5,
-        )
-        for (mark, at), style in zip(marks[name].items(), ("-", "--", ":"), strict=False):
-            axes.axvline(at, color="tab:red", linestyle=style, label=f"{mark} = {at:.2f}")
+        axes.hist(values, bins=_bin_edges(values), color="tab:blue", edgecolor="white", linewidth=0.5)
+        left, right = axes.get_xlim()
+        for (mark, at), style in zip(marks[name].items(), ("--", ":"), strict=False):
+            axes.axvline(at, color="tab:red", linestyle=style, label=f"{mark} = {_short(at)}")
+        for limit, at in limits.get(name, {}).items():
+            # A limit far away would leave no room for the clips.
+            is_near = left - (right - left) / 4 <= at <= right + (right - left) / 4
+            axes.axvline(at, color="black", label=f"{limit} = {_short(at)}" + ("" if is_near else ", off the axis"))
+            if is_near:
+                left, right = min(left, at), max(right, at)
+        axes.set_xlim(left, right)
         axes.set(xlabel=name.replace("_", " "), ylabel="clips")
         axes.locator_params(axis="y", nbins=5, integer=True)
         if np.issubdtype(values.dtype, np.integer):
             axes.locator_params(axis="x", integer=True)
         # Above the frame, so that it covers no bar and no line.
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(marks[name]), frameon=False)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, frameon=False)
     save_figure(figure, path)
 
 
-def save_bars(path: Path, title: str, label: str, values: Mapping[str, float]) -> None:
-    """Write one horizontal bar a name with its value, on an axis called `label`.
+def _bin_edges(values: np.ndarray) -> np.ndarray:
+    """Return the edges of the bins; integers lie in the middle of bins of whole numbers."""
+    bins = min(MOST_BINS, 2 * math.ceil(math.sqrt(len(values))))
+    if not np.issubdtype(values.dtype, np.integer):
+        return np.histogram_bin_edges(values, bins)
+    low, high = int(values.min()), int(values.max())
+    step = math.ceil((high - low + 1) / bins)
+    return np.arange(low - 0.5, high + step, step)
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def save_bars(path: Path, title: str, label: str, values: Mapping[str, float], marked: Collection[str]) -> None:
+    """Write one horizontal bar a name with its value, on an axis called `label`; `marked` names stand out.
 
     Raises OutputError if the file cannot be written.
     """
-    figure = new_figure(8.0, 1.2 + 0.45 * len(values))
+    figure = new_figure(8.0, 1.4 + 0.45 * len(values))
     axes = figure.subplots()
-    bars = axes.barh(list(values), list(values.values()), color="tab:blue")
+    colours = ["tab:blue" if name in marked else "silver" for name in values]
+    bars = axes.barh(list(values), list(values.values()), color=colours)
     axes.bar_label(bars, [f"{value:,.0f}" for value in values.values()], padding=4)
+    for tick, name in zip(axes.get_yticklabels(), values, strict=True):
+        tick.set_fontweight("bold" if name in marked else "normal")
     # The first name on top, and room for the number of the longest bar.
     axes.invert_yaxis()
     axes.margins(x=0.15)

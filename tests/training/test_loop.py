@@ -201,7 +201,7 @@ def test_the_last_and_the_best_checkpoint_are_kept(ended: Ended) -> None:
 def test_samples_are_written_to_tensorboard(ended: Ended) -> None:
     tags = {value.tag for _, value in read_values(ended.folder / "tensorboard" / "media")}
     assert tags == {
-        f"sentence_{number}/{kind}" for number in (1, 2) for kind in ("mel_and_attention", "true", "spoken")
+        f"sentence_{number}/{kind}" for number in (1, 2) for kind in ("mel_and_attention", "text", "true", "spoken")
     }
     assert ended.summary["dropped_media"] == 0
 

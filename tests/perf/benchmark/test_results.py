@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from xtts_pipeline.perf.benchmark.results import SHARE, WHOLE, Benchmark, BenchmarkReport, Column, save_benchmark
 from xtts_pipeline.perf.timing import in_turns, paired_ratios
@@ -16,7 +17,7 @@ def benchmark(name: str = "input") -> Benchmark:
         "ours": {"rate": 1200.0, "wait": 0.015, "device": "no GPU"},
         "npy": {"rate": 400.0, "wait": None, "device": 0.5},
     }
-    return Benchmark(name, COLUMNS, variants, {"ours/npy": 3.0}, {"cores": 2}, "rate")
+    return Benchmark(name, COLUMNS, variants, {"ours/npy": 3.0}, {"processor": "an old processor", "cores": 2}, "rate")
 
 
 def test_every_other_round_goes_backwards():
@@ -72,8 +73,18 @@ def test_several_benchmarks_have_the_same_shape_of_json_with_their_names_before(
     assert found["ratios"] == {"input: ours/npy": 3.0, "step: ours/npy": 3.0}
 
 
-def test_files_hold_the_figures_and_a_picture(tmp_path: Path):
+def test_files_hold_the_figures_and_a_picture_that_marks_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    drawn: list[Figure] = []
+    save = Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, *args, **kwargs: (drawn.append(figure), save(figure, *args, **kwargs))
+    )
     save_benchmark(benchmark(), tmp_path)
+
+    axes = drawn[0].axes[0]
+    ours, other = axes.patches
+    assert ours.get_facecolor() != other.get_facecolor()
+    assert axes.get_title() == "xtts benchmark input, ours in blue\nan old processor, 2 cores"
 
     assert json.loads((tmp_path / "input.json").read_text(encoding="utf-8")) == benchmark().to_json()
     assert (tmp_path / "input.png").read_bytes().startswith(b"\x89PNG")

@@ -61,13 +61,15 @@ def test_every_sentence_has_a_plot_and_audio_and_its_ground_truth_once(tmp_path:
     values = read_values(tmp_path / "tensorboard" / "media")
     assert [(step, value.tag) for step, value in values] == [
         (10, "sentence_1/mel_and_attention"),
+        (10, "sentence_1/text"),
         (10, "sentence_1/true"),
         (10, "sentence_1/spoken"),
         (20, "sentence_1/mel_and_attention"),
         (20, "sentence_1/spoken"),
     ]
-    assert read_wav(values[1][1]) == (8 * 256, 22_050)
-    assert read_wav(values[2][1]) == (6 * 256, 22_050)
+    assert tf.make_ndarray(values[1][1].tensor).tolist() == [b"    a"]
+    assert read_wav(values[2][1]) == (8 * 256, 22_050)
+    assert read_wav(values[3][1]) == (6 * 256, 22_050)
 
 
 def test_adding_never_waits_and_counts_dropped_sentences(tmp_path: Path, go_on: Gate) -> None:
@@ -124,7 +126,7 @@ def test_after_a_roll_back_a_new_file_has_the_ground_truth_again(tmp_path: Path,
     assert media.warnings() == []
     assert len(list((tmp_path / "tensorboard" / "media").glob("events.*"))) == 2
     tags = [value.tag.removeprefix("sentence_1/") for _, value in read_values(tmp_path / "tensorboard" / "media")]
-    assert tags == ["mel_and_attention", "true", "spoken"] * 2
+    assert tags == ["mel_and_attention", "text", "true", "spoken"] * 2
 
 
 def test_an_error_of_the_run_does_not_wait_for_the_queue(tmp_path: Path, go_on: Gate) -> None:

@@ -117,4 +117,9 @@ def save_benchmark(benchmark: Benchmark, output: Path) -> None:
     with output_errors(path, "choose another --output"), atomic_write(path) as file:
         file.write(json.dumps(benchmark.to_json(), indent=1, ensure_ascii=False).encode() + b"\n")
     values = {name: float(figures[benchmark.main_key] or 0.0) for name, figures in benchmark.variants.items()}
-    save_bars(output / f"{benchmark.name}.png", f"xtts benchmark {benchmark.name}", benchmark.main_title, values)
+    machine = [str(benchmark.settings[key]) for key in ("processor", "device") if key in benchmark.settings]
+    machine.append(f"{benchmark.settings['cores']} cores")
+    title = f"xtts benchmark {benchmark.name}, ours in blue\n{', '.join(machine)}"
+    ours = tuple({ratio.partition("/")[0] for ratio in benchmark.ratios})
+    marked = [name for name in values if name.startswith(ours)]
+    save_bars(output / f"{benchmark.name}.png", title, benchmark.main_title, values, marked)

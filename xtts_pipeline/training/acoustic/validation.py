@@ -53,6 +53,11 @@ class SpokenSentence:
         """The group of its tags in TensorBoard."""
         return f"sentence_{self.number}"
 
+    @property
+    def text(self) -> str:
+        """The text as the network reads it, without names such as `<begin>`."""
+        return "".join(symbol for symbol in self.symbols if len(symbol) == 1)
+
     def picture(self) -> tuple[str, bytes]:
         """Return the tag and the PNG of both mels and of the attention."""
         label = "spoken" if self.has_stopped else f"spoken {plots.CUT_MARK}"

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.training.checkpoints.run_folder import TENSORBOARD_FOLDER
-from xtts_pipeline.training.monitoring.metrics import plugin_metadata
+from xtts_pipeline.training.monitoring.metrics import plugin_metadata, write_text
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
 # Room in the queue: with more the thread would never catch up, and memory would fill.
@@ -42,6 +42,10 @@ class EvaluationSample(Protocol):
     @property
     def name(self) -> str:
         """The group of its tags."""
+
+    @property
+    def text(self) -> str:
+        """What is spoken; empty if it is not known."""
 
     def picture(self) -> tuple[str, bytes]:
         """Return the tag and the PNG of its picture."""
@@ -162,6 +166,8 @@ class MediaWriter:
         with self._writer.as_default(step=step):
             tag, png = sample.picture()
             write_picture(f"{sample.name}/{tag}", png)
+            if sample.text and sample.name not in self._has_truth:
+                write_text(f"{sample.name}/text", sample.text)
             for label, make in sample.sounds(self._vocoder).items():
                 if label != "true" or sample.name not in self._has_truth:
                     write_sound(f"{sample.name}/{label}", make(), rate)

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from xtts_pipeline.system.regular_files import open_to_append
 from xtts_pipeline.training.checkpoints.run_folder import (
+    CONFIG_NAME,
     LEFT_OUT_NAME,
     METRICS_NAME,
     SKIPPED_NAME,
@@ -32,7 +33,32 @@ def plugin_metadata(plugin: str, data_class: str, content: bytes = b"") -> tf.co
 
 
 _SCALAR = plugin_metadata("scalars", "DATA_CLASS_SCALAR")
+_TEXT = plugin_metadata("text", "DATA_CLASS_TENSOR")
+# TensorBoard's groups of what no pattern of `tag_of` finds.
+_GROUPS = {
+    "loss": {"loss", "objective", "mel_l1", "text_l1", "token_error", "stop_error", "mel_distance"},
+    "attention": {"alignment_fit"},
+    "speed": {"step_ms", "data_wait_share", "device_share", "examples_per_second"},
+    "speech": {"stop_rate", "duration_ratio", "distortion_db"},
+}
 Window = tuple[tuple[float | None, ...], ...]
+
+
+def tag_of(name: str) -> str:
+    """Return the tag of a metric in TensorBoard: its group, such as `loss`, and its name."""
+    listed = [group for group, names in _GROUPS.items() if name in names]
+    if listed:
+        return f"{listed[0]}/{name}"
+    if name.endswith("_loss"):
+        return f"loss/{name}"
+    return f"attention/{name}" if name.startswith("attention_") else f"update/{name}"
+
+
+def write_text(name: str, text: str) -> None:
+    """Add a text to TensorBoard as it stands, with the default summary writer at its step."""
+    # TensorBoard reads Markdown, in which four spaces begin a block of code.
+    block = "\n".join(f"    {line}" for line in text.splitlines())
+    tf.summary.write(name, tf.constant([block]), metadata=_TEXT)
 
 
 class MetricsBuffer:
@@ -177,9 +203,16 @@ class MetricsWriter:
         with _disk_errors(folder):
             if split not in self._writers:
                 self._writers[split] = tf.summary.create_file_writer(str(folder))
+                self._write_config(split, step)
             with self._writers[split].as_default(step=step):
                 for name, number in numbers.items():
-                    tf.summary.write(name, tf.constant(number, tf.float32), metadata=_SCALAR)
+                    tf.summary.write(tag_of(name), tf.constant(number, tf.float32), metadata=_SCALAR)
+
+    def _write_config(self, split: str, step: int) -> None:
+        config = self._run / CONFIG_NAME
+        if split == "train" and config.is_file():
+            with self._writers[split].as_default(step=step):
+                write_text("config", config.read_text(encoding="utf-8"))
 
 
 class NullMetricsWriter(MetricsWriter):

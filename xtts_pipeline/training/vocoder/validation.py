@@ -37,6 +37,11 @@ class VocodedClip:
         return f"clip_{self.number}"
 
     @property
+    def text(self) -> str:
+        """Nothing: a vocoder reads no text."""
+        return ""
+
+    @property
     def mel(self) -> np.ndarray:
         """The mel of the copy, float32 [T, mel_bins]."""
         return log_mel(self.wave, self.audio)[: len(self.true_mel)]

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import numpy as np
@@ -90,16 +91,24 @@ def test_the_plot_is_a_picture(root: Path) -> None:
 
 def test_the_picture_marks_the_numbers_of_the_table(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handed: dict[str, Mapping[str, float]] = {}
+    drawn: dict[str, object] = {}
 
-    def keep(_path: Path, measures: Mapping[str, np.ndarray], marks: Mapping[str, Mapping[str, float]]) -> None:
+    def keep(_path: Path, title: str, measures: Mapping[str, np.ndarray], marks: Any, limits: Any) -> None:
         assert list(measures) == list(marks)
         handed.update(marks)
+        drawn.update(limits, title=title)
 
     monkeypatch.setattr("xtts_pipeline.cli.commands.looking.stats.save_histograms", keep)
     report = measure_lengths(None, root / "cache", make_config(), root / "lengths.png")
 
     assert handed == {name: {"p50": table.p50, "p99": table.p99} for name, table in report.spreads.items()}
     assert list(handed) == ["seconds", "frames", "characters", "tokens", "characters_per_second"]
+    assert drawn == {
+        "title": f"{root / 'cache'}: {report.clips} clips, {report.hours:.2f} h",
+        "seconds": {"min_seconds": 0.1, "max_seconds": 60.0},
+        "frames": {"max_mel_frames": 80},
+        "tokens": {"max_text_length": 40},
+    }
 
 
 def test_a_plot_that_cannot_be_written_is_an_error(root: Path) -> None:

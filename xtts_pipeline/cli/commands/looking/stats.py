@@ -39,6 +39,11 @@ from xtts_pipeline.text.language_check import check_languages
 
 MOST_SHAPES = 4
 # The statistics of the table that a histogram marks.
+LIMITS_DRAWN = {
+    "seconds": ("min_seconds", "max_seconds"),
+    "frames": ("max_mel_frames",),
+    "tokens": ("max_text_length",),
+}
 MARKS = ("p50", "p99")
 _COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 
@@ -256,7 +261,10 @@ def measure_lengths(
     if plot is not None:
         # The numbers of the table, so that the picture agrees with it.
         marks = {name: {mark: asdict(statistics)[mark] for mark in MARKS} for name, statistics in spreads.items()}
-        save_histograms(plot, lengths.measures, marks)
+        values = limits.model_dump()
+        drawn = {measure: {name: values[name] for name in names} for measure, names in LIMITS_DRAWN.items()}
+        count = f"{_counted(len(lengths.seconds), 'clip')}, {lengths.seconds.sum() / 3600:.2f} h"
+        save_histograms(plot, f"{data or cache}: {count}", lengths.measures, marks, drawn)
     largest = smallest_shape(lengths.tokens, lengths.frames)
     smallest_for_all = smallest_shape(lengths.tokens, lengths.frames, keep_share=1.0)
     chains = [best_shapes(largest, count, lengths.tokens, lengths.frames) for count in range(1, MOST_SHAPES + 1)]
