@@ -42,9 +42,10 @@ def open_page(browser: Browser, url: str, *, width: int = 1440, scheme: str = "l
     page.goto(url)
     yield page
     page.close()
-    assert errors == []
+    assert errors == [], errors
     own = urlsplit(url)[:2]
-    assert [request for request in requests if urlsplit(request)[:2] != own and not request.startswith("data:")] == []
+    away = [request for request in requests if urlsplit(request)[:2] != own and not request.startswith("data:")]
+    assert away == [], away
 
 
 def assert_fits_and_is_accessible(browser: Browser, url: str) -> None:
