@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from click.testing import CliRunner
 
 from tests.cache.corpora import SAMPLE_RATE, build, make_config, write_corpus
 from xtts_pipeline.cli.commands.looking.inspect import inspect_record
-from xtts_pipeline.errors import CacheError, OutputError
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,31 @@ def test_a_record_is_shown_as_symbols_picture_and_sound(cache: Path, tmp_path: P
     assert json.loads(json.dumps(report.to_json()))["mel_length"] == len(report.record.mel)
     assert report.to_text().startswith("clip-030: ")
     assert " <begin> t h i s ␣ i s ␣ " in report.to_text()
+
+
+def listed(cache: Path, *words: str) -> list[str]:
+    result = CliRunner().invoke(cli, ["inspect", "--cache", str(cache), *words])
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout.splitlines()
+
+
+def test_utterances_are_listed_by_id_or_rate_or_as_a_sample(cache: Path) -> None:
+    rows = [line.split("\t") for line in listed(cache, "--list")]
+    assert [row[0] for row in rows] == [f"clip-{number:03d}" for number in range(40)]
+    assert rows[30] == ["clip-030", "0.450", f"{len('this is clip thirty') / 0.45:.2f}", "this is clip thirty"]
+    rates = {row[0]: float(row[2]) for row in rows}
+    slowest = [line.split("\t")[0] for line in listed(cache, "--slowest", "40")]
+    assert [rates[id] for id in slowest] == sorted(rates.values())
+    assert json.loads(listed(cache, "--fastest", "2", "--json")[0])[1]["id"] == slowest[-2]
+    smaller, larger = (set(listed(cache, "--sample", count)) for count in ("5", "9"))
+    assert (len(smaller), len(larger), smaller < larger) == (5, 9, True)
+
+
+@pytest.mark.parametrize("words", [[], ["--list", "--sample", "2"]])
+def test_one_way_to_choose_utterances_is_needed(cache: Path, words: list[str]) -> None:
+    error = CliRunner().invoke(cli, ["inspect", "--cache", str(cache), *words]).exception
+    assert isinstance(error, ConfigError)
+    assert "give one" in str(error)
 
 
 def test_an_unknown_id_is_an_error_with_the_nearest_one(cache: Path, tmp_path: Path) -> None:

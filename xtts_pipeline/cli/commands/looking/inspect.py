@@ -1,5 +1,8 @@
-"""`xtts inspect`: one record of a cache as text, picture and sound."""
+"""`xtts inspect`: one record of a cache as text, picture and sound, or a list of utterances."""
 
+import hashlib
+import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,12 +19,12 @@ from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cli.completion import complete_id
 from xtts_pipeline.cli.gate import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import FOLDER, json_option, print_report, stored_cache_option
+from xtts_pipeline.cli.options import COUNT, FOLDER, json_option, print_report, stored_cache_option
 from xtts_pipeline.config.schema import SynthesisConfig
-from xtts_pipeline.errors import CacheError, did_you_mean, output_errors
+from xtts_pipeline.errors import CacheError, ConfigError, did_you_mean, output_errors
 from xtts_pipeline.plots import SPACE_MARK, save_speech_picture
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import join_lines
+from xtts_pipeline.system.terminal import escape, join_lines
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
@@ -86,9 +89,43 @@ class InspectReport:
         )
 
 
+@dataclass(frozen=True)
+class ListReport:
+    """Utterances as rows of a table without a header: id, seconds, characters per second, and text."""
+
+    entries: Sequence[UtteranceEntry]
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return the report for programs."""
+        return [
+            {
+                "id": entry.id,
+                "split": entry.split,
+                "speaker": entry.speaker,
+                "language": entry.language,
+                "seconds": entry.seconds,
+                "characters_per_second": round(characters_per_second(entry), 2),
+                "tokens_per_second": round(entry.tokens / entry.seconds, 2) if entry.seconds else 0.0,
+                "text": entry.text,
+            }
+            for entry in self.entries
+        ]
+
+    def to_table(self) -> str:
+        """Return a line for each utterance, with tabs between its fields, so that `cut -f1` returns ids."""
+        return "\n".join(
+            "\t".join((escape(row.id), f"{row.seconds:.3f}", f"{characters_per_second(row):.2f}", escape(row.text)))
+            for row in self.entries
+        )
+
+
 @click.command(cls=DocumentedCommand, example="xtts inspect --cache cache/ --id LJ001-0001")
 @stored_cache_option
-@click.option("--id", required=True, shell_complete=complete_id, help="Id of the utterance.")
+@click.option("--id", shell_complete=complete_id, help="Id of the utterance to show.")
+@click.option("--list", "lists_all", is_flag=True, help="List all utterances: id, seconds, characters a second, text.")
+@click.option("--sample", type=COUNT, help="List this many utterances, always the same ones.")
+@click.option("--slowest", type=COUNT, help="List this many utterances with the fewest characters a second.")
+@click.option("--fastest", type=COUNT, help="List this many utterances with the most characters a second.")
 @click.option(
     "--output",
     type=FOLDER,
@@ -97,11 +134,52 @@ class InspectReport:
     help=f"Folder for {PICTURE_NAME} and {SOUND_NAME}.",
 )
 @json_option
-def inspect(cache: Path, id: str, output: Path, as_json: bool) -> None:
-    """Show one record of a cache: its tokens, its mel, its sound."""
+def inspect(
+    cache: Path,
+    id: str | None,
+    lists_all: bool,
+    sample: int | None,
+    slowest: int | None,
+    fastest: int | None,
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Show one record of a cache: its tokens, its mel, its sound. Or list utterances."""
+    given = sum(map(bool, (id, lists_all, sample, slowest, fastest)))
+    if given != 1:
+        raise ConfigError(f"found {given} of --id, --list, --sample, --slowest and --fastest; give one")
     with reaching_stores(cache):
-        report = inspect_record(cache, id, output)
-    print_report(report, as_json)
+        if id is not None:
+            print_report(inspect_record(cache, id, output), as_json)
+            return
+        report = ListReport(choose_utterances(cache, sample=sample, slowest=slowest, fastest=fastest))
+    if as_json:
+        print_report(report, as_json)
+    elif report.entries:
+        click.echo(report.to_table())
+
+
+def choose_utterances(
+    cache: Path, *, sample: int | None = None, slowest: int | None = None, fastest: int | None = None
+) -> list[UtteranceEntry]:
+    """Return some utterances of a cache, or all of them, in the order of their ids or of their rates.
+
+    A larger sample contains a smaller one. Raises CacheError if the cache cannot be read.
+    """
+    load_manifest(cache)
+    entries = read_utterances(cache)
+    if slowest is not None:
+        return heapq.nsmallest(slowest, entries, key=lambda entry: (characters_per_second(entry), entry.id))
+    if fastest is not None:
+        return heapq.nsmallest(fastest, entries, key=lambda entry: (-characters_per_second(entry), entry.id))
+    if sample is not None:
+        entries = iter(heapq.nsmallest(sample, entries, key=lambda entry: hashlib.sha256(entry.id.encode()).digest()))
+    return sorted(entries, key=lambda entry: entry.id)
+
+
+def characters_per_second(entry: UtteranceEntry) -> float:
+    """Return how fast a text is spoken: the length of the tokenized text over that of the sound before trimming."""
+    return len(entry.text) / entry.seconds if entry.seconds else 0.0
 
 
 def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
