@@ -31,6 +31,7 @@ LAYERS = (
     "model",
     "quality",
     "cache.copy",
+    "cache.compose",
     "cache.verify",
     "cache.build",
     "cache.format",

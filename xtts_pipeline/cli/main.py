@@ -25,7 +25,7 @@ COMMANDS = {
     "Data": {
         "preprocess": "Turn a corpus into a cache of mel spectrograms and tokens.",
         "verify-cache": "Prove that a cache is what its manifest says.",
-        "cache": "Copy caches to a store or to another folder.",
+        "cache": "Copy caches, take a part of one, or merge several.",
     },
     "Training": {
         "demo": "Run the whole job, from a corpus to speech.",
@@ -45,7 +45,7 @@ COMMANDS = {
     "Looking": {
         "report": "Write a page that shows a corpus, a cache or a run.",
         "stats": "Show how long clips and texts are, and which limits fit them.",
-        "inspect": "Show one record of a cache: its tokens, its mel, its sound.",
+        "inspect": "Show one record of a cache, or list its utterances.",
     },
     "Measuring": {
         "evaluate": "Measure how close a run's speech is to the recordings.",

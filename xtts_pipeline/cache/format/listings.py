@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -99,6 +99,11 @@ class Listing(Generic[Entry]):
             return self._adapter.validate_json(line)
         except ValidationError as error:
             raise ValueError(first_problem(error)) from None
+
+    def to_json(self, entry: Entry) -> dict[str, Any]:
+        """Return the object of an entry's line."""
+        content: dict[str, Any] = self._adapter.dump_python(entry, mode="json")
+        return content
 
     def read(self, path: Path, most_bytes: int = MAX_LISTING_BYTES) -> Iterator[tuple[int, Entry | ValueError]]:
         """Yield each line's number, from 1, and its entry or the error in it.

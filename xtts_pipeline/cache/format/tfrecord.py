@@ -105,6 +105,17 @@ def read_records(path: Path, digest: xxhash.xxh3_128 | None = None) -> Iterator[
         raise CacheError(f"{path}: cannot be read ({error.strerror}); {REPAIR}") from None
 
 
+def read_record(path: Path, start: int) -> bytes:
+    """Return the payload of the record at a byte offset. Raises CacheError as `read_records` does."""
+    try:
+        with open_regular_file(path, buffering=0) as file:
+            remaining = size_of(file) - start  # Sets the position.
+            file.seek(start)
+            return _read_record(file, remaining, f"{path}: the record at byte {start}", None)
+    except OSError as error:
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); {REPAIR}") from None
+
+
 def _read_record(file: BinaryIO, remaining: int, where: str, digest: xxhash.xxh3_128 | None) -> bytes:
     header = file.read(_HEADER_BYTES)
     if len(header) < _HEADER_BYTES:

@@ -88,7 +88,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     names = listed_shards(manifest)
     if _has_second_corpus(manifest):
         raise CacheError(
-            f"{folder}: was made with --val-data, which --repair does not know; run xtts preprocess as it was made"
+            f"{folder}: was made with --val-data or by xtts cache merge, which --repair does not know; make it again"
         )
     config = _settings_of(manifest)
     corpus = read_corpus(data, manifest.first_reading, manifest.text.language)
@@ -142,7 +142,7 @@ def _remove_broken(folder: Path, problem: Problem, names: Sequence[ShardName], b
 
 
 def _has_second_corpus(manifest: Manifest) -> bool:
-    """Return whether the cache was made with --val-data: its layout names each corpus."""
+    """Return whether the cache has several corpora: its layout names each."""
     return "+" in manifest.layout
 
 

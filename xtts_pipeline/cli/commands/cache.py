@@ -1,26 +1,67 @@
-"""`xtts cache push`, and the copy of `xtts train --stage`: caches copied to a store and from one."""
+"""`xtts cache`, and the copy of `xtts train --stage`: copies of caches, parts of one, and several as one."""
 
+import hashlib
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Never
 
 import click
 from tqdm import tqdm
 
+from xtts_pipeline.cache.build.folder import format_bytes
+from xtts_pipeline.cache.compose import Source, compose_cache
 from xtts_pipeline.cache.copy import copy_cache, stage_cache
+from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
+from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.gate import reaching_stores
 from xtts_pipeline.cli.groups import SummaryGroup
-from xtts_pipeline.cli.options import COUNT, STORED_CACHE_FOLDER, json_option, print_report
+from xtts_pipeline.cli.options import (
+    CACHE_FOLDER,
+    COUNT,
+    FOLDER,
+    STORED_CACHE_FOLDER,
+    Share,
+    create_empty_folder,
+    json_option,
+    print_report,
+    print_warnings,
+)
+from xtts_pipeline.corpus.ids import read_ids
+from xtts_pipeline.errors import ConfigError, did_you_mean
+from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import escape
 
 STAGING_JOBS = 8
 
 
+@dataclass(frozen=True)
+class ComposeReport:
+    """A new cache of the records of others."""
+
+    cache: Path
+    manifest: Manifest
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report for programs."""
+        splits = {split: self.manifest.split_records(split) for split in SPLITS}
+        return {"cache": str(self.cache), "kept": self.manifest.counts.kept, "splits": splits}
+
+    def to_text(self) -> str:
+        """Return the report in a line for people."""
+        splits = ", ".join(f"{split} {count}" for split in SPLITS if (count := self.manifest.split_records(split)))
+        size = format_bytes(sum(entry.bytes for entry in self.manifest.all_files.values()))
+        return f"{self.cache}: {self.manifest.counts.kept} utterances ({splits}), {size}"
+
+
 @click.group(cls=SummaryGroup)
 def cache() -> None:
-    """Copy caches to a store or to another folder."""
+    """Copy caches, take a part of one, or merge several."""
 
 
 @cache.command(example="xtts cache push cache/ gs://bucket/cache")
@@ -36,6 +77,92 @@ def push(source: Path, target: Path, jobs: int, as_json: bool) -> None:
     with reaching_stores(source, target), _byte_bar("push") as bar:
         report = copy_cache(source, target, jobs, bar.update, _note)
     print_report(report, as_json)
+
+
+@cache.command(example="xtts cache pull gs://bucket/cache cache/")
+@click.argument("source", type=STORED_CACHE_FOLDER, metavar="SRC")
+@click.argument("target", type=CACHE_FOLDER, metavar="DST")
+@click.option("--jobs", type=COUNT, default=8, show_default=True, help="Number of files that are copied at a time.")
+@json_option
+def pull(source: Path, target: Path, jobs: int, as_json: bool) -> None:
+    """Copy the cache SRC, such as gs://bucket/cache, to a local folder DST.
+
+    Each file is checked by the manifest. The same command continues a copy that was interrupted.
+    """
+    with reaching_stores(source), _byte_bar("pull") as bar:
+        report = copy_cache(source, target, jobs, bar.update, _note)
+    print_report(report, as_json)
+
+
+@cache.command(example="xtts cache subset --share 10% cache/ small/")
+@click.argument("source", type=CACHE_FOLDER, metavar="SRC")
+@click.argument("target", type=CACHE_FOLDER, metavar="DST")
+@click.option("--ids", type=FOLDER, help="Text file of the ids to take, one a line; lines with # are comments.")
+@click.option("--speaker", "speakers", multiple=True, help="Speaker to take; repeatable.")
+@click.option("--share", type=Share(), help="Share of each split to take, always the same utterances.")
+@json_option
+def subset(
+    source: Path, target: Path, ids: Path | None, speakers: tuple[str, ...], share: float | None, as_json: bool
+) -> None:
+    """Write a part of the cache SRC to the new folder DST.
+
+    Several options take the utterances that all of them name.
+    """
+    if not (ids or speakers or share):
+        raise ConfigError("--ids, --speaker, --share: found none of them; name the utterances to take")
+    whole = _source(source)
+    unknown = sorted(set(speakers) - set(whole.manifest.speakers))
+    if unknown:
+        raise ConfigError(f"--speaker {unknown[0]}: unknown; {did_you_mean(unknown[0], whole.manifest.speakers)}")
+    wanted = None if ids is None else read_ids(ids)
+    entries = [
+        entry
+        for entry in read_utterances(source)
+        if (wanted is None or entry.id in wanted) and (not speakers or entry.speaker in speakers)
+    ]
+    missing = (wanted or frozenset()) - {entry.id for entry in read_utterances(source)}
+    if missing:
+        print_warnings([f"--ids: {len(missing)} of {len(wanted or ())} are not in {source}, such as {min(missing)}"])
+    taken = {entry.id for entry in (entries if share is None else _share_of(entries, share))}
+    _compose([whole], target, taken, as_json)
+
+
+@cache.command(example="xtts cache merge first/ second/ both/")
+@click.argument("sources", type=CACHE_FOLDER, nargs=-1, required=True, metavar="SRC...")
+@click.argument("target", type=CACHE_FOLDER, metavar="DST")
+@json_option
+def merge(sources: tuple[Path, ...], target: Path, as_json: bool) -> None:
+    """Write the utterances of several caches with the same settings to the new folder DST."""
+    _compose([_source(source) for source in sources], target, None, as_json)
+
+
+def _source(folder: Path) -> Source:
+    require_whole(folder)
+    return Source(folder, load_manifest(folder))
+
+
+def _share_of(entries: Sequence[UtteranceEntry], share: float) -> list[UtteranceEntry]:
+    """Return this share of each split, at least one; a larger share contains a smaller one."""
+    chosen = []
+    for split in SPLITS:
+        among = sorted(
+            (entry for entry in entries if entry.split == split),
+            key=lambda entry: hashlib.sha256(entry.id.encode()).digest(),
+        )
+        chosen += among[: math.ceil(share * len(among))]
+    return chosen
+
+
+def _compose(sources: Sequence[Source], target: Path, taken: Collection[str] | None, as_json: bool) -> None:
+    for source in sources:
+        check_apart(target, source.folder, "choose another DST")
+    create_empty_folder(target, "choose another DST")
+    target.rmdir()  # It appears again when all is written.
+    total = sum(source.manifest.counts.kept for source in sources) if taken is None else len(taken)
+    is_quiet = not sys.stderr.isatty()
+    with tqdm(total=total, unit="clip", disable=is_quiet, file=sys.stderr, smoothing=0) as bar:
+        manifest = compose_cache(sources, target, lambda entry: taken is None or entry.id in taken, bar.update)
+    print_report(ComposeReport(target, manifest), as_json)
 
 
 def stage(source: Path, folder: Path) -> Path:

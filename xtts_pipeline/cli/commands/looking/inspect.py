@@ -111,7 +111,7 @@ class ListReport:
             for entry in self.entries
         ]
 
-    def to_table(self) -> str:
+    def to_text(self) -> str:
         """Return a line for each utterance, with tabs between its fields, so that `cut -f1` returns ids."""
         return "\n".join(
             "\t".join((escape(row.id), f"{row.seconds:.3f}", f"{characters_per_second(row):.2f}", escape(row.text)))
@@ -144,7 +144,10 @@ def inspect(
     output: Path,
     as_json: bool,
 ) -> None:
-    """Show one record of a cache: its tokens, its mel, its sound. Or list utterances."""
+    """Show one record of a cache, or list its utterances.
+
+    A record is shown as its tokens, its mel and its sound.
+    """
     given = sum(map(bool, (id, lists_all, sample, slowest, fastest)))
     if given != 1:
         raise ConfigError(f"found {given} of --id, --list, --sample, --slowest and --fastest; give one")
@@ -156,7 +159,7 @@ def inspect(
     if as_json:
         print_report(report, as_json)
     elif report.entries:
-        click.echo(report.to_table())
+        click.echo(report.to_text())
 
 
 def choose_utterances(

@@ -1,0 +1,123 @@
+"""Caches of the records of others: a part is what preprocess would make, and the parts together are the whole."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cache.corpora import build, cache_bytes, make_config, write_clip, write_corpus
+from xtts_pipeline.cache.format.listings import read_utterances
+from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cache.verify.verify import verify_cache
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.errors import CacheError, ConfigError
+
+CLIPS = 40
+WAVES, BUCKETS = "cache.store_waves=true", "data.buckets=[[24,22],[40,80]]"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus and its cache, with waves and buckets."""
+    root = tmp_path_factory.mktemp("whole")
+    build(write_corpus(root / "data", CLIPS), root / "cache", make_config(WAVES, BUCKETS))
+    return root / "cache"
+
+
+def run(*words: object) -> Result:
+    result = CliRunner().invoke(cli, ["cache", *map(str, words)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def ids_of(cache: Path) -> set[str]:
+    return {entry.id for entry in read_utterances(cache)}
+
+
+def listed(path: Path, ids: set[str]) -> Path:
+    path.write_text("".join(f"{id}\n" for id in sorted(ids)))
+    return path
+
+
+def shard_bytes(cache: Path) -> dict[str, bytes]:
+    return {name: data for name, data in cache_bytes(cache).items() if name not in ("manifest.json", "rejected.jsonl")}
+
+
+def test_a_part_has_the_shards_that_preprocess_would_write(whole: Path, tmp_path: Path) -> None:
+    ids = {f"clip-{number:03d}" for number in range(CLIPS) if number % 3}
+    result = run("subset", "--ids", listed(tmp_path / "ids.txt", {*ids, "nobody"}), whole, tmp_path / "part")
+    assert result.stderr == f"warning: --ids: 1 of {len(ids) + 1} are not in {whole}, such as nobody\n"
+    config = make_config(WAVES, BUCKETS)
+    build(whole.parent / "data", tmp_path / "made", config, excluded=ids_of(whole) - ids)
+    assert shard_bytes(tmp_path / "part") == shard_bytes(tmp_path / "made")
+    part, made = load_manifest(tmp_path / "part"), load_manifest(tmp_path / "made")
+    assert (part.fingerprint, part.counts, part.excluded) == (made.fingerprint, made.counts, made.excluded)
+    assert verify_cache(tmp_path / "part", "full", 1).problems == ()
+
+
+def test_merged_parts_are_the_whole(whole: Path, tmp_path: Path) -> None:
+    run("subset", "--share", "50%", whole, tmp_path / "one")
+    rest = ids_of(whole) - ids_of(tmp_path / "one")
+    run("subset", "--ids", listed(tmp_path / "ids.txt", rest), whole, tmp_path / "two")
+    report = json.loads(run("merge", tmp_path / "one", tmp_path / "two", tmp_path / "both", "--json").stdout)
+    assert (report["kept"], len(ids_of(tmp_path / "one"))) == (CLIPS, 21)  # half of each split, rounded up
+    assert shard_bytes(tmp_path / "both") == shard_bytes(whole)
+    both = load_manifest(tmp_path / "both")
+    assert (both.counts, both.excluded, both.layout) == (load_manifest(whole).counts, (), "ljspeech+ljspeech")
+    assert verify_cache(tmp_path / "both", "full", 1).problems == ()
+
+
+def test_speakers_and_symbols_of_merged_caches_get_new_ids(tmp_path: Path) -> None:
+    for name, texts in (("anna", "one two"), ("ben", "three six")):
+        clips = [f"{name}-{number}" for number in range(6)]
+        for number, clip in enumerate(clips):
+            write_clip(tmp_path / name, clip, hz=300 + 20 * number)
+        rows = "".join(f"wavs/{clip}.wav,{texts},{name}\n" for clip in clips)
+        (tmp_path / name / "list.csv").write_text(f"audio,text,speaker\n{rows}")
+        build(tmp_path / name, tmp_path / f"{name}-cache")
+    run("merge", tmp_path / "anna-cache", tmp_path / "ben-cache", tmp_path / "both")
+    manifest = load_manifest(tmp_path / "both")
+    assert (manifest.speakers, "".join(manifest.symbols)) == (("anna", "ben"), " ehinorstwx")
+    # Tokens and speakers of the records are compared with the listing.
+    assert verify_cache(tmp_path / "both", "full", 1).problems == ()
+    run("subset", "--speaker", "ben", tmp_path / "both", tmp_path / "ben again")
+    again, first = shard_bytes(tmp_path / "ben again"), shard_bytes(tmp_path / "ben-cache")
+    assert again == first
+    with pytest.raises(ConfigError, match=r"--speaker bem: unknown; did you mean ben\?"):
+        run("subset", "--speaker", "bem", tmp_path / "both", tmp_path / "none")
+
+
+def test_caches_that_cannot_be_merged_are_refused(whole: Path, tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match=r"id clip-\d+ is in .* too; leave it out of one"):
+        run("merge", whole, whole, tmp_path / "both")
+    build(write_corpus(tmp_path / "data", 4), tmp_path / "other", make_config(WAVES, BUCKETS, "audio.trim_db=30.0"))
+    expected = f"has other settings than {whole}: audio.trim_db is 30.0 there, null in the first; make both"
+    with pytest.raises(CacheError, match=expected):
+        run("merge", whole, tmp_path / "other", tmp_path / "both")
+    assert not (tmp_path / "both").exists()
+
+
+def test_a_damaged_source_or_an_empty_choice_leaves_no_cache(whole: Path, tmp_path: Path) -> None:
+    source = shutil.copytree(whole, tmp_path / "source")
+    shard = next(shard for shard in load_manifest(source).shards if shard.records > 1)
+    data = bytearray((source / shard.name).read_bytes())
+    data[-50] ^= 1
+    (source / shard.name).write_bytes(data)
+    for words, message in (
+        (["--share", "100%"], "the payload's checksum does not match"),
+        (["--ids", str(listed(tmp_path / "ids.txt", {"nobody"}))], "no utterance is left"),
+    ):
+        with pytest.raises(CacheError, match=message):
+            run("subset", *words, source, tmp_path / "part")
+        assert not (tmp_path / "part" / "manifest.json").exists()
+    with pytest.raises(ConfigError, match="found none of them"):
+        run("subset", source, tmp_path / "part")
+
+
+def test_a_cache_is_pulled_once(whole: Path, tmp_path: Path) -> None:
+    assert json.loads(run("pull", whole, tmp_path / "copy", "--json").stdout)["copied_files"] > 0
+    assert cache_bytes(tmp_path / "copy") == cache_bytes(whole)
+    assert "nothing to copy" in run("pull", whole, tmp_path / "copy").stdout

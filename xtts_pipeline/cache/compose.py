@@ -1,0 +1,257 @@
+"""Make a cache of the records of others: a part of one, or several as one.
+
+Records are copied, never computed again. A part is the cache that `preprocess --exclude` would make of the same rows.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from xtts_pipeline.cache.build.folder import check_free_space
+from xtts_pipeline.cache.build.plan import CorpusIndex
+from xtts_pipeline.cache.build.publish import manifest_of
+from xtts_pipeline.cache.format.example import decode_example, encode_example
+from xtts_pipeline.cache.format.listings import REJECTED, UTTERANCES, UtteranceEntry, read_utterances
+from xtts_pipeline.cache.format.manifest import (
+    MANIFEST_NAME,
+    MEASURES,
+    REJECTED_NAME,
+    UTTERANCES_NAME,
+    FileEntry,
+    Manifest,
+    ShardEntry,
+    bucket_specs,
+    cache_settings,
+    fingerprint,
+    manifest_bytes,
+)
+from xtts_pipeline.cache.format.schema import bucket_of, without_padding
+from xtts_pipeline.cache.format.shards import WAVE_PREFIX, ShardName, ShardPlan, default_shard_count, digest_of
+from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_record, record_starts
+from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.schema import CacheConfig, TextConfig, show_value
+from xtts_pipeline.corpus.options import ReadOptions
+from xtts_pipeline.corpus.utterance import Rejection
+from xtts_pipeline.errors import CacheError, Reason, output_errors
+from xtts_pipeline.system.atomic_files import atomic_folder
+from xtts_pipeline.system.sealed_json import canonical_json
+from xtts_pipeline.text.symbols import build_symbols
+from xtts_pipeline.text.tokens import Tokenizer
+
+_OTHER_PLACE = "choose another DST"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A cache to take records from."""
+
+    folder: Path
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class _Member:
+    """An utterance of a source; `entry` has its place there, `split` is that in the new cache."""
+
+    source: Source
+    entry: UtteranceEntry
+    split: str
+    digest: bytes
+
+
+def compose_cache(
+    sources: Sequence[Source],
+    target: Path,
+    keeps: Callable[[UtteranceEntry], bool],
+    progress: Callable[[int], object],
+) -> Manifest:
+    """Write the utterances that `keeps` wants to a new or empty folder, which appears whole or not at all.
+
+    The others of the sources become rejections with the reason `excluded`. `progress` receives the clips done. Raises
+    CacheError if the sources have other settings or an id in common, if one is damaged, or if nothing is kept;
+    OutputError if the target cannot be written.
+    """
+    first = sources[0].manifest
+    _check_settings(sources)
+    entries = [(source, entry) for source in sources for entry in read_utterances(source.folder)]
+    chosen = [(source, entry) for source, entry in entries if keeps(entry)]
+    _check_ids(chosen)
+    members = _with_splits(chosen, first.cache)
+    rejections = _rejections(sources, [entry for _, entry in entries], {entry.id for _, entry in chosen})
+    config = load_config((), (), cache_settings(first))
+    index = _index_of(sources, [entry for _, entry in chosen], rejections, config.text)
+    needed_bytes = sum(entry.bytes for source in sources for entry in source.manifest.all_files.values())
+    target = target.resolve()
+    with output_errors(target, f"free space or {_OTHER_PLACE}", names_file=True), atomic_folder(target) as folder:
+        check_free_space(folder, needed_bytes * len(chosen) // len(entries), _OTHER_PLACE)
+        writer = _Writer(folder, first, index, progress)
+        lines = [
+            line for name, rows in _lay_out(members, first.cache).items() for line in writer.write_shard(name, rows)
+        ]
+        files = {
+            UTTERANCES_NAME: _write_lines(folder / UTTERANCES_NAME, lines),
+            REJECTED_NAME: _write_lines(folder / REJECTED_NAME, (row.to_json() for row in rejections)),
+        }
+        lengths = {measure: [line[measure] for line in lines] for measure in MEASURES}
+        reasons = Counter(row.reason.value for row in rejections)
+        manifest = manifest_of(index, config, writer.shards, lengths, reasons, files, writer.waves)
+        if first.mels_from is not None:
+            known_as = fingerprint(manifest, manifest.symbols, first.mels_from)
+            manifest = replace(manifest, mels_from=first.mels_from, fingerprint=known_as)
+        (folder / MANIFEST_NAME).write_bytes(manifest_bytes(manifest))
+    return manifest
+
+
+def _check_settings(sources: Sequence[Source]) -> None:
+    """Raise CacheError that names the settings in which a source differs from the first one."""
+    wanted, origin = cache_settings(sources[0].manifest), sources[0].manifest.mels_from
+    for source in sources[1:]:
+        settings = cache_settings(source.manifest)
+        differences = [
+            f"{section}.{key} is {show_value(value)} there, {show_value(wanted[section][key])} in the first"
+            for section, values in settings.items()
+            for key, value in values.items()
+            if value != wanted[section][key]
+        ]
+        if source.manifest.mels_from != origin:
+            differences.append("its mels are not of the same origin")
+        if differences:
+            found = f"{source.folder}: has other settings than {sources[0].folder}"
+            raise CacheError(f"{found}: {'; '.join(differences)}; make both by xtts preprocess with the same settings")
+
+
+def _check_ids(chosen: Sequence[tuple[Source, UtteranceEntry]]) -> None:
+    if not chosen:
+        raise CacheError("no utterance is left; choose more of them")
+    places: dict[str, Path] = {}
+    for source, entry in chosen:
+        if entry.id in places:
+            found = f"{source.folder}: id {entry.id} is in {places[entry.id]} too"
+            raise CacheError(f"{found}; leave it out of one by xtts cache subset, or give the corpora other ids")
+        places[entry.id] = source.folder
+
+
+def _with_splits(chosen: Sequence[tuple[Source, UtteranceEntry]], config: CacheConfig) -> list[_Member]:
+    """Return the members with their splits, one of them in `val` as `preprocess` would."""
+    members = [_Member(source, row, row.split, digest_of(config.seed, row.id)) for source, row in chosen]
+    candidates = [member for member in members if member.split == "train"]
+    if config.validation_share and len(members) > 1 and candidates and all(row.split != "val" for row in members):
+        moved = min(candidates, key=lambda member: member.digest)
+        members[members.index(moved)] = replace(moved, split="val")
+    return members
+
+
+def _lay_out(members: Sequence[_Member], config: CacheConfig) -> dict[ShardName, list[_Member]]:
+    rows = Counter(member.split for member in members)
+    plan = ShardPlan({split: default_shard_count(count, config.records_per_shard) for split, count in rows.items()})
+    shards: dict[ShardName, list[_Member]] = {name: [] for name in plan.names()}
+    for member in sorted(members, key=lambda member: member.digest):
+        shards[plan.shard(member.split, member.digest)].append(member)
+    return shards
+
+
+def _rejections(sources: Sequence[Source], entries: Iterable[UtteranceEntry], kept: Collection[str]) -> list[Rejection]:
+    """Return the rejected rows of the sources and what is left out here, each once; no row with an id that is kept."""
+    rows: dict[tuple[str, ...], Rejection] = {}
+    for source in sources:
+        path = source.folder / REJECTED_NAME
+        for number, line in REJECTED.read(path):
+            if isinstance(line, ValueError):
+                raise CacheError(f"{path}:{number}: {line}; run xtts verify-cache")
+            row = Rejection(line.id, line.where, Reason(line.reason), line.detail)
+            is_excluded = row.reason == Reason.EXCLUDED
+            if not (is_excluded and row.id in kept):
+                rows.setdefault((row.id, row.reason) if is_excluded else (row.id, row.reason, row.where), row)
+    for entry in entries:
+        if entry.id not in kept:
+            row = Rejection(entry.id, entry.source.path, Reason.EXCLUDED, "left out by xtts cache subset")
+            rows.setdefault((row.id, row.reason), row)
+    return list(rows.values())
+
+
+def _index_of(
+    sources: Sequence[Source], kept: Sequence[UtteranceEntry], rejections: Sequence[Rejection], text: TextConfig
+) -> CorpusIndex:
+    readings = [
+        source.manifest.readings or tuple(map(ReadOptions, source.manifest.layout.split("+"))) for source in sources
+    ]
+    return CorpusIndex(
+        readings=tuple(itertools.chain(*readings)),
+        roots=(),
+        rows=(),
+        rejections=(),
+        symbols=build_symbols([entry.text for entry in kept], text),
+        speakers=tuple(sorted({entry.speaker for entry in kept})),
+        languages=tuple(sorted({entry.language for entry in kept})),
+        excluded=tuple(sorted(row.id for row in rejections if row.reason is Reason.EXCLUDED)),
+    )
+
+
+class _Writer:
+    """Writes the shards of a new cache, and keeps what the manifest says of them."""
+
+    def __init__(self, folder: Path, first: Manifest, index: CorpusIndex, progress: Callable[[int], object]) -> None:
+        self._folder, self._first, self._index, self._progress = folder, first, index, progress
+        self._specs = bucket_specs(first)
+        self._tokenizer = Tokenizer(index.symbols, first.text.blank)
+        self._starts = cache(record_starts)
+        self.shards: list[ShardEntry] = []
+        self.waves: list[FileEntry] = []
+
+    def write_shard(self, name: ShardName, members: Sequence[_Member]) -> Iterator[dict[str, Any]]:
+        """Write all files of a shard and yield the lines of its utterances, in order."""
+        for bucket, (file, wave) in enumerate(
+            zip(name.files(len(self._specs)), name.wave_files(len(self._specs)), strict=True)
+        ):
+            rows = [row for row in members if bucket_of(self._specs, row.entry.tokens, row.entry.frames) == bucket]
+            written = self._write_file(file, (self._record_of(row, bucket) for row in rows))
+            entry_bucket = bucket if self._first.buckets else None
+            self.shards.append(ShardEntry(file, name.split, len(rows), written.bytes, written.checksum, entry_bucket))
+            if self._first.waves:
+                self.waves.append(self._write_file(wave, (self._read(row, WAVE_PREFIX) for row in rows)))
+            for position, row in enumerate(rows):
+                yield UTTERANCES.to_json(row.entry) | {"split": name.split, "shard": file, "position": position}
+            self._progress(len(rows))
+
+    def _write_file(self, name: str, payloads: Iterable[bytes]) -> FileEntry:
+        with (self._folder / name).open("xb") as file:
+            writer = RecordWriter(file)
+            for payload in payloads:
+                writer.write(payload)
+        return FileEntry(writer.bytes, writer.checksum)
+
+    def _record_of(self, row: _Member, bucket: int) -> bytes:
+        """Return the record with the ids that symbols, speaker and language have in the new cache."""
+        spec, entry = self._specs[bucket], row.entry
+        example = without_padding(decode_example(self._read(row), spec))
+        if example.id != entry.id:
+            where = f"{row.source.folder / entry.shard} record {entry.position}"
+            raise CacheError(f"{where}: found {example.id}, expected {entry.id}; run xtts verify-cache")
+        return encode_example(
+            replace(
+                example,
+                tokens=self._tokenizer.encode(entry.text),
+                speaker=self._index.speakers.index(entry.speaker),
+                language=self._index.languages.index(entry.language),
+            ),
+            spec,
+        )
+
+    def _read(self, row: _Member, prefix: str = "") -> bytes:
+        path = row.source.folder / f"{prefix}{row.entry.shard}"
+        starts = self._starts(path)
+        if row.entry.position >= len(starts):
+            raise CacheError(f"{path}: has no record {row.entry.position}; run xtts verify-cache")
+        return read_record(path, starts[row.entry.position])
+
+
+def _write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> FileEntry:
+    data = "".join(f"{canonical_json(line)}\n" for line in lines).encode()
+    path.write_bytes(data)
+    return FileEntry(len(data), xxhash.xxh3_128_hexdigest(data))
