@@ -48,7 +48,7 @@ _OTHER_PLACE = "choose another DST"
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceCache:
     """A cache to take records from."""
 
     folder: Path
@@ -59,14 +59,14 @@ class Source:
 class _Member:
     """An utterance of a source; `entry` has its place there, `split` is that in the new cache."""
 
-    source: Source
+    source: SourceCache
     entry: UtteranceEntry
     split: str
     digest: bytes
 
 
 def compose_cache(
-    sources: Sequence[Source],
+    sources: Sequence[SourceCache],
     target: Path,
     keeps: Callable[[UtteranceEntry], bool],
     progress: Callable[[int], object],
@@ -108,7 +108,7 @@ def compose_cache(
     return manifest
 
 
-def _check_settings(sources: Sequence[Source]) -> None:
+def _check_settings(sources: Sequence[SourceCache]) -> None:
     """Raise CacheError that names the settings in which a source differs from the first one."""
     wanted, origin = cache_settings(sources[0].manifest), sources[0].manifest.mels_from
     for source in sources[1:]:
@@ -126,7 +126,7 @@ def _check_settings(sources: Sequence[Source]) -> None:
             raise CacheError(f"{found}: {'; '.join(differences)}; make both by xtts preprocess with the same settings")
 
 
-def _check_ids(chosen: Sequence[tuple[Source, UtteranceEntry]]) -> None:
+def _check_ids(chosen: Sequence[tuple[SourceCache, UtteranceEntry]]) -> None:
     if not chosen:
         raise CacheError("no utterance is left; choose more of them")
     places: dict[str, Path] = {}
@@ -137,7 +137,7 @@ def _check_ids(chosen: Sequence[tuple[Source, UtteranceEntry]]) -> None:
         places[entry.id] = source.folder
 
 
-def _with_splits(chosen: Sequence[tuple[Source, UtteranceEntry]], config: CacheConfig) -> list[_Member]:
+def _with_splits(chosen: Sequence[tuple[SourceCache, UtteranceEntry]], config: CacheConfig) -> list[_Member]:
     """Return the members with their splits, one of them in `val` as `preprocess` would."""
     members = [_Member(source, row, row.split, digest_of(config.seed, row.id)) for source, row in chosen]
     candidates = [member for member in members if member.split == "train"]
@@ -156,7 +156,9 @@ def _lay_out(members: Sequence[_Member], config: CacheConfig) -> dict[ShardName,
     return shards
 
 
-def _rejections(sources: Sequence[Source], entries: Iterable[UtteranceEntry], kept: Collection[str]) -> list[Rejection]:
+def _rejections(
+    sources: Sequence[SourceCache], entries: Iterable[UtteranceEntry], kept: Collection[str]
+) -> list[Rejection]:
     """Return the rejected rows of the sources and what is left out here, each once; no row with an id that is kept."""
     rows: dict[tuple[str, ...], Rejection] = {}
     for source in sources:
@@ -176,7 +178,7 @@ def _rejections(sources: Sequence[Source], entries: Iterable[UtteranceEntry], ke
 
 
 def _index_of(
-    sources: Sequence[Source], kept: Sequence[UtteranceEntry], rejections: Sequence[Rejection], text: TextConfig
+    sources: Sequence[SourceCache], kept: Sequence[UtteranceEntry], rejections: Sequence[Rejection], text: TextConfig
 ) -> CorpusIndex:
     readings = [
         source.manifest.readings or tuple(map(ReadOptions, source.manifest.layout.split("+"))) for source in sources

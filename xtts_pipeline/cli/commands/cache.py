@@ -13,7 +13,7 @@ import click
 from tqdm import tqdm
 
 from xtts_pipeline.cache.build.folder import format_bytes
-from xtts_pipeline.cache.compose import Source, compose_cache
+from xtts_pipeline.cache.compose import SourceCache, compose_cache
 from xtts_pipeline.cache.copy import copy_cache, stage_cache
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
@@ -136,9 +136,9 @@ def merge(sources: tuple[Path, ...], target: Path, as_json: bool) -> None:
     _compose([_source(source) for source in sources], target, None, as_json)
 
 
-def _source(folder: Path) -> Source:
+def _source(folder: Path) -> SourceCache:
     require_whole(folder)
-    return Source(folder, load_manifest(folder))
+    return SourceCache(folder, load_manifest(folder))
 
 
 def _share_of(entries: Sequence[UtteranceEntry], share: float) -> list[UtteranceEntry]:
@@ -153,7 +153,7 @@ def _share_of(entries: Sequence[UtteranceEntry], share: float) -> list[Utterance
     return chosen
 
 
-def _compose(sources: Sequence[Source], target: Path, taken: Collection[str] | None, as_json: bool) -> None:
+def _compose(sources: Sequence[SourceCache], target: Path, taken: Collection[str] | None, as_json: bool) -> None:
     for source in sources:
         check_apart(target, source.folder, "choose another DST")
     create_empty_folder(target, "choose another DST")
