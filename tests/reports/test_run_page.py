@@ -26,7 +26,12 @@ TEXT = "Sentence <b>one</b>."
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = make_run(tmp_path_factory.mktemp("report") / "run")
+    return write_run(tmp_path_factory.mktemp("report") / "run")
+
+
+def write_run(folder: Path) -> Path:
+    """Write the run of a training that was killed while it wrote a report."""
+    run = make_run(folder)
     lines = "".join(f"{json.dumps(report)}\n" for report in REPORTS)
     (run / "metrics.jsonl").write_text(f'{lines}{{"step": 6, "spl', encoding="utf-8")
     wave = np.sin(np.arange(8_000) / 9).astype(np.float32) / 2

@@ -14,19 +14,17 @@ from tqdm import tqdm
 from xtts_pipeline.cache.build.plan import read_corpora
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
 from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cli.corpus_options import corpus_options, print_readings
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
     CACHE_FOLDER,
     COUNT,
     FOLDER,
-    RunPath,
-    config_options,
-    corpus_options,
     create_empty_folder,
     json_option,
-    print_readings,
     print_report,
 )
+from xtts_pipeline.cli.run_options import RunPath, config_options
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Bucket, LimitsConfig
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
