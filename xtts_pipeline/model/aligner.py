@@ -16,6 +16,9 @@ from xtts_pipeline.model.layers import Convolution, Dense, Initializer, length_m
 # the value for 80 independent bins with a trained model's error. A higher value would lock in the first bad paths.
 SHARPNESS = 32.0
 IMPOSSIBLE = -1e9
+# Of the loop over frames. Each iteration costs a GPU the start of several kernels, and a CPU nothing; there, the fused
+# program of several frames would compute the first ones again for each of the others.
+FRAMES_PER_GPU_ITERATION = 4
 
 
 class Alignment(NamedTuple):
@@ -103,22 +106,33 @@ def pool_to_decoder_steps(posterior_BTS: tf.Tensor, frames_per_step: int) -> tf.
 def _forward_log_likelihood(likelihood_BTS: tf.Tensor) -> tf.Tensor:
     """Return the log likelihood of all paths from the first token at frame 0 to each token at each frame, [B, T, S]."""
     rows, frames, symbols = likelihood_BTS.shape
+    block_frames = FRAMES_PER_GPU_ITERATION if tf.config.list_physical_devices("GPU") else 1
+    blocks = -(-frames // block_frames)
     likelihood_TBS = tf.transpose(likelihood_BTS, [1, 0, 2])
+    likelihood_TBS = tf.pad(likelihood_TBS, [[0, blocks * block_frames - frames], [0, 0], [0, 0]])
+    likelihood_NUBS = tf.reshape(likelihood_TBS, [blocks, block_frames, rows, symbols])
     before_BS = tf.fill([rows, symbols], IMPOSSIBLE)
     # Before frame 0 only token 0 is reachable.
     is_first_S = tf.range(symbols) == 0
-    forward_TBS = tf.TensorArray(tf.float32, frames, element_shape=[rows, symbols])
+    forward_NUBS = tf.TensorArray(tf.float32, blocks, element_shape=[block_frames, rows, symbols])
 
     def advance(
-        frame: tf.Tensor, stay_BS: tf.Tensor, forward_TBS: tf.TensorArray
+        block: tf.Tensor, stay_BS: tf.Tensor, forward_NUBS: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-        moved_BS = tf.pad(stay_BS[:, :-1], [[0, 0], [1, 0]], constant_values=IMPOSSIBLE)
-        moved_BS = tf.where(is_first_S & (frame == 0), 0.0, moved_BS)
-        likelier_BS = tf.maximum(stay_BS, moved_BS)
-        either_BS = likelier_BS + tf.math.log1p(tf.exp(tf.minimum(stay_BS, moved_BS) - likelier_BS))
-        # Bounded below: impossible paths would otherwise decrease without limit.
-        forward_BS = tf.maximum(either_BS + likelihood_TBS[frame], IMPOSSIBLE)
-        return frame + 1, forward_BS, forward_TBS.write(frame, forward_BS)
+        forward_UBS = []
+        for number, likelihood_BS in enumerate(tf.unstack(likelihood_NUBS[block])):
+            moved_BS = tf.pad(stay_BS[:, :-1], [[0, 0], [1, 0]], constant_values=IMPOSSIBLE)
+            if number == 0:
+                moved_BS = tf.where(is_first_S & (block == 0), 0.0, moved_BS)
+            likelier_BS = tf.maximum(stay_BS, moved_BS)
+            either_BS = likelier_BS + tf.math.log1p(tf.exp(tf.minimum(stay_BS, moved_BS) - likelier_BS))
+            # Bounded below: impossible paths would otherwise decrease without limit.
+            stay_BS = tf.maximum(either_BS + likelihood_BS, IMPOSSIBLE)
+            forward_UBS.append(stay_BS)
+        return block + 1, stay_BS, forward_NUBS.write(block, tf.stack(forward_UBS))
 
-    *_, forward_TBS = tf.while_loop(lambda frame, *_: frame < frames, advance, (tf.constant(0), before_BS, forward_TBS))
-    return tf.transpose(forward_TBS.stack(), [1, 0, 2])
+    *_, forward_NUBS = tf.while_loop(
+        lambda block, *_: block < blocks, advance, (tf.constant(0), before_BS, forward_NUBS)
+    )
+    forward_TBS = tf.reshape(forward_NUBS.stack(), [-1, rows, symbols])[:frames]
+    return tf.transpose(forward_TBS, [1, 0, 2])
