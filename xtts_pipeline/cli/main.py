@@ -23,6 +23,7 @@ from xtts_pipeline.system.terminal import columns_of, fold
 # In the order of their use. Each summary is the first sentence of the command's own help, and fits on a line.
 COMMANDS = {
     "Data": {
+        "segment": "Cut long recordings at pauses into clips with their texts.",
         "preprocess": "Turn a corpus into a cache of mel spectrograms and tokens.",
         "verify-cache": "Prove that a cache is what its manifest says.",
         "cache": "Copy caches, take a part of one, or merge several.",

@@ -62,6 +62,19 @@ def test_speech_is_22050_hz_and_loud_enough_and_longer_for_a_longer_text():
     assert 2 * len(short) < len(long)
 
 
+def test_words_start_in_order_and_merged_words_start_together():
+    words = ["At", "the", "end", "of", "the", "day,", "Tom", "&", "Ann", "<said>", "no."]
+    with EspeakVoice() as voice:
+        _, starts = voice.speak_words(words)
+
+    assert len(starts) == len(words)
+    assert starts[0] == 0
+    assert np.all(np.diff(starts) >= 0)
+    assert len(np.unique(starts)) > len(words) / 2
+    # espeak-ng pauses at the comma.
+    assert np.diff(starts).argmax() == words.index("day,")
+
+
 def test_more_words_a_minute_are_shorter():
     lengths = []
     for words_per_minute in (120, 240):

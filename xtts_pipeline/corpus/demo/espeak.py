@@ -5,8 +5,10 @@ that is imported only to make a corpus.
 """
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
+from xml.sax.saxutils import escape
 
 import numpy as np
 import soundfile
@@ -25,7 +27,26 @@ _POSITION_CHARACTER = 1
 _PARAMETER_RATE = 1
 _OK = 0
 
-_SynthCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+_SSML = 0x10
+_EVENT_END, _EVENT_MARK = 0, 3
+
+
+class _Event(ctypes.Structure):
+    """espeak-ng's report of a place in its speech; `id` is the name of a mark."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("unique_identifier", ctypes.c_uint),
+        ("text_position", ctypes.c_int),
+        ("length", ctypes.c_int),
+        ("audio_position", ctypes.c_int),
+        ("sample", ctypes.c_int),
+        ("user_data", ctypes.c_void_p),
+        ("id", ctypes.c_char_p),
+    )
+
+
+_SynthCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.POINTER(_Event))
 
 
 class EspeakVoice:
@@ -38,12 +59,17 @@ class EspeakVoice:
         self.name = name
         self.words_per_minute = words_per_minute
 
+    @classmethod
+    def of_language(cls, language: str) -> Self:
+        """Return the voice of a language tag such as `de`, `pt-BR` or `fa`."""
+        tag = language.lower().replace("_", "-")
+        return cls({"en": "en-us", "zh": "cmn", "no": "nb"}.get(tag, tag))
+
     def __enter__(self) -> Self:
         try:
             import espeakng_loader
         except ImportError:
-            remedy = f"{install_command('demo')}, or give a corpus with --data"
-            raise CorpusError(f"espeak-ng: not installed; {remedy}") from None
+            raise CorpusError(f"espeak-ng: not installed; {install_command('demo')}") from None
         self._library = ctypes.CDLL(espeakng_loader.get_library_path())
         folder = espeakng_loader.get_data_path()
         rate = self._library.espeak_Initialize(_AUDIO_OUTPUT_SYNCHRONOUS, 0, folder.encode(), _INITIALIZE_DONT_EXIT)
@@ -53,6 +79,7 @@ class EspeakVoice:
             raise CorpusError(f"espeak-ng: {found}; install into a shorter path")
         self.sample_rate = int(rate)
         self._chunks: list[np.ndarray] = []
+        self._marks: dict[int, int] = {}
         # The library keeps the pointer alone, so the callback must live as long as the voice.
         self._callback = _SynthCallback(self._collect)
         self._library.espeak_SetSynthCallback(self._callback)
@@ -70,19 +97,43 @@ class EspeakVoice:
 
         Raises CorpusError if espeak-ng fails or says nothing.
         """
+        return self._synthesize(text, text, 0)
+
+    def speak_words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return words spoken as one text, int16 [samples], and the first sample of each word, int [words].
+
+        Words that espeak-ng merges, such as "of the", share the start of the next one. Raises CorpusError as `speak`.
+        """
+        # The library's own word events have wrong positions after merged words; its marks have right ones.
+        marked = " ".join(f'<mark name="{place}"/>{escape(word)}' for place, word in enumerate(words))
+        wave = self._synthesize(f"<speak>{marked}</speak>", " ".join(words), _SSML)
+        starts = np.full(len(words) + 1, len(wave))
+        for place, sample in self._marks.items():
+            starts[place] = sample
+        return wave, np.minimum.accumulate(starts[::-1])[::-1][:-1]
+
+    def _synthesize(self, text: str, shown: str, flags: int) -> np.ndarray:
         self._chunks.clear()
+        self._marks.clear()
         encoded = text.encode() + b"\0"
         size = ctypes.c_size_t(len(encoded))
-        status = self._library.espeak_Synth(encoded, size, 0, _POSITION_CHARACTER, 0, _CHARS_UTF8, None, None)
+        status = self._library.espeak_Synth(encoded, size, 0, _POSITION_CHARACTER, 0, _CHARS_UTF8 | flags, None, None)
         if status != _OK or not self._chunks:
             found = f"status {status} and {len(self._chunks)} pieces of sound"
-            raise CorpusError(f"espeak-ng: {found} for {text!r}, expected speech")
+            raise CorpusError(f"espeak-ng: {found} for {shown!r}, expected speech")
         return np.concatenate(self._chunks)
 
-    def _collect(self, samples: "ctypes._Pointer[ctypes.c_short]", count: int, _events: int | None) -> int:
+    def _collect(
+        self, samples: "ctypes._Pointer[ctypes.c_short]", count: int, events: "ctypes._Pointer[_Event]"
+    ) -> int:
         if count > 0:  # at the end of a text there is none
             # A copy: the library reuses its buffer.
             self._chunks.append(np.ctypeslib.as_array(samples, (count,)).copy())
+        place = 0
+        while events[place].type != _EVENT_END:
+            if events[place].type == _EVENT_MARK:
+                self._marks[int(events[place].id)] = events[place].sample
+            place += 1
         return 0
 
 

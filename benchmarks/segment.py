@@ -1,0 +1,164 @@
+"""Measure `xtts segment` on a long recording whose words have known times, or on real clips joined to one recording.
+
+    python benchmarks/segment.py --texts ljspeech-transcripts.csv --hours 1 --work /tmp/segment
+    python benchmarks/segment.py --join LJSpeech-1.1 --work /tmp/segment
+
+--texts: each line is `id|text`. A voice unlike that of the aligner's reference speaks them at another speed, with
+pauses of 0.1 to 1.2 s and noise 25 dB below the speech. --join: a corpus of the LJSpeech layout; only the borders of
+its clips are known. Writes pairs.csv for a phoneme recogniser: each clip, and the same words cut at the known times.
+"""
+
+import argparse
+import json
+import shutil
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from xtts_pipeline.config.schema import TextConfig
+from xtts_pipeline.corpus.demo.espeak import EspeakVoice
+from xtts_pipeline.corpus.segment.segment import segment_corpus
+from xtts_pipeline.text.normalize import normalize
+from xtts_pipeline.text.sentences import split_sentences
+
+VOICE, WORDS_PER_MINUTE, NOISE_DB = "en-gb-x-rp+f3", 185, -25.0
+SILENCE = 30  # of 32,768: espeak-ng's pauses are nearly digital silence
+EDGE_SECONDS = 0.01
+
+
+def spoken(text: str) -> list[str]:
+    """Return the words of a text as `xtts segment` spells them out."""
+    sentences = split_sentences(text, "en", lambda _: True)
+    return [word for sentence in sentences for word in normalize(sentence, TextConfig(lowercase=False), "en").split()]
+
+
+def speak_hour(folder: Path, texts: Path, hours: float, skip: int) -> list[tuple[float, float, str]]:
+    """Speak lines into book.wav beside book.txt; return start, end and text of each word."""
+    generator = np.random.default_rng(0)
+    lines = [line.split("|")[-1].strip() for line in texts.read_text(encoding="utf-8").splitlines()][skip:]
+    waves, words, seconds, used = [], [], 0.0, []
+    with EspeakVoice(VOICE, WORDS_PER_MINUTE) as voice:
+        rate = voice.sample_rate
+        for line in lines:
+            if seconds >= 3_600 * hours:
+                break
+            tokens = spoken(line)
+            wave, starts = voice.speak_words(tokens)
+            loud = np.flatnonzero(np.abs(wave) > SILENCE)
+            wave, starts = wave[loud[0] : loud[-1] + 1], np.maximum(starts - loud[0], 0)
+            for start, end, token in zip(starts, np.append(starts[1:], len(wave)), tokens, strict=True):
+                # The pause of a comma belongs to no word.
+                heard = np.flatnonzero(np.abs(wave[start:end]) > SILENCE)
+                first, last = (heard[0], heard[-1] + 1) if len(heard) else (0, 0)
+                words.append((seconds + (start + first) / rate, seconds + (start + last) / rate, token))
+            pause = generator.uniform(*((0.1, 0.3) if generator.random() < 0.5 else (0.3, 1.2)))
+            waves += [wave / 32_768, np.zeros(int(pause * rate))]
+            seconds += (len(waves[-2]) + len(waves[-1])) / rate
+            used.append(line)
+    book = np.concatenate(waves).astype(np.float32)
+    noise = np.sqrt(np.mean(book**2)) * 10 ** (NOISE_DB / 20)
+    book += noise * generator.standard_normal(len(book), dtype=np.float32)
+    soundfile.write(folder / "book.wav", book, rate, subtype="PCM_16")
+    (folder / "book.txt").write_text("\n".join(used), encoding="utf-8")
+    return words
+
+
+def join_clips(folder: Path, corpus: Path) -> list[tuple[float, float, str]]:
+    """Join the clips of a corpus into book.wav; return start, end and text of each clip."""
+    generator = np.random.default_rng(0)
+    rows = [line.split("|") for line in (corpus / "metadata.csv").read_text(encoding="utf-8").splitlines()]
+    waves, borders, seconds = [], [], 0.0
+    for row in rows:
+        wave, rate = soundfile.read(corpus / "wavs" / f"{row[0]}.wav", dtype="float32")
+        borders.append((seconds, seconds + len(wave) / rate, row[1]))
+        gap = 1e-4 * generator.standard_normal(int(generator.uniform(0.1, 0.9) * rate), dtype=np.float32)
+        waves += [wave, gap]
+        seconds += (len(wave) + len(gap)) / rate
+    soundfile.write(folder / "book.wav", np.concatenate(waves), rate, subtype="PCM_16")
+    (folder / "book.txt").write_text(" ".join(row[1] for row in rows), encoding="utf-8")
+    return borders
+
+
+def read_lines(path: Path) -> list[dict[str, object]]:
+    """Return the objects of a JSONL file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def check_words(clips: list[dict], words: list[tuple[float, float, str]], folder: Path) -> dict[str, object]:
+    """Return how many clips have exactly their words, and how many cuts are within a word by time and by energy."""
+    middles = np.array([(start + end) / 2 for start, end, _ in words])
+    starts, ends = (np.array([word[k] for word in words]) for k in (0, 1))
+    wave, rate = soundfile.read(folder / "book.wav", dtype="float32")
+    speech_level = np.sqrt(np.mean(wave**2))
+    wrong, cuts, in_word, loud, pairs = [], 0, 0, 0, []
+    (folder / "true").mkdir()
+    for clip in clips:
+        first, last = np.searchsorted(middles, [clip["start"], clip["end"]])
+        if " ".join(word for _, _, word in words[first:last]) != clip["text"]:
+            wrong.append(clip["id"])
+        for cut in (clip["start"], clip["end"]):
+            cuts += 1
+            in_word += bool(np.any((starts + EDGE_SECONDS < cut) & (cut < ends - EDGE_SECONDS)))
+            around = wave[max(0, round((cut - EDGE_SECONDS) * rate)) : round((cut + EDGE_SECONDS) * rate)]
+            loud += bool(np.sqrt(np.mean(around**2)) > 2 * speech_level * 10 ** (NOISE_DB / 20))
+        true = folder / "true" / f"{clip['id']}.wav"
+        tokens = clip["text"].split()
+        near = [
+            k for k in range(max(0, first - 3), first + 4) if [w for _, _, w in words[k : k + len(tokens)]] == tokens
+        ]
+        k = near[0] if near else first
+        span = words[k][0], words[min(k + len(tokens), len(words)) - 1][1]
+        soundfile.write(true, wave[round(span[0] * rate) : round(span[1] * rate)], rate, subtype="PCM_16")
+        pairs.append(f"{folder / 'clips' / 'wavs' / clip['id']}.wav|{true}")
+    (folder / "pairs.csv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    share = 1 - len(wrong) / max(len(clips), 1)
+    return {"exact": round(share, 4), "wrong": wrong, "cuts": cuts, "in_word": in_word, "loud": loud}
+
+
+def check_borders(clips: list[dict], borders: list[tuple[float, float, str]]) -> dict[str, object]:
+    """Return how many borders of joined clips were cut, and between how many wrong words."""
+    gaps = [(before[1] - 0.1, after[0] + 0.1) for before, after in pairwise(borders)]
+    counts = np.cumsum([len(spoken(text)) for _, _, text in borders])
+    cut, wrong = 0, []
+    for clip in clips:
+        for number, (low, high) in enumerate(gaps):
+            if low <= clip["end"] <= high:
+                cut += 1
+                last = spoken(borders[number][2])[-3:]
+                wrong += [] if clip["text"].split()[-3:] == last[-len(clip["text"].split()) :] else [clip["id"]]
+    return {"borders": len(gaps), "words": int(counts[-1]), "cut": cut, "wrong": wrong}
+
+
+def main() -> None:
+    """Make the recording, cut it, and print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--texts", type=Path)
+    parser.add_argument("--join", type=Path)
+    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--skip", type=int, default=0, help="lines of --texts to leave out")
+    parser.add_argument("--work", type=Path, required=True)
+    arguments = parser.parse_args()
+    folder = arguments.work
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "book").mkdir(parents=True)
+    known = (
+        join_clips(folder / "book", arguments.join)
+        if arguments.join
+        else speak_hour(folder / "book", arguments.texts, arguments.hours, arguments.skip)
+    )
+    started, used = time.perf_counter(), time.process_time()
+    report = segment_corpus(folder / "book", folder / "book" / "clips", "en", 10.0).to_json()
+    report |= {
+        "seconds": round(time.perf_counter() - started, 1),
+        "cpu_seconds": round(time.process_time() - used, 1),
+    }
+    clips = read_lines(folder / "book" / "clips" / "clips.jsonl")
+    check = check_borders(clips, known) if arguments.join else check_words(clips, known, folder / "book")
+    print(json.dumps(report | check))
+
+
+if __name__ == "__main__":
+    main()

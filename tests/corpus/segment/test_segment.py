@@ -1,0 +1,169 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from click.testing import CliRunner
+
+from xtts_pipeline.cli.main import cli
+from xtts_pipeline.config.schema import TextConfig
+from xtts_pipeline.corpus.demo.espeak import EspeakVoice, demo_sentences
+from xtts_pipeline.corpus.read import read_corpus
+from xtts_pipeline.corpus.segment.segment import find_recordings, segment_corpus
+from xtts_pipeline.errors import CorpusError
+from xtts_pipeline.text.normalize import normalize
+
+SENTENCES = ["Mr. Brown paid $25 in 1990, and on 3 May he sold it.", *demo_sentences()[:35]]
+FOREIGN, UNREAD = slice(12, 15), slice(24, 27)  # sentences without text, sentences without sound
+NOISE = 10 ** (-25 / 20)
+
+Word = tuple[float, float, str]
+
+
+def spell(sentence: str) -> list[str]:
+    return normalize(sentence, TextConfig(lowercase=False), "en").split()
+
+
+def speak_book(path: Path, sentences: list[str]) -> list[Word]:
+    """Write sentences in another voice and pace than the aligner's, with noise; return the time of each word."""
+    generator = np.random.default_rng(0)
+    waves, words, samples = [], [], 0
+    with EspeakVoice("en-gb-x-rp+f3", 185) as voice:
+        for sentence in sentences:
+            wave, starts = voice.speak_words(spell(sentence))
+            for start, end, word in zip(starts, [*starts[1:], len(wave)], spell(sentence), strict=True):
+                loud = start + np.flatnonzero(np.abs(wave[start:end]) > 100)
+                first, last = (loud[0], loud[-1] + 1) if len(loud) else (start, start)
+                words.append(((samples + first) / voice.sample_rate, (samples + last) / voice.sample_rate, word))
+            pause = np.zeros(int(generator.uniform(0.2, 0.8) * voice.sample_rate))
+            waves += [wave / 32_768, pause]
+            samples += len(wave) + len(pause)
+        rate = voice.sample_rate
+    book = np.concatenate(waves)
+    book += NOISE * np.sqrt(np.mean(book**2)) * generator.standard_normal(len(book))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, book, rate, subtype="PCM_16")
+    return words
+
+
+def read_lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Word]]:
+    """Return a folder of one recording, and its words; some sentences have no text, and some text has no sound."""
+    folder = tmp_path_factory.mktemp("book")
+    heard = SENTENCES[: UNREAD.start] + SENTENCES[UNREAD.stop :]
+    words = speak_book(folder / "chapter 1.wav", heard)
+    (folder / "chapter 1.txt").write_text("\n".join(SENTENCES[: FOREIGN.start] + SENTENCES[FOREIGN.stop :]))
+    return folder, words
+
+
+@pytest.fixture(scope="module")
+def corpus(book: tuple[Path, list[Word]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cut") / "corpus"
+    segment_corpus(book[0], folder, "en", 10.0)
+    return folder
+
+
+def test_clips_have_exactly_their_words(book: tuple[Path, list[Word]], corpus: Path):
+    clips = read_lines(corpus / "clips.jsonl")
+    spoken = [
+        [word for start, end, word in book[1] if clip["start"] < (start + end) / 2 < clip["end"]] for clip in clips
+    ]
+
+    assert len(clips) > 10
+    assert [clip["text"].split() for clip in clips] == spoken
+    assert all(0.5 <= clip["confidence"] <= 1 for clip in clips)
+
+
+def test_no_cut_is_within_a_word(book: tuple[Path, list[Word]], corpus: Path):
+    cuts = [clip[side] for clip in read_lines(corpus / "clips.jsonl") for side in ("start", "end")]
+
+    assert [word for cut in cuts for word in book[1] if word[0] + 0.02 < cut < word[1] - 0.02] == []
+
+
+def test_numbers_and_abbreviations_are_spelled_out(corpus: Path):
+    assert read_lines(corpus / "clips.jsonl")[0]["text"].startswith("mister Brown paid twenty-five dollars")
+
+
+def test_a_passage_without_text_is_listed_and_left_out(book: tuple[Path, list[Word]], corpus: Path):
+    words_before = sum(len(spell(sentence)) for sentence in SENTENCES[: FOREIGN.start])
+    words_inside = sum(len(spell(sentence)) for sentence in SENTENCES[FOREIGN])
+    start, end = book[1][words_before][0], book[1][words_before + words_inside - 1][1]
+    left_out = [line for line in read_lines(corpus / "left_out.jsonl") if line["problem"] == "sound_without_text"]
+    kept = read_lines(corpus / "clips.jsonl")
+
+    assert sum(line["end"] - line["start"] for line in left_out) > 0.5 * (end - start)
+    assert all(start - 0.5 < line["start"] < line["end"] < end + 0.5 for line in left_out)
+    assert [clip for clip in kept if clip["end"] > start + 0.1 and clip["start"] < end - 0.1] == []
+
+
+def test_text_that_nobody_speaks_is_listed_and_no_word_is_lost(corpus: Path):
+    lines = read_lines(corpus / "clips.jsonl") + read_lines(corpus / "left_out.jsonl")
+    unread = [line["text"] for line in lines if line.get("problem") == "text_without_sound"]
+    transcript = SENTENCES[: FOREIGN.start] + SENTENCES[FOREIGN.stop :]
+    in_order = sorted((line for line in lines if line["text"]), key=lambda line: line["id"])
+
+    assert " ".join(unread) == " ".join(" ".join(spell(sentence)) for sentence in SENTENCES[UNREAD])
+    assert " ".join(line["text"] for line in in_order) == " ".join(" ".join(spell(line)) for line in transcript)
+
+
+def test_the_corpus_is_read_without_an_option_at_the_rate_of_the_source(corpus: Path):
+    read = read_corpus(corpus)
+    kept = {line["id"]: line for line in read_lines(corpus / "clips.jsonl")}
+
+    assert read.layout == "ljspeech"
+    assert [row.text for row in read.utterances] == [line["text"] for line in kept.values()]
+    assert not read.rejections
+    for clip_id, line in kept.items():
+        sound = soundfile.info(corpus / "wavs" / f"{clip_id}.wav")
+        assert sound.samplerate == 22_050
+        assert sound.duration == pytest.approx(line["end"] - line["start"], abs=0.01)
+
+
+def test_a_transcript_of_another_book_is_refused_in_one_line(book: tuple[Path, list[Word]], tmp_path: Path):
+    (tmp_path / "book.wav").symlink_to(book[0] / "chapter 1.wav")
+    (tmp_path / "book.txt").write_text("\n".join(demo_sentences()[36:]))
+
+    with pytest.raises(
+        CorpusError, match=r"book.txt: its words explain \d% of the speech in book.wav, expected"
+    ) as error:
+        segment_corpus(tmp_path, tmp_path / "out", "en", 10.0)
+
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_recording_without_a_transcript_is_cut_only(book: tuple[Path, list[Word]], tmp_path: Path):
+    sound, output = book[0] / "chapter 1.wav", tmp_path / "out"
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "b.wav").symlink_to(sound)
+
+    result = CliRunner().invoke(cli, ["segment", "--data", str(tmp_path / "alone"), "--output", str(output)])
+
+    assert result.exit_code == 0, result.output
+    assert "without a transcript: 1 of them, cut only" in result.output
+    assert not (output / "metadata.csv").exists()
+    lengths = [soundfile.info(file).duration for file in (output / "untranscribed").iterdir()]
+    assert len(lengths) > 10
+    assert max(lengths) <= 10
+
+
+def test_chapters_are_found_in_folders_with_their_texts(tmp_path: Path):
+    for name in ("one/a.flac", "one/a.txt", "one/b.wav", "two/x.mp3", "two/words.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+
+    found = [(item.id, item.transcript and item.transcript.name) for item in find_recordings(tmp_path)]
+
+    assert found == [("one_a", "a.txt"), ("one_b", None), ("two_x", "words.txt")]
+
+
+def test_a_folder_without_sound_is_an_error(tmp_path: Path):
+    with pytest.raises(
+        CorpusError, match=r"no sound; expected long recordings such as book\.wav, each beside book\.txt"
+    ):
+        find_recordings(tmp_path)

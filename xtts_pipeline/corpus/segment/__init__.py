@@ -1,0 +1,1 @@
+"""Cut long recordings into clips with their texts."""

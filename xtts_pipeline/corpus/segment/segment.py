@@ -1,0 +1,202 @@
+"""Turn long recordings and their transcripts into a corpus of clips that `xtts preprocess` reads without an option."""
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+
+from xtts_pipeline.audio.load import LIBRARY_ERRORS
+from xtts_pipeline.corpus.encodings import decode_text, likely_encoding
+from xtts_pipeline.corpus.layouts.pairs import TRANSCRIPTS
+from xtts_pipeline.corpus.rows import SOUND_SUFFIXES
+from xtts_pipeline.corpus.segment.align import LEAST_EXPLAINED, align
+from xtts_pipeline.corpus.segment.cut import (
+    CutClip,
+    Misfit,
+    cut_aligned,
+    cut_untranscribed,
+)
+from xtts_pipeline.corpus.segment.reference import speak_reference
+from xtts_pipeline.corpus.segment.speech import hear
+from xtts_pipeline.errors import CorpusError, output_errors
+from xtts_pipeline.system.atomic_files import atomic_folder
+from xtts_pipeline.system.terminal import join_lines
+
+CLIPS_NAME, LEFT_OUT_NAME = "clips.jsonl", "left_out.jsonl"
+UNTRANSCRIBED_FOLDER = "untranscribed"
+MIN_SPEECH_SECONDS = 10.0
+_UNSAFE = re.compile(r"[\\/|\s]+")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A long sound and its transcript, if it has one; its clips are named `ID-0001` and so on."""
+
+    id: str
+    sound: Path
+    transcript: Path | None
+
+
+@dataclass(frozen=True)
+class SegmentReport:
+    """The result: the clips of each recording, kept and left out."""
+
+    output: Path
+    recordings: list[Recording]
+    clips: list[list[CutClip]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report for programs."""
+        kept = [clip for clips in self.clips for clip in clips if clip.problem is None]
+        left_out = [clip for clips in self.clips for clip in clips if clip.problem]
+        return {
+            "recordings": len(self.recordings),
+            "without_transcript": sum(recording.transcript is None for recording in self.recordings),
+            "clips": len(kept),
+            "hours": round(_hours(kept), 4),
+            "left_out": len(left_out),
+            "left_out_hours": round(_hours(left_out), 4),
+            "left_out_by_reason": dict(Counter(str(clip.problem) for clip in left_out)),
+            "median_confidence": round(float(np.median([clip.confidence for clip in kept or [CutClip(0, 0)]])), 3),
+        }
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        report = self.to_json()
+        untranscribed = report["without_transcript"]
+        lines = [f"{report['recordings']} recordings: {report['clips']} clips of {report['hours']:.2f} hours"]
+        if untranscribed:
+            where = f"cut only, into {self.output / UNTRANSCRIBED_FOLDER}"
+            lines.append(f"without a transcript: {untranscribed} of them, {where}")
+        if untranscribed < report["recordings"]:
+            lines.append(f"median confidence: {report['median_confidence']:.2f}, each in {self.output / CLIPS_NAME}")
+        if report["left_out"]:
+            lines.append(f"left out, {report['left_out_hours']:.2f} hours, each in {self.output / LEFT_OUT_NAME}:")
+            lines += [f"  {reason:<20} {count:>6}" for reason, count in report["left_out_by_reason"].items()]
+        if untranscribed < report["recordings"]:
+            lines.append(f"next: xtts preprocess --data {self.output}")
+        return join_lines(lines)
+
+
+def find_recordings(data: Path) -> list[Recording]:
+    """Return the sounds of a folder, or the one sound, with the transcript of the same name beside each.
+
+    In a folder of one sound and one text the names may differ. Raises CorpusError if there is no sound.
+    """
+    root = data if data.is_dir() else data.parent
+    folders = ((Path(folder), sorted(names)) for folder, _, names in sorted(os.walk(root)))
+    recordings = []
+    for folder, names in folders:
+        sounds = [name for name in names if name.lower().endswith(SOUND_SUFFIXES)]
+        texts = {Path(name).stem: name for name in names if name.endswith(TRANSCRIPTS)}
+        for name in sounds:
+            stem = Path(name).stem
+            found = next(iter(texts.values())) if len(texts) == len(sounds) == 1 else texts.get(stem)
+            if data in (root, folder / name):
+                recording_id = _UNSAFE.sub("_", str((folder / stem).relative_to(root)))
+                recordings.append(Recording(recording_id, folder / name, folder / found if found else None))
+    if not recordings:
+        raise CorpusError(f"{data}: no sound; expected long recordings such as book.wav, each beside book.txt")
+    twice = [name for name, count in Counter(recording.id for recording in recordings).items() if count > 1]
+    if twice:
+        raise CorpusError(f"{data}: several recordings are named {twice[0]}; rename all but one")
+    return recordings
+
+
+def segment_corpus(
+    data: Path,
+    output: Path,
+    language: str,
+    max_seconds: float,
+    encoding: str = "",
+    on_recording: Callable[[Recording], None] = lambda _: None,
+) -> SegmentReport:
+    """Cut every recording below `data` into clips and write them as a corpus.
+
+    `output` appears when all is written. Raises CorpusError if a file cannot be used or no transcript fits its sound.
+    """
+    recordings = find_recordings(data)
+    report = SegmentReport(output, recordings, [])
+    with output_errors(output, "choose another --output"), atomic_folder(output) as partial:
+        rows, kept_lines, left_out_lines, problems = [], [], [], []
+        for recording in recordings:
+            on_recording(recording)
+            clips, rate, problem = _cut(recording, language, max_seconds, encoding)
+            problems += [problem] if problem else []
+            report.clips.append(clips)
+            folder = partial / (UNTRANSCRIBED_FOLDER if recording.transcript is None else "wavs")
+            folder.mkdir(exist_ok=True)
+            for number, clip in enumerate(clips, 1):
+                clip_id = f"{recording.id}-{number:04d}"
+                line = {"id": clip_id, "source": str(recording.sound), **asdict(clip)}
+                if clip.problem is not None:
+                    left_out_lines.append(line)
+                    continue
+                _write_clip(folder / f"{clip_id}.wav", recording.sound, rate, clip)
+                kept_lines.append(line)
+                rows += [f"{clip_id}|{clip.text}"] if clip.text else []
+        if problems and not rows and len(problems) == sum(item.transcript is not None for item in recordings):
+            raise CorpusError(problems[0])
+        if rows:
+            (partial / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+        for name, lines in ((CLIPS_NAME, kept_lines), (LEFT_OUT_NAME, left_out_lines)):
+            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+            (partial / name).write_text(text, encoding="utf-8")
+    return report
+
+
+def _cut(recording: Recording, language: str, max_seconds: float, encoding: str) -> tuple[list[CutClip], int, str]:
+    """Return all clips of a recording, its sample rate, and what is wrong if its transcript does not fit."""
+    speech, rate = hear(recording.sound)
+    if recording.transcript is None:
+        return cut_untranscribed(speech, max_seconds), rate, ""
+    where = f"{recording.transcript}"
+    text = _read_text(recording.transcript, language, encoding)
+    reference = speak_reference(text, language, rate / 2)
+    seconds = len(speech.mels) * float(np.median(np.diff(speech.frame_seconds))) if len(speech.mels) > 1 else 0.0
+    if seconds < MIN_SPEECH_SECONDS or not len(reference.mels):
+        found = f"{seconds:.1f} s of speech and {len(reference.words)} words"
+        raise CorpusError(f"{where}: {found}; expected over {MIN_SPEECH_SECONDS:g} s: shorter sounds are clips already")
+    alignment, reference = align(speech, reference)
+    share = alignment.explained_share
+    if share < LEAST_EXPLAINED:
+        found = f"its words explain {max(0.0, share):.0%} of the speech in {recording.sound.name}"
+        problem = f"{where}: {found}, expected over {LEAST_EXPLAINED:.0%}; check the pair and --language"
+        end = float(speech.stretches[-1, 1])
+        return [CutClip(0.0, end, " ".join(reference.words), 0.0, Misfit.WRONG_TRANSCRIPT)], rate, problem
+    return cut_aligned(speech, reference, alignment, max_seconds), rate, ""
+
+
+def _read_text(path: Path, language: str, encoding: str) -> str:
+    try:
+        raw = path.read_bytes()
+        text = decode_text(raw, encoding).replace("|", " ")
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); expected a text file") from None
+    except UnicodeDecodeError as error:
+        found = f"byte {error.start} is not {(encoding or 'UTF-8').upper()}"
+        raise CorpusError(f"{path}: {found}; give its --encoding, such as {likely_encoding(raw, language)}") from None
+    if not any(map(str.isalnum, text)):
+        raise CorpusError(f"{path}: no letter or digit; expected the words of the recording")
+    return text
+
+
+def _write_clip(path: Path, sound: Path, rate: int, clip: CutClip) -> None:
+    try:
+        with soundfile.SoundFile(sound) as file:
+            file.seek(round(clip.start * rate))
+            wave = file.read(round((clip.end - clip.start) * rate), dtype="float32", always_2d=True).mean(axis=1)
+        soundfile.write(path, wave, rate, subtype="PCM_16")
+    except LIBRARY_ERRORS as error:
+        raise CorpusError(f"{sound}: cannot be cut at {clip.start:.1f} s ({error}); expected a whole file") from None
+
+
+def _hours(clips: list[CutClip]) -> float:
+    return sum(clip.end - clip.start for clip in clips) / 3_600
