@@ -101,6 +101,9 @@ def test_histograms_mark_what_they_are_handed(tmp_path: Path, drawn: list[Figure
     legend = axes.get_legend()
     assert legend is not None
     assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
+    # All of it is on the picture, and takes no room from the clips.
+    assert legend.get_window_extent().x0 >= 0
+    assert axes.get_position().width > 0.8
 
 
 @pytest.mark.parametrize(("clips", "bins"), [(1, 2), (24, 10), (900, 60), (13_100, 60)])

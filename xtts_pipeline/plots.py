@@ -182,7 +182,7 @@ def save_histograms(
             axes.axvline(at, color="tab:red", linestyle=style, label=f"{mark} = {_short(at)}")
         for limit, at in limits.get(name, {}).items():
             # A limit far away would leave no room for the clips.
-            is_near = left - (right - left) / 4 <= at <= right + (right - left) / 4
+            is_near = left - (right - left) / 2 <= at <= right + (right - left) / 2
             axes.axvline(at, color="black", label=f"{limit} = {_short(at)}" + ("" if is_near else ", off the axis"))
             if is_near:
                 left, right = min(left, at), max(right, at)
@@ -192,7 +192,7 @@ def save_histograms(
         if np.issubdtype(values.dtype, np.integer):
             axes.locator_params(axis="x", integer=True)
         # Above the frame, so that it covers no bar and no line.
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, frameon=False)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False)
     save_figure(figure, path)
 
 
