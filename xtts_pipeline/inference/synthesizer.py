@@ -126,7 +126,7 @@ class Synthesizer:
         if self._network.voice_encoder is not None:
             latents = self._embed_reference(self.silence(self._network.reference_frames))
         for rows in {1, self._rows(2) if batch else 1}:
-            voice = _Voice(0, 0, latents, 1.0, 0)
+            voice = _Voice(0, 0, latents, 1.0, 0.0, 0)
             for _ in self._decode([piece], self._open([piece], voice, rows), voice.seed):
                 pass
         stream = open_stream(self.vocoder)
