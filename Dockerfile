@@ -16,7 +16,8 @@ COPY --from=wheel /source/dist/ /opt/
 RUN pip install --no-cache-dir --constraint /opt/constraints.txt "$(echo /opt/*.whl)[${EXTRAS}]"
 # Any user may run it, with `docker run --user`: numba and matplotlib need a home to write to.
 ENV HOME=/tmp
-USER nobody
+# A number, since a cluster cannot tell whether a name is root.
+USER 65534:65534
 WORKDIR /work
 ENTRYPOINT ["xtts"]
 CMD ["--help"]

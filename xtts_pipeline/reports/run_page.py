@@ -176,7 +176,7 @@ def _sentences(content: RunContent, output: Path) -> str:
             else:
                 spoken.setdefault((event.step, sentence), {})[label] = event.content
         elif label == TEXT:
-            texts[sentence] = event.content.decode(errors="replace")
+            texts[sentence] = event.content.decode(errors="replace").strip()
     if not spoken:
         return ""
     parts = []
