@@ -53,7 +53,9 @@ def test_a_predicted_mel_is_that_of_its_clip_alone_under_the_dropout_of_synthesi
         assert records
         mels = predictor(bucket, records)
         for record, mel in list(zip(records, mels, strict=True))[:2]:
-            alone = Batch(*(tf.constant(np.asarray(record[name])[None], field_dtypes[name]) for name in Batch._fields))
+            alone = Batch(
+                **{name: tf.constant(np.asarray(record[name])[None], dtype) for name, dtype in field_dtypes.items()}
+            )
             crop = network.choose_reference(alone.mel_length, dropout, reference_dropout=0.0)
             fine = network.from_network_scale(network(alone, crop, dropout).fine).numpy()[0, : record["mel_length"]]
             np.testing.assert_allclose(mel, fine @ sharpening_matrix(4, 1.5), atol=1e-4)

@@ -2,6 +2,7 @@
 
 import hashlib
 import heapq
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +18,7 @@ from xtts_pipeline.cache.format.manifest import REJECTED_NAME, UTTERANCES_NAME, 
 from xtts_pipeline.cache.format.schema import Example, without_padding
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cli.completion import complete_id
+from xtts_pipeline.cli.echo import echo, echo_rows
 from xtts_pipeline.cli.gate import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import COUNT, FOLDER, json_option, print_report, stored_cache_option
@@ -24,7 +26,7 @@ from xtts_pipeline.config.schema import SynthesisConfig
 from xtts_pipeline.errors import CacheError, ConfigError, did_you_mean, output_errors
 from xtts_pipeline.plots import SPACE_MARK, save_speech_picture
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import escape, join_lines
+from xtts_pipeline.system.terminal import join_lines
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
@@ -111,12 +113,12 @@ class ListReport:
             for entry in self.entries
         ]
 
-    def to_text(self) -> str:
-        """Return a line for each utterance, with tabs between its fields, so that `cut -f1` returns ids."""
-        return "\n".join(
-            "\t".join((escape(row.id), f"{row.seconds:.3f}", f"{characters_per_second(row):.2f}", escape(row.text)))
-            for row in self.entries
-        )
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the fields of each utterance, the id first, so that `cut -f1` returns ids."""
+        return [
+            (entry.id, f"{entry.seconds:.3f}", f"{characters_per_second(entry):.2f}", entry.text)
+            for entry in self.entries
+        ]
 
 
 @click.command(cls=DocumentedCommand, example="xtts inspect --cache cache/ --id LJ001-0001")
@@ -157,9 +159,9 @@ def inspect(
             return
         report = ListReport(choose_utterances(cache, sample=sample, slowest=slowest, fastest=fastest))
     if as_json:
-        print_report(report, as_json)
-    elif report.entries:
-        click.echo(report.to_text())
+        echo(json.dumps(report.to_json(), ensure_ascii=False))
+    else:
+        echo_rows(*report.rows())
 
 
 def choose_utterances(
