@@ -14,7 +14,7 @@ STEPS ?=
 AT_ONCE := -n logical --maxprocesses 3 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format types docs dist clean
+.PHONY: help install demo pictures test test-all lint format types docs dist clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ install: $(INSTALLED) ## make .venv with the package and its development tools
 
 demo: $(INSTALLED) ## run the main job on a small spoken corpus, or on DATA=path/to/LJSpeech-1.1
 	$(BIN)/xtts demo --output $(OUTPUT) $(if $(DATA),--data "$(DATA)") $(if $(STEPS),--steps $(STEPS))
+
+pictures: $(INSTALLED) ## make the pictures of README and docs from the demo, which it runs if needed; needs Chromium
+	$(BIN)/python benchmarks/pictures.py --demo $(OUTPUT)
 
 test: $(INSTALLED) ## run the tests, but for those marked slow, as many at once as there are cores, three at most
 	$(BIN)/python -m pytest $(AT_ONCE)
