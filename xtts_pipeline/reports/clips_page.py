@@ -138,13 +138,14 @@ def _overview(content: ClipsContent) -> str:
 def _tiles(content: ClipsContent) -> str:
     seconds = sum(clip.sound.seconds for clip in content.clips)
     speakers = len({clip.speaker for clip in content.clips})
+    voices = "1 speaker" if speakers == 1 else f"{speakers:,} speakers"
     repeated = sum(len(group.clips) - 1 for group in content.duplicates if group.kind == "sound")
     same_text = sum(len(group.clips) - 1 for group in content.duplicates if group.kind == "text")
     rare = sum(symbol.mark == "rare" for symbol in content.symbols)
     rejected = Counter(rejection.reason for rejection in content.rejections)
     most = ", ".join(f"{count:,} {reason}" for reason, count in rejected.most_common(2))
     shown = [
-        tile("Clips", f"{len(content.clips):,}", f"{seconds / 3600:.2f} hours, {speakers:,} speakers"),
+        tile("Clips", f"{len(content.clips):,}", f"{seconds / 3600:.2f} hours, {voices}"),
         tile("Suspect", f"{len(content.suspects):,}", f"{len(content.suspects) / len(content.clips):.1%} of the clips"),
         tile("Repeated sounds", f"{repeated:,}", "expected none", "bad" if repeated else "good"),
         tile("Repeated texts", f"{same_text:,}", "with another sound"),
