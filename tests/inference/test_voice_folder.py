@@ -12,7 +12,7 @@ import soundfile
 import yaml
 from click.testing import CliRunner, Result
 
-from tests.speaking import make_run, make_vocoder
+from tests.speaking import make_run
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.errors import CheckpointError, DamagedVoiceError, OutputError
@@ -30,16 +30,6 @@ USED = (
     "vocoder/weights.safetensors",
 )
 TEXT = "the first sentence, the second."
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("run"), stop_bias=0.3)
-
-
-@pytest.fixture(scope="module")
-def vocoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_vocoder(tmp_path_factory.mktemp("vocoder"))
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,12 @@ def log_mel(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
     return _analyze(wave, audio)[0]
 
 
+def frame_energies_db(mel: np.ndarray) -> np.ndarray:
+    """Return the sum of the squared mel bins of each frame in dB, [T], of natural-log mels [T, mel_bins]."""
+    energies: np.ndarray = 10 * np.log10(np.exp(2 * mel).sum(axis=1))
+    return energies
+
+
 def wave_to_mel(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
     """Return `log_mel` without the silence at both ends if `audio.trim_db` is set: float32 [frames, mel_bins].
 

@@ -49,9 +49,14 @@ def sharpening_matrix(mel_bins: int, sharpness: float) -> np.ndarray:
     which the vocoder makes hoarse. The matrix works frame by frame, so streamed and whole speech are equal. 1 changes
     nothing; silence stays silence.
     """
-    bins = np.arange(mel_bins)
-    weights = np.exp(-np.square((bins[:, None] - bins[None, :]) / ENVELOPE_BINS) / 2.0)
-    # Normalised by column: each bin's envelope is an average, at the edges too.
-    envelope = weights / weights.sum(axis=0, keepdims=True)
-    matrix: np.ndarray = sharpness * np.eye(mel_bins) + (1.0 - sharpness) * envelope
+    matrix = sharpness * np.eye(mel_bins) + (1.0 - sharpness) * envelope_matrix(mel_bins, ENVELOPE_BINS)
     return matrix.astype(np.float32)
+
+
+def envelope_matrix(mel_bins: int, width_bins: float) -> np.ndarray:
+    """Return float64 [M, M]; log-mel frames times it are their averages over a Gaussian of this standard deviation."""
+    bins = np.arange(mel_bins)
+    weights = np.exp(-np.square((bins[:, None] - bins[None, :]) / width_bins) / 2.0)
+    # Normalised by column: each bin's envelope is an average, at the edges too.
+    envelope: np.ndarray = weights / weights.sum(axis=0, keepdims=True)
+    return envelope

@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 import scipy.fft
 
+from xtts_pipeline.audio.mel import frame_energies_db
 from xtts_pipeline.config.schema import AudioConfig
 
 # A frame is silent this far below the clip's speech, or near the clip's noise if that is louder.
@@ -67,7 +68,7 @@ def measure_sound(
     """Return the measures of a natural-log mel, [frames, mel_bins], and of its wave, float [samples]."""
     mel = mel.astype(np.float32)
     frame_seconds = audio.hop_samples / audio.sample_rate
-    energy_db = 10 * np.log10(np.exp(2 * mel).sum(axis=1))
+    energy_db = frame_energies_db(mel)
     noise_db, speech_db = np.percentile(energy_db, (NOISE_PERCENTILE, SPEECH_PERCENTILE))
     is_silent = energy_db < _silence_db(noise_db, speech_db)
     leading, trailing, pause = _silent_runs(is_silent)

@@ -1,6 +1,5 @@
 """Write the page about the clips of a corpus or a cache: what they are like, and which are strange."""
 
-from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,27 +12,28 @@ import numpy as np
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.config.schema import AudioConfig, Bucket, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection
-from xtts_pipeline.plots import encode_mel, mel_seconds
+from xtts_pipeline.plots import mel_seconds
 from xtts_pipeline.quality.clips import ClipSound, MeasuredClip
 from xtts_pipeline.quality.duplicates import DuplicateGroup
 from xtts_pipeline.quality.strangeness import SUSPECT_SCORE, Strangeness
 from xtts_pipeline.quality.symbols import SymbolCount
 from xtts_pipeline.reports.charts import bars, density, histogram
 from xtts_pipeline.reports.page import (
+    SOUNDS_FOLDER,
     Playable,
     card,
     cards,
     heading,
     mel_plot,
+    mel_uri,
     page_file,
-    render_page,
     tile,
     tiles,
     toolbar,
     values,
+    write_page,
 )
 
-PAGE_NAME, SOUNDS_FOLDER = "index.html", "sounds"
 STRANGEST = 50
 # Groups whose clips have cards, and groups in the table.
 GROUPS_SHOWN, GROUPS_LISTED = 50, 500
@@ -101,9 +101,7 @@ def write_clips_page(content: ClipsContent, source: SoundSource, output: Path) -
             _selection(),
         ]
     )
-    page = output / PAGE_NAME
-    page.write_text(render_page(content.title, body, page_file("report.js")), encoding="utf-8")
-    return page
+    return write_page(output, content.title, body, page_file("report.js"))
 
 
 def _shown(content: ClipsContent) -> dict[int, list[str]]:
@@ -125,7 +123,7 @@ def _picture(mel: np.ndarray, audio: AudioConfig) -> tuple[str, float]:
     frames = -(-len(mel) // MOST_COLUMNS)
     padded = np.pad(mel, ((0, -len(mel) % frames), (0, 0)), mode="edge")
     means = padded.reshape(-1, frames, mel.shape[1]).mean(axis=1)
-    return f"data:image/png;base64,{b64encode(encode_mel(means, audio)).decode()}", mel_seconds(mel, audio)
+    return mel_uri(means, audio), mel_seconds(mel, audio)
 
 
 def _overview(content: ClipsContent) -> str:

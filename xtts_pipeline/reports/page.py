@@ -4,18 +4,24 @@ Every text is escaped here. A page loads nothing from a network.
 """
 
 import math
+from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.plots import hertz_ticks
+from xtts_pipeline.plots import encode_mel, hertz_ticks
 
 Verdict = Literal["good", "mixed", "bad", ""]
 _VERDICTS = {"good": "✓ good", "mixed": "◐ mixed", "bad": "✗ bad"}
 _MOST_TIMES = 6
+# Of every page: its own file, and the folder of its sounds beside it.
+PAGE_NAME, SOUNDS_FOLDER = "index.html", "sounds"
 
 
 class Playable(NamedTuple):
@@ -41,6 +47,13 @@ def render_page(title: str, body: str, script: str = "") -> str:
     return Template(parts["html"]).substitute(
         title=escape(title), style=parts["css"], body=body, script=parts["js"] + script
     )
+
+
+def write_page(output: Path, title: str, body: str, script: str = "") -> Path:
+    """Write a page of `render_page` into a folder; return its file."""
+    page = output / PAGE_NAME
+    page.write_text(render_page(title, body, script), encoding="utf-8")
+    return page
 
 
 def page_file(name: str) -> str:
@@ -141,6 +154,11 @@ def values(rows: Sequence[tuple[str, str, bool]]) -> str:
         kind = ' class="bad"' if is_bad else ""
         parts.append(f"<div{kind}><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>")
     return f'<dl class="values">{"".join(parts)}</dl>'
+
+
+def mel_uri(mel: np.ndarray, audio: AudioConfig) -> str:
+    """Return the picture of `plots.encode_mel` as a URI, for `mel_plot`."""
+    return f"data:image/png;base64,{b64encode(encode_mel(mel, audio)).decode()}"
 
 
 def mel_plot(

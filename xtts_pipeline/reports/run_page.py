@@ -2,7 +2,6 @@
 
 import io
 import json
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,28 +12,29 @@ import soundfile
 from xtts_pipeline.audio.mel import log_mel
 from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.errors import CheckpointError
-from xtts_pipeline.plots import encode_mel, mel_seconds
+from xtts_pipeline.plots import mel_seconds
 from xtts_pipeline.reports.charts import lines
 from xtts_pipeline.reports.event_files import LoggedBytes, read_events
 from xtts_pipeline.reports.page import (
+    SOUNDS_FOLDER,
     Playable,
     card,
     cards,
     fold,
     heading,
     mel_plot,
+    mel_uri,
     page_file,
-    render_page,
     tile,
     tiles,
     toolbar,
+    write_page,
 )
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, TENSORBOARD_FOLDER
 from xtts_pipeline.training.checkpoints.state import read_run_state
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.monitoring.warnings import MAX_WAIT_SHARE
 
-PAGE_NAME, SOUNDS_FOLDER = "index.html", "sounds"
 # The parts of the page, by the words in the names of their figures; the first that fits takes a figure.
 PARTS = {
     "Attention and durations": ("attention", "alignment_fit", "duration_ratio", "stop_rate"),
@@ -99,9 +99,7 @@ def write_run_page(content: RunContent, output: Path) -> Path:
     ]
     if content.summary:
         body.append(fold("Summary", json.dumps(content.summary, indent=1)))
-    page = output / PAGE_NAME
-    page.write_text(render_page(title, "".join(body), page_file("report.js")), encoding="utf-8")
-    return page
+    return write_page(output, title, "".join(body), page_file("report.js"))
 
 
 def _last(content: RunContent, split: str, name: str) -> float | None:
@@ -204,8 +202,9 @@ def _sentence_card(
         file = f"{SOUNDS_FOLDER}/{''.join(letter if letter.isalnum() else '-' for letter in name)}.wav"
         (output / file).write_bytes(content)
         playables.append(Playable(label, file, label, str(key)))
-        picture = f"data:image/png;base64,{b64encode(encode_mel(mels[label], audio)).decode()}"
-        plots.append(mel_plot(picture, label, mel_seconds(mels[label], audio), longest, audio, label))
+        plots.append(
+            mel_plot(mel_uri(mels[label], audio), label, mel_seconds(mels[label], audio), longest, audio, label)
+        )
     number = "".join(letter for letter in sentence if letter.isdigit())
     sorts = {"step": float(step), "sentence": -float(number or 0)}
     return card(text, f"{sentence}, step {step:,}", [], playables, "".join(plots), sorts=sorts, flags=[f"step-{step}"])

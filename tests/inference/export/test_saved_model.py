@@ -13,7 +13,7 @@ import soundfile
 import tensorflow as tf
 from click.testing import CliRunner, Result
 
-from tests.speaking import SYMBOLS, make_run, make_vocoder
+from tests.speaking import SYMBOLS, make_run
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import OutputError
 from xtts_pipeline.inference.synthesizer import Synthesizer
@@ -23,16 +23,6 @@ from xtts_pipeline.training.checkpoints.run_folder import find_checkpoint
 ROOT = Path(__file__).parents[3]
 # Of natural log. The loop is the same, its roundings are not: a frame is made from all frames before it.
 TOLERANCE = 1e-3
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("run"), stop_bias=0.3)
-
-
-@pytest.fixture(scope="module")
-def vocoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_vocoder(tmp_path_factory.mktemp("vocoder"))
 
 
 @pytest.fixture(scope="module")

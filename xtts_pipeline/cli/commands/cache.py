@@ -74,9 +74,7 @@ def push(source: Path, target: Path, jobs: int, as_json: bool) -> None:
 
     The manifest is copied last, so that an incomplete copy is never taken for a cache.
     """
-    with reaching_stores(source, target), _byte_bar("push") as bar:
-        report = copy_cache(source, target, jobs, bar.update, _note)
-    print_report(report, as_json)
+    _copy("push", source, target, jobs, as_json)
 
 
 @cache.command(example="xtts cache pull gs://bucket/cache cache/")
@@ -89,7 +87,11 @@ def pull(source: Path, target: Path, jobs: int, as_json: bool) -> None:
 
     Each file is checked by the manifest. The same command continues a copy that was interrupted.
     """
-    with reaching_stores(source), _byte_bar("pull") as bar:
+    _copy("pull", source, target, jobs, as_json)
+
+
+def _copy(title: str, source: Path, target: Path, jobs: int, as_json: bool) -> None:
+    with reaching_stores(source, target), _byte_bar(title) as bar:
         report = copy_cache(source, target, jobs, bar.update, _note)
     print_report(report, as_json)
 

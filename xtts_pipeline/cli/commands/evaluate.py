@@ -33,6 +33,7 @@ from xtts_pipeline.evaluation.judges import JudgedSound, Judges, mean_judgements
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
 from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.reports.evaluation import page
+from xtts_pipeline.reports.page import PAGE_NAME
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import duration_text, echo_line, join_lines
 from xtts_pipeline.text.fallback import TextChanges
@@ -58,7 +59,7 @@ JUDGES = {
     "stoi": ("STOI", 3),
     "speaker_similarity": ("similarity", 3),
 }
-REPORT_NAME, PAGE_NAME, ROWS_NAME = "report.json", "index.html", "utterances.jsonl"
+REPORT_NAME, ROWS_NAME = "report.json", "utterances.jsonl"
 
 
 @dataclass(frozen=True)

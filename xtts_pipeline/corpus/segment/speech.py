@@ -11,7 +11,7 @@ import soundfile
 
 from xtts_pipeline.audio.filterbank import mel_filterbank
 from xtts_pipeline.audio.load import LIBRARY_ERRORS, read_sound_length
-from xtts_pipeline.audio.mel import log_mel
+from xtts_pipeline.audio.mel import frame_energies_db, log_mel
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError, CorpusError
 
@@ -45,7 +45,7 @@ class RecordedSpeech:
 
 def find_speech(mel: np.ndarray, hop_seconds: float) -> RecordedSpeech:
     """Return the speech in log-mel hops, float [hops, M]; a pause is near the noise or far below the loud speech."""
-    level_db = 10 * np.log10(np.exp(2 * mel).sum(axis=1))
+    level_db = frame_energies_db(mel)
     low, high = np.percentile(level_db, [NOISE_PERCENTILE, LOUD_PERCENTILE])
     low = max(low, high - QUIET_DB)
     is_speech = level_db > low + PAUSE_LEVEL * (high - low)

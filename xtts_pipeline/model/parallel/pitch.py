@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.filterbank import SLANEY_CORNER_HZ, bin_hz
 from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.model.decoding import envelope_matrix
 
 # Below this number of mel bins a period, harmonics cannot be told apart, and a low pitch looks like a higher one.
 LEAST_BINS_PER_HARMONIC = 2.1
@@ -16,6 +17,8 @@ REFERENCE_HZ = 150.0
 CANDIDATES_PER_OCTAVE = 40
 # The score at which a token is as likely voiced as not, and how steep the change is.
 VOICING_SCORE, VOICING_SLOPE = 0.37, 15.0
+# Standard deviation, in mel bins, of the envelope that is taken from the harmonics.
+WHITENING_BINS = 1.0
 
 
 class Pitch(NamedTuple):
@@ -40,12 +43,15 @@ class PitchFinder:
             np.log2(lowest / REFERENCE_HZ), np.log2(HIGHEST_HZ / REFERENCE_HZ), 1 / CANDIDATES_PER_OCTAVE
         )
         candidate_hz = REFERENCE_HZ * 2.0**octaves
-        self.bins = len(hz_K)
         self.octaves = octaves.astype(np.float32)
-        pattern_KC = np.cos(2 * np.pi * hz_K[:, None] / candidate_hz) * (hz_K[:, None] > candidate_hz / 2)
-        pattern_KC -= pattern_KC.mean(axis=0) * (hz_K[:, None] > candidate_hz / 2)
+        # Below the first harmonic there is nothing to compare.
+        is_compared_KC = hz_K[:, None] > candidate_hz / 2
+        pattern_KC = np.cos(2 * np.pi * hz_K[:, None] / candidate_hz) * is_compared_KC
+        pattern_KC -= pattern_KC.mean(axis=0) * is_compared_KC
         self.pattern_KC = (pattern_KC / (np.linalg.norm(pattern_KC, axis=0) + 1e-6)).astype(np.float32)
-        self.whiten_MK = whitening(audio.mel_bins)[:, : self.bins]
+        # Times it, mel frames keep how each bin differs from its neighbours.
+        whiten_MM = np.eye(audio.mel_bins) - envelope_matrix(audio.mel_bins, WHITENING_BINS)
+        self.whiten_MK = whiten_MM[:, : len(hz_K)].astype(np.float32)
 
     def __call__(self, mel_BTM: tf.Tensor, posterior_BTS: tf.Tensor) -> Pitch:
         """Return the pitch of tokens, from the probability that each frame belongs to each."""
@@ -57,11 +63,3 @@ class PitchFinder:
         voicing_BS = tf.sigmoid(VOICING_SLOPE * (tf.reduce_max(score_BSC, axis=-1) - VOICING_SCORE))
         octaves_BS = tf.gather(self.octaves, tf.argmax(score_BSC, axis=-1))
         return Pitch(voicing_BS, voicing_BS * octaves_BS)
-
-
-def whitening(mel_bins: int) -> np.ndarray:
-    """Return float32 [M, M]; mel frames times it keep how each bin differs from its neighbours."""
-    bins = np.arange(mel_bins)
-    weights = np.exp(-np.square(bins[:, None] - bins[None, :]) / 2.0)
-    result: np.ndarray = (np.eye(mel_bins) - weights / weights.sum(axis=0, keepdims=True)).astype(np.float32)
-    return result

@@ -33,7 +33,8 @@ from xtts_pipeline.quality.clips import CachedClips, CorpusClips, MeasuredClip
 from xtts_pipeline.quality.duplicates import find_duplicates
 from xtts_pipeline.quality.strangeness import SUSPECT_SCORE, measure_strangeness
 from xtts_pipeline.quality.symbols import symbol_counts
-from xtts_pipeline.reports.clips_page import PAGE_NAME, STRANGEST, ClipsContent, with_unit, write_clips_page
+from xtts_pipeline.reports.clips_page import STRANGEST, ClipsContent, with_unit, write_clips_page
+from xtts_pipeline.reports.page import PAGE_NAME
 from xtts_pipeline.reports.run_page import read_run, write_run_page
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import join_lines
