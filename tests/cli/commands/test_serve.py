@@ -40,6 +40,17 @@ def test_other_machines_are_served_with_a_token_only(run: Path, tmp_path: Path) 
     assert "cannot be read" in refusal("--voice", run, "--token-file", tmp_path / "missing")
 
 
+def test_wyoming_has_no_token_and_serves_other_machines_of_a_trusted_network_only(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a-word-of-clients")
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        # With every check passed, the port in use is the next thing that is refused.
+        port = used.getsockname()[1]
+        words = ("--voice", run, "--host", "0.0.0.0", "--token-file", tmp_path / "token", "--port", port)  # noqa: S104
+        assert "the protocol has no token" in refusal(*words, "--wyoming")
+        assert "cannot listen" in refusal(*words, "--wyoming", "--trust-network")
+        assert "cannot listen" in refusal(*words)
+
+
 def test_voices_have_names_of_their_own(run: Path, tmp_path: Path) -> None:
     assert "two voices have the same name" in refusal("--voice", run, "--voice", f"tiny={run}")
     assert "no checkpoint here" in refusal("--voice", f"other={tmp_path}")

@@ -10,7 +10,7 @@ import click
 
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import COUNT, FOLDER, Seconds, print_warnings
+from xtts_pipeline.cli.options import COUNT, FOLDER, Seconds
 from xtts_pipeline.cli.run_options import RunPath, VocoderPath
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.installation import require_extra
@@ -62,6 +62,7 @@ class NamedVoicePath(RunPath):
 @click.option(
     "--wyoming-port", type=click.IntRange(0, 65_535), default=10_200, show_default=True, help="Port of --wyoming."
 )
+@click.option("--trust-network", is_flag=True, help="Allow --wyoming, which has no token, at another --host.")
 @click.option("--max-requests", type=COUNT, default=32, show_default=True, help="Requests at once; more get a 429.")
 @click.option("--max-characters", type=COUNT, default=MAX_CHARACTERS, show_default=True, help="The longest text.")
 @click.option(
@@ -78,6 +79,7 @@ def serve(
     token_file: Path | None,
     wyoming: bool,
     wyoming_port: int,
+    trust_network: bool,
     max_requests: int,
     max_characters: int,
     max_seconds: float,
@@ -91,8 +93,11 @@ def serve(
     if not _is_loopback(host):
         if token is None:
             raise ConfigError(f"--host {host}: other machines can reach it; add --token-file, or leave out --host")
-        if wyoming:
-            print_warnings(["the Wyoming protocol has no token: let only trusted machines reach its port"])
+        if wyoming and not trust_network:
+            raise ConfigError(
+                f"--wyoming --host {host}: the protocol has no token, so each machine that reaches port {wyoming_port} "
+                "could use it; add --trust-network if all are trusted, or leave out --host"
+            )
     with tensorflow("xtts_pipeline.serving.server", echo=debug) as (_, server):
         settings = server.ServerSettings(
             host=host,
