@@ -1,8 +1,9 @@
 """Read the clips of a corpus or a cache and measure their sound, in several processes."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from xtts_pipeline.cache.format.listings import REJECTED, RejectedEntry, read_ut
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, record_spec
 from xtts_pipeline.cache.format.schema import wave_fields
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
-from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.cache.format.tfrecord import read_record, read_records, record_starts
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import Reason, RowError
@@ -134,12 +135,18 @@ class CachedClips:
     def sounds(self, ids: Sequence[str]) -> Iterator[tuple[str, ClipSound]]:
         """Yield clips, in the order of the cache."""
         wanted = set(ids)
-        places = {(entry.shard, entry.position): entry.id for entry in self._entries if entry.id in wanted}
+        places: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        for entry in self._entries:
+            if entry.id in wanted:
+                places[entry.shard].append((entry.position, entry.id))
         for shard in self._manifest.shards:
-            last = max((position for name, position in places if name == shard.name), default=-1)
-            for position, sound in enumerate(islice(_read_shard(self._cache, self._manifest, shard), last + 1)):
-                if (shard.name, position) in places:
-                    yield places[shard.name, position], sound
+            if not places[shard.name]:
+                continue
+            names = [shard.name, f"{WAVE_PREFIX}{shard.name}"][: 2 if self._manifest.waves else 1]
+            files = [(path, record_starts(path)) for path in (self._cache / name for name in names)]
+            decode = _sound_decoder(self._manifest, shard)
+            for position, id in sorted(places[shard.name]):
+                yield id, decode(*(read_record(path, starts[position]) for path, starts in files))
 
 
 def _rejection(row: PlannedRow, error: RowError) -> Rejection:
@@ -171,23 +178,29 @@ def _read_wave(root: Path, row: PlannedRow, audio: AudioConfig) -> tuple[np.ndar
 
 
 def _measure_shard(cache: Path, manifest: Manifest, shard: ShardEntry) -> list[SoundMeasures]:
-    return [
-        measure_sound(
-            sound.mel, sound.wave, manifest.audio, None if sound.wave is None else measure_clipping(sound.wave)
-        )
-        for sound in _read_shard(cache, manifest, shard)
-    ]
+    decode = _sound_decoder(manifest, shard)
+    waves = read_records(cache / f"{WAVE_PREFIX}{shard.name}") if manifest.waves else repeat(b"")
+
+    def measure(payload: bytes, wave_payload: bytes) -> SoundMeasures:
+        sound = decode(payload, wave_payload)
+        clipping = None if sound.wave is None else measure_clipping(sound.wave)
+        return measure_sound(sound.mel, sound.wave, manifest.audio, clipping)
+
+    return list(map(measure, read_records(cache / shard.name), waves))
 
 
-def _read_shard(cache: Path, manifest: Manifest, shard: ShardEntry) -> Iterator[ClipSound]:
+def _sound_decoder(manifest: Manifest, shard: ShardEntry) -> Callable[..., ClipSound]:
+    """Return what makes a clip's sound of the payloads of its record and of its wave's, if it has one."""
     spec = record_spec(manifest, shard.bucket)
     fields = wave_fields(spec, manifest.audio.hop_samples)
-    waves = read_records(cache / f"{WAVE_PREFIX}{shard.name}") if manifest.waves else repeat(b"")
-    for payload, wave_payload in zip(read_records(cache / shard.name), waves, strict=False):
+
+    def decode(payload: bytes, wave_payload: bytes = b"") -> ClipSound:
         values: dict[str, Any] = decode_example(payload, spec)
         length = values["mel_length"]
         wave: np.ndarray | None = None
         if wave_payload:
             stored: Any = decode_values(wave_payload, fields)["wave"]
             wave = stored[: length * manifest.audio.hop_samples].astype(np.float32) / PCM_SCALE
-        yield ClipSound(values["mel"][:length].astype(np.float32), wave)
+        return ClipSound(values["mel"][:length].astype(np.float32), wave)
+
+    return decode

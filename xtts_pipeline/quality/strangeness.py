@@ -21,6 +21,7 @@ class Measure:
 
     side: 1 if high values are faults, -1 if low ones are, 0 for both. least: the smallest standard deviation, in the
     measure's unit; without it, clips that hardly differ would seem strange. by_speaker: compared with the speaker's.
+    enough: better values count as this one, or a few dips in a very clean corpus would seem strange.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Measure:
     least: float
     by_speaker: bool
     explanation: str
+    enough: float | None = None
 
 
 MEASURES = (
@@ -80,9 +82,10 @@ MEASURES = (
         "dB",
         1,
         -1,
-        2.0,
+        4.0,  # without a pause, the quietest frames are speech: 24 dB are usual then
         False,
         "The 95th less the 5th percentile of the frames' energies, as NIST's stnr. Low: noise, music, an echo.",
+        enough=40.0,
     ),
     Measure(
         "level",
@@ -121,12 +124,15 @@ class Strangeness:
         return [int(number) for number in order if self.scores[number] > 0]
 
 
-def measure_strangeness(clips: Sequence[MeasuredClip]) -> list[Strangeness]:
-    """Return the strangeness of the clips by each measure that they have; none if they are too few to compare."""
+def measure_strangeness(clips: Sequence[MeasuredClip], jobs: int = 1) -> list[Strangeness]:
+    """Return the strangeness of the clips by each measure that they have; none if they are too few to compare.
+
+    `jobs` processes share the work.
+    """
     if len(clips) < MIN_CLIPS:
         return []
     speakers = _speaker_groups([clip.speaker for clip in clips])
-    values = _values(clips, speakers)
+    values = _values(clips, speakers, jobs)
     found = []
     for measure in MEASURES:
         column = values[measure.name]
@@ -134,6 +140,8 @@ def measure_strangeness(clips: Sequence[MeasuredClip]) -> list[Strangeness]:
             continue
         # Speeds are ratios: half and double are equally far.
         compared = np.log(column) if measure.name == "speed" else column
+        if measure.enough is not None:
+            compared = measure.side * np.maximum(measure.side * column, measure.side * measure.enough)
         scores = np.full(len(clips), np.nan)
         for group in speakers if measure.by_speaker else [np.arange(len(clips))]:
             scores[group] = robust_scores(compared[group], measure.least)
@@ -150,7 +158,7 @@ def _speaker_groups(speakers: Sequence[str]) -> list[np.ndarray]:
     return [group for group in groups if len(group) >= MIN_CLIPS] + ([np.concatenate(small)] if small else [])
 
 
-def _values(clips: Sequence[MeasuredClip], speakers: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
+def _values(clips: Sequence[MeasuredClip], speakers: Sequence[np.ndarray], jobs: int) -> Mapping[str, np.ndarray]:
     def column(value: Callable[[MeasuredClip], float | None]) -> np.ndarray:
         return np.array([np.nan if (number := value(clip)) is None else number for clip in clips], np.float64)
 
@@ -162,7 +170,7 @@ def _values(clips: Sequence[MeasuredClip], speakers: Sequence[np.ndarray]) -> Ma
     for group in speakers:
         distances[group] = np.sqrt(np.square(spectra[group] - np.median(spectra[group], axis=0)).mean(axis=1))
     return {
-        "text_fit": text_fits(texts, [clip.sound.cepstra for clip in clips]),
+        "text_fit": text_fits(texts, [clip.sound.cepstra for clip in clips], jobs),
         "speed": predicted_seconds(texts, spoken) / np.maximum(spoken, 1e-3),
         "silence": column(
             lambda clip: max(clip.sound.leading_silence, clip.sound.trailing_silence, clip.sound.longest_pause)

@@ -6,26 +6,28 @@ alignment, then from Viterbi paths. A wrong text forces symbols onto frames of o
 
 from collections.abc import Iterator, Sequence
 
+import joblib
 import numpy as np
 
 TRAINING_CLIPS, ITERATIONS = 300, 5
 BATCH_CLIPS = 32
+TASK_CLIPS = 16 * BATCH_CLIPS
 # Letters that are not spoken, and symbols shorter than a step, are skipped; a log probability.
 SKIP_COST = 3.0
 IMPOSSIBLE = np.float32(-1e9)
 EDGE = "\0"  # the silence before and after the text
 
 
-def text_fits(texts: Sequence[str], cepstra: Sequence[np.ndarray], seed: int = 0) -> np.ndarray:
+def text_fits(texts: Sequence[str], cepstra: Sequence[np.ndarray], jobs: int = 1, seed: int = 0) -> np.ndarray:
     """Return the fit of each clip, float64 [clips]: its mean log likelihood per step over that of any text.
 
-    `cepstra` are those of `SoundMeasures`. A symbol is one character.
+    `cepstra` are those of `SoundMeasures`. A symbol is one character. Processes share the work; their number does not
+    change the result.
     """
     symbols = {symbol: number for number, symbol in enumerate(sorted({EDGE}.union(*map(set, texts))))}
     states = [np.array([symbols[symbol] for symbol in f"{EDGE}{text}{EDGE}"]) for text in texts]
-    features = [_features(clip) for clip in cepstra]
     order = np.random.default_rng(seed).permutation(len(texts))[:TRAINING_CLIPS]
-    chosen, chosen_states = [features[at] for at in order], [states[at] for at in order]
+    chosen, chosen_states = [_features(cepstra[at]) for at in order], [states[at] for at in order]
     paths = [
         clip_states[np.arange(len(clip)) * len(clip_states) // len(clip)]
         for clip, clip_states in zip(chosen, chosen_states, strict=True)
@@ -34,7 +36,16 @@ def text_fits(texts: Sequence[str], cepstra: Sequence[np.ndarray], seed: int = 0
         model = _Symbols(chosen, paths, len(symbols))
         paths = _best_paths(model, chosen, chosen_states)
     model = _Symbols(chosen, paths, len(symbols))
-    return _scores(model, features, states)
+    by_length = np.argsort([len(clip) for clip in cepstra], kind="stable")
+    tasks = [by_length[start : start + TASK_CLIPS] for start in range(0, len(by_length), TASK_CLIPS)]
+    score = joblib.delayed(_scores)
+    found = joblib.Parallel(jobs)(
+        score(model, [cepstra[at] for at in task], [states[at] for at in task]) for task in reversed(tasks)
+    )
+    fits = np.zeros(len(texts))
+    for task, scores in zip(reversed(tasks), found, strict=True):
+        fits[task] = scores
+    return fits
 
 
 def _features(cepstra: np.ndarray) -> np.ndarray:
@@ -108,9 +119,9 @@ def _viterbi(emissions: np.ndarray, steps: np.ndarray, sizes: np.ndarray, back: 
     return ends
 
 
-def _scores(model: _Symbols, features: Sequence[np.ndarray], states: Sequence[np.ndarray]) -> np.ndarray:
-    fits = np.zeros(len(features))
-    for rows, emissions, steps, sizes, mixture in _batches(model, features, states):
+def _scores(model: _Symbols, cepstra: Sequence[np.ndarray], states: Sequence[np.ndarray]) -> np.ndarray:
+    fits = np.zeros(len(cepstra))
+    for rows, emissions, steps, sizes, mixture in _batches(model, [_features(clip) for clip in cepstra], states):
         fits[rows] = (_viterbi(emissions, steps, sizes) - mixture) / steps
     return fits
 

@@ -154,7 +154,7 @@ def report(
     elif data is not None:
         config = load_config(configs, overrides)
         index = read_corpora(data, None, reading, config)
-        print_readings(index.readings)
+        print_readings(index)
         shape = ShapeSettings(config.limits, config.data.buckets, index.symbols)
         clips = CorpusClips(index, config)
         print_report(_report_clips(f"Corpus {data}", clips, shape, len(index.rows), output, jobs), as_json)
@@ -181,7 +181,7 @@ def _report_clips(
         title=title,
         clips=clips,
         rejections=rejections,
-        strangeness=measure_strangeness(clips),
+        strangeness=measure_strangeness(clips, jobs),
         duplicates=find_duplicates([clip.raw_text for clip in clips], [clip.sound.cepstra for clip in clips]),
         symbols=symbol_counts(clips, shape.symbols),
         limits=shape.limits,
