@@ -1,13 +1,15 @@
 """Options that say how a corpus is read."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import click
 
+from xtts_pipeline.cache.build.plan import CorpusIndex
 from xtts_pipeline.cli.options import Choice
 from xtts_pipeline.corpus.columns import ROLES
+from xtts_pipeline.corpus.layouts.parquet import user_cache
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import did_you_mean
@@ -90,8 +92,10 @@ def corpus_options(function: F) -> F:
     return cast(F, with_reading)
 
 
-def print_readings(readings: Iterable[ReadOptions]) -> None:
-    """Print on stderr how each corpus was read, as options, where its layout does not say it."""
-    for reading in readings:
+def print_readings(index: CorpusIndex) -> None:
+    """Print on stderr how each corpus was read, as options, where its layout does not say it; and what was written."""
+    for reading, root in zip(index.readings, index.roots, strict=True):
         if reading.is_guided:
             echo_line(f"read by --layout {reading.layout} {reading.to_words()}")
+        if root.is_relative_to(user_cache()):
+            echo_line(f"sounds of the {reading.layout} files: written to {root}; --audio-dir names another folder")

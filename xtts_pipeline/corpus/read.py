@@ -37,8 +37,9 @@ def read_corpus(
     """Return every row of the corpus under `root`, kept or rejected, in the order in which it is read.
 
     `root` is a folder, or the table itself for layouts that have one. `language` applies to rows without one. Sounds
-    within tables are written into `sound_folder`, by default into the corpus. A bad row becomes a Rejection; raises
-    CorpusError if no corpus of the layout or no row is found, or if it has no use for an option.
+    within tables are written into `sound_folder`, else that of `--audio-dir`, else one in the user's cache. A bad row
+    becomes a Rejection; raises CorpusError if no corpus of the layout or no row is found, or if it has no use for an
+    option.
     """
     layout = options.layout
     if layout != "auto" and layout not in LAYOUTS:

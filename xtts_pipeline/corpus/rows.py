@@ -68,7 +68,7 @@ class RowCollector:
     """Collects the rows of one corpus: each `add` or `reject` makes exactly one Utterance or Rejection, in order.
 
     `sound_root` is the folder of the sounds if they do not lie below the root. A reader writes sounds that lie within
-    tables into `sound_folder`, or else below the root, and sets `found` to what it found out about the corpus where
+    tables into `sound_folder` if it is given, and sets `found` to what it found out about the corpus where
     that is not what the layout says.
     """
 

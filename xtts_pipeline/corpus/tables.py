@@ -20,7 +20,7 @@ SAMPLE_BYTES = 1 << 18
 LONG_SAMPLE_BYTES = 1 << 24
 SAMPLE_ROWS = 50
 DELIMITERS = "\t|,;"
-_QUOTED = ",;"  # fields between tabs or bars need no quotes, and transcripts contain many
+QUOTED = ",;"  # fields between tabs or bars need no quotes, and transcripts contain many
 NUMBER = re.compile(r"[\d.,:\s]*")
 _SPLIT_IN_NAME = re.compile(r"(?:^|[-_.])(train|val|valid|validation|dev|eval|test)(?:[-_.]|$)")
 
@@ -30,13 +30,14 @@ class TableHeader:
     """A table's delimiter and its column names in lower case; positions, if it has no header.
 
     Rows begin at line `first_row` and have `least_fields` fields or more, by default all. In a shorter one, the last
-    field stands for those that are left out.
+    field stands for those that are left out. `takes_rest`: the last column goes to the end of the line.
     """
 
     delimiter: str
     columns: tuple[str, ...]
     first_row: int = 2
     least_fields: int | None = None
+    takes_rest: bool = False
 
 
 def read_first_line(path: Path, encoding: str = "") -> FirstLine:
@@ -89,7 +90,7 @@ def sample_lines(path: Path, encoding: str = "") -> list[str]:
 def sample_fields(path: Path, header: TableHeader, encoding: str = "") -> list[list[str]]:
     """Return the fields of some rows from the table's beginning, whatever their number."""
     lines = [line for line in sample_lines(path, encoding)[header.first_row - 1 :] if line.strip()][:SAMPLE_ROWS]
-    rows = [_fields(line.rstrip("\r"), header.delimiter) or [] for line in lines]
+    rows = [_fields(line.rstrip("\r"), header) or [] for line in lines]
     return [fields for fields in rows if any(map(str.strip, fields))]
 
 
@@ -123,13 +124,15 @@ def read_table(
         raise CorpusError(f"{path}:1: several columns are called {repeated[0]}; rename all but one of them")
     columns, least = header.columns, header.least_fields or len(header.columns)
     for where, line in read_lines(path, rows.root, rows, first=header.first_row):
-        fields = _fields(line, header.delimiter)
+        fields = _fields(line, header)
         if fields is None:
             limit = f"a field is over {csv.field_size_limit()} characters"
             detail = f"a quote is not closed on its line, or {limit}; one row is one line"
             rows.reject(where, Reason.BAD_ROW, detail, line[:80])
         elif not least <= len(fields) <= len(columns):
             detail = f"{len(fields)} field{'s' * (len(fields) > 1)}; expected {_expected(header)}"
+            if len(fields) > len(columns) and header.delimiter in QUOTED:
+                detail += "; put a text that holds the delimiter in quotes"
             rows.reject(where, Reason.BAD_ROW, detail, fields[0])
         elif any(map(str.strip, fields)):  # Spreadsheets write empty rows.
             fields += fields[-1:] * (len(columns) - len(fields))
@@ -143,11 +146,15 @@ def _expected(header: TableHeader) -> str:
     return " or ".join(header.delimiter.join(columns[:count]) for count in range(least, len(columns) + 1))
 
 
-def _fields(line: str, delimiter: str) -> list[str] | None:
+def _fields(line: str, header: TableHeader) -> list[str] | None:
     """Return the fields of a row, or None if its quotes do not match."""
-    if delimiter not in _QUOTED:
-        return line.split(delimiter)
+    if header.delimiter not in QUOTED:
+        return line.split(header.delimiter)
     try:
-        return next(csv.reader([line], delimiter=delimiter, strict=True))
+        fields = next(csv.reader([line], delimiter=header.delimiter, strict=True))
     except csv.Error:
         return None
+    if header.takes_rest and len(fields) > len(header.columns):
+        last = len(header.columns) - 1
+        fields[last:] = [header.delimiter.join(fields[last:])]
+    return fields

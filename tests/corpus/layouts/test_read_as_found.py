@@ -17,6 +17,11 @@ SENTENCES = [f"Tür {number} öffnet sich für grüne Bären." for number in ran
 CLIPS = dict(zip((f"{number:03d}" for number in range(1, 11)), SENTENCES, strict=True))
 
 
+@pytest.fixture(autouse=True)
+def users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+
+
 def sounds(root: Path, folder: str = "", suffix: str = ".wav") -> None:
     for number, name in enumerate(CLIPS):
         path = root / folder / f"{name}{suffix}"
@@ -318,13 +323,32 @@ def test_a_transcript_in_another_encoding_names_the_option(tmp_path: Path) -> No
     assert read_corpus(tmp_path).utterances[0].text == SENTENCES[0]
 
 
-def test_sounds_of_parquet_files_go_where_they_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "audio_dir", "expected"),
+    [
+        ("sounds", "", "sounds"),
+        ("", "", "home/xtts_pipeline"),
+        ("", "{root}/outside", "outside"),
+        ("", "in", "data/in"),
+    ],
+)
+def test_sounds_of_parquet_files_go_to_the_users_cache_or_where_they_are_told(
+    tmp_path: Path, option: str, audio_dir: str, expected: str
+) -> None:
     parquet(tmp_path / "data")
-    before = sorted((tmp_path / "data").rglob("*"))
-    corpus = read_corpus(tmp_path / "data", sound_folder=tmp_path / "sounds")
-    assert sorted((tmp_path / "data").rglob("*")) == before
-    assert (corpus.root, len(corpus.utterances), corpus.rejections) == (tmp_path / "sounds", len(CLIPS), ())
+    for folder in ("outside", "data/in"):
+        (tmp_path / folder).mkdir()
+    before = set(tmp_path.rglob("*"))
+    options = ReadOptions(audio_dir=audio_dir.format(root=tmp_path))
+    corpus = read_corpus(tmp_path / "data", options, sound_folder=tmp_path / option if option else None)
+    assert (len(corpus.utterances), corpus.rejections) == (len(CLIPS), ())
     assert all((corpus.root / row.audio).is_file() for row in corpus.utterances)
+    written = set(tmp_path.rglob("*")) - before
+    assert all(path.is_relative_to(corpus.root) for path in written if path.is_file())
+    assert corpus.root.is_relative_to(tmp_path / expected)
+    again = read_corpus(tmp_path / "data", corpus.reading, sound_folder=tmp_path / option if option else None)
+    assert (again.root, again.utterances) == (corpus.root, corpus.utterances)
+    assert set(tmp_path.rglob("*")) - before == written
 
 
 def test_a_part_of_a_recording_is_no_clip(tmp_path: Path) -> None:
@@ -369,3 +393,35 @@ def test_columns_that_cannot_be_chosen_are_asked_for(
     plain(folder, row, header)(tmp_path)
     with pytest.raises(CorpusError, match=message):
         read_corpus(tmp_path, ReadOptions(columns=columns))
+
+
+@pytest.mark.parametrize(
+    ("folder", "options", "words"),
+    [
+        ("clips", ReadOptions(), "--columns audio=1,text=2"),
+        ("clips", ReadOptions(columns={"text": "2"}), "--columns audio=1,text=2"),
+        ("wavs", ReadOptions(columns={"audio": "1", "text": "2"}), "--columns audio=1,text=2 --audio-dir wavs"),
+        ("wavs", ReadOptions("ljspeech", delimiter=","), "--delimiter ','"),
+    ],
+)
+def test_a_text_that_is_the_last_column_may_hold_commas(
+    tmp_path: Path, folder: str, options: ReadOptions, words: str
+) -> None:
+    name = "{name}" if folder == "wavs" else f"{folder}/{{name}}.wav"
+    plain(folder, f"{name},{{text}}")(tmp_path)
+    path = tmp_path / "metadata.csv"
+    text = 'Yes, "well, then", he said, and went'
+    path.write_text(path.read_text(encoding="utf-8").replace(SENTENCES[-1], text), encoding="utf-8")
+
+    corpus = read_corpus(tmp_path, options)
+
+    assert (len(corpus.utterances), corpus.rejections) == (len(CLIPS), ())
+    assert (corpus.utterances[-1].text, corpus.reading.to_words()) == (text, words)
+
+
+def test_an_unquoted_comma_under_a_header_is_rejected_with_the_remedy(tmp_path: Path) -> None:
+    plain("clips", "clips/{name}.wav,one, two", "file,text")(tmp_path)
+    rejections = read_corpus(tmp_path).rejections
+    assert {row.detail for row in rejections} == {
+        "3 fields; expected 2: file, text; put a text that holds the delimiter in quotes"
+    }

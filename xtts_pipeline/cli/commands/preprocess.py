@@ -315,7 +315,7 @@ def _read(
     sound_folder: Path | None = None,
 ) -> CorpusIndex:
     index = read_corpora(data, val_data, reading, config, excluded, sound_folder)
-    print_readings(index.readings)
+    print_readings(index)
     unknown = excluded - {row.id for row in index.rows} - {rejection.id for _, rejection in index.rejections}
     if unknown:
         print_warnings([f"--exclude: {len(unknown)} of {len(excluded)} ids are in no row, such as {min(unknown)}"])

@@ -323,7 +323,7 @@ def _survey_data(
     config = load_config(configs, overrides, {} if previous is None else previous.model_dump(mode="json"))
     check_settings(config)
     index = read_corpora(options.data, options.val_data, options.reading, config)
-    print_readings(index.readings)
+    print_readings(index)
     with tqdm(
         total=len(index.rows), unit="clip", desc="read", disable=not sys.stderr.isatty(), file=sys.stderr, smoothing=0
     ) as bar:

@@ -1,5 +1,7 @@
-"""Read Hugging Face's parquet files, whose sounds lie in the tables: they are written out beside them first."""
+"""Read Hugging Face's parquet files, whose sounds lie in the tables: they are written into a folder of files first."""
 
+import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ from xtts_pipeline.errors import ConfigError, CorpusError, Reason, output_errors
 from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.regular_files import identity_of
 
-SOUND_FOLDER = "parquet-sounds"
 BATCH_ROWS = 64
 _SUFFIXES = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg"}
 
@@ -39,33 +40,49 @@ class Parquet:
         except ImportError:
             message = f"{found.root}: holds parquet files, and pyarrow is not installed; {install_command('parquet')}"
             raise ConfigError(message) from None
+        folder = rows.sound_folder or rows.sound_root or rows.root / rows.options.audio_dir
+        if folder == rows.root:
+            folder = _stored_sounds(found)
         for path in found.tables:
             try:
                 with parquet.ParquetFile(path) as table:
                     rows.text_files.append((path, identity_of(path)))
-                    _read_table(path, table, rows)
+                    _read_table(path, table, rows, folder)
             except (OSError, ArrowException) as error:
                 problem = " ".join(str(error).split())
                 raise CorpusError(f"{path}: cannot be read ({problem}); expected a parquet file") from None
 
 
-def _read_table(path: Path, table: Any, rows: RowCollector) -> None:
+def user_cache() -> Path:
+    """Return the folder of what this program keeps for the user."""
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".cache") / "xtts_pipeline"
+
+
+def _stored_sounds(found: FoundCorpus) -> Path:
+    """Return the folder of the sounds of these very files: others have another one."""
+    stats = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in found.tables]
+    return user_cache() / f"{found.root.name}-{hashlib.sha256(repr(stats).encode()).hexdigest()[:12]}"
+
+
+def _read_table(path: Path, table: Any, rows: RowCollector, sound_folder: Path) -> None:
     names = {name.lower(): name for name in table.schema_arrow.names}
     columns = find_columns(list(names), rows.options.columns)
     if not {"audio", "text"} <= columns.keys() or not set(columns.values()) <= names.keys():
         header = ", ".join(names)
         raise CorpusError(f"{path}: has the columns {header}; name two of them by --columns audio=NAME,text=NAME")
-    if any(role != column for role, column in columns.items()):
-        rows.found = ReadOptions(columns=columns)
+    is_plain = all(role == column for role, column in columns.items())
+    rows.found = ReadOptions(columns={} if is_plain else columns, audio_dir=rows.options.audio_dir)
     split, read = split_in_name(path), list[dict[str, Any]]()
     chosen = [names[column] for column in dict.fromkeys(columns.values())]
     for batch in table.iter_batches(BATCH_ROWS, columns=chosen):
         for row in batch.to_pylist():
             fields = {role: row[names[column]] for role, column in columns.items()}
-            fields["audio"] = _sound_of(fields["audio"], path, len(read) + 1, rows)
+            fields["audio"] = _sound_of(fields["audio"], f"{path.stem}/{len(read) + 1:06d}", sound_folder, rows)
             read.append(fields)
     # Folders are listed once, so all sounds are written before the first is looked up.
-    folder = rows.options.audio_dir
+    is_elsewhere = rows.sounds.root != rows.root
+    folder = "" if is_elsewhere else rows.options.audio_dir
     place = place_names([fields["audio"] for fields in read], rows.sounds, "", folder, is_fixed=bool(folder))
     for number, fields in enumerate(read, 1):
         where = f"{path.relative_to(rows.root).as_posix()}:{number}"
@@ -81,26 +98,23 @@ def _read_table(path: Path, table: Any, rows: RowCollector) -> None:
         rows.add(CorpusRow(where, row_id, audio, fields["text"], speaker, language, row_split), place.find)
 
 
-def _sound_of(value: object, path: Path, number: int, rows: RowCollector) -> str:
-    """Return a row's path of its sound, after writing it below the root if the row has its bytes; empty if it has none.
+def _sound_of(value: object, name: str, folder: Path, rows: RowCollector) -> str:
+    """Return a row's path of its sound, after writing it into the folder if the row has its bytes; empty if none.
 
     Raises OutputError if it cannot be written.
     """
     content = value.get("bytes") if isinstance(value, dict) else None
     if not isinstance(content, bytes):
-        name = value.get("path") if isinstance(value, dict) else value
-        return name if isinstance(name, str) else ""
-    suffix = _SUFFIXES.get(content[:4], ".mp3")
-    remedy = "copy the dataset to a folder that can be written: its sounds are written beside it"
-    if rows.sound_folder is not None:
-        remedy = "set TMPDIR to a folder with room for the sounds of the dataset"
-        if rows.sounds.root != rows.sound_folder:
-            rows.sounds = SoundFiles(rows.sound_folder)
-    target = (rows.sound_folder or path.parent / SOUND_FOLDER) / path.stem / f"{number:06d}{suffix}"
+        found = value.get("path") if isinstance(value, dict) else value
+        return found if isinstance(found, str) else ""
+    if rows.sounds.root != folder:
+        rows.sounds = SoundFiles(folder)
+    name += _SUFFIXES.get(content[:4], ".mp3")
+    target = folder / name
     if not target.is_file() or target.stat().st_size != len(content):
-        with output_errors(target, remedy):
+        with output_errors(target, "name a folder with room for the sounds of the dataset by --audio-dir or TMPDIR"):
             target.parent.mkdir(parents=True, exist_ok=True)
             partial = target.with_suffix(".partial")
             partial.write_bytes(content)
             partial.replace(target)
-    return target.relative_to(rows.sounds.root).as_posix()
+    return name

@@ -19,6 +19,7 @@ from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, SPLIT_NAMES, CorpusRow, Ro
 from xtts_pipeline.corpus.tables import (
     DELIMITERS,
     NUMBER,
+    QUOTED,
     SUFFIXES,
     TableHeader,
     by_split,
@@ -114,6 +115,10 @@ class TableLayout:
             return False
         if self.no_header is not None:
             # Tables of other layouts may have the same name, and lie beside such a folder.
+            delimiter = options.delimiter or self.no_header.delimiter
+            first = read_first_line(table, options.encoding).text
+            if first and delimiter not in first and options.layout == "auto":
+                return False
             return not any(layout.has_columns(table, options) for layout in TABLE_LAYOUTS if layout.no_header is None)
         return self._plan(table, options, SoundFiles(table.parent)) is not None
 
@@ -219,7 +224,10 @@ def _plan_json(path: Path, options: ReadOptions) -> TablePlan | None:
 def _plan_without_header(table: Path, options: ReadOptions, no_header: TableHeader) -> TablePlan:
     first_row = read_first_line(table, options.encoding).number
     header = replace(no_header, delimiter=options.delimiter or no_header.delimiter, first_row=first_row)
-    rows = [fields for fields in sample_fields(table, header, options.encoding) if len(fields) == len(header.columns)]
+    sampled = sample_fields(table, header, options.encoding)
+    if header.delimiter in QUOTED and len(set(map(len, sampled))) > 1:
+        header = replace(header, columns=header.columns[:2], takes_rest=True)  # texts with commas
+    rows = [fields for fields in sampled if len(fields) == len(header.columns)]
     text = header.columns[-1]
     if len(header.columns) > 2 and rows and all(NUMBER.fullmatch(fields[-1]) and fields[-1] for fields in rows):
         text = header.columns[-2]  # Some corpora have the length there.
@@ -241,9 +249,10 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
     for delimiter in [said] if said else DELIMITERS:
         rows = sample_fields(table, TableHeader(delimiter, (), first.number), options.encoding)
         counts = [len(fields) for fields in rows]
-        width = max(counts, key=counts.count, default=0)
+        said_width = _said_width(options.columns, delimiter, counts)
+        width = said_width or max(counts, key=counts.count, default=0)
         rows = [[field.strip() for field in fields] for fields in rows if len(fields) == width]
-        is_given = all(role in options.columns for role in REQUIRED)
+        is_given = bool(said_width) or all(role in options.columns for role in REQUIRED)
         if width < 2 or (2 * len(rows) <= len(counts) and not is_given):
             continue
         columns = list(zip(*rows, strict=True))
@@ -267,8 +276,21 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
             if text is None:
                 continue
             found = {"audio": names[audio], "text": text, **given}
-        return TablePlan(table, found, TableHeader(delimiter, tuple(names), first.number + is_headed))
+        takes_rest = not is_headed and found["text"] == names[-1]
+        header = TableHeader(delimiter, tuple(names), first.number + is_headed, takes_rest=takes_rest)
+        return TablePlan(table, found, header)
     return None
+
+
+def _said_width(given: Mapping[str, str], delimiter: str, counts: Sequence[int]) -> int:
+    """Return the number of columns if `given` says by position that the text is the last, else 0.
+
+    A tenth of the rows has no delimiter in its text; else there would be further columns.
+    """
+    if delimiter not in QUOTED or not all(map(str.isdecimal, given.values())):
+        return 0
+    last = max((int(column) for column in given.values()), default=0)
+    return last if given.get("text") == str(last) and 10 * counts.count(last) >= len(counts) else 0
 
 
 def _text_column(table: Path, columns: Mapping[str, Sequence[str]]) -> str | None:

@@ -372,7 +372,7 @@ def lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
 
 def _index(data: Path, config: Config, reading: ReadOptions) -> CorpusIndex:
     index = read_corpora(data, None, reading, config)
-    print_readings(index.readings)
+    print_readings(index)
     return index
 
 
