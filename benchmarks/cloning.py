@@ -4,8 +4,9 @@
     python benchmarks/cloning.py judge --output FOLDER
 
 `speak` uses the first validation clips of each speaker as references and speaks the same validation sentences in every
-voice. It reports the median fundamental frequency of the speech over that of the reference speaker. With the extra
-`eval` it also reports the phoneme error rate of each voice against the sentence's only recording, in whichever voice.
+voice. It reports the median fundamental frequency of the speech over that of the reference speaker. With `--per` (extra
+`eval`) each voice also speaks as many of its own other validation sentences; the phoneme error rate is that against the
+recordings of the same voice.
 
 `judge` compares speaker embeddings with the mean embedding of each speaker's other validation clips. It reports how
 often the right speaker is the nearest, for the speech and for those clips, each against the rest of its speaker.
@@ -37,7 +38,7 @@ def speak(arguments: argparse.Namespace) -> None:
     by_speaker = defaultdict(list)
     for entry in split_entries(arguments.cache, manifest, "val", None):
         by_speaker[entry.speaker].append(entry)
-    synthesizer = Synthesizer.load(arguments.run)
+    synthesizer = Synthesizer.load(arguments.run, vocoder=arguments.vocoder)
     recogniser = Recogniser() if arguments.per else None
     entries = [entry for members in by_speaker.values() for entry in members]
     sentences = sorted(entries, key=lambda entry: entry.id)[: arguments.sentences]
@@ -61,10 +62,12 @@ def speak(arguments: argparse.Namespace) -> None:
             rows.append(
                 {"wave": path.name, "speaker": speaker, "text": sentence.raw_text, "has_stopped": spoken.has_stopped}
             )
-            if recogniser is not None:
-                truth, rate = soundfile.read(arguments.data / sentence.source.path, dtype="float32")
-                found = recogniser.transcribe(spoken.wave, spoken.sample_rate)
-                errors[speaker].append(count_errors(found, recogniser.transcribe(truth, rate)))
+        own = members[arguments.references : arguments.references + arguments.sentences]
+        for entry in own if recogniser is not None else []:
+            spoken = synthesizer.synthesize(entry.raw_text, language=entry.language, references=references)
+            truth, rate = soundfile.read(arguments.data / entry.source.path, dtype="float32")
+            found = recogniser.transcribe(spoken.wave, spoken.sample_rate)
+            errors[speaker].append(count_errors(found, recogniser.transcribe(truth, rate)))
         true_hz = [find_pitch(load_wave(path, manifest.audio, manifest.limits), manifest.audio) for path in paths]
         spoken_median, true_median = (float(np.nanmedian(np.concatenate(hz))) for hz in (spoken_hz, true_hz))
         ratios[speaker] = {"spoken_hz": spoken_median, "true_hz": true_median, "ratio": spoken_median / true_median}
@@ -77,9 +80,7 @@ def speak(arguments: argparse.Namespace) -> None:
         "speakers_within_10_percent": sum(abs(entry["ratio"] - 1) <= 0.1 for entry in ratios.values()),
         "stopped": sum(bool(row.get("has_stopped")) for row in rows),
         "spoken": len(sentences) * len(by_speaker),
-        # Against the sentence's only recording, in whichever voice.
         "per": pool_errors([count for counts in errors.values() for count in counts]).rate if errors else None,
-        # All voices speak the same sentences, so the rates are comparable.
         "per_by_speaker": {speaker: round(pool_errors(counts).rate, 3) for speaker, counts in errors.items()},
     }
     (arguments.output / ROWS_NAME).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -121,6 +122,7 @@ def main() -> None:
     speaking, judging = commands.add_parser("speak"), commands.add_parser("judge")
     for name in ("--run", "--cache", "--data", "--output"):
         speaking.add_argument(name, type=Path, required=True)
+    speaking.add_argument("--vocoder", type=Path, help="a run of xtts train-vocoder")
     speaking.add_argument("--sentences", type=int, default=5)
     speaking.add_argument("--references", type=int, default=2, help="clips of the voice given together")
     speaking.add_argument("--per", action="store_true", help="also recognise phonemes (extra `eval`)")

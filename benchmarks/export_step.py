@@ -9,7 +9,7 @@ variable as it is before the first step. With JAX:
     executable = client.compile_and_load(module_bytes, devices, CompileOptions())
     executable.execute_sharded(arguments)
 
-Gradient accumulation and scheduled sampling are left out, as in side_by_side.py. The same family of compilers compiles
+Gradient accumulation is left out, as in side_by_side.py. The same family of compilers compiles
 the same program, but TensorFlow's runtime, input pipeline and launches are not measured: say so beside every figure.
 The printed JSON has `operations`, the operations of the step's matrix products, to compute a rate from.
 """
@@ -35,14 +35,14 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
 
     from xtts_pipeline.cache.format.manifest import record_spec_of
     from xtts_pipeline.data.batching import batch_signature, to_batch
-    from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
+    from xtts_pipeline.model.network import Network
     from xtts_pipeline.perf.benchmark.device import matrix_operations
     from xtts_pipeline.training.acoustic.step import AcousticStep
 
     write_batch(folder / BATCH_NAME, config, rows)
     spec, dtype = record_spec_of(config.audio, config.limits), tf.dtypes.as_dtype(config.training.precision)
     signature = batch_signature(spec, rows, with_speaker=False, with_language=False)
-    network, average = (AutoregressiveNetwork(config.model, spec, SYMBOLS, dtype=dtype) for _ in range(2))
+    network, average = (Network(config.model, config.audio, spec, SYMBOLS, dtype=dtype) for _ in range(2))
     step = AcousticStep(network, average, config.training, [signature])
     with np.load(folder / BATCH_NAME) as batch:
         tensors = [tf.constant(value) for value in to_batch(batch, signature) if value is not None]

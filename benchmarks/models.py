@@ -28,8 +28,8 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
     from xtts_pipeline.cache.format.schema import RecordSpec
     from xtts_pipeline.config.load import load_config
     from xtts_pipeline.data.batching import batch_signature
-    from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
-    from xtts_pipeline.model.network import Batch
+    from xtts_pipeline.model.batch import Batch
+    from xtts_pipeline.model.network import Network
     from xtts_pipeline.training.acoustic.step import AcousticStep
 
     imported_mib = peak_mib()
@@ -39,7 +39,7 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
         config.limits.max_text_length, config.limits.max_mel_frames, config.audio.mel_bins, pad_value=-11.5
     )
     symbol_count = 60
-    network, average = (AutoregressiveNetwork(config.model, spec, symbol_count) for _ in range(2))
+    network, average = (Network(config.model, config.audio, spec, symbol_count) for _ in range(2))
     step = AcousticStep(
         network, average, config.training, [batch_signature(spec, batch_size, with_speaker=False, with_language=False)]
     )

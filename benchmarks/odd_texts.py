@@ -38,7 +38,7 @@ def odd_texts(seed: int) -> list[str]:
 
 def report(name: str, synthesizer: Synthesizer, texts: list[str]) -> None:
     """Speak the texts and print their faults."""
-    spoken = synthesizer.synthesize_batch(texts, with_attention=False)
+    spoken = synthesizer.synthesize_batch(texts)
     words = sum(len(text.split()) for text in texts)
     faults = NO_FAULTS
     for speech in spoken:

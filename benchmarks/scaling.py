@@ -18,8 +18,8 @@ ASSUMED = "assumed"
 # Operations of the matrix products of one train step at 200 x 880 (perf.benchmark.device.matrix_operations),
 # parameters, and clips per GPU.
 PRESETS = {
-    "small": {"gflop_per_clip": 14.4, "parameters_m": 9.8, "clips_per_gpu": 16.0},
-    "base": {"gflop_per_clip": 44.1, "parameters_m": 31.8, "clips_per_gpu": 32.0},
+    "small": {"gflop_per_clip": 16.8, "parameters_m": 8.8, "clips_per_gpu": 16.0},
+    "base": {"gflop_per_clip": 52.6, "parameters_m": 27.9, "clips_per_gpu": 32.0},
 }
 
 
@@ -52,10 +52,7 @@ class Constants:
     )
     gflop_per_clip: float = constant(
         PRESETS["base"]["gflop_per_clip"],
-        "counted: the products of a step at 200 x 880, before `said_token`, reckoned to add under 1%",
-    )
-    scheduled_sampling_factor: float = constant(
-        1.2, "measured: a step with scheduled sampling against one without, on two cores"
+        "counted: the products of a step at 200 x 880",
     )
     parameters_m: float = constant(PRESETS["base"]["parameters_m"], "counted: the network of the preset")
     clips_per_gpu: float = constant(
@@ -96,7 +93,7 @@ class Scale:
     def compute_ms(self) -> float:
         """Computing one GPU's share of the batch."""
         each = self.constants
-        operations = each.gflop_per_clip * GIGA * each.scheduled_sampling_factor * each.clips_per_gpu
+        operations = each.gflop_per_clip * GIGA * each.clips_per_gpu
         return 1e3 * operations / (each.device_tflops * TERA * each.device_share)
 
     @property

@@ -4,9 +4,8 @@
 
 Every row is a process of its own that waits while another works: `ours`, `stock Keras` (the same step under XLA with
 Keras's MultiHeadAttention and Dropout), and, if --torch-python names a Python with torch==2.13.0, `PyTorch eager` and
-`PyTorch compile`. All get the same batch and must have the same number of parameters. Scheduled sampling is off in all
-of them. The twin has no aligner: ours aligns the clips in every step, the twin is given an alignment. A ratio is the
-median of the ratios of medians within a round.
+`PyTorch compile`. All get the same batch and must have the same number of parameters. Ours aligns the clips and finds
+their pitch in every step; the twin is given both. A ratio is the median of the ratios of medians within a round.
 """
 
 import argparse
@@ -28,7 +27,7 @@ from xtts_pipeline.system.runtime import NativeLog
 
 HERE = Path(__file__).parent
 SYMBOLS = 64
-OFF = ["training.scheduled_sampling_start=null", "training.accumulation_steps=1", "training.reference_dropout=0.0"]
+OFF = ["training.accumulation_steps=1", "training.reference_dropout=0.0"]
 
 
 def write_batch(path: Path, config: Config, rows: int) -> None:
@@ -36,14 +35,19 @@ def write_batch(path: Path, config: Config, rows: int) -> None:
     random = np.random.default_rng(0)
     limits, bins = config.limits, config.audio.mel_bins
     share = random.uniform(0.3, 1.0, rows)
-    steps = -(-limits.max_mel_frames // config.model.frames_per_step)
+    text_length = np.maximum(2, limits.max_text_length * share).astype(np.int32)
+    mel_length = np.maximum(8, limits.max_mel_frames * share).astype(np.int32)
+    # Each token of a row as long as the others.
+    token = np.arange(limits.max_mel_frames) * text_length[:, None] // mel_length[:, None]
+    is_real = np.arange(limits.max_mel_frames) < mel_length[:, None]
     np.savez(
         path,
-        looked=random.dirichlet(np.ones(limits.max_text_length), (rows, steps)).astype(np.float32),
+        posterior=((token[..., None] == np.arange(limits.max_text_length)) & is_real[..., None]).astype(np.float32),
+        prosody=random.normal(size=(rows, limits.max_text_length, 3)).astype(np.float32),
         tokens=random.integers(3, SYMBOLS, (rows, limits.max_text_length)).astype(np.int32),
         mel=random.normal(-5.0, 2.0, (rows, limits.max_mel_frames, bins)).astype(np.float16),
-        text_length=np.maximum(2, limits.max_text_length * share).astype(np.int32),
-        mel_length=np.maximum(8, limits.max_mel_frames * share).astype(np.int32),
+        text_length=text_length,
+        mel_length=mel_length,
     )
 
 
@@ -63,7 +67,7 @@ def run_step(job: dict[str, Any]) -> None:
         stock_keras.put_in()
     from xtts_pipeline.cache.format.manifest import record_spec_of
     from xtts_pipeline.data.batching import batch_signature, to_batch
-    from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
+    from xtts_pipeline.model.network import Network
     from xtts_pipeline.training.acoustic.step import AcousticStep
 
     config = load_config([job["config"]], [])
@@ -71,7 +75,7 @@ def run_step(job: dict[str, Any]) -> None:
     arrays = np.load(job["batch"])
     batch = {name: tf.constant(arrays[name]) for name in arrays.files}
     signature = batch_signature(spec, len(arrays["mel"]), with_speaker=False, with_language=False)
-    network, average = (AutoregressiveNetwork(config.model, spec, SYMBOLS) for _ in range(2))
+    network, average = (Network(config.model, config.audio, spec, SYMBOLS) for _ in range(2))
     step = AcousticStep(network, average, config.training, [signature])
     given = to_batch(batch, signature)
     started = time.perf_counter()

@@ -27,9 +27,6 @@ TINY = {
     "encoder_layers": 1,
     "decoder_layers": 2,
     "feedforward_width": 64,
-    "prenet_width": 16,
-    "postnet_width": 16,
-    "postnet_layers": 2,
 }
 
 
@@ -48,8 +45,6 @@ def command(arguments: argparse.Namespace, run: Path) -> list[str]:
     training = {
         "batch_size": arguments.batch_size,
         "warmup_steps": often,
-        "scheduled_sampling_start": often,
-        "scheduled_sampling_ramp_steps": often,
         "evaluate_every": often,
         "save_every": often,
         "sample_every_evaluations": 2,

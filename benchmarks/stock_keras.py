@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from xtts_pipeline.model import layers, mel_decoder
+from xtts_pipeline.model import encoders, layers
 
 
 class StockAttention(tf.Module):
@@ -22,28 +22,19 @@ class StockAttention(tf.Module):
         # Keras layers are not tf.Modules: the optimizer finds their variables in this list.
         self.variables_in_order = [variable.value for variable in self._attention.weights]
 
-    @staticmethod
-    def project_memory(memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the context as keys and as values."""
-        return memory, memory
-
-    def __call__(
-        self, x: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def __call__(self, x: tf.Tensor, memory: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Return the same as `layers.Attention`."""
         # [..., F, S] here, [B, 1, F, S] with a head axis there.
-        allowed = tf.broadcast_to(mask, [x.shape[0], 1, x.shape[1], keys.shape[1]])[:, 0]
-        return self._attention(x, values, keys, attention_mask=allowed, return_attention_scores=True, training=True)
+        allowed = tf.broadcast_to(mask, [x.shape[0], 1, x.shape[1], memory.shape[1]])[:, 0]
+        return self._attention(x, memory, memory, attention_mask=allowed, training=True)
 
 
 _DROPOUTS: dict[int, keras.layers.Dropout] = {}
 
 
-def stock_dropout(
-    self: layers.Dropout, x: tf.Tensor, rate: float, salt: int, _first: Any = 0, always: bool = False
-) -> tf.Tensor:
+def stock_dropout(self: layers.Dropout, x: tf.Tensor, rate: float, salt: int) -> tf.Tensor:
     """Apply a keras.layers.Dropout of its own at each place in the network, as `layers.Dropout.apply`."""
-    if rate == 0.0 or not (self.is_training or always):
+    if rate == 0.0 or not self.is_training:
         return x
     if salt not in _DROPOUTS:
         # The layer's generator is a variable, which must be created outside the traced function.
@@ -54,5 +45,5 @@ def stock_dropout(
 
 def put_in() -> None:
     """Replace this project's layers by the stock layers in this process."""
-    layers.Attention = mel_decoder.Attention = StockAttention
+    layers.Attention = encoders.Attention = StockAttention
     layers.Dropout.apply = stock_dropout

@@ -6,12 +6,13 @@
 
 Real time is the duration of the speech over the time it took, vocoder included. The first chunk is the time from the
 call to the first samples of a stream. `vocoder_` figures are those of the vocoder alone. Each is the best of --repeats
-after one warm-up. `cpu` figures use the process's CPU time, which other load does not lengthen. Random weights never
-stop: they speak until their text's length limit.
+after one warm-up. `cpu` figures use the process's CPU time, which other load does not lengthen. Random weights speak
+five frames a character.
 """
 
 import argparse
 import json
+import math
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,16 +32,19 @@ FRAMES_PER_CHARACTER = 5.0
 
 
 def make_run(folder: Path, preset: str) -> Path:
-    """Write a run of random weights that reads a text at the pace of speech and never stops early."""
+    """Write a run of random weights that reads a text at the pace of speech."""
     from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
     from xtts_pipeline.config.load import load_config
     from xtts_pipeline.training.checkpoints.files import build_network, save_checkpoint
     from xtts_pipeline.training.checkpoints.variables import named_variables
 
-    config = load_config([preset], [f"synthesis.max_frames_per_token={FRAMES_PER_CHARACTER}"])
+    # Random weights say no word right, so every text would be decoded again.
+    config = load_config([preset], ["synthesis.max_attempts=1"])
     cache = CacheIdentity("random", record_spec_of(config.audio, config.limits), SYMBOLS, ("nobody",), ("en",))
     network = build_network(cache, config)
-    network.mel_decoder.to_stop.bias.assign([-30.0])
+    to_prosody = network.predictor.to_prosody
+    to_prosody.weight.assign(np.zeros(to_prosody.weight.shape))
+    to_prosody.bias.assign([math.log(FRAMES_PER_CHARACTER), 0.0, 0.0, 0.0])
     save_checkpoint(
         folder, 0, config, cache, {f"average.{name}": value for name, value in named_variables(network).items()}, keep=1
     )

@@ -52,7 +52,7 @@ def main() -> None:
     minutes, reached = training_minutes(asked.run), dict.fromkeys(THRESHOLDS, "not reached")
     for folder in checkpoint_folders(asked.run):
         synthesizer = Synthesizer.load(folder, asked.overrides, vocoder=asked.vocoder)
-        spoken = synthesizer.synthesize_batch([entry.raw_text for entry in entries], with_attention=False)
+        spoken = synthesizer.synthesize_batch([entry.raw_text for entry in entries])
         heard = [recogniser.transcribe(speech.wave, rate) for speech in spoken]
         per = pool_errors([count_errors(*pair) for pair in zip(heard, truth, strict=True)]).rate
         step = synthesizer.checkpoint.step

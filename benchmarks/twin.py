@@ -2,10 +2,10 @@
 
     pip install torch==2.13.0
 
-The same layers with the same parameters, as a PyTorch user would write them: scaled_dot_product_attention where no
-weights are needed, fused AdamW, torch.nn.functional.dropout. Two parts of the TensorFlow step are left out: the
-attention metrics, and the aligner, whose parameters exist but are unused; the batch holds the previous attention
-instead. Needs neither TensorFlow nor the package.
+The same layers with the same parameters, as a PyTorch user would write them: scaled_dot_product_attention, fused AdamW,
+torch.nn.functional.dropout. Three parts of the TensorFlow step are left out: the aligner's walk through the frames, the
+search for the pitch, and metrics that are no loss. The batch holds the alignment and the pitch instead. Needs neither
+TensorFlow nor the package.
 """
 
 import json
@@ -18,8 +18,12 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import Tensor, nn
 
 MEL_CENTRE, MEL_SCALE = -5.0, 4.0
-GUIDED_LAYERS, GUIDED_HEADS = 2, 2
-TEXT_TAPS = REFERENCE_TAPS = POSTNET_TAPS = 5
+TEXT_TAPS = REFERENCE_TAPS = 5
+CONVNEXT_TAPS, PREDICTOR_TAPS = 7, 3
+PLACE_FEATURES, FLOW_TIME_FEATURES = 3, 64
+NOISE, HIGHEST_FREQUENCY = 0.5, 200.0
+PROSODY_WEIGHT = 0.1
+LEAST_DURATION = 1e-3
 ALIGNER_WIDTH, ALIGNER_TAPS = 128, 3
 BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9
 
@@ -38,38 +42,28 @@ def sinusoid_positions(length: int, width: int) -> Tensor:
 class Convolution(nn.Module):
     """A convolution along time of [B, T, inputs]."""
 
-    def __init__(self, inputs: int, outputs: int, taps: int, *, is_causal: bool = False) -> None:
+    def __init__(self, inputs: int, outputs: int, taps: int) -> None:
         super().__init__()
-        self.convolution = nn.Conv1d(inputs, outputs, taps)
-        before = taps - 1 if is_causal else (taps - 1) // 2
-        self.padding = (before, taps - 1 - before)
+        self.convolution = nn.Conv1d(inputs, outputs, taps, padding=taps // 2)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return [B, T, outputs]."""
-        return self.convolution(F.pad(x.transpose(1, 2), self.padding)).transpose(1, 2)
+        return self.convolution(x.transpose(1, 2)).transpose(1, 2)
 
 
 class Attention(nn.Module):
-    """Multi-head attention; its weights are computed only on request."""
+    """Multi-head attention."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
         self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
 
-    def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None, *, is_causal: bool = False, has_weights: bool = False
-    ) -> tuple:
-        """Return ([B, F, D], weights [B, H, F, S] or None)."""
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+        """Return [B, F, D]."""
         query, key, value = (self._split(part) for part in (self.query(x), self.key(memory), self.value(memory)))
-        if has_weights:
-            score = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
-            weights = torch.softmax(score.masked_fill(~mask, -1e9), dim=-1)
-            mixed = weights @ value
-        else:
-            weights = None
-            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=is_causal)
-        return self.output(mixed.transpose(1, 2).reshape(x.shape)), weights
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return self.output(mixed.transpose(1, 2).reshape(x.shape))
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
@@ -101,32 +95,66 @@ class EncoderLayer(nn.Module):
         """Return [B, S, D]."""
         normal = self.attention_norm(x)
         memory = normal if context is None else torch.cat([context, normal], dim=1)
-        x = x + F.dropout(self.attention(normal, memory, mask)[0], self.rate)
+        x = x + F.dropout(self.attention(normal, memory, mask), self.rate)
         return x + F.dropout(self.feedforward(self.feedforward_norm(x)), self.rate)
 
 
-class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to text, attention to the voice, feed-forward."""
+class ConvNextBlock(nn.Module):
+    """Depthwise convolution, normalisation, two dense layers with a GELU between, a scale."""
 
-    def __init__(self, model: dict, *, is_guided: bool) -> None:
+    def __init__(self, model: dict, scale: float) -> None:
         super().__init__()
-        width, self.rate, self.is_guided = model["width"], model["dropout"], is_guided
-        self.self_norm, self.text_norm, self.feedforward_norm = (nn.LayerNorm(width) for _ in range(3))
-        self.self_attention, self.text_attention = (Attention(width, model["heads"]) for _ in range(2))
-        self.has_voice = model["voice_latents"] > 0
-        if self.has_voice:
-            self.voice_norm, self.voice_attention = nn.LayerNorm(width), Attention(width, model["heads"])
-        self.feedforward = FeedForward(width, model["feedforward_width"])
+        width, inner = model["width"], model["feedforward_width"]
+        self.depthwise = nn.Conv1d(width, width, CONVNEXT_TAPS, padding=CONVNEXT_TAPS // 2, groups=width)
+        self.norm, self.widen, self.narrow = nn.LayerNorm(width), nn.Linear(width, inner), nn.Linear(inner, width)
+        self.scale = nn.Parameter(torch.full([width], scale))
 
-    def forward(self, x: Tensor, text: Tensor, text_mask: Tensor, voice: Tensor | None) -> tuple:
-        """Return ([B, F, D], text weights or None)."""
-        normal = self.self_norm(x)
-        x = x + F.dropout(self.self_attention(normal, normal, None, is_causal=True)[0], self.rate)
-        attended, weights = self.text_attention(self.text_norm(x), text, text_mask, has_weights=self.is_guided)
-        x = x + F.dropout(attended, self.rate)
-        if self.has_voice:
-            x = x + F.dropout(self.voice_attention(self.voice_norm(x), voice, None)[0], self.rate)
-        return x + F.dropout(self.feedforward(self.feedforward_norm(x)), self.rate), weights
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what the block adds to x, [B, F, D]."""
+        normal = self.norm(self.depthwise(x.transpose(1, 2)).transpose(1, 2))
+        return self.narrow(F.gelu(self.widen(normal), approximate="tanh")) * self.scale
+
+
+class ProsodyPredictor(nn.Module):
+    """Two convolutions over tokens."""
+
+    def __init__(self, model: dict) -> None:
+        super().__init__()
+        width, self.rate = model["width"], model["dropout"]
+        self.convolutions = nn.ModuleList(Convolution(width, width, PREDICTOR_TAPS) for _ in range(2))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+        self.to_prosody = nn.Linear(width, 4)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Return [B, S, 4]."""
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            x = F.dropout(norm(F.relu(convolution(x * mask[..., None]))), self.rate)
+        return self.to_prosody(x)
+
+
+class FlowHead(nn.Module):
+    """The velocity of frames on their way from noise to speech."""
+
+    def __init__(self, model: dict, step_bins: int) -> None:
+        super().__init__()
+        width, layers = model["width"], model["flow_layers"]
+        self.register_buffer("frequencies", torch.logspace(0, np.log10(HIGHEST_FREQUENCY), FLOW_TIME_FEATURES // 2))
+        self.from_frames, self.from_hidden = nn.Linear(step_bins, width), nn.Linear(width, width)
+        self.from_time = nn.Linear(FLOW_TIME_FEATURES, width)
+        self.blocks = nn.ModuleList(ConvNextBlock(model, 1.0 / layers) for _ in range(layers))
+        self.norm, self.to_velocity = nn.LayerNorm(width), nn.Linear(width, step_bins)
+
+    def forward(self, coarse: Tensor, hidden: Tensor, target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the predicted and the true velocity, [B, F, R * M]."""
+        start = coarse.detach() + NOISE * torch.randn_like(coarse)
+        time = torch.rand(len(coarse), 1, device=coarse.device)
+        velocity = target - start
+        angle = time * self.frequencies
+        condition = self.from_hidden(hidden) + self.from_time(torch.cat([angle.sin(), angle.cos()], dim=-1))[:, None]
+        x = (self.from_frames(start + time[..., None] * velocity) + condition) * mask
+        for block in self.blocks:
+            x = (x + block(x)) * mask
+        return self.to_velocity(self.norm(x)), velocity
 
 
 class TextEncoder(nn.Module):
@@ -175,28 +203,6 @@ class VoiceEncoder(nn.Module):
         return self.norm(latents)
 
 
-class Postnet(nn.Module):
-    """Causal convolutions over finished frames."""
-
-    def __init__(self, model: dict, bins: int) -> None:
-        super().__init__()
-        self.rate, count = model["dropout"], model["postnet_layers"]
-        widths = [bins, *[model["postnet_width"]] * (count - 1), bins]
-        self.layers = nn.ModuleList(
-            Convolution(widths[i], widths[i + 1], POSTNET_TAPS, is_causal=True) for i in range(count)
-        )
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])
-
-    def forward(self, mel: Tensor) -> Tensor:
-        """Return [B, T, M]."""
-        x = mel
-        for index, layer in enumerate(self.layers):
-            x = layer(x)
-            if index < len(self.norms):
-                x = F.dropout(torch.tanh(self.norms[index](x)), self.rate)
-        return mel + x if len(self.layers) else mel
-
-
 class Twin(nn.Module):
     """The whole network. `shape` has symbols, max_text_length, max_mel_frames and mel_bins."""
 
@@ -204,53 +210,57 @@ class Twin(nn.Module):
         super().__init__()
         width, bins = model["width"], shape["mel_bins"]
         self.model, self.bins, self.per_step = model, bins, model["frames_per_step"]
-        self.max_steps = -(-shape["max_mel_frames"] // self.per_step)
         self.reference_frames = min(model["reference_frames"], shape["max_mel_frames"])
         self.silence = (shape["pad_value"] - MEL_CENTRE) / MEL_SCALE
         self.text_encoder = TextEncoder(model, shape["symbols"], shape["max_text_length"])
-        prenet = model["prenet_width"]
-        self.prenet = nn.ModuleList([nn.Linear(bins, prenet), nn.Linear(prenet, prenet), nn.Linear(prenet, width)])
-        self.said_token = nn.Linear(width, width)
-        self.position_scale = nn.Parameter(torch.ones([]))
-        self.register_buffer("positions", sinusoid_positions(self.max_steps, width))
-        first_guided = model["decoder_layers"] - GUIDED_LAYERS
-        self.layers = nn.ModuleList(
-            DecoderLayer(model, is_guided=i >= first_guided) for i in range(model["decoder_layers"])
-        )
-        self.norm = nn.LayerNorm(width)
-        self.to_frames, self.to_stop = nn.Linear(width, self.per_step * bins), nn.Linear(width, 1)
-        self.text_frames = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, self.per_step * bins))
-        self.postnet = Postnet(model, bins)
+        self.predictor, self.prosody_to_tokens = ProsodyPredictor(model), nn.Linear(3, width)
+        self.place = nn.Linear(PLACE_FEATURES, width)
+        layers = model["decoder_layers"]
+        self.blocks = nn.ModuleList(ConvNextBlock(model, 1.0 / layers) for _ in range(layers))
+        self.norm, self.to_frames = nn.LayerNorm(width), nn.Linear(width, self.per_step * bins)
+        if model["flow_layers"]:
+            self.flow_head = FlowHead(model, self.per_step * bins)
         if model["voice_latents"]:
-            self.voice_encoder = VoiceEncoder(model, bins)
+            self.voice_encoder, self.voice_to_tokens = VoiceEncoder(model, bins), nn.Linear(width, width)
             self.null_voice = nn.Parameter(torch.randn(model["voice_latents"], width) * 0.5)
         self.aligner_embedding = nn.Embedding(shape["symbols"], ALIGNER_WIDTH)
         self.aligner_convolution = Convolution(ALIGNER_WIDTH, ALIGNER_WIDTH, ALIGNER_TAPS)
         self.aligner_to_frame = nn.Linear(ALIGNER_WIDTH, bins)
 
-    def forward(
-        self, tokens: Tensor, mel: Tensor, text_length: Tensor, first: Tensor, crop: Tensor, looked: Tensor
-    ) -> tuple:
-        """Return coarse, fine and text frames [B, T, M], stop logits [B, F] and guided attention [B, G, F, S]."""
-        text_mask = length_mask(text_length, tokens.shape[1])
-        text = self.text_encoder(tokens, text_mask)
-        voice = self._voice(mel, first, crop) if self.model["voice_latents"] else None
-        silent = mel.new_full((len(mel), 1, self.bins), self.silence)
-        x = torch.cat([silent, mel[:, self.per_step - 1 :: self.per_step][:, : self.max_steps - 1]], dim=1)
-        for layer in self.prenet[:2]:
-            x = F.dropout(F.relu(layer(x)), self.model["prenet_dropout"])
-        x = self.prenet[2](x) + self.said_token(looked @ text) + self.position_scale * self.positions
-        x = F.dropout(x, self.model["dropout"])
-        weights_of_layers = []
-        for layer in self.layers:
-            x, weights = layer(x, text, text_mask[:, None, None, :], voice)
-            if weights is not None:
-                weights_of_layers.append(weights[:, :GUIDED_HEADS])
-        attention, x = torch.cat(weights_of_layers, dim=1), self.norm(x)
-        shape = (len(mel), -1, self.bins)
-        text_frames = self.text_frames(attention.mean(dim=1) @ text).reshape(shape)
-        coarse = self.to_frames(x).reshape(shape) + text_frames
-        return coarse, self.postnet(coarse), text_frames, self.to_stop(x)[..., 0], attention
+    def forward(self, batch: dict[str, Tensor], mel: Tensor, first: Tensor, crop: Tensor) -> tuple:
+        """Return coarse frames and hidden [B, F, ...], their mask, predicted prosody and measured durations [B, S]."""
+        text_mask = length_mask(batch["text_length"], batch["tokens"].shape[1])
+        tokens = self.text_encoder(batch["tokens"], text_mask)
+        if self.model["voice_latents"]:
+            tokens = tokens + self.voice_to_tokens(self._voice(mel, first, crop).mean(dim=1))[:, None]
+        prosody = self.predictor(tokens.detach(), text_mask)
+        tokens = tokens + self.prosody_to_tokens(batch["prosody"])
+        duration = batch["posterior"].sum(dim=1)
+        step = torch.arange(-(-mel.shape[1] // self.per_step), device=mel.device)
+        mask = (step * self.per_step < batch["mel_length"][:, None])[..., None].float()
+        shares, places = self._places(duration / self.per_step, step.float())
+        x = (shares @ tokens + self.place(places)) * mask
+        for block in self.blocks:
+            x = (x + F.dropout(block(x), self.model["dropout"])) * mask
+        hidden = self.norm(x)
+        return self.to_frames(hidden), hidden, mask, prosody, duration
+
+    def mean_frames(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Return the aligner's mean frame of each token, [B, S, M]."""
+        x = torch.where(mask[..., None], self.aligner_embedding(tokens), 0.0)
+        return self.aligner_to_frame(x + F.relu(self.aligner_convolution(x)))
+
+    @staticmethod
+    def _places(duration: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the share of each token in each step [B, F, S], and where each step lies in its token [B, F, 3]."""
+        end = duration.cumsum(dim=1)[:, None]
+        begin, step = end - duration[:, None], step[:, None]
+        shares = (torch.minimum(step + 1.0, end) - torch.maximum(step, begin)).clamp(min=0.0)
+        length = duration.clamp(min=LEAST_DURATION)
+        after = ((step + 0.5 - begin) / length[:, None]).clamp(0.0, 1.0)
+        from_begin = (shares * after).sum(dim=-1)
+        from_end = shares.sum(dim=-1) - from_begin
+        return shares, torch.stack([from_begin, from_end, (shares @ length.log()[..., None])[..., 0]], dim=-1)
 
     def _voice(self, mel: Tensor, first: Tensor, crop: Tensor) -> Tensor:
         frame = (first[:, None] + torch.arange(self.reference_frames, device=mel.device)).clamp(max=mel.shape[1] - 1)
@@ -288,36 +298,29 @@ class TrainStep:
         length, per_step = batch["mel_length"], self.twin.per_step
         crop = torch.clamp(length // 2, max=self.twin.reference_frames)
         first = (torch.rand(len(length), device=mel.device) * (length - crop + 1)).long()
-        given = (batch["tokens"], mel, batch["text_length"], first, crop, batch["looked"])
-        coarse, fine, text_frames, stop_logit, attention = self.twin(*given)
-        target = F.pad(mel, (0, 0, 0, coarse.shape[1] - mel.shape[1]), value=self.twin.silence)
-        frame = torch.arange(coarse.shape[1], device=mel.device)[None, :]
-        mask = (frame < length[:, None]) & ~((frame >= first[:, None]) & (frame < (first + crop)[:, None]))
-        steps = (length + per_step - 1) // per_step
-        loss = sum(self._mel_loss(frames, target, mask) for frames in (coarse, fine, text_frames))
-        loss = loss + self.training["stop_weight"] * self._stop_loss(stop_logit, steps)
-        return loss + self.training["guided_attention_weight"] * self._guided_loss(
-            attention, batch["text_length"], steps
-        )
+        coarse, hidden, step_mask, prosody, duration = self.twin(batch, mel, first, crop)
+        target = F.pad(mel, (0, 0, 0, -mel.shape[1] % per_step))
+        frame = torch.arange(target.shape[1], device=mel.device)[None, :]
+        is_real = frame < length[:, None]
+        target = torch.where(is_real[..., None], target, self.twin.silence)
+        mask = is_real & ~((frame >= first[:, None]) & (frame < (first + crop)[:, None]))
+        difference = torch.where(mask[..., None], coarse.reshape(target.shape) - target, 0.0)
+        count = target.shape[-1] * mask.sum()
+        loss = (difference.abs().sum() + difference.square().sum()) / count
+        if self.twin.model["flow_layers"]:
+            predicted, true = self.twin.flow_head(coarse, hidden, target.reshape(coarse.shape), step_mask)
+            error = torch.where(mask[..., None], (predicted - true).reshape(target.shape), 0.0)
+            loss = loss + error.square().sum() / count
+        text_mask = length_mask(batch["text_length"], batch["tokens"].shape[1])
+        measured = torch.cat([duration.clamp(min=LEAST_DURATION).log()[..., None], batch["prosody"]], dim=-1)
+        prosody_error = torch.where(text_mask[..., None], prosody - measured, 0.0).square().sum() / text_mask.sum()
+        return loss + PROSODY_WEIGHT * prosody_error + self._token_error(batch, mel, text_mask)
 
-    @staticmethod
-    def _mel_loss(frames: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-        difference = torch.where(mask[..., None], frames - target, 0.0)
-        return (difference.abs().sum() + difference.square().sum()) / (target.shape[-1] * mask.sum())
-
-    def _stop_loss(self, logit: Tensor, steps: Tensor) -> Tensor:
-        step = torch.arange(logit.shape[1], device=logit.device)[None, :]
-        is_last = (step == steps[:, None] - 1).float()
-        weight = torch.where(step < steps[:, None], 1.0 + is_last * (self.training["stop_positive_weight"] - 1.0), 0.0)
-        return F.binary_cross_entropy_with_logits(logit, is_last, weight, reduction="sum") / weight.sum()
-
-    def _guided_loss(self, attention: Tensor, text_length: Tensor, steps: Tensor) -> Tensor:
-        along_steps = torch.arange(attention.shape[2], device=attention.device)[None, :] / steps[:, None]
-        along_text = torch.arange(attention.shape[3], device=attention.device)[None, :] / text_length[:, None]
-        off = along_steps[:, :, None] - along_text[:, None, :]
-        penalty = 1.0 - torch.exp(-off.square() / (2.0 * self.training["guided_attention_width"] ** 2))
-        per_step = (attention.mean(dim=1) * penalty).sum(dim=-1)
-        return torch.where(length_mask(steps, attention.shape[2]), per_step, 0.0).sum() / steps.sum()
+    def _token_error(self, batch: dict[str, Tensor], mel: Tensor, text_mask: Tensor) -> Tensor:
+        means = self.twin.mean_frames(batch["tokens"], text_mask)
+        squares = mel.square().sum(dim=-1)[:, :, None] + means.square().sum(dim=-1)[:, None, :]
+        error = (squares - 2.0 * mel @ means.transpose(1, 2)) / mel.shape[-1]
+        return (batch["posterior"] * error).sum() / batch["mel_length"].sum()
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from xtts_pipeline.config.load import dump_config, load_config, preset_names
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 
 SETTINGS = [argument for setting in CONFIG for argument in ("--set", setting)]
-WIDTHS = ("feedforward_width", "prenet_width", "postnet_width", "encoder_layers", "decoder_layers", "postnet_layers")
+WIDTHS = ("feedforward_width", "encoder_layers", "decoder_layers", "flow_layers")
 TINY_RUN = [f"--set=model.{key}=1" for key in (*WIDTHS, "voice_latents")]
 TINY_RUN += [f"--set=training.{key}=2" for key in ("batch_size", "save_every", "evaluate_every", "log_every")]
 TINY_RUN += ["--set=model.width=2", "--set=model.heads=1", "--set=training.jit_compile=false"]

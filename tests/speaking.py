@@ -1,10 +1,12 @@
 """A run and a vocoder that speak without having been trained: random weights in checkpoints, made in a second."""
 
+import math
 from pathlib import Path
+
+import tensorflow as tf
 
 from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest, cache_settings, record_spec, record_spec_of
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
 from xtts_pipeline.training.checkpoints.files import build_generator, build_network, save_checkpoint
 from xtts_pipeline.training.checkpoints.variables import named_variables
 
@@ -15,9 +17,7 @@ MODEL = {
     "encoder_layers": 1,
     "decoder_layers": 2,
     "feedforward_width": 16,
-    "prenet_width": 8,
-    "postnet_width": 8,
-    "postnet_layers": 2,
+    "flow_layers": 1,
     "frames_per_step": 3,
     "voice_latents": 2,
     "voice_layers": 1,
@@ -41,29 +41,29 @@ SETTINGS = {
 
 
 def make_run(
-    folder: Path, stop_bias: float = -30.0, speakers: tuple[str, ...] = ("ann", "bob"), **model: int | str
+    folder: Path, token_frames: float = 20.0, speakers: tuple[str, ...] = ("ann", "bob"), **model: int
 ) -> Path:
-    """Write a run of random weights; by its stop bias it ends every text at once (30) or never (-30)."""
+    """Write a run of random weights that speaks each token for so many frames; by default its texts reach a limit."""
     config = Config.model_validate({**SETTINGS, "model": {**MODEL, **model}})
     spec = record_spec_of(config.audio, config.limits)
     cache = CacheIdentity("fingerprint", spec, SYMBOLS, speakers, ("en",))
-    return save_untrained(folder, config, cache, stop_bias)
+    return save_untrained(folder, config, cache, token_frames)
 
 
-def make_run_of_cache(folder: Path, manifest: Manifest, sharpness: float = 1.0) -> Path:
+def make_run_of_cache(folder: Path, manifest: Manifest) -> Path:
     """Write a run of random weights that was trained on such a cache."""
-    settings = {**SETTINGS, **cache_settings(manifest), "synthesis": {"sharpness": sharpness}}
+    settings = {**SETTINGS, **cache_settings(manifest)}
     cache = CacheIdentity(
         manifest.fingerprint, record_spec(manifest), manifest.symbols, manifest.speakers, manifest.languages
     )
     return save_untrained(folder, Config.model_validate(settings), cache)
 
 
-def save_untrained(folder: Path, config: Config, cache: CacheIdentity, stop_bias: float = -30.0) -> Path:
+def save_untrained(folder: Path, config: Config, cache: CacheIdentity, token_frames: float = 20.0) -> Path:
     """Write a checkpoint of random weights, and return its run."""
     network = build_network(cache, config)
-    if isinstance(network, AutoregressiveNetwork):
-        network.mel_decoder.to_stop.bias.assign([stop_bias])
+    network.predictor.to_prosody.weight.assign(tf.zeros_like(network.predictor.to_prosody.weight))
+    network.predictor.to_prosody.bias.assign([math.log(token_frames), 0.0, 1.0, 0.0])
     weights = {f"average.{name}": variable for name, variable in named_variables(network).items()}
     save_checkpoint(folder, 7, config, cache, weights, keep=1)
     return folder

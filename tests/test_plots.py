@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import OutputError
 from xtts_pipeline.plots import (
-    encode_attention,
     encode_comparison,
     encode_mel,
     hertz_ticks,
@@ -24,7 +23,8 @@ from xtts_pipeline.plots import (
 AUDIO = AudioConfig(sample_rate=24_000, hop_samples=480, max_hz=8_000)
 
 MEL = np.linspace(-11.0, 1.0, 50 * 80, dtype=np.float32).reshape(50, 80)
-ATTENTION = np.array([[0.2, 0.1, 0.1], [0.1, 0.25, 0.05]], np.float32)
+# In frames, of the tokens of MEL.
+DURATIONS = np.array([10.0, 15.0, 25.0], np.float32)
 
 
 @pytest.fixture
@@ -60,24 +60,35 @@ def test_every_mel_has_one_colour_scale_and_its_axis_in_hz(tmp_path: Path, drawn
     assert [label.get_text() for label in axes.get_yticklabels()] == [label for label, _ in hertz_ticks(AUDIO)]
 
 
-def test_attention_is_drawn_up_to_its_own_maximum_and_says_so(tmp_path: Path, drawn: list[Figure]) -> None:
-    save_speech_picture(tmp_path / "speech.png", MEL, AUDIO, "title", ATTENTION, ["<begin>", " ", "<end>"])
+def test_tokens_end_where_their_durations_say(tmp_path: Path, drawn: list[Figure]) -> None:
+    save_speech_picture(tmp_path / "speech.png", MEL, AUDIO, "title", DURATIONS, ["<begin>", " ", "<end>"])
 
-    _, axes, _, bar = drawn[0].axes
-    assert axes.images[0].get_clim() == (0.0, 0.25)
-    assert bar.get_ylabel() == "weight, up to this map's maximum 0.25"
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["<begin>", "␣", "<end>"]
+    mel_axes, axes, _ = drawn[0].axes
+    ends = [path.vertices[0, 0] for path in axes.collections[0].get_paths()]
+    assert ends == pytest.approx([0.2, 0.5, 1.0])
+    assert [(text.get_text(), round(text.get_position()[0], 3)) for text in axes.texts] == [
+        ("<begin>", 0.1),
+        ("␣", 0.35),
+        ("<end>", 0.75),
+    ]
+    assert axes.get_xlim() == mel_axes.get_xlim() == (0.0, 1.0)
+
+
+def test_the_symbols_of_a_long_text_are_left_out(tmp_path: Path, drawn: list[Figure]) -> None:
+    save_speech_picture(tmp_path / "speech.png", MEL, AUDIO, "title", np.full(500, 0.1), ["a"] * 500)
+
+    assert len(drawn[0].axes[1].texts) == 0
 
 
 @pytest.mark.parametrize(("has_stopped", "title"), [(True, "abc"), (False, "abc (cut, no stop)")])
 def test_speech_that_was_cut_says_so(tmp_path: Path, drawn: list[Figure], has_stopped: bool, title: str) -> None:
-    save_speech_picture(tmp_path / "speech.png", MEL, AUDIO, "abc", ATTENTION, ["a", "b", "c"], has_stopped)
+    save_speech_picture(tmp_path / "speech.png", MEL, AUDIO, "abc", DURATIONS, ["a", "b", "c"], has_stopped)
 
     assert drawn[0].axes[0].get_title() == title
 
 
 def test_a_text_is_never_read_as_a_formula(tmp_path: Path) -> None:
-    save_speech_picture(tmp_path / "speech.png", MEL, AUDIO, r"$\nonsense$", ATTENTION, ["$", "^", "$_$"])
+    save_speech_picture(tmp_path / "speech.png", MEL, AUDIO, r"$\nonsense$", DURATIONS, ["$", "^", "$_$"])
 
     assert (tmp_path / "speech.png").read_bytes().startswith(b"\x89PNG")
 
@@ -131,13 +142,13 @@ def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_spoken_and_true_mels_share_colours_and_time(drawn: list[Figure]) -> None:
-    png = encode_comparison(MEL, MEL[:25] + 3.0, AUDIO, "spoken (cut)", ATTENTION, ["<begin>", "$a$", "<end>"])
+    png = encode_comparison(MEL, MEL[:25] + 3.0, AUDIO, "spoken (cut)", DURATIONS, ["<begin>", "$a$", "<end>"])
 
     assert png.startswith(b"\x89PNG")
-    true_axes, spoken_axes, attention_axes = drawn[0].axes[:3]
+    true_axes, spoken_axes, token_axes = drawn[0].axes[:3]
     assert (true_axes.get_title(), spoken_axes.get_title()) == ("true", "spoken (cut)")
     assert true_axes.images[0].get_clim() == spoken_axes.images[0].get_clim() == pytest.approx((np.log(1e-5), 2.0))
-    assert {axes.get_xlim() for axes in (true_axes, spoken_axes, attention_axes)} == {(0.0, 1.0)}
+    assert {axes.get_xlim() for axes in (true_axes, spoken_axes, token_axes)} == {(0.0, 1.0)}
     assert spoken_axes.images[0].get_extent()[1] == pytest.approx(0.5)
 
 
@@ -165,12 +176,3 @@ def test_the_small_picture_of_a_mel_has_the_colours_of_the_large_one() -> None:
     scale = encode_mel(np.linspace(np.log(AUDIO.floor), 2.0, 256)[:, None], AUDIO)
     between = matplotlib.image.imread(io.BytesIO(scale))[0, :, :3]
     np.testing.assert_allclose(between, magma(np.linspace(0, 1, 256))[:, :3], atol=0.02)
-
-
-def test_the_small_picture_of_attention_ends_at_its_own_maximum() -> None:
-    shown = matplotlib.image.imread(io.BytesIO(encode_attention(ATTENTION)))[:, :, :3]
-
-    viridis = matplotlib.colormaps["viridis"]
-    # Tokens from the bottom up, steps from left to right.
-    np.testing.assert_allclose(shown[1, 1], viridis(1.0)[:3], atol=0.005)
-    np.testing.assert_allclose(shown[2, 0], viridis(0.8)[:3], atol=0.02)

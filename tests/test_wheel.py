@@ -74,7 +74,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
 
 @pytest.mark.slow
 def test_a_moved_voice_speaks_from_the_wheel_alone(python: Path, tmp_path: Path) -> None:
-    run, vocoder = make_run(tmp_path / "run", stop_bias=0.3), make_vocoder(tmp_path / "vocoder")
+    run, vocoder = make_run(tmp_path / "run", token_frames=1.5), make_vocoder(tmp_path / "vocoder")
     export = ["export", "--run", run, "--vocoder", vocoder, "--output", tmp_path / "new"]
     terms = ["--license", "MIT", "--data-license", "random numbers"]
     assert CliRunner().invoke(cli, [*map(str, export), *terms]).exit_code == 0

@@ -1,4 +1,4 @@
-"""Draw mels, attention, histograms and bars as PNG, SVG or PDF files, and mels and attention as small PNGs for pages.
+"""Draw mels, histograms and bars as PNG, SVG or PDF files, and mels as small PNGs for pages.
 
 All mels have one colour scale: from the floor of the audio settings to MEL_CEILING. Computes none of the values. Loads
 matplotlib when the first figure is made; the small PNGs need none.
@@ -31,19 +31,16 @@ MEL_CEILING = 2.0
 _TICKS_HZ = (250, 500, 1000, 2000, 4000, 8000)
 # Of the height between two ticks, so that no label covers another.
 _TICK_SHARE = 0.07
-# The colour maps magma and viridis by Smith and van der Walt (2015) at equal distances, in sRGB.
+# The colour map magma by Smith and van der Walt (2015) at equal distances, in sRGB.
 MAGMA = (
     "000004 0b0924 20114b 3b0f70 57157e 721f81 8c2981 a8327d c43c75 de4968 f1605d fa7f5e fe9f6d febf84 fddea0 fcfdbf"
-)
-VIRIDIS = (
-    "440154 481a6c 472f7d 414487 39568c 31688e 2a788e 23888e 1f988b 22a884 35b779 54c568 7ad151 a5db36 d2e21b fde725"
 )
 DOTS_PER_INCH = 100
 WIDTH_INCHES = (7.0, 14.0)
 INCHES_PER_SECOND = 2.5
 PANEL_INCHES, COMPARED_PANEL_INCHES = 4.8, 3.6
-INCHES_PER_SYMBOL = 0.18
-MOST_SYMBOLS_NAMED = 80
+TOKENS_INCHES = 0.9
+MOST_SYMBOLS_NAMED = 120
 TITLE_CHARACTERS_PER_INCH = 9
 MOST_BINS = 60
 # The tick of a space would have an invisible label.
@@ -54,21 +51,16 @@ CUT_MARK = "(cut, no stop)"
 def encode_mel(mel: np.ndarray, audio: AudioConfig) -> bytes:
     """Return a PNG of a mel [T, mel_bins], one pixel a frame and bin, on the colour scale of all mels."""
     low, high = _mel_limits(audio)
-    return _encode_map((mel - low) / (high - low), MAGMA)
+    return _encode_map((mel - low) / (high - low))
 
 
-def encode_attention(attention: np.ndarray) -> bytes:
-    """Return a PNG of attention [F, S], one pixel a decoder step and token, from 0 to its own maximum."""
-    return _encode_map(attention / max(float(attention.max(initial=0.0)), 1e-6), VIRIDIS)
-
-
-def _encode_map(values: np.ndarray, colours: str) -> bytes:
+def _encode_map(values: np.ndarray) -> bytes:
     """Return a PNG of values [times, rows] from 0 to 1, the first row at the bottom, with a palette of 256 colours."""
     pixels = (255 * np.nan_to_num(np.clip(values, 0.0, 1.0))).astype(np.uint8).T[::-1]
     height, width = pixels.shape
     # Each line begins with its filter: 0, none.
     lines = np.pad(pixels, ((0, 0), (1, 0))).tobytes()
-    anchors = np.array([list(bytes.fromhex(colour)) for colour in colours.split()])
+    anchors = np.array([list(bytes.fromhex(colour)) for colour in MAGMA.split()])
     places = np.linspace(0, len(anchors) - 1, 256)
     palette = np.stack([np.interp(places, range(len(anchors)), channel) for channel in anchors.T], axis=1)
     chunks = {
@@ -108,27 +100,19 @@ def save_speech_picture(
     mel: np.ndarray,
     audio: AudioConfig,
     title: str,
-    attention: np.ndarray | None = None,
+    durations: np.ndarray | None = None,
     symbols: Sequence[str] = (),
     has_stopped: bool = True,
 ) -> None:
-    """Write a picture of a mel [T, mel_bins] and, below it, of its attention [F, S] to the symbols if it is given.
+    """Write a picture of a mel [T, mel_bins] and, below it, of its tokens if their `durations` in frames are given.
 
-    The attention's colours end at its own maximum, named by the colour bar. Without `has_stopped` the title says that
-    the speech was cut. Raises OutputError if the file cannot be written.
+    Without `has_stopped` the title says that the speech was cut. Raises OutputError if the file cannot be written.
     """
     seconds = mel_seconds(mel, audio)
     width = _width_inches(seconds)
-    heights = [PANEL_INCHES]
-    if attention is not None:
-        heights.append(_attention_inches(symbols))
-    figure = new_figure(width, sum(heights))
-    panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     title = title if has_stopped else f"{title} {CUT_MARK}"
-    _draw_mel(figure, panels[0], mel, audio, textwrap.fill(title, int(width * TITLE_CHARACTERS_PER_INCH)))
-    if attention is not None:
-        _draw_attention(figure, panels[1], attention, symbols, seconds)
-    save_figure(figure, path)
+    title = textwrap.fill(title, int(width * TITLE_CHARACTERS_PER_INCH))
+    save_figure(_speech_figure(width, {title: mel}, audio, durations, symbols), path)
 
 
 def encode_comparison(
@@ -136,28 +120,49 @@ def encode_comparison(
     mel: np.ndarray,
     audio: AudioConfig,
     label: str = "spoken",
-    attention: np.ndarray | None = None,
+    durations: np.ndarray | None = None,
     symbols: Sequence[str] = (),
 ) -> bytes:
-    """Return a PNG of the true mel [T, mel_bins], another one, and its attention [F, S] if it is given.
-
-    `label` is the title of the other mel.
-    """
-    seconds = max(mel_seconds(true_mel, audio), mel_seconds(mel, audio))
-    heights = [COMPARED_PANEL_INCHES, COMPARED_PANEL_INCHES]
-    if attention is not None:
-        heights.append(_attention_inches(symbols))
-    figure = new_figure(_width_inches(seconds), sum(heights))
-    panels = figure.subplots(len(heights), 1, height_ratios=heights)
-    _draw_mel(figure, panels[0], true_mel, audio, "true")
-    _draw_mel(figure, panels[1], mel, audio, label)
-    if attention is not None:
-        _draw_attention(figure, panels[2], attention, symbols, mel_seconds(mel, audio))
-    for panel in panels:
-        panel.set_xlim(0.0, seconds)
+    """Return a PNG of the true mel [T, mel_bins], of another one, titled `label`, and of that one's tokens if given."""
+    width = _width_inches(max(mel_seconds(each, audio) for each in (true_mel, mel)))
     file = io.BytesIO()
+    figure = _speech_figure(width, {"true": true_mel, label: mel}, audio, durations, symbols)
     figure.savefig(file, dpi=DOTS_PER_INCH, format="png")
     return file.getvalue()
+
+
+def _speech_figure(
+    width: float,
+    mels: Mapping[str, np.ndarray],
+    audio: AudioConfig,
+    durations: np.ndarray | None,
+    symbols: Sequence[str],
+) -> "Figure":
+    """Return a picture of mels by title on one axis of time, and of the tokens of the last one below it."""
+    heights = [PANEL_INCHES if len(mels) == 1 else COMPARED_PANEL_INCHES] * len(mels)
+    if durations is not None:
+        heights.append(TOKENS_INCHES)
+    figure = new_figure(width, sum(heights))
+    panels = figure.subplots(len(heights), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
+    for panel, (title, mel) in zip(panels, mels.items(), strict=False):
+        _draw_mel(figure, panel, mel, audio, title)
+    if durations is not None:
+        _draw_tokens(panels[-1], durations * audio.hop_samples / audio.sample_rate, symbols)
+    panels[0].set_xlim(0.0, max(mel_seconds(mel, audio) for mel in mels.values()))
+    return figure
+
+
+def _draw_tokens(axes: "Axes", seconds: np.ndarray, symbols: Sequence[str]) -> None:
+    """Draw the end of each token, and its symbol in its middle if all of them can be read."""
+    ends = np.cumsum(seconds)
+    axes.vlines(ends, 0.0, 1.0, color="silver", linewidth=0.5)
+    axes.set(ylabel="tokens", yticks=[], ylim=(0.0, 1.0), xlabel="seconds")
+    if len(symbols) <= MOST_SYMBOLS_NAMED:
+        for number, (end, length, symbol) in enumerate(zip(ends, seconds, symbols, strict=True)):
+            name = SPACE_MARK if symbol == " " else symbol
+            # In three rows, since short tokens are narrower than their symbols.
+            height = (0.8, 0.5, 0.2)[number % 3]
+            axes.text(end - length / 2, height, name, fontsize=9, ha="center", va="center", parse_math=False)
 
 
 def save_histograms(
@@ -250,22 +255,6 @@ def _draw_map(axes: "Axes", values: np.ndarray, seconds: float, limits: tuple[fl
 
 def _width_inches(seconds: float) -> float:
     return min(max(WIDTH_INCHES[0], seconds * INCHES_PER_SECOND), WIDTH_INCHES[1])
-
-
-def _attention_inches(symbols: Sequence[str]) -> float:
-    return max(PANEL_INCHES, INCHES_PER_SYMBOL * min(len(symbols), MOST_SYMBOLS_NAMED))
-
-
-def _draw_attention(
-    figure: "Figure", axes: "Axes", attention: np.ndarray, symbols: Sequence[str], seconds: float
-) -> None:
-    largest = float(attention.max())
-    image = _draw_map(axes, attention, seconds, (0.0, largest), "viridis")
-    axes.set(title="attention to the text", xlabel="seconds", ylabel="token")
-    if len(symbols) <= MOST_SYMBOLS_NAMED:
-        names = [SPACE_MARK if symbol == " " else symbol for symbol in symbols]
-        axes.set_yticks(range(len(names)), names, fontsize=10, verticalalignment="center_baseline", parse_math=False)
-    figure.colorbar(image, ax=axes, label=f"weight, up to this map's maximum {largest:.2g}")
 
 
 def new_figure(width_inches: float, height_inches: float) -> "Figure":

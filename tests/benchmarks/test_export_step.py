@@ -10,12 +10,11 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 TINY = [
-    *(f"model.{name}=16" for name in ("width", "feedforward_width", "prenet_width", "postnet_width")),
+    *(f"model.{name}=16" for name in ("width", "feedforward_width")),
     *(
         "model.heads=2",
         "model.encoder_layers=1",
         "model.decoder_layers=2",
-        "model.postnet_layers=2",
         "model.voice_latents=2",
     ),
     *("limits.max_text_length=12", "limits.max_mel_frames=24", "model.reference_frames=8"),

@@ -16,7 +16,7 @@ from xtts_pipeline.cli.progress import QUIET_SECONDS, NullProgress, RunProgress,
 
 TRAIN = {
     "loss": 2.0,
-    "attention_focus": 0.5,
+    "alignment_fit": 0.5,
     "step_ms": 3_000.0,
     "data_wait_share": 0.01,
     "device_share": 0.97,
@@ -25,7 +25,7 @@ TRAIN = {
 
 EVALUATION = (
     "step 20/60000: loss 2.000, val 1.500, 2 d 2 h left, stops 75%, 3000 ms a step, wait 1.0%, 132.2 examples/s, "
-    "device 97%, focus 0.50"
+    "device 97%, alignment fit 0.50"
 )
 
 

@@ -108,9 +108,6 @@ def test_an_error_names_file_key_and_remedy(tmp_path: Path, text: str, message: 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("training.own_frames_start", "training.scheduled_sampling_start"),
-        ("training.own_frames_ramp_steps", "training.scheduled_sampling_ramp_steps"),
-        ("training.own_frames_share", "training.scheduled_sampling_share"),
         ("training.average_decay", "training.ema_decay"),
         ("training.final_rate_share", "training.final_lr_fraction"),
         ("training.null_voice_share", "training.reference_dropout"),
@@ -131,7 +128,7 @@ def test_every_renamed_key_has_its_test_and_a_new_key() -> None:
     known = {key for section in Config().model_dump().values() for key in section}
     assert set(RENAMED_KEYS.values()) <= known
     assert not set(RENAMED_KEYS) & known
-    assert len(RENAMED_KEYS) == 11
+    assert len(RENAMED_KEYS) == 8
 
 
 def test_a_renamed_key_in_another_section_is_an_ordinary_unknown_key() -> None:

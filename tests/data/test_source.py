@@ -17,7 +17,7 @@ from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.schedule import StreamPosition, batch_sizes, bucket_order
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CacheError, CheckpointError, TrainingError
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
 
 BUCKETS = ((9, 12), (12, 20), (16, 24))
 # Training clips, batch size and whole batches of each bucket; every bucket leaves a remainder.

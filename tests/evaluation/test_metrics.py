@@ -9,18 +9,17 @@ import pytest
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.evaluation.intelligibility import PhonemeErrors
 from xtts_pipeline.evaluation.metrics import METRICS, Sound, SpeechMetrics, measure_speech, summarize
+from xtts_pipeline.inference.guard import NO_FAULTS, Faults
 
 AUDIO = AudioConfig(sample_rate=8_000, fft_size=256, window_samples=256, hop_samples=128, mel_bins=16, max_hz=4_000.0)
-SYMBOLS = ("<begin>", "a", "b", "<end>")
 EVEN = SpeechMetrics(
     mel_cepstral_distortion_db=5.0,
     pitch_error_cents=None,
     voicing_error=0.1,
     voiced_share_difference=0.0,
     duration_ratio=1.0,
-    skipped_tokens=0,
-    repeated_tokens=0,
-    attention_focus=0.8,
+    skipped_words=0,
+    repeated_words=0,
     real_time_factor=0.5,
 )
 
@@ -35,35 +34,25 @@ def make_sound(frames: int = 40) -> Sound:
 def test_speech_that_is_the_truth_has_no_error():
     sound = make_sound()
 
-    figures = measure_speech(sound, sound, np.eye(4), SYMBOLS, 0.1, AUDIO)
+    figures = measure_speech(sound, sound, NO_FAULTS, 0.1, AUDIO)
 
     assert figures == replace(
         EVEN,
         mel_cepstral_distortion_db=0.0,
         pitch_error_cents=0.0,
         voicing_error=0.0,
-        attention_focus=1.0,
         real_time_factor=pytest.approx(0.1 / (39 * 128 / 8_000)),
     )
-
-
-@pytest.mark.parametrize(
-    ("attention", "focus"), [(np.eye(4), 1.0), (0.5 * np.eye(4) + 0.125, 0.625), (np.full((5, 4), 1 / 4), 1 / 4)]
-)
-def test_attention_focus_is_the_mean_of_the_largest_weights(attention: np.ndarray, focus: float):
-    sound = make_sound()
-
-    assert measure_speech(sound, sound, attention, SYMBOLS, 0.1, AUDIO).attention_focus == focus
 
 
 def test_each_figure_comes_from_what_it_names():
     true, spoken = make_sound(40), make_sound(50)
     phonemes = {"to_truth": PhonemeErrors(2, 8), "to_copy": PhonemeErrors(1, 8), "of_copy": PhonemeErrors(0, 8)}
 
-    figures = measure_speech(true, spoken, np.eye(4)[[0, 2, 3]], SYMBOLS, 1.0, AUDIO, phonemes)
+    figures = measure_speech(true, spoken, Faults(1, 2), 1.0, AUDIO, phonemes)
 
     assert figures.duration_ratio == 1.25
-    assert figures.skipped_tokens == 1
+    assert (figures.skipped_words, figures.repeated_words) == (1, 2)
     assert (figures.phoneme_error_rate, figures.phoneme_error_rate_to_copy, figures.phoneme_error_rate_of_copy) == (
         0.25,
         0.125,
@@ -72,7 +61,7 @@ def test_each_figure_comes_from_what_it_names():
 
 
 def test_one_frame_of_speech_without_a_sample_still_has_figures():
-    figures = measure_speech(make_sound(), make_sound(1), np.eye(4)[:1], SYMBOLS, 0.1, AUDIO)
+    figures = measure_speech(make_sound(), make_sound(1), NO_FAULTS, 0.1, AUDIO)
 
     assert figures.duration_ratio == 1 / 40
     assert figures.pitch_error_cents is None
@@ -101,7 +90,7 @@ def test_a_summary_is_of_the_utterances_that_have_the_figure():
     ("name", "values", "worst"),
     [
         ("duration_ratio", (1.4, 0.5, 1.9), 0.5),
-        ("attention_focus", (0.9, 0.2, 0.5), 0.2),
+        ("dnsmos_p808", (0.9, 0.2, 0.5), 0.2),
         ("mel_cepstral_distortion_db", (4.0, 9.0, 5.0), 9.0),
     ],
 )

@@ -9,7 +9,7 @@ from tests.speaking import make_run, make_vocoder
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("run"), stop_bias=0.3)
+    return make_run(tmp_path_factory.mktemp("run"), token_frames=1.5)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Mels that a run of random weights predicts under teacher forcing, for the records of a made-up cache."""
+"""Mels that a run of random weights predicts under true alignment, for the records of a made-up cache."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +15,8 @@ from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.inference.predicted_mels import MelPredictor
-from xtts_pipeline.model.decoding import sharpening_matrix
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Batch
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_network
 
 WriteCache = Callable[..., Manifest]
@@ -43,7 +42,7 @@ def records_of(cache: Path, bucket: int) -> list[dict[str, Any]]:
 
 
 def test_a_predicted_mel_is_that_of_its_clip_alone_under_the_dropout_of_synthesis(cache: Path, tmp_path: Path) -> None:
-    checkpoint = load_checkpoint(make_run_of_cache(tmp_path, load_manifest(cache), sharpness=1.5))
+    checkpoint = load_checkpoint(make_run_of_cache(tmp_path, load_manifest(cache)))
     predictor = MelPredictor(checkpoint, load_manifest(cache))
     network, dropout = load_network(checkpoint), Dropout.fixed(checkpoint.config.training.seed)
 
@@ -56,9 +55,10 @@ def test_a_predicted_mel_is_that_of_its_clip_alone_under_the_dropout_of_synthesi
             alone = Batch(
                 **{name: tf.constant(np.asarray(record[name])[None], dtype) for name, dtype in field_dtypes.items()}
             )
-            crop = network.choose_reference(alone.mel_length, dropout, reference_dropout=0.0)
-            fine = network.from_network_scale(network(alone, crop, dropout).fine).numpy()[0, : record["mel_length"]]
-            np.testing.assert_allclose(mel, fine @ sharpening_matrix(4, 1.5), atol=1e-4)
+            crop = network.choose_crops(alone.mel_length, dropout, reference_dropout=0.0)
+            reference = network.own_references(alone, crop)
+            expected = network.predict_known(alone, reference, dropout, checkpoint.config.synthesis).numpy()[0]
+            np.testing.assert_allclose(mel, expected[: record["mel_length"]], atol=1e-4)
     assert [function.experimental_get_tracing_count() for function in predictor.compiled.functions] == [1, 1]
 
 

@@ -36,7 +36,7 @@ TEXT = "the first sentence, the second."
 def exported(run: Path, vocoder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Return a voice folder, moved from where it was written, and the report of its export."""
     folder = tmp_path_factory.mktemp("voices")
-    options = ("--vocoder", vocoder, "--output", folder / "new", "--set", "synthesis.sharpness=1.5", "--json")
+    options = ("--vocoder", vocoder, "--output", folder / "new", "--set", "synthesis.flow_steps=2", "--json")
     result = xtts("export", "--run", run, *TERMS, *options)
     assert result.exit_code == 0, result.output
     return (folder / "new").rename(folder / "ann"), json.loads(result.stdout)
@@ -62,7 +62,7 @@ def reseal(voice: Path, change: Callable[[dict[str, Any]], object]) -> None:
 def test_a_moved_voice_speaks_as_its_run_with_its_vocoder(
     run: Path, vocoder: Path, exported: tuple[Path, dict[str, Any]]
 ) -> None:
-    expected = Synthesizer.load(run, ["synthesis.sharpness=1.5"], vocoder=vocoder).synthesize(TEXT, "bob")
+    expected = Synthesizer.load(run, ["synthesis.flow_steps=2"], vocoder=vocoder).synthesize(TEXT, "bob")
     spoken = Synthesizer.load(str(exported[0])).synthesize(TEXT, "bob")
     np.testing.assert_array_equal(spoken.wave, expected.wave)
     assert spoken.wave.size > 0
@@ -77,7 +77,7 @@ def test_the_folder_holds_what_the_report_says(exported: tuple[Path, dict[str, A
     assert report["bytes"] == sum((voice / name).stat().st_size for name in found)
     assert (report["step"], report["vocoder"]["step"], report["languages_without_samples"]) == (7, 9, [])
     assert soundfile.info(voice / "samples" / "en-1.wav").frames > 0
-    assert load_config([str(voice / "config.yaml")]).synthesis.sharpness == 1.5
+    assert load_config([str(voice / "config.yaml")]).synthesis.flow_steps == 2
     metadata = yaml.safe_load((voice / "README.md").read_text(encoding="utf-8").split("---")[1])
     assert (metadata["license"], metadata["language"]) == ("cc-by-4.0", ["en"])
 

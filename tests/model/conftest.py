@@ -1,16 +1,17 @@
 """A network small enough to run in milliseconds, and batches for it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.config.schema import ModelConfig
-from xtts_pipeline.model.aligner import Alignment
-from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
+from xtts_pipeline.config.schema import AudioConfig, ModelConfig
+from xtts_pipeline.model.batch import Batch, Crop
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Batch, Crop
-from xtts_pipeline.model.parallel.network import ParallelNetwork
+from xtts_pipeline.model.losses import batch_totals
+from xtts_pipeline.model.network import Network
 
 SYMBOL_COUNT = 11
 MODEL = ModelConfig(
@@ -19,9 +20,6 @@ MODEL = ModelConfig(
     encoder_layers=2,
     decoder_layers=2,
     feedforward_width=32,
-    prenet_width=8,
-    postnet_width=8,
-    postnet_layers=3,
     frames_per_step=3,
     voice_latents=4,
     voice_layers=1,
@@ -30,14 +28,18 @@ MODEL = ModelConfig(
 SPEC = RecordSpec(max_text_length=9, max_mel_frames=20, mel_bins=5, pad_value=-11.5)
 
 
-@pytest.fixture
-def network() -> AutoregressiveNetwork:
-    return AutoregressiveNetwork(MODEL, SPEC, SYMBOL_COUNT, seed=1)
+AUDIO = AudioConfig(mel_bins=SPEC.mel_bins)
+
+
+def make_network(spec: RecordSpec = SPEC, **settings: Any) -> Network:
+    """Return a network; settings are those of the model, and `speakers`, `languages` and `dtype`."""
+    others = {name: settings.pop(name) for name in ("speakers", "languages", "dtype") if name in settings}
+    return Network(MODEL.model_copy(update=settings), AUDIO, spec, SYMBOL_COUNT, seed=1, **others)
 
 
 @pytest.fixture
-def parallel_network() -> ParallelNetwork:
-    return ParallelNetwork(MODEL, SPEC, SYMBOL_COUNT, seed=1)
+def network() -> Network:
+    return make_network()
 
 
 @pytest.fixture
@@ -61,14 +63,15 @@ def no_reference(batch: Batch) -> Crop:
     return Crop(tf.zeros_like(batch.mel_length), tf.zeros_like(batch.mel_length))
 
 
-def hold_alignment(network: AutoregressiveNetwork, posterior: tf.Tensor | None = None) -> None:
-    """Replace the aligner by one that returns `posterior` [B, T, S], or a uniform one without it."""
+def predict(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> np.ndarray:
+    """Return the coarse frames [B, F, R * M] of clips with their own references."""
+    coarse: np.ndarray = network(batch, network.own_references(batch, crop), dropout).decoded.coarse.numpy()
+    return coarse
 
-    def aligned(tokens: tf.Tensor, _text_length: tf.Tensor, mel: tf.Tensor, _mel_length: tf.Tensor) -> Alignment:
-        shape = [mel.shape[0], mel.shape[1], tokens.shape[1]]
-        return Alignment(tf.zeros(shape), tf.fill(shape, 1.0 / shape[2]) if posterior is None else posterior)
 
-    network.aligner = aligned
+def losses_of(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> dict[str, tf.Tensor]:
+    """Return the losses of a batch with its own references."""
+    return network.losses(batch, crop, network.own_references(batch, crop), dropout, batch_totals(batch, crop))
 
 
 def random_batch(spec: RecordSpec, text_length: tuple[int, ...], mel_length: tuple[int, ...], seed: int = 0) -> Batch:

@@ -7,11 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
-from xtts_pipeline.model.aligner import Aligner, alignment_posterior, pool_to_decoder_steps
-from xtts_pipeline.model.autoregressive.losses import alignment_losses, batch_totals
-from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
+from xtts_pipeline.model.aligner import Aligner, alignment_posterior
 from xtts_pipeline.model.layers import Initializer
-from xtts_pipeline.model.network import Batch, Crop
 
 
 def count_paths(likelihood_TS: np.ndarray, symbols: int, frames: int) -> np.ndarray:
@@ -46,11 +43,6 @@ def test_unlikely_frames_do_not_overflow() -> None:
     likelihood = tf.fill([1, 400, 60], -1e4)
     share = alignment_posterior(likelihood, tf.constant([60]), tf.constant([400])).numpy()
     np.testing.assert_allclose(share[0].sum(axis=-1), 1.0, atol=1e-3)
-
-
-def test_a_step_has_the_mean_share_of_its_real_frames() -> None:
-    posterior = tf.constant([[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]])
-    np.testing.assert_allclose(pool_to_decoder_steps(posterior, 2), [[[0.75, 0.25], [0.0, 1.0], [0.0, 0.0]]], atol=1e-6)
 
 
 def test_error_is_the_mean_square_of_the_difference() -> None:
@@ -97,18 +89,3 @@ def test_the_aligner_learns_without_supervision() -> None:
         posterior = learn()
     found = tf.argmax(posterior, axis=-1).numpy()
     assert np.mean(found[truth >= 0] == truth[truth >= 0]) > 0.95
-
-
-def test_attention_equal_to_the_posterior_costs_its_entropy(
-    network: AutoregressiveNetwork, batch: Batch, crop: Crop
-) -> None:
-    totals = batch_totals(batch, crop, network.frames_per_step, 5.0)
-    alignment = network.aligner(batch.tokens, batch.text_length, network.to_network_scale(batch.mel), batch.mel_length)
-    shares = pool_to_decoder_steps(alignment.posterior, network.frames_per_step)
-    entropy = -tf.reduce_sum(tf.math.xlogy(shares, shares)) / totals.steps
-    _, loss = alignment_losses(alignment, shares, tf.repeat(shares[:, None], 4, axis=1), totals)
-    assert float(loss) == pytest.approx(float(entropy), abs=1e-4)
-    _, elsewhere = alignment_losses(
-        alignment, shares, tf.repeat(tf.roll(shares, 3, axis=2)[:, None], 4, axis=1), totals
-    )
-    assert float(elsewhere) > float(loss)

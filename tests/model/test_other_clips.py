@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from tests.model.conftest import SPEC, make_network, random_batch
+from xtts_pipeline.model.batch import Batch, Crop
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Batch, Crop
-from xtts_pipeline.model.parallel.network import ParallelNetwork
+from xtts_pipeline.model.network import Network
 
 
 @pytest.fixture(scope="module")
-def network() -> ParallelNetwork:
-    return ParallelNetwork(MODEL, SPEC, SYMBOL_COUNT, speakers=4, seed=1)
+def network() -> Network:
+    return make_network(speakers=4)
 
 
 @pytest.fixture
@@ -28,22 +28,22 @@ def crop() -> Crop:
 
 
 def test_the_reference_is_the_next_clip_of_the_speaker(
-    network: ParallelNetwork, batch: Batch, crop: Crop, dropout: Dropout
+    network: Network, batch: Batch, crop: Crop, dropout: Dropout
 ) -> None:
-    heard, own = network.with_other_clips(batch, crop, dropout)
+    own, heard = network.other_references(batch, crop, dropout)
+    assert heard is not None
     # Row 0 hears row 2, row 2 hears row 4; all of their own frames count in the losses.
-    np.testing.assert_array_equal(heard.reference_length, [8, 0, 6, 0, 0, 0])
+    np.testing.assert_array_equal(heard.length, [8, 2, 6, 4, 0, 0])
     np.testing.assert_array_equal(own.length, [0, 2, 0, 4, 0, 0])
     windows = [batch.mel[2, first : first + 8].numpy() for first in range(5)]
-    assert sum(np.array_equal(heard.reference[0], window) for window in windows) == 1
-    np.testing.assert_array_equal(heard.reference[2, :6], batch.mel[4, :6])
+    assert sum(np.array_equal(heard.mel[0], window) for window in windows) == 1
+    np.testing.assert_array_equal(heard.mel[2, :6], batch.mel[4, :6])
 
 
-def test_a_voice_depends_on_the_other_clip_alone(
-    network: ParallelNetwork, batch: Batch, crop: Crop, dropout: Dropout
-) -> None:
+def test_a_voice_depends_on_the_other_clip_alone(network: Network, batch: Batch, crop: Crop, dropout: Dropout) -> None:
     def voices(mel: tf.Tensor) -> np.ndarray:
-        return network.encode_clips(*network.with_other_clips(batch._replace(mel=mel), crop, dropout), dropout).voice
+        changed = batch._replace(mel=mel)
+        return network.encode_clips(changed, network.other_references(changed, crop, dropout)[1], dropout).voice
 
     mel = batch.mel.numpy()
     before = voices(batch.mel)
@@ -56,6 +56,10 @@ def test_a_voice_depends_on_the_other_clip_alone(
     assert np.flatnonzero(changed > 1e-4).tolist() == [0]
 
 
-def test_without_several_speakers_nothing_changes(network: ParallelNetwork, batch: Batch, crop: Crop) -> None:
+def test_without_several_speakers_a_clip_is_its_own_reference(network: Network, batch: Batch, crop: Crop) -> None:
     one_speaker = batch._replace(speaker=None)
-    assert network.with_other_clips(one_speaker, crop, Dropout.fixed(3)) == (one_speaker, crop)
+    own, heard = network.other_references(one_speaker, crop, Dropout.fixed(3))
+    assert own is crop
+    assert heard is not None
+    np.testing.assert_array_equal(heard.mel[0, :6], batch.mel[0, 10:16])
+    np.testing.assert_array_equal(heard.length, crop.length)

@@ -4,26 +4,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT
-from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
+from tests.model.conftest import losses_of, make_network
+from xtts_pipeline.model.batch import Batch, Crop
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Batch, Crop
 
 
 def gradients(*, is_recomputed: bool, batch: Batch, crop: Crop, is_compiled: bool) -> tuple[float, list[np.ndarray]]:
-    network = AutoregressiveNetwork(
-        MODEL.model_copy(update={"remat": is_recomputed, "dropout": 0.1}), SPEC, SYMBOL_COUNT, seed=1
-    )
+    network = make_network(remat=is_recomputed, dropout=0.1)
     dropout = Dropout.for_step(0, tf.constant(3, tf.int64))
 
     def step() -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
-            prediction = network(batch, crop, dropout)
-            loss = (
-                tf.reduce_mean(tf.square(prediction.fine))
-                + tf.reduce_mean(prediction.stop_logit)
-                + tf.reduce_sum(tf.square(prediction.attention))
-            )
+            loss = losses_of(network, batch, crop, dropout)["objective"]
         found = tape.gradient(loss, network.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return loss, [tf.convert_to_tensor(gradient) for gradient in found]
 

@@ -12,14 +12,11 @@ ROOT = Path(__file__).parents[2]
 TINY = (
     "model.encoder_layers=1",
     "model.decoder_layers=1",
-    "model.postnet_layers=0",
+    "model.flow_layers=1",
     "model.voice_latents=0",
     "model.width=8",
     "model.heads=1",
     "model.feedforward_width=8",
-    "model.prenet_width=8",
-    "model.postnet_width=8",
-    "training.scheduled_sampling_start=null",
     "training.batch_size=4",
 )
 

@@ -12,7 +12,7 @@ from tests.browser import assert_fits_and_is_accessible, open_page, play_all
 from tests.evaluation.test_metrics import EVEN
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.plots import encode_attention, encode_mel
+from xtts_pipeline.plots import encode_mel
 from xtts_pipeline.reports.evaluation import page
 
 AUDIO = AudioConfig()
@@ -48,18 +48,13 @@ def make_row(id: str, distortion: float, **changes: object) -> SimpleNamespace:
         has_stopped=True,
         metrics=figures,
         sounds=(("spoken", f"{id}.wav"), ("true", f"{id}-true.wav")),
-        pictures=(("true", f"{id}-true.png"), ("spoken", f"{id}.png"), ("attention", f"{id}-attention.png")),
+        pictures=(("true", f"{id}-true.png"), ("spoken", f"{id}.png")),
         symbols=("<begin>", *"ab", " ", *"cd.", "<end>"),
         durations=np.full(8, 10.0, np.float32),
         synthesis_seconds=0.5,
         spoken_seconds=0.93,
         true_seconds=1.0,
     )
-
-
-def parallel(row: SimpleNamespace) -> SimpleNamespace:
-    """Return the row as the parallel decoder leaves it: without attention."""
-    return SimpleNamespace(**{**vars(row), "pictures": row.pictures[:2]})
 
 
 def page_of(*rows: SimpleNamespace, title: str = "title", overview: str = "overview") -> str:
@@ -75,8 +70,8 @@ def test_cards_stand_worst_first_with_their_sounds_and_pictures():
 
     assert values_of(reader, "data-src") == ["bad-true.wav", "bad.wav", "good-true.wav", "good.wav"]
     assert [attributes["src"] for tag, attributes in reader.tags if tag == "img"] == [
-        *("bad-true.png", "bad.png", "bad-attention.png"),
-        *("good-true.png", "good.png", "good-attention.png"),
+        *("bad-true.png", "bad.png"),
+        *("good-true.png", "good.png"),
     ]
 
 
@@ -131,34 +126,28 @@ def test_without_a_recording_copy_synthesis_is_the_truth():
     ]
 
 
-def test_words_are_framed_on_attention_or_stand_below_the_mel_with_their_tokens():
-    with_attention, without = (read(page_of(row)) for row in (make_row("x", 3.0), parallel(make_row("x", 3.0))))
+def test_words_and_tokens_stand_below_the_spoken_mel():
+    reader = read(page_of(make_row("x", 3.0)))
 
-    spans = [attributes["title"] for _, attributes in with_attention.tags if "data-begin" in attributes]
-    boxes = [attributes["style"] for tag, attributes in with_attention.tags if tag == "i"]
-    # 8 tokens of 10 frames of 0.0116 s each, on an axis of one second.
-    assert spans == ["ab: 0.12 to 0.35 s", "cd: 0.46 to 0.70 s"]
-    assert boxes == [
-        "left:11.60%;width:23.20%;bottom:12.50%;height:25.00%",
-        "left:46.40%;width:23.30%;bottom:50.00%;height:25.00%",
-    ]
-    assert len(values_of(without, "data-begin")) == 2 + 8
-    assert not [tag for tag, _ in without.tags if tag == "i"]
+    spans = [attributes["title"] for _, attributes in reader.tags if "data-begin" in attributes]
+    # 8 tokens of 10 frames of 0.0116 s each.
+    assert spans[:2] == ["ab: 0.12 to 0.35 s", "cd: 0.46 to 0.70 s"]
+    assert len(spans) == 2 + 8
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the page of three utterances: a good one, one that was cut, one of the parallel decoder."""
+    """Return the page of three utterances, one of which was cut."""
     folder = tmp_path_factory.mktemp("evaluation")
-    rows = [make_row("good", 3.0), make_row("cut", 9.0), parallel(make_row("parallel", 5.0))]
+    rows = [make_row("good", 3.0), make_row("cut", 9.0), make_row("middle", 5.0)]
     rows[1].has_stopped = False
     rows[2].entry.raw_text = "Unbroken" * 40
     mel = np.linspace(-11.0, 1.0, 80 * 80, dtype=np.float32).reshape(80, 80)
     for row in rows:
         for _, name in row.sounds:
             write_wave(folder / name, 0.1 * np.sin(np.arange(22_050) / 20).astype(np.float32), 22_050)
-        for label, name in row.pictures:
-            (folder / name).write_bytes(encode_attention(np.eye(8)) if label == "attention" else encode_mel(mel, AUDIO))
+        for _, name in row.pictures:
+            (folder / name).write_bytes(encode_mel(mel, AUDIO))
     overview = "a line of the overview that is wider than a telephone " * 4
     (folder / "index.html").write_text(page_of(*rows, overview=f"overview\n\n{overview}"), encoding="utf-8")
     return (folder / "index.html").as_uri()
@@ -172,7 +161,7 @@ def test_all_sounds_play_one_at_a_time(browser: Browser, url: str):
     with open_page(browser, url) as shown:
         assert play_all(shown) == [
             *("cut-true.wav", "cut.wav"),
-            *("parallel-true.wav", "parallel.wav"),
+            *("middle-true.wav", "middle.wav"),
             *("good-true.wav", "good.wav"),
         ]
         assert shown.locator('[aria-pressed="true"][data-src]').count() == 1
@@ -212,9 +201,9 @@ def test_the_keyboard_chooses_plays_compares_and_filters(browser: Browser, url: 
 def test_cards_are_sorted_both_ways(browser: Browser, url: str):
     with open_page(browser, url) as shown:
         ids = shown.locator(".card header p")
-        for sort, order in (("split", ["good", "cut", "parallel"]), ("mel_cepstral_distortion_db", None)):
+        for sort, order in (("split", ["good", "cut", "middle"]), ("mel_cepstral_distortion_db", None)):
             shown.select_option("#sort", sort)
             texts = [text.split()[0] for text in ids.all_inner_texts()]
-            assert texts == (order or ["cut", "parallel", "good"])
+            assert texts == (order or ["cut", "middle", "good"])
         shown.click("#reverse")
-        assert [text.split()[0] for text in ids.all_inner_texts()] == ["good", "parallel", "cut"]
+        assert [text.split()[0] for text in ids.all_inner_texts()] == ["good", "middle", "cut"]

@@ -16,8 +16,8 @@ from xtts_pipeline.reports.run_page import read_run, write_run_page
 from xtts_pipeline.training.monitoring.media import write_picture, write_sound
 
 REPORTS = [
-    {"step": 1, "split": "train", "loss": 9.5, "step_ms": 80.0, "data_wait_share": 0.2, "attention_focus": 0.1},
-    {"step": 5, "split": "train", "loss": None, "step_ms": 70.0, "data_wait_share": 0.1, "attention_focus": 0.5},
+    {"step": 1, "split": "train", "loss": 9.5, "step_ms": 80.0, "data_wait_share": 0.2, "alignment_fit": 0.1},
+    {"step": 5, "split": "train", "loss": None, "step_ms": 70.0, "data_wait_share": 0.1, "alignment_fit": 0.5},
     {"step": 5, "split": "val", "loss": 4.25},
     {"step": 5, "split": "speech", "stop_rate": 0.5},
 ]
@@ -36,7 +36,7 @@ def write_run(folder: Path) -> Path:
     (run / "metrics.jsonl").write_text(f'{lines}{{"step": 6, "spl', encoding="utf-8")
     wave = np.sin(np.arange(8_000) / 9).astype(np.float32) / 2
     with tf.summary.create_file_writer(str(run / "tensorboard" / "media")).as_default(step=5):
-        write_picture("sentence_1/mel_and_attention", tf.io.encode_png(np.zeros((2, 3, 1), np.uint8)).numpy())
+        write_picture("sentence_1/mels_and_tokens", tf.io.encode_png(np.zeros((2, 3, 1), np.uint8)).numpy())
         write_sound("sentence_1/true", wave, 22_050)
         write_sound("sentence_1/spoken", wave[:6_000], 22_050)
         tf.summary.write("sentence_1/text", tf.constant([TEXT]))
@@ -48,7 +48,7 @@ def test_event_files_are_read_as_tensorflow_wrote_them_up_to_where_they_are_cut(
     events = list(read_events(folder))
 
     assert [(event.tag, event.step) for event in events] == [
-        ("sentence_1/mel_and_attention", 5),
+        ("sentence_1/mels_and_tokens", 5),
         ("sentence_1/true", 5),
         ("sentence_1/spoken", 5),
         ("sentence_1/text", 5),
@@ -65,7 +65,7 @@ def test_the_page_has_the_figures_of_each_split_and_the_spoken_sentences(run: Pa
     assert "<strong>4.2500</strong>" in page
     assert "✗ bad</b> at most 5%" in page
     assert "✗ bad</b> expected all" in page
-    for part in ("Losses", "Attention and durations", "Speed"):
+    for part in ("Losses", "Alignment and durations", "Speed"):
         assert f'<h2 class="part">{part}</h2>' in page
     assert "Sentence &lt;b&gt;one&lt;/b&gt;." in page
     assert sorted(file.name for file in (tmp_path / "sounds").iterdir()) == [

@@ -83,8 +83,6 @@ def running(voices: Mapping[str, Any], **settings: Any) -> Iterator[Running]:
 class GatedVoice:
     """Stands for a Synthesizer: silence in parts of 0.1 s, each only after the test has let it through."""
 
-    speeds = (1.0, 1.0)
-
     def __init__(self, parts: int = 1_000) -> None:
         audio, model = SimpleNamespace(sample_rate=RATE), SimpleNamespace(voice_latents=0)
         cache = SimpleNamespace(speakers=("ann",), languages=("en",))

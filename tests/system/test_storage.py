@@ -418,15 +418,12 @@ def test_the_command_line_pushes_proves_and_trains_from_a_store_and_from_its_cop
         "encoder_layers",
         "decoder_layers",
         "feedforward_width",
-        "prenet_width",
-        "postnet_width",
-        "postnet_layers",
+        "flow_layers",
     )
     settings = [f"model.{name}={getattr(MODEL, name)}" for name in names] + ["model.voice_latents=0"]
     settings += [
         "training.batch_size=4",
         "training.jit_compile=false",
-        "training.scheduled_sampling_start=null",
         "training.sample_every_evaluations=null",
     ]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from tests.model.conftest import SPEC, make_network, random_batch
 from tests.training.tiny_run import TinyStep, TinyValidation
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
-from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
+from xtts_pipeline.model.network import Network
 from xtts_pipeline.training import resume as resume_module
 from xtts_pipeline.training.acoustic import task
 from xtts_pipeline.training.acoustic.step import AcousticStep
@@ -20,14 +20,12 @@ from xtts_pipeline.training.checkpoints.variables import named_variables
 # Grappler takes seconds for graphs that run for milliseconds, and XLA does not use its result.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
-# Scheduled sampling is tested separately: XLA would compile it even if it never starts.
-SETTINGS = TrainingConfig(batch_size=3, steps=500, learning_rate=3e-3, warmup_steps=10, scheduled_sampling_start=None)
+SETTINGS = TrainingConfig(batch_size=3, steps=500, learning_rate=3e-3, warmup_steps=10)
 
 
-def networks(speakers: int = 1, languages: int = 1) -> tuple[AutoregressiveNetwork, AutoregressiveNetwork]:
+def networks(speakers: int = 1, languages: int = 1) -> tuple[Network, Network]:
     """Return a network to train and one for its EMA."""
-    network, average = (AutoregressiveNetwork(MODEL, SPEC, SYMBOL_COUNT, speakers, languages, seed=1) for _ in range(2))
-    return network, average
+    return make_network(speakers=speakers, languages=languages), make_network(speakers=speakers, languages=languages)
 
 
 @pytest.fixture

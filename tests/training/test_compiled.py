@@ -13,7 +13,7 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.errors import TrainingError
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.training.compiled import (
     CompiledByShape,
     RetraceError,

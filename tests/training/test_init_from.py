@@ -14,7 +14,7 @@ from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource, NoCompilati
 from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest
 from xtts_pipeline.config.schema import Config, ModelConfig
 from xtts_pipeline.errors import CheckpointError
-from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
+from xtts_pipeline.model.network import Network
 from xtts_pipeline.text.tokens import FIRST_SYMBOL_ID
 from xtts_pipeline.training import loop
 from xtts_pipeline.training import resume as resume_module
@@ -46,15 +46,13 @@ def checkpoint_of(cache: CacheIdentity, config: Config) -> Checkpoint:
     return Checkpoint(Path("run/checkpoints/step-00000007"), 7, config, cache, content, "5e" * 32, None)
 
 
-def begin(
-    checkpoint: Checkpoint, cache: CacheIdentity, config: Config
-) -> tuple[AutoregressiveNetwork, AutoregressiveNetwork, Origin]:
+def begin(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -> tuple[Network, Network, Origin]:
     network, average = (build_network(cache, config) for _ in range(2))
     return network, average, copy_weights(network, average, checkpoint, config, cache)
 
 
 @pytest.fixture(scope="module")
-def fine_tuned() -> tuple[Checkpoint, AutoregressiveNetwork, AutoregressiveNetwork, Origin]:
+def fine_tuned() -> tuple[Checkpoint, Network, Network, Origin]:
     checkpoint = checkpoint_of(BEFORE, with_seed(1))
     return checkpoint, *begin(checkpoint, NOW, with_seed(2))
 
@@ -112,9 +110,9 @@ def test_a_speaker_table_that_the_new_network_lacks_is_left_behind() -> None:
 
 def test_another_model_keeps_the_weights_that_fit_and_lists_the_rest() -> None:
     checkpoint = checkpoint_of(BEFORE, with_seed(1))
-    network, _, origin = begin(checkpoint, BEFORE, with_seed(2, frames_per_step=2, encoder_layers=3, postnet_layers=2))
+    network, _, origin = begin(checkpoint, BEFORE, with_seed(2, frames_per_step=2, encoder_layers=3, flow_layers=1))
     assert any(
-        line.startswith("mel_decoder.to_frames.weight: [16, 15] there, [16, 10] here") for line in origin.misfits
+        line.startswith("frame_decoder.to_frames.weight: [16, 15] there, [16, 10] here") for line in origin.misfits
     )
     assert all(name.startswith("text_encoder.layers.2.") for name in origin.new)
     assert origin.new
@@ -132,11 +130,6 @@ def test_a_checkpoint_without_any_fitting_weight_is_refused() -> None:
         begin(none, BEFORE, with_seed(2))
 
 
-def test_another_decoder_is_refused() -> None:
-    with pytest.raises(CheckpointError, match=r"model.decoder is autoregressive there, parallel here; set model.decod"):
-        begin(checkpoint_of(BEFORE, with_seed(1)), NOW, with_seed(2, decoder="parallel"))
-
-
 def test_each_kind_of_weight_that_was_not_kept_is_logged() -> None:
     *_, origin = begin(
         checkpoint_of(BEFORE, with_seed(1)), replace(NOW, speakers=("ben",)), with_seed(2, frames_per_step=2)
@@ -147,7 +140,7 @@ def test_each_kind_of_weight_that_was_not_kept_is_logged() -> None:
     assert lines[1] == "speakers: 1 kept, 1 left behind (anna)"
     assert lines[2] == "languages: 1 kept, 1 new (fa)"
     assert lines[3] == "other settings than that run's: model.frames_per_step: 3 there, 2 here"
-    assert lines[4].startswith("begun anew, because the shape is another: mel_decoder.")
+    assert lines[4].startswith("begun anew, because the shape is another: flow_head.")
     assert lines[5] == "left behind, because this network has none: speaker_embedding"
     many = replace(origin, new=tuple(f"layer.{number}" for number in range(9)))
     assert describe_origin(many)[6].endswith("layer.5; and 3 more (summary.json has all)")

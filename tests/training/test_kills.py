@@ -25,13 +25,11 @@ STEPS = 30
 MODEL = {
     "encoder_layers": 1,
     "decoder_layers": 1,
-    "postnet_layers": 1,
+    "flow_layers": 1,
     "voice_latents": 0,
     "width": 8,
     "heads": 2,
     "feedforward_width": 8,
-    "prenet_width": 4,
-    "postnet_width": 4,
 }
 VOCODER = {
     "width": 8,
@@ -49,7 +47,6 @@ TRAINING = {
     "evaluate_every": 7,
     "save_every": 4,
     "warmup_steps": 5,
-    "scheduled_sampling_start": "null",
     "sample_every_evaluations": "null",
 }
 

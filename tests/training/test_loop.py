@@ -18,7 +18,7 @@ from xtts_pipeline import plots as pictures
 from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig, SynthesisConfig, TrainingConfig
 from xtts_pipeline.data.schedule import StreamPosition
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.training import loop
 from xtts_pipeline.training.acoustic import validation
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
@@ -34,7 +34,6 @@ TRAINING = TrainingConfig(
     save_every=3,
     keep_checkpoints=1,
     aligned_by_step=3,
-    scheduled_sampling_start=None,
     sample_every_evaluations=2,
     sample_sentences=2,
     jit_compile=False,
@@ -165,12 +164,8 @@ def test_reports_evaluations_and_samples_come_when_due(ended: Ended) -> None:
         "split",
         "stop_rate",
         "duration_ratio",
-        "attention_focus",
-        "attention_diagonal",
-        "attention_coverage",
     }
-    for name in ("stop_rate", "attention_focus", "attention_diagonal", "attention_coverage"):
-        assert 0.0 <= speech[name] <= 1.0
+    assert 0.0 <= speech["stop_rate"] <= 1.0
     assert speech["duration_ratio"] > 0.0
 
 
@@ -184,7 +179,7 @@ def test_late_alignment_is_warned_of_once(ended: Ended) -> None:
     (_, first), (step, line) = ended.watcher.logged
     assert first.startswith("first step done after ")
     assert step == 4
-    assert line.startswith("warning: attention has not aligned")
+    assert line.startswith("warning: frames have not aligned with tokens")
     assert ended.summary["warnings"] == [line.removeprefix("warning: ")]
     assert ended.summary["aligned_at_step"] is None
 
@@ -201,7 +196,7 @@ def test_the_last_and_the_best_checkpoint_are_kept(ended: Ended) -> None:
 def test_samples_are_written_to_tensorboard(ended: Ended) -> None:
     tags = {value.tag for _, value in read_values(ended.folder / "tensorboard" / "media")}
     assert tags == {
-        f"sentence_{number}/{kind}" for number in (1, 2) for kind in ("mel_and_attention", "text", "true", "spoken")
+        f"sentence_{number}/{kind}" for number in (1, 2) for kind in ("mels_and_tokens", "text", "true", "spoken")
     }
     assert ended.summary["dropped_media"] == 0
 

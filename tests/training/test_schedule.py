@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import TrainingConfig
-from xtts_pipeline.training.schedule import guidance, learning_rate, scheduled_sampling_share
+from xtts_pipeline.training.schedule import learning_rate
 
 CONFIG = TrainingConfig(steps=1_100, learning_rate=2e-3, warmup_steps=100, final_lr_fraction=0.1)
 
@@ -49,21 +49,6 @@ def test_an_exponential_schedule_to_zero_is_refused() -> None:
 def test_other_schedules_at_given_steps(schedule: str, step: int, expected: float) -> None:
     config = CONFIG.model_copy(update={"schedule": schedule})
     assert float(learning_rate(tf.constant(step), config)) == pytest.approx(expected, rel=1e-5)
-
-
-def test_attention_guidance_fades() -> None:
-    config = TrainingConfig(guided_attention_steps=400)
-    left = [float(guidance(tf.constant(step), config)) for step in (0, 100, 300, 400, 9_999)]
-    assert left == pytest.approx([1.0, 0.75, 0.25, 0.0, 0.0])
-
-
-def test_scheduled_sampling_starts_late_and_ramps_to_its_share() -> None:
-    config = TrainingConfig(
-        scheduled_sampling_start=1_000, scheduled_sampling_ramp_steps=200, scheduled_sampling_share=0.6
-    )
-    shares = [float(scheduled_sampling_share(tf.constant(step), config)) for step in (0, 1_000, 1_100, 1_200, 9_999)]
-    assert shares == pytest.approx([0.0, 0.0, 0.3, 0.6, 0.6])
-    assert float(scheduled_sampling_share(tf.constant(9_999), TrainingConfig(scheduled_sampling_start=None))) == 0.0
 
 
 def test_no_warmup_starts_at_the_peak() -> None:

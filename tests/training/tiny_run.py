@@ -13,9 +13,8 @@ import tensorflow as tf
 from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import StreamPosition
-from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
-from xtts_pipeline.model.network import Batch
-from xtts_pipeline.training.acoustic.step import step_metrics
+from xtts_pipeline.model.batch import Batch
+from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME
 from xtts_pipeline.training.context import RunContext
 from xtts_pipeline.training.loop import run
@@ -42,7 +41,7 @@ def config_with(**settings: object) -> Config:
 class TinyStep(tf.Module):
     """Replaces the compiled step with a weight that depends on every batch and on their order."""
 
-    METRICS = step_metrics(AutoregressiveNetwork)
+    METRICS = AcousticStep.METRICS
 
     def __init__(self, *_: object) -> None:
         super().__init__()

@@ -73,8 +73,8 @@ class RunProgress:
                     "device": f"device {numbers['device_share']:.0%}",
                     "examples/s": f"{numbers['examples_per_second']:.1f} examples/s",
                 }
-                if "attention_focus" in numbers:
-                    self._shown["focus"] = f"focus {numbers['attention_focus']:.2f}"
+                if "alignment_fit" in numbers:
+                    self._shown["fit"] = f"alignment fit {numbers['alignment_fit']:.2f}"
         self._estimate(step)
         if self._bar is not None:
             self._bar.n = step

@@ -32,9 +32,6 @@ PRESET_FOLDERS = (
 
 # Earlier names of settings, which are too far from the present ones to be found by their spelling.
 RENAMED_KEYS = {
-    "own_frames_start": "scheduled_sampling_start",
-    "own_frames_ramp_steps": "scheduled_sampling_ramp_steps",
-    "own_frames_share": "scheduled_sampling_share",
     "average_decay": "ema_decay",
     "final_rate_share": "final_lr_fraction",
     "null_voice_share": "reference_dropout",
@@ -44,6 +41,17 @@ RENAMED_KEYS = {
     "in_memory": "cache_records",
     "cache_in_memory": "cache_features",
 }
+# Settings of the autoregressive decoder, which earlier versions had.
+REMOVED_KEYS = frozenset(
+    {
+        *("decoder", "prenet_width", "prenet_dropout", "postnet_width", "postnet_layers"),
+        *("stop_weight", "stop_positive_weight", "alignment_weight"),
+        *("guided_attention_weight", "guided_attention_width", "guided_attention_steps"),
+        *("scheduled_sampling_start", "scheduled_sampling_ramp_steps", "scheduled_sampling_share"),
+        *("own_frames_start", "own_frames_ramp_steps", "own_frames_share"),
+        *("stop_threshold", "attention_back", "attention_ahead", "sharpness"),
+    }
+)
 
 
 class EarlierLoader(yaml.SafeLoader):
@@ -192,7 +200,7 @@ def override_synthesis(config: Config, overrides: Sequence[str]) -> Config:
     for text in overrides:
         if set(_parse_override(text)) != {"synthesis"}:
             raise ConfigError(
-                f"--set {text[:MAX_SHOWN]}: a trained run takes synthesis.* alone, such as synthesis.sharpness=1.5"
+                f"--set {text[:MAX_SHOWN]}: a trained run takes synthesis.* alone, such as synthesis.flow_steps=8"
             )
     return load_config(overrides=overrides, base=config.model_dump(mode="json")) if overrides else config
 
@@ -305,6 +313,8 @@ def _problem(keys: Sequence[str], items: Sequence[Mapping[str, Any]], *, is_name
 
 def _nearest_key(keys: Sequence[str]) -> str:
     *section, key = keys
+    if key in REMOVED_KEYS:
+        return "an earlier version had it, with the autoregressive decoder; leave it out"
     known = list(getattr(Config(), section[0]).model_dump() if section else Config.model_fields)
     wanted = RENAMED_KEYS[key] if RENAMED_KEYS.get(key) in known else key
     return did_you_mean(wanted, known, prefix=f"{section[0]}." if section else "")

@@ -152,10 +152,7 @@ CARRIED: dict[str, dict[str, Rule]] = {
         "use_warmup_cosine_schedule": _switch("training.schedule", "cosine", "where true"),
         "min_learning_rate": Rule("training.final_lr_fraction", _final_rate, "as a share of learning_rate"),
     },
-    "Losses": {
-        "stop_loss_weight": _kept("training.stop_weight", "the mel loss has weight 1"),
-        "stop_token_positive_weight": _kept("training.stop_positive_weight"),
-    },
+    "Losses": {},
     "Sound": {
         "sample_rate": Rule("audio.sample_rate", _sample_rate, "under 16 kHz with audio.max_hz at half of it"),
         "n_mels": _kept("audio.mel_bins"),
@@ -254,13 +251,21 @@ DROPPED: dict[str, dict[str, str]] = {
     },
     "Losses": {
         "the mel loss has weight 1; others are weighed against it": "mel_loss_weight",
-        "nothing is drawn from a distribution, so there is no divergence to weigh": "kl_loss_weight",
-        "durations come from attention and the aligner: training.alignment_weight": "duration_loss_weight",
-        "another loss: training.guided_attention_weight and training.alignment_weight": "attention_loss_weight",
-        "a mel is no label; the stop is weighed, not smoothed": (
-            "use_label_smoothing mel_label_smoothing stop_label_smoothing"
+        "frames are drawn by a flow, which needs no divergence": "kl_loss_weight",
+        "durations come from the aligner; all losses of prosody have one fixed weight": (
+            "duration_loss_weight pitch_loss_weight energy_loss_weight prosody_pitch_loss_weight "
+            "prosody_energy_loss_weight"
         ),
-        "mels are judged by L1 plus L2, before and after the postnet": "use_huber_loss huber_delta use_simple_loss",
+        "there is no attention between text and frames: the aligner finds which token a frame belongs to": (
+            "attention_loss_weight"
+        ),
+        "speech ends with its last token, whose duration is predicted": (
+            "stop_loss_weight stop_token_positive_weight stop_label_smoothing"
+        ),
+        "a mel is no label": "use_label_smoothing mel_label_smoothing",
+        "mels are judged by L1 plus L2, and their detail by the error of the flow": (
+            "use_huber_loss huber_delta use_simple_loss"
+        ),
         _BALANCE: (
             "use_adaptive_loss_weights loss_smoothing_factor max_loss_spike_threshold gradient_norm_threshold "
             "loss_alert_threshold adaptive_weight_max_change_percent adaptive_weight_cooling_period "
@@ -271,9 +276,6 @@ DROPPED: dict[str, dict[str, str]] = {
             "prosody_matching_loss_weight spectral_consistency_loss_weight voice_cloning_loss_weight "
             "contrastive_loss_temperature contrastive_loss_margin gst_style_loss_weight "
             "auxiliary_head_regularization"
-        ),
-        "both are in the mel": (
-            "pitch_loss_weight energy_loss_weight prosody_pitch_loss_weight prosody_energy_loss_weight"
         ),
         "the rate is the reference's and the text's": "speaking_rate_loss_weight",
     },

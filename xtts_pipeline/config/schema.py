@@ -220,27 +220,21 @@ class AugmentationConfig(Section):
 class ModelConfig(Section):
     """The network's shape; the defaults are the preset `small`.
 
-    decoder: `autoregressive` predicts frames one step after the other, `parallel` durations first, then all frames.
-    flow_layers: layers that draw the detail of the parallel decoder's frames; 0 leaves them averaged.
+    flow_layers: layers that draw the detail of the decoder's frames; 0 leaves them averaged.
     """
 
-    decoder: Literal["autoregressive", "parallel"] = "autoregressive"
     width: Width = 256
     heads: Width = 4
     encoder_layers: Annotated[int, Field(ge=1, le=100)] = 3
     decoder_layers: Annotated[int, Field(ge=1, le=100)] = 4
     feedforward_width: Width = 1_024
-    prenet_width: Width = 128
-    postnet_width: Width = 128
-    postnet_layers: Annotated[int, Field(ge=0, le=100)] = 4
     flow_layers: Annotated[int, Field(ge=0, le=100)] = 4
-    frames_per_step: Annotated[int, Field(ge=1, le=64)] = 4
+    frames_per_step: Annotated[int, Field(ge=1, le=64)] = 2
     voice_latents: Annotated[int, Field(ge=0, le=1_024)] = 32
     voice_layers: Annotated[int, Field(ge=1, le=100)] = 1
     reference_frames: Annotated[int, Field(ge=8, le=100_000)] = 256
     remat: bool = False
     dropout: Share = 0.1
-    prenet_dropout: Share = 0.5
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "ModelConfig":
@@ -276,7 +270,7 @@ class VocoderConfig(Section):
 
 
 class TrainingConfig(Section):
-    """The optimizer, the losses, the schedules, and how often a run logs, evaluates and saves."""
+    """The optimizer, the schedule of the learning rate, and how often a run logs, evaluates and saves."""
 
     batch_size: Batch | Literal["auto"] = 16
     accumulation_steps: Batch = 1
@@ -290,15 +284,6 @@ class TrainingConfig(Section):
     weight_decay: Annotated[float, Field(ge=0.0, le=1e3)] = 0.01
     clip_norm: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
     ema_decay: Share = 0.999
-    stop_weight: Annotated[float, Field(gt=0.0, le=1e6)] = 0.5
-    stop_positive_weight: Annotated[float, Field(gt=0.0, le=1e6)] = 5.0
-    guided_attention_weight: Weight = 2.0
-    guided_attention_width: Annotated[float, Field(ge=1e-3, le=1e3)] = 0.2
-    guided_attention_steps: Count = 10_000
-    alignment_weight: Weight = 1.0
-    scheduled_sampling_start: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = 12_000
-    scheduled_sampling_ramp_steps: Count = 1_000
-    scheduled_sampling_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     reference_dropout: Share = 0.2
     aligned_by_step: Count = 3_000
     log_every: Count = 10
@@ -349,16 +334,13 @@ class TrainingConfig(Section):
 class SynthesisConfig(Section):
     """How a trained network decodes speech, and how Griffin-Lim renders it.
 
-    flow_steps: steps by which the parallel decoder draws the detail of its frames; more take longer.
+    max_frames_per_token: a text's speech ends after so many frames for each of its tokens.
+    flow_steps: steps by which the decoder draws the detail of its frames; more take longer.
     max_attempts: how often a text is decoded at most, if words are skipped or repeated.
     """
 
-    stop_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
     max_frames_per_token: Annotated[float, Field(ge=1.0, le=1_000.0)] = 16.0
-    attention_back: Annotated[int, Field(ge=0, le=10_000)] = 2
-    attention_ahead: Annotated[int, Field(ge=1, le=10_000)] = 6
     batch_size: Annotated[int, Field(ge=2, le=1_024)] = 8
-    sharpness: Annotated[float, Field(ge=1.0, le=5.0)] = 1.0
     flow_steps: Annotated[int, Field(ge=1, le=100)] = 4
     chunk_frames: Annotated[int, Field(ge=1, le=100_000)] = 32
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3

@@ -10,7 +10,7 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.schedule import batch_sizes
 from xtts_pipeline.errors import ConfigError
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
 
 
 def bucket_signatures(

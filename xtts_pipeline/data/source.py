@@ -18,7 +18,7 @@ from xtts_pipeline.data.batching import to_batch
 from xtts_pipeline.data.order import TrainingOrder
 from xtts_pipeline.data.schedule import START, StreamPosition, bucket_order
 from xtts_pipeline.errors import CheckpointError, XttsError
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.text.tokens import PAD_ID
 
 Fields = dict[str, tf.Tensor]

@@ -8,11 +8,11 @@ from operator import neg, pos
 import numpy as np
 
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.evaluation.attention import repeated_tokens, skipped_tokens, sounding_mask
 from xtts_pipeline.evaluation.distortion import mel_cepstral_distortion, mel_cepstrum, warping_path
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison
 from xtts_pipeline.evaluation.judges import JudgedSound, Judgements
 from xtts_pipeline.evaluation.pitch import find_pitch, pitch_error_cents, voiced_share_difference, voicing_error
+from xtts_pipeline.inference.guard import Faults
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,8 @@ class SpeechMetrics:
     voicing_error: float
     voiced_share_difference: float
     duration_ratio: float
-    skipped_tokens: int
-    repeated_tokens: int
-    attention_focus: float
+    skipped_words: int
+    repeated_words: int
     real_time_factor: float | None
     phoneme_error_rate: float | None = None
     phoneme_error_rate_to_copy: float | None = None
@@ -105,9 +104,8 @@ METRICS = (
     Metric("voicing_error", "voicing error", 3, pos),
     Metric("voiced_share_difference", "voiced share, difference", 3, abs),
     Metric("duration_ratio", "duration ratio", 3, _further_from_one, (0.8, 1.25)),
-    Metric("skipped_tokens", "skipped tokens", 1, pos, (None, 2)),
-    Metric("repeated_tokens", "repeated tokens", 1, pos, (None, 0)),
-    Metric("attention_focus", "attention focus", 3, neg, (0.5, None)),
+    Metric("skipped_words", "skipped words", 1, pos, (None, 0)),
+    Metric("repeated_words", "repeated words", 1, pos, (None, 0)),
     Metric("real_time_factor", "real-time factor", 3, pos),
     Metric("phoneme_error_rate", "PER to the truth", 3, pos, (None, 0.25)),
     Metric("phoneme_error_rate_to_copy", "PER to copy synthesis", 3, pos, (None, 0.25)),
@@ -123,18 +121,16 @@ METRICS = (
 def measure_speech(
     true: Sound,
     spoken: Sound,
-    attention: np.ndarray,
-    symbols: Sequence[str],
+    faults: Faults,
     synthesis_seconds: float,
     audio: AudioConfig,
     phonemes: PhonemeComparison | None = None,
     judgements: Judgements | None = None,
 ) -> SpeechMetrics:
-    """Compare speech with the true sound; `attention`, float [F, S], is to tokens written as `symbols`, S strings."""
+    """Compare speech with the true sound; `faults` are those that the guard of synthesis found."""
     true_cepstrum, spoken_cepstrum = mel_cepstrum(true.mel), mel_cepstrum(spoken.mel)
     path = warping_path(true_cepstrum, spoken_cepstrum)
     true_hz, spoken_hz = find_pitch(true.wave, audio), find_pitch(spoken.wave, audio)
-    sounding = sounding_mask(symbols)
     seconds = len(spoken.wave) / audio.sample_rate
     rates = {name: errors.rate for name, errors in (phonemes or {}).items()}
     judged, copied = ((judgements or {}).get(label, JudgedSound()) for label in ("spoken", "copy"))
@@ -144,10 +140,8 @@ def measure_speech(
         voicing_error=voicing_error(true_hz, spoken_hz, path),
         voiced_share_difference=voiced_share_difference(true_hz, spoken_hz),
         duration_ratio=len(spoken.mel) / len(true.mel),
-        skipped_tokens=len(skipped_tokens(attention, sounding)),
-        repeated_tokens=len(repeated_tokens(attention, sounding)),
-        # FastSpeech's focus rate (Y. Ren et al., 2019). If it is low, the token counts above mean nothing.
-        attention_focus=float(attention.max(axis=1).mean()),
+        skipped_words=faults.skipped_words,
+        repeated_words=faults.repeated_words,
         real_time_factor=synthesis_seconds / seconds if seconds else None,
         phoneme_error_rate=rates.get("to_truth"),
         phoneme_error_rate_to_copy=rates.get("to_copy"),

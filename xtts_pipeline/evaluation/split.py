@@ -22,7 +22,7 @@ from xtts_pipeline.evaluation.judges import Judgements, Judges
 from xtts_pipeline.evaluation.metrics import Sound, SpeechMetrics, measure_speech
 from xtts_pipeline.inference.speech import SpokenText
 from xtts_pipeline.inference.synthesizer import Synthesizer
-from xtts_pipeline.plots import encode_attention, encode_mel, mel_seconds
+from xtts_pipeline.plots import encode_mel, mel_seconds
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.files import Checkpoint
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
@@ -35,9 +35,8 @@ class EvaluatedUtterance:
     """One utterance with its metrics and its files: `sounds` and `pictures` are (label, name).
 
     The labels are `true`, the recording; `copy`, copy synthesis by the run's vocoder; `copy_griffin_lim`, that by
-    Griffin-Lim where the vocoder is another one; and `spoken`, the speech. The pictures are `true`, `spoken` and, with
-    the autoregressive decoder, `attention`. `durations`, float32 [S], are the spoken frames of the tokens, named by
-    `symbols`.
+    Griffin-Lim where the vocoder is another one; and `spoken`, the speech. The pictures are `true` and `spoken`.
+    `durations`, float32 [S], are the spoken frames of the tokens, named by `symbols`.
     """
 
     entry: UtteranceEntry
@@ -141,18 +140,13 @@ class SplitEvaluator:
         phonemes = None if self._recogniser is None else compare_phonemes(self._recogniser, waves, audio.sample_rate)
         judgements = {} if self._judges is None else self._judges.judge(waves, audio.sample_rate)
         drawn = {"true": encode_mel(mel, audio), "spoken": encode_mel(spoken.mel, audio)}
-        # The parallel decoder has durations, which the page shows; its attention says nothing else.
-        if spoken.attention.size and self._synthesizer.checkpoint.config.model.decoder == "autoregressive":
-            drawn["attention"] = encode_attention(spoken.attention)
         pictures = tuple((label, f"{number:04d}-{label}.png") for label in drawn)
         with output_errors(folder, "free space or choose another --output"):
             for label, name in pictures:
                 (folder / name).write_bytes(drawn[label])
         return EvaluatedUtterance(
             entry=entry,
-            metrics=measure_speech(
-                truth, speech, spoken.attention, symbols, synthesis_seconds, audio, phonemes, judgements
-            ),
+            metrics=measure_speech(truth, speech, spoken.faults, synthesis_seconds, audio, phonemes, judgements),
             phonemes=phonemes,
             judgements=judgements,
             has_stopped=spoken.has_stopped,

@@ -87,9 +87,6 @@ class TextSplitter:
 
     def _piece(self, tokens: np.ndarray, pause: float) -> Piece:
         max_frames = round(self._config.synthesis.max_frames_per_token * len(tokens))
-        if self._config.model.decoder == "autoregressive":
-            # Its positions end at the longest mel of training.
-            max_frames = min(max_frames, self._cache.spec.max_mel_frames)
         return Piece(tokens, max_frames, round(pause / self._step_seconds))
 
     def _encode(self, text: str, language: str) -> tuple[np.ndarray, TextChanges]:

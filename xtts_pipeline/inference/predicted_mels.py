@@ -1,4 +1,4 @@
-"""Predict the mels of a cache with teacher forcing: what an acoustic model hands to the vocoder, under true alignment.
+"""Predict the mels of a cache: what an acoustic model hands to the vocoder, under true alignment.
 
 Imports TensorFlow.
 """
@@ -35,23 +35,21 @@ def predict_mels(
 ) -> tuple[MelOrigin, dict[str, MelComparison]]:
     """Write the cache to `output` with mels that the run predicts; return their origin and each split's error.
 
-    `overrides` are settings such as `synthesis.sharpness=1`. Raises CheckpointError if the run cannot be read, holds
+    `overrides` are settings such as `synthesis.flow_steps=8`. Raises CheckpointError if the run cannot be read, holds
     another network or was trained on another cache, and the errors of `write_predicted_cache`.
     """
     checkpoint = load_checkpoint(run).with_synthesis(overrides)
     predictor = MelPredictor(checkpoint, manifest)
-    sharpness = checkpoint.config.synthesis.sharpness
-    origin = MelOrigin(checkpoint.weights_sha256, checkpoint.step, sharpness)
+    origin = MelOrigin(checkpoint.weights_sha256, checkpoint.step, checkpoint.config.synthesis.flow_steps)
     return origin, write_predicted_cache(cache, manifest, output, origin, predictor.rows, predictor, progress)
 
 
 class MelPredictor:
     """Predicts the mels of a cache's records, each bucket by one compiled function of a fixed number of rows.
 
-    The EMA weights predict frames along the aligner's path: the autoregressive decoder each from the recorded frames
-    before it, the parallel one from the recorded energies. What is random is that of synthesis, the same at each call
-    and for each row, so a mel does not depend on its batch. A network with a voice encoder hears a part of the clip
-    itself.
+    The EMA weights predict frames along the aligner's path, from the recorded energies and pitches. What is random is
+    that of synthesis, the same at each call and for each row, so a mel does not depend on its batch. A network with a
+    voice encoder hears a part of the clip itself.
     """
 
     def __init__(self, checkpoint: Checkpoint, manifest: Manifest) -> None:
@@ -82,5 +80,5 @@ class MelPredictor:
     def _predict_batch(self, *tensors: tf.Tensor) -> tf.Tensor:
         batch, network = from_signature(tensors, self._signatures[0]), self._network
         dropout = Dropout.fixed(self._config.training.seed)
-        crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
-        return network.predict_known(batch, crop, dropout, self._config.synthesis)
+        crop = network.choose_crops(batch.mel_length, dropout, reference_dropout=0.0)
+        return network.predict_known(batch, network.own_references(batch, crop), dropout, self._config.synthesis)

@@ -13,20 +13,16 @@ from xtts_pipeline.vocoder.streaming import open_stream
 if TYPE_CHECKING:
     from xtts_pipeline.inference.synthesizer import Synthesizer
 
-MOST_TOKENS_SHOWN = 4_000
-
 
 @dataclass(frozen=True)
 class SpokenText:
     """The speech of one text.
 
-    tokens int32 [S]; mel float32 [T, mel_bins], natural log; attention float32 [F, S], the share of each token in each
-    decoder step; durations float32 [S], frames of each token, pauses counted with the token before them, approximate
-    with the autoregressive decoder; wave float32 [samples].
+    tokens int32 [S]; mel float32 [T, mel_bins], natural log; durations float32 [S], frames of each token,
+    pauses counted with the token before them; wave float32 [samples].
 
     has_stopped is False if a length limit ended the text or one of its pieces. The tokens of several pieces are
-    concatenated, and attention is 0 in the pauses between them. With several pieces and more than MOST_TOKENS_SHOWN
-    tokens attention is [F, 0], because it grows with the square of the text. text_changes counts the characters that
+    concatenated. text_changes counts the characters that
     the checkpoint lacks, as (character, replacement); the replacement of a dropped one is empty. attempts: how often a
     piece was decoded, the most of all pieces. faults: the words that are wrong in the last one.
     """
@@ -34,7 +30,6 @@ class SpokenText:
     text: str
     tokens: np.ndarray
     mel: np.ndarray
-    attention: np.ndarray
     durations: np.ndarray
     wave: np.ndarray
     sample_rate: int
@@ -50,15 +45,16 @@ class SpokenText:
 
 
 class SpokenPiece(NamedTuple):
-    """The speech of a piece or of one of its chunks: mel [T, mel_bins] and attention [F, S].
+    """The speech of a piece or of one of its chunks: mel [T, mel_bins].
 
-    has_stopped is False if the frame limit ended it. attempts and faults are those of SpokenText; the first chunk has
-    the faults that are known before any frame.
+    durations float32 [S]: the frames of each token, planned for the whole piece. has_stopped is False if the frame
+    limit ended it. attempts and faults are those of SpokenText; the first chunk has the faults that are known before
+    any frame.
     """
 
     mel: np.ndarray
-    attention: np.ndarray
     has_stopped: bool
+    durations: np.ndarray
     faults: Faults = NO_FAULTS
     attempts: int = 1
 

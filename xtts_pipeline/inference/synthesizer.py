@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,17 +16,18 @@ from xtts_pipeline.audio.reference import load_reference
 from xtts_pipeline.cache.format.schema import pad_to
 from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
-from xtts_pipeline.inference.delivery import check_delivery, speeds_of
+from xtts_pipeline.inference.delivery import check_delivery
 from xtts_pipeline.inference.guard import NO_FAULTS, Faults, PlannedSpeech, planned_faults, spoken_faults
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
 from xtts_pipeline.inference.references import cut_windows, embed_windows
-from xtts_pipeline.inference.speech import MOST_TOKENS_SHOWN, SpeechStream, SpokenPiece, SpokenText
-from xtts_pipeline.inference.timings import find_words, token_durations
+from xtts_pipeline.inference.speech import SpeechStream, SpokenPiece, SpokenText
+from xtts_pipeline.inference.timings import find_words
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.inference.voice_folder import verify_voice
-from xtts_pipeline.model.decoding import Chunk
+from xtts_pipeline.model.batch import Batch, to_network_scale
+from xtts_pipeline.model.durations import cut_durations
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.network import Chunk, SpeechPlan
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.text.symbols import prepare_texts
 from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
@@ -60,14 +61,14 @@ class _Voice:
 
 
 class _Opened(NamedTuple):
-    """Pieces that are about to be decoded: the network's plan and first state, and the frame limits [B].
+    """Pieces that are about to be decoded: the network's plan, and the frame limits [B].
 
-    planned: what is planned for each piece; empty if the network plans no durations.
+    durations: float32 [B, S], the planned frames of each token. planned: what the guard compares with each piece.
     """
 
-    plan: Any
-    state: Any
+    plan: SpeechPlan
     max_frames: tf.Tensor
+    durations: np.ndarray
     planned: list[PlannedSpeech]
 
 
@@ -106,7 +107,7 @@ class Synthesizer:
     ) -> "Synthesizer":
         """Load a run's newest checkpoint, the checkpoint at this path, or a voice folder.
 
-        `overrides` such as `synthesis.sharpness=1.5` replace settings of the checkpoint. `vocoder` is a run or
+        `overrides` such as `synthesis.flow_steps=8` replace settings of the checkpoint. `vocoder` is a run or
         checkpoint of `xtts train-vocoder`, or "griffin-lim"; by default it is the one that the run remembers or that
         lies in the voice folder, else Griffin-Lim. Raises CheckpointError if either cannot be read or they do not fit,
         DamagedVoiceError for a voice folder with a changed file, ConfigError for an override that is invalid or of
@@ -153,7 +154,7 @@ class Synthesizer:
         - TextError for a text with nothing to speak, and with `strict_text` for a character that the checkpoint lacks,
         - AudioError for a reference without speech,
         - CheckpointError for an unknown speaker or language, or for references with a model that takes none,
-        - ConfigError for a speaker together with references, or for a speed or pitch that the model does not have.
+        - ConfigError for a speaker together with references, or for a speed or pitch out of range.
         """
         return self.synthesize_batch([text], speaker, language, references, speed, semitones, seed)[0]
 
@@ -166,13 +167,10 @@ class Synthesizer:
         speed: float = 1.0,
         semitones: float = 0.0,
         seed: int | None = None,
-        *,
-        with_attention: bool = True,
     ) -> list[SpokenText]:
         """Synthesize several texts, `synthesis.batch_size` pieces at a time, each as by `synthesize`, with its errors.
 
-        Errors are raised before decoding. Without `with_attention` attention is [F, 0], which saves much memory for
-        long texts.
+        Errors are raised before decoding.
         """
         voice = self._voice(speaker, language, references, speed, semitones, seed)
         split = [self._splitter.split(text, voice.language) for text in texts]
@@ -186,12 +184,7 @@ class Synthesizer:
             said = self._decode_whole([pieces[text][number] for text, number in group], voice, rows)
             spoken.update(zip(group, said, strict=True))
         return [
-            self._join(
-                text,
-                parts,
-                [spoken[index, number] for number in range(len(parts.pieces))],
-                with_attention=with_attention,
-            )
+            self._join(text, parts, [spoken[index, number] for number in range(len(parts.pieces))])
             for index, (text, parts) in enumerate(zip(texts, split, strict=True))
         ]
 
@@ -219,11 +212,6 @@ class Synthesizer:
         """Return the wave, float32 [samples], of natural-log mel frames [T, mel_bins], by the vocoder of the speech."""
         return self.vocoder(mel)
 
-    @property
-    def speeds(self) -> tuple[float, float]:
-        """The slowest and the fastest speed of this model."""
-        return speeds_of(self.checkpoint.config.model.decoder)
-
     def silence(self, frames: int) -> np.ndarray:
         """Return silent mel frames, float32 [frames, mel_bins]."""
         return np.full((frames, self._network.mel_bins), self._network.silence, np.float32)
@@ -242,7 +230,7 @@ class Synthesizer:
         seed: int | None,
     ) -> _Voice:
         cache, folder = self.checkpoint.cache, self.checkpoint.folder
-        check_delivery(speed, semitones, self.checkpoint.config.model.decoder, folder)
+        check_delivery(speed, semitones)
         speaker_id = _index("speaker", cache.speakers, speaker, folder)
         language_id = _index("language", cache.languages, language, folder)
         seed = self.checkpoint.config.training.seed if seed is None else seed
@@ -306,12 +294,10 @@ class Synthesizer:
         """Return the speech of the pieces with the noise of an attempt."""
         spoken = []
         for row, parts in enumerate(zip(*self._decode(pieces, opened, voice.seed + attempt - 1), strict=True)):
-            mel, attention = (np.concatenate(arrays) for arrays in zip(*(part[:2] for part in parts), strict=True))
-            faults = NO_FAULTS
-            if opened.planned:
-                frames = self._network.to_network_scale(mel).numpy()
-                faults = spoken_faults(opened.planned[row], frames, self._frame_seconds, voice.speed)
-            spoken.append(SpokenPiece(mel, attention, all(part.has_stopped for part in parts), faults))
+            mel, has_stopped = np.concatenate([part.mel for part in parts]), all(part.has_stopped for part in parts)
+            frames = to_network_scale(mel).numpy()
+            faults = spoken_faults(opened.planned[row], frames, self._frame_seconds, voice.speed)
+            spoken.append(SpokenPiece(mel, has_stopped, cut_durations(parts[0].durations, len(mel)), faults))
         return spoken
 
     def _open(self, pieces: Sequence[Piece], voice: _Voice, rows: int) -> _Opened:
@@ -326,7 +312,7 @@ class Synthesizer:
         if network.null_voice is not None:
             latents = tf.zeros(network.null_voice.shape) if voice.latents is None else tf.constant(voice.latents)
         ids = (tf.fill([rows], value) for value in (voice.speaker, voice.language, voice.latents is not None))
-        plan, state, durations, mean_frames = self._begin(
+        plan, mean_frames = self._begin(
             tf.constant(tokens),
             tf.constant(lengths),
             *ids,
@@ -334,31 +320,28 @@ class Synthesizer:
             tf.constant(voice.speed, tf.float32),
             tf.constant(voice.semitones, tf.float32),
         )
-        planned = []
-        if durations is not None:
-            for piece, frames, means in zip(pieces, durations.numpy(), mean_frames.numpy(), strict=False):
-                seconds = frames[: len(piece.tokens)] * voice.speed * self._frame_seconds
-                words = list(find_words(self.symbols(piece.tokens)))
-                planned.append(PlannedSpeech(seconds, means[: len(piece.tokens)], words))
-        return _Opened(plan, state, tf.constant(max_frames), planned)
+        planned, durations = [], plan.timing.duration.numpy()
+        for piece, frames, means in zip(pieces, durations, mean_frames.numpy(), strict=False):
+            seconds = frames[: len(piece.tokens)] * voice.speed * self._frame_seconds
+            words = list(find_words(self.symbols(piece.tokens)))
+            planned.append(PlannedSpeech(seconds, means[: len(piece.tokens)], words))
+        return _Opened(plan, tf.constant(max_frames), durations, planned)
 
     def _decode(self, pieces: Sequence[Piece], opened: _Opened, seed: int) -> Iterator[list[SpokenPiece]]:
         """Yield the next chunk of each piece, empty for a piece that has ended, until all have ended."""
-        faults = [planned_faults(plan) for plan in opened.planned] or [NO_FAULTS] * len(pieces)
-        state, noise = opened.state, tf.constant(seed & 0xFFFFFFFF, tf.uint32)
+        faults = [planned_faults(plan) for plan in opened.planned]
+        step, noise = tf.constant(0), tf.constant(seed & 0xFFFFFFFF, tf.uint32)
         before, is_over = np.zeros(len(opened.max_frames), np.int32), False
         while not is_over:
-            state, chunk = self._continue(opened.plan, state, opened.max_frames, noise)
+            step, chunk = self._continue(opened.plan, step, opened.max_frames, noise)
             after, is_going_on, has_stopped = (
                 each.numpy() for each in (chunk.length, chunk.is_speaking, chunk.has_stopped)
             )
-            mel, attention = chunk.mel.numpy(), chunk.attention.numpy()
-            parts = []
+            mel, parts = chunk.mel.numpy(), []
             for row, (piece, frames) in enumerate(zip(pieces, after - before, strict=False)):
-                steps = -(-frames // self._network.frames_per_step)
-                part = attention[row, :steps, : len(piece.tokens)]
                 is_whole = bool(is_going_on[row] or has_stopped[row])
-                parts.append(SpokenPiece(mel[row, :frames], part, is_whole, faults[row]))
+                durations = opened.durations[row, : len(piece.tokens)]
+                parts.append(SpokenPiece(mel[row, :frames], is_whole, durations, faults[row]))
             yield parts
             before, is_over, faults = after, not is_going_on.any(), [NO_FAULTS] * len(pieces)
 
@@ -366,31 +349,22 @@ class Synthesizer:
         """Return the silent frames after a piece of `frames` frames: the rest of its last step, then the pause."""
         return -frames % self._network.frames_per_step + piece.pause_steps * self._network.frames_per_step
 
-    def _join(self, text: str, split: SplitText, spoken: Sequence[SpokenPiece], *, with_attention: bool) -> SpokenText:
+    def _join(self, text: str, split: SplitText, spoken: Sequence[SpokenPiece]) -> SpokenText:
         pieces = split.pieces
         tokens = np.concatenate([piece.tokens for piece in pieces])
-        mels, attentions, durations, start = [], [], [], 0
-        is_shown = with_attention and (len(pieces) == 1 or len(tokens) <= MOST_TOKENS_SHOWN)
+        mels, durations = [], []
         for piece, said in zip(pieces, spoken, strict=True):
             pause = 0 if piece is pieces[-1] else self._silent_frames(piece, len(said.mel))
-            pause_steps = 0 if piece is pieces[-1] else piece.pause_steps
             mels += [said.mel, self.silence(pause)]
-            end = start + len(piece.tokens)
-            steps = len(said.attention) + pause_steps
-            padding = ((0, pause_steps), (start, len(tokens) - end))
-            attentions.append(np.pad(said.attention, padding) if is_shown else np.zeros((steps, 0), np.float32))
-            durations.append(token_durations(said.attention, len(said.mel), self._network.frames_per_step))
-            durations[-1][-1] += pause
-            start = end
+            durations += [said.durations[:-1], said.durations[-1:] + pause]
         mel = np.concatenate(mels)
         has_stopped = all(said.has_stopped for said in spoken)
         sample_rate = self.checkpoint.config.audio.sample_rate
-        attention, wave = np.concatenate(attentions), self.vocoder(mel)
+        wave = self.vocoder(mel)
         return SpokenText(
             text,
             tokens,
             mel,
-            attention,
             np.concatenate(durations),
             wave,
             sample_rate,
@@ -413,19 +387,21 @@ class Synthesizer:
         latents: tf.Tensor | None,
         speed: tf.Tensor,
         semitones: tf.Tensor,
-    ) -> tuple[Any, Any, tf.Tensor | None, tf.Tensor]:
-        """Return plan and state of `begin_speech`, and of each token the planned duration and the mean frame."""
+    ) -> tuple[SpeechPlan, tf.Tensor]:
+        """Return the plan of the speech, and each token's mean frame [B, S, M]."""
         unused_mel = tf.zeros([tokens.shape[0], 1, self._network.mel_bins], tf.float16)
         batch = Batch(tokens, unused_mel, text_length, text_length, speaker, language)
         voice = None if latents is None else latents[None]
         network = self._network
         memory = network.encode(batch, voice, has_reference, self._dropout())
-        plan, state = network.begin_speech(memory, self.checkpoint.config.synthesis, speed, semitones)
-        return plan, state, network.planned_durations(plan), network.aligner.mean_frames(tokens, text_length)
+        plan = network.begin_speech(memory, speed, semitones)
+        return plan, network.aligner.mean_frames(tokens, text_length)
 
-    def _continue_batch(self, plan: Any, state: Any, max_frames: tf.Tensor, seed: tf.Tensor) -> tuple[Any, Chunk]:
+    def _continue_batch(
+        self, plan: SpeechPlan, step: tf.Tensor, max_frames: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, Chunk]:
         settings = self.checkpoint.config.synthesis
-        return self._network.continue_speech(plan, state, Dropout.fixed(seed), max_frames, settings)
+        return self._network.continue_speech(plan, step, Dropout.fixed(seed), max_frames, settings)
 
     def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
         return embed_windows(self._network, window_BNCM, length_BN, self._dropout())

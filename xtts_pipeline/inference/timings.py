@@ -13,15 +13,6 @@ import numpy as np
 DECIMALS = 3
 
 
-def token_durations(attention: np.ndarray, frames: int, frames_per_step: int) -> np.ndarray:
-    """Return the frames of each token, float32 [S], from the share of each token in each decoder step, float [F, S]."""
-    frames_F = np.full(len(attention), frames_per_step, np.float32)
-    # The frame limit may have cut the last decoder step.
-    frames_F[-1:] -= -frames % frames_per_step
-    durations: np.ndarray = frames_F @ attention
-    return durations
-
-
 def timings_to_json(symbols: Sequence[str], durations: np.ndarray, frame_seconds: float) -> dict[str, Any]:
     """Return begin and end in seconds of each token, and of each word, from durations in frames, float [S].
 

@@ -1,8 +1,7 @@
 """Align frames with tokens, without supervision: in training, and to check finished speech.
 
 A hidden Markov model trained by gradient. Each token has a mean frame, and the posterior sums over all monotonic paths
-through the text that skip no token (Baum et al. 1970). The posterior teaches the decoder's attention long before the
-mel loss could.
+through the text that skip no token (Baum et al. 1970). The posterior gives each token its frames, in training.
 """
 
 from typing import NamedTuple
@@ -93,14 +92,6 @@ def alignment_posterior(log_likelihood_BTS: tf.Tensor, text_length_B: tf.Tensor,
     has_path_B11 = (mel_length_B >= text_length_B)[:, None, None]
     is_real_BTS = is_symbol_B1S & length_mask(mel_length_B, frames)[..., None] & has_path_B11
     return tf.stop_gradient(tf.where(is_real_BTS, posterior_BTS, 0.0))
-
-
-def pool_to_decoder_steps(posterior_BTS: tf.Tensor, frames_per_step: int) -> tf.Tensor:
-    """Return each decoder step's mean posterior over its real frames, [B, F, S]; 0 if it has none."""
-    rows, frames, symbols = posterior_BTS.shape
-    whole = tf.pad(posterior_BTS, [[0, 0], [0, -frames % frames_per_step], [0, 0]])
-    sum_BFS = tf.reduce_sum(tf.reshape(whole, [rows, -1, frames_per_step, symbols]), axis=2)
-    return sum_BFS / tf.maximum(tf.reduce_sum(sum_BFS, axis=-1, keepdims=True), 1e-6)
 
 
 def _forward_log_likelihood(likelihood_BTS: tf.Tensor) -> tf.Tensor:

@@ -4,12 +4,11 @@ Imports no TensorFlow, so a run's memory can be estimated before TensorFlow is i
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import ModelConfig
 
-TEXT_TAPS = REFERENCE_TAPS = POSTNET_TAPS = 5
+TEXT_TAPS = REFERENCE_TAPS = 5
 CONVNEXT_TAPS = 7
 # The predictor of durations, energies and pitches: two convolutions.
 PREDICTOR_TAPS = 3
@@ -19,8 +18,6 @@ PLACE_FEATURES = 3
 FLOW_TIME_FEATURES = 64
 # A token and its neighbours: too few to learn the sound of a neighbour's neighbour.
 ALIGNER_WIDTH, ALIGNER_TAPS = 128, 3
-# Guided heads, which losses make follow the text: the first two of the upper two layers. The others are free.
-GUIDED_LAYERS, GUIDED_HEADS = 2, 2
 
 
 @dataclass(frozen=True)
@@ -41,13 +38,12 @@ def parameter_count(model: ModelConfig, sizes: NetworkSizes) -> int:
     position_scale = 1
     text_encoder = sizes.symbols * width + _convolution(TEXT_TAPS, width, width) + position_scale
     text_encoder += model.encoder_layers * encoder_layer + norm
-    decoder = _parallel_decoder(model, bins) if model.decoder == "parallel" else _autoregressive_decoder(model, bins)
     voice = _dense(bins, width) + _convolution(REFERENCE_TAPS, width, width) + 2 * norm
     voice += model.voice_layers * encoder_layer + 2 * latents * width
     aligner = sizes.symbols * ALIGNER_WIDTH + _convolution(ALIGNER_TAPS, ALIGNER_WIDTH, ALIGNER_WIDTH)
     aligner += _dense(ALIGNER_WIDTH, bins)
     names = sum(count * width for count in (sizes.speakers, sizes.languages) if count > 1)
-    return text_encoder + decoder + (voice if latents else 0) + aligner + names
+    return text_encoder + _decoder(model, bins) + (voice if latents else 0) + aligner + names
 
 
 def _dense(inputs: int, outputs: int) -> int:
@@ -62,7 +58,7 @@ def _feedforward(model: ModelConfig) -> int:
     return _dense(model.width, model.feedforward_width) + _dense(model.feedforward_width, model.width)
 
 
-def _parallel_decoder(model: ModelConfig, bins: int) -> int:
+def _decoder(model: ModelConfig, bins: int) -> int:
     width, norm, step = model.width, 2 * model.width, model.frames_per_step * bins
     voice = _dense(width, width) if model.voice_latents else 0
     predictor = 2 * (_convolution(PREDICTOR_TAPS, width, width) + norm) + _dense(width, 4)
@@ -72,22 +68,3 @@ def _parallel_decoder(model: ModelConfig, bins: int) -> int:
     flow = _dense(step, width) + _dense(width, width) + _dense(FLOW_TIME_FEATURES, width)
     flow += model.flow_layers * block + norm + _dense(width, step)
     return voice + predictor + _dense(3, width) + frames + (flow if model.flow_layers else 0)
-
-
-def _autoregressive_decoder(model: ModelConfig, bins: int) -> int:
-    width, prenet, norm = model.width, model.prenet_width, 2 * model.width
-    attentions = 3 if model.voice_latents else 2
-    layer = attentions * 4 * _dense(width, width) + _feedforward(model) + (attentions + 1) * norm
-    position_scale = 1
-    decoder = _dense(bins, prenet) + _dense(prenet, prenet) + _dense(prenet, width)
-    decoder += _dense(width, width) + position_scale + model.decoder_layers * layer + norm
-    decoder += 2 * _dense(width, model.frames_per_step * bins) + _dense(width, width) + _dense(width, 1)
-    return decoder + _postnet(model, bins)
-
-
-def _postnet(model: ModelConfig, bins: int) -> int:
-    if not model.postnet_layers:
-        return 0
-    widths = [bins, *[model.postnet_width] * (model.postnet_layers - 1), bins]
-    norms = 2 * sum(widths[1:-1])
-    return sum(_convolution(POSTNET_TAPS, inputs, outputs) for inputs, outputs in pairwise(widths)) + norms

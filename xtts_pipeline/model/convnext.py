@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS
-from xtts_pipeline.model.layers import Dense, Initializer, LayerNorm
+from xtts_pipeline.model.layers import Dense, Initializer, LayerNorm, recomputed
 
 
 class DepthwiseConvolution(tf.Module):
@@ -53,10 +53,14 @@ class ConvNextBlock(tf.Module):
         """
         normal_BTD = self.norm(self.depthwise(x_BTD, is_compiled=is_compiled))
         if is_compiled:
-            inner_BTD = self.narrow(tf.nn.gelu(self.widen(normal_BTD), approximate=True))
+            # Else XLA keeps the GELU's tangent and output, which are as wide as its input. The time is the same.
+            inner_BTD = recomputed(self._narrow, self.widen(normal_BTD))
         else:
             # In this form, of two axes and with `bias_add`, TensorFlow fuses bias and GELU with the product.
             normal_ND = tf.reshape(normal_BTD, [-1, x_BTD.shape[-1]])
             wide_NE = tf.nn.bias_add(tf.matmul(normal_ND, self.widen.weight), self.widen.bias)
             inner_BTD = tf.reshape(self.narrow(tf.nn.gelu(wide_NE, approximate=True)), x_BTD.shape)
         return inner_BTD * tf.cast(self.scale, x_BTD.dtype)
+
+    def _narrow(self, wide_BTE: tf.Tensor) -> tf.Tensor:
+        return self.narrow(tf.nn.gelu(wide_BTE, approximate=True))

@@ -1,4 +1,4 @@
-"""Encode texts as the vectors that the decoder attends to, and references of any length as a few voice latents."""
+"""Encode texts as the vectors that the decoder reads, and references of any length as a few voice latents."""
 
 import tensorflow as tf
 
@@ -39,8 +39,9 @@ class EncoderLayer(tf.Module):
         def run(x_BSD: tf.Tensor, context_BCD: tf.Tensor | None = None) -> tf.Tensor:
             normal_BSD = self.attention_norm(x_BSD)
             memory = normal_BSD if context_BCD is None else tf.concat([context_BCD, normal_BSD], axis=1)
-            attended, _ = self.attention(normal_BSD, *self.attention.project_memory(memory), mask_B11S)
-            x_BSD += dropout.apply(attended, self.dropout_rate, self.attention_salt)
+            x_BSD += dropout.apply(
+                self.attention(normal_BSD, memory, mask_B11S), self.dropout_rate, self.attention_salt
+            )
             inner_BSD = self.feedforward(self.feedforward_norm(x_BSD))
             return x_BSD + dropout.apply(inner_BSD, self.dropout_rate, self.feedforward_salt)
 

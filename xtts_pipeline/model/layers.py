@@ -3,7 +3,7 @@
 Plain tf.Modules with explicit shapes; every mask is boolean and True means real. No file access, no cache.
 
 Shape key for the whole project: B batch, S tokens, T frames, F decoder steps, R frames of a decoder step, M mel bins, D
-width, H heads, K head width, G guided heads, V voice latents, C frames of a reference, N all positions of all rows.
+width, H heads, K head width, V voice latents, C frames of a reference, N all positions of all rows.
 
 Matrices are multiplied in the type of their input, set by `training.precision`. Sums over a row, softmax and
 normalisation are always float32.
@@ -30,7 +30,7 @@ class Dropout:
     same mask at the same position, whether a sequence runs whole or one position at a time.
 
     key: uint32 scalar tensor, different at each training step.
-    is_training: False switches off all dropout but the prenet's, which stays on in inference.
+    is_training: False switches dropout off.
     first_example: the number of the first row, so that a part of a batch has the masks that it has in the whole batch.
     None gives each row the masks of row 0, so that speech does not depend on the other rows.
     """
@@ -51,15 +51,13 @@ class Dropout:
         key = seed if isinstance(seed, tf.Tensor) else tf.constant(seed & 0xFFFFFFFF, tf.uint32)
         return cls(key, is_training=False, first_example=None)
 
-    def apply(
-        self, x: tf.Tensor, rate: float, salt: int, first_position: tf.Tensor | int = 0, always: bool = False
-    ) -> tf.Tensor:
+    def apply(self, x: tf.Tensor, rate: float, salt: int) -> tf.Tensor:
         """Return x [B, S, D] with elements zeroed at `rate` and the rest scaled up; `salt` is the layer's number."""
-        if rate == 0.0 or not (self.is_training or always):
+        if rate == 0.0 or not self.is_training:
             return x
         batch, positions, width = x.shape
         channel_D = tf.cast(tf.range(width), tf.uint32)[None, None, :]
-        row_BS1 = self._hash_positions(salt, batch, positions, first_position)[..., None]
+        row_BS1 = self._hash_positions(salt, batch, positions, 0)[..., None]
         is_kept = mix_bits(row_BS1 + channel_D * np.uint32(0xC2B2AE35)) >= np.uint32(rate * 2**32)
         return tf.where(is_kept, x * tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros([], x.dtype))
 
@@ -190,15 +188,13 @@ class LayerNorm(tf.Module):
 
 
 class Convolution(tf.Module):
-    """A convolution along time, [B, T, inputs] -> [B, T, outputs]; a causal one sees no later position."""
+    """A convolution along time, [B, T, inputs] -> [B, T, outputs]."""
 
-    def __init__(
-        self, initializer: Initializer, inputs: int, outputs: int, taps: int, name: str, is_causal: bool = False
-    ) -> None:
+    def __init__(self, initializer: Initializer, inputs: int, outputs: int, taps: int, name: str) -> None:
         super().__init__(name=name)
         self.weight = initializer.glorot((taps, inputs, outputs), "weight")
         self.bias = tf.Variable(tf.zeros([outputs]), name="bias")
-        before = taps - 1 if is_causal else (taps - 1) // 2
+        before = (taps - 1) // 2
         self.padding = [[0, 0], [before, taps - 1 - before], [0, 0]]
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
@@ -219,7 +215,7 @@ class FeedForward(tf.Module):
 
 
 class Attention(tf.Module):
-    """Multi-head scaled dot-product attention, with the projection of the memory separate from that of the queries."""
+    """Multi-head scaled dot-product attention."""
 
     def __init__(self, initializer: Initializer, width: int, heads: int, name: str) -> None:
         super().__init__(name=name)
@@ -229,32 +225,14 @@ class Attention(tf.Module):
         self.value = Dense(initializer, width, width, "value")
         self.output = Dense(initializer, width, width, "output")
 
-    def project_memory(self, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the keys and values [B, S, H, K] of the memory."""
-        return self._split(self.key(memory)), self._split(self.value(memory))
-
-    def __call__(
-        self, x: tf.Tensor, keys_BSHK: tf.Tensor, values_BSHK: tf.Tensor, mask: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return ([B, F, D], weights float32 [B, H, F, S]); the bool mask broadcasts to the weights."""
-        return self.attend_to_parts(x, [(keys_BSHK, values_BSHK, mask)])
-
-    def attend_to_parts(
-        self, x: tf.Tensor, parts: Sequence[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Attend to the concatenation of (keys, values, mask) parts, without copying them into one tensor."""
+    def __call__(self, x: tf.Tensor, memory: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Return [B, F, D] for x [B, F, D] and memory [B, S, D]; the bool mask broadcasts to [B, H, F, S]."""
+        keys_BSHK, values_BSHK = self._split(self.key(memory)), self._split(self.value(memory))
         query_BFHK = self._split(self.query(x)) * tf.cast(self.head_width**-0.5, x.dtype)
-        scores = []
-        for keys_BSHK, _, mask in parts:
-            score_BHFS = tf.cast(tf.einsum("BFHK,BSHK->BHFS", query_BFHK, keys_BSHK), tf.float32)
-            scores.append(tf.where(mask, score_BHFS, MASKED_SCORE))
-        weight_BHFS = tf.nn.softmax(tf.concat(scores, axis=-1), axis=-1)
-        pieces = tf.split(tf.cast(weight_BHFS, x.dtype), [keys.shape[1] for keys, _, _ in parts], axis=-1)
-        mixed = [
-            tf.einsum("BHFS,BSHK->BFHK", piece, values) for piece, (_, values, _) in zip(pieces, parts, strict=True)
-        ]
-        batch, steps = x.shape[0], x.shape[1]
-        return self.output(tf.reshape(tf.add_n(mixed), [batch, steps, self.heads * self.head_width])), weight_BHFS
+        score_BHFS = tf.cast(tf.einsum("BFHK,BSHK->BHFS", query_BFHK, keys_BSHK), tf.float32)
+        weight_BHFS = tf.nn.softmax(tf.where(mask, score_BHFS, MASKED_SCORE), axis=-1)
+        mixed_BFHK = tf.einsum("BHFS,BSHK->BFHK", tf.cast(weight_BHFS, x.dtype), values_BSHK)
+        return self.output(tf.reshape(mixed_BFHK, x.shape))
 
     def _split(self, x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(x, [x.shape[0], x.shape[1], self.heads, self.head_width])

@@ -1,13 +1,111 @@
-"""The losses of mel frames, which every decoder has, averaged over real frames only.
+"""The training losses: of frames, of the prosody of tokens and of the aligner, averaged over what is real.
 
 Tensors in, scalars out; rows of length 0 have no weight. Averages divide by totals of the whole batch, so the losses of
 accumulated parts add up to the loss of the whole batch.
 """
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
+from xtts_pipeline.model.aligner import Alignment
+from xtts_pipeline.model.batch import MEL_SCALE, Batch, Crop, to_network_scale
+from xtts_pipeline.model.flow_head import Velocities
+from xtts_pipeline.model.frame_decoder import DecodedFrames, Prosody
 from xtts_pipeline.model.layers import length_mask
-from xtts_pipeline.model.network import Batch, Crop, Network
+
+LOSS_METRICS = (
+    "loss",
+    "objective",
+    "mel_l1",
+    "token_error",
+    "duration_loss",
+    "energy_loss",
+    "pitch_loss",
+    "flow_loss",
+    "alignment_fit",
+)
+# Their gradients reach their predictor alone, but count in the norm that clips all gradients.
+PROSODY_WEIGHT = 0.1
+
+
+class Prediction(NamedTuple):
+    """Frames decoded with the aligner's timing.
+
+    prosody [B, S] predicted from the text, and `measured`, that of the recording. alignment of the recorded frames.
+    """
+
+    decoded: DecodedFrames
+    prosody: Prosody
+    measured: Prosody
+    alignment: Alignment
+
+
+class BatchTotals(NamedTuple):
+    """Denominators of a whole batch's averages, float32 scalars; `frames` are those that the mel losses cover."""
+
+    frames: tf.Tensor
+    all_frames: tf.Tensor
+    tokens: tf.Tensor
+    rows: tf.Tensor
+
+
+def rows_with_path(batch: Batch, crop: Crop) -> tuple[Batch, Crop]:
+    """Return a batch in which rows of more tokens than frames, which the aligner cannot align, have no weight."""
+    has_path_B = batch.mel_length >= batch.text_length
+    mel_length_B, crop_length_B = (tf.where(has_path_B, length_B, 0) for length_B in (batch.mel_length, crop.length))
+    return batch._replace(mel_length=mel_length_B), crop._replace(length=crop_length_B)
+
+
+def batch_totals(batch: Batch, crop: Crop) -> BatchTotals:
+    """Return the denominators of a whole batch's averages; each is at least 1."""
+    batch, crop = rows_with_path(batch, crop)
+    tokens = _float_sum(tf.where(batch.mel_length > 0, batch.text_length, 0))
+    rows = _float_sum(tf.cast(batch.mel_length > 0, tf.int32))
+    counts = (_float_sum(batch.mel_length - crop.length), _float_sum(batch.mel_length), tokens, rows)
+    return BatchTotals(*(tf.maximum(count, 1.0) for count in counts))
+
+
+def training_losses(
+    batch: Batch,
+    crop: Crop,
+    target_BTM: tf.Tensor,
+    prediction: Prediction,
+    velocities: Velocities | None,
+    totals: BatchTotals,
+) -> dict[str, tf.Tensor]:
+    """Return LOSS_METRICS: `objective`, which training minimises, its parts, and metrics.
+
+    `target` is that of `target_frames`. `loss` has the same parts in training and in validation. `mel_l1` is in natural
+    log units. The losses of prosody are squared errors of the log of the duration, of the level and of the pitch.
+    `token_error` is the aligner's loss. `alignment_fit` is the share of a clip's variance that its tokens' mean frames
+    explain, mean over clips.
+    """
+    mask_BT = loss_mask(batch.mel_length, crop, target_BTM.shape[1])
+    coarse_BTM = tf.reshape(prediction.decoded.coarse, target_BTM.shape)
+    l1, l2 = mel_losses(coarse_BTM, target_BTM, mask_BT, totals.frames)
+    mask_BS = length_mask(batch.text_length, batch.tokens.shape[1]) & (batch.mel_length > 0)[:, None]
+    duration, energy, voicing, octaves = (
+        tf.reduce_sum(tf.where(mask_BS, tf.square(predicted - measured), 0.0)) / totals.tokens
+        for predicted, measured in zip(prediction.prosody, prediction.measured, strict=True)
+    )
+    error_B = tf.reduce_sum(prediction.alignment.posterior * prediction.alignment.error, axis=[1, 2])
+    token_error = tf.reduce_sum(error_B) / totals.all_frames
+    flow = tf.zeros([])
+    if velocities is not None:
+        flow = mel_losses(velocities.predicted, velocities.true, mask_BT, totals.frames)[1]
+    loss = l1 + l2 + PROSODY_WEIGHT * (duration + energy + voicing + octaves) + flow
+    return {
+        "objective": loss + token_error,
+        "loss": loss,
+        "mel_l1": l1 * MEL_SCALE,
+        "token_error": token_error,
+        "duration_loss": duration,
+        "energy_loss": energy,
+        "pitch_loss": voicing + octaves,
+        "flow_loss": flow,
+        "alignment_fit": tf.reduce_sum(_explained_share(target_BTM, batch.mel_length, error_B)) / totals.rows,
+    }
 
 
 def decoder_steps(mel_length_B: tf.Tensor, frames_per_step: int) -> tf.Tensor:
@@ -15,11 +113,14 @@ def decoder_steps(mel_length_B: tf.Tensor, frames_per_step: int) -> tf.Tensor:
     return (mel_length_B + frames_per_step - 1) // frames_per_step
 
 
-def target_frames(network: Network, batch: Batch) -> tf.Tensor:
-    """Return the target mel in the network's scale, padded to whole decoder steps."""
-    target_BTM = network.to_network_scale(batch.mel)
-    extra = -batch.mel.shape[1] % network.frames_per_step
-    return tf.pad(target_BTM, [[0, 0], [0, extra], [0, 0]], constant_values=network.network_silence)
+def target_frames(batch: Batch, frames_per_step: int, silence: float) -> tf.Tensor:
+    """Return the target mel in the network's scale, padded to whole decoder steps; silent after its length."""
+    silence = to_network_scale(silence)
+    target_BTM = to_network_scale(batch.mel)
+    extra = -batch.mel.shape[1] % frames_per_step
+    target_BTM = tf.pad(target_BTM, [[0, 0], [0, extra], [0, 0]])
+    # Frames after the length that share a decoder step with real ones must not depend on what pads them.
+    return tf.where(length_mask(batch.mel_length, target_BTM.shape[1])[..., None], target_BTM, silence)
 
 
 def loss_mask(mel_length_B: tf.Tensor, crop: Crop, frames: int) -> tf.Tensor:
@@ -40,6 +141,15 @@ def mel_losses(
     return absolute, tf.reduce_sum(tf.square(difference_BTM)) / (bins * frames)
 
 
-def float_sum(counts_B: tf.Tensor) -> tf.Tensor:
+def _float_sum(counts_B: tf.Tensor) -> tf.Tensor:
     """Return the sum of counts as float32."""
     return tf.cast(tf.reduce_sum(counts_B), tf.float32)
+
+
+def _explained_share(mel_BTM: tf.Tensor, mel_length_B: tf.Tensor, error_B: tf.Tensor) -> tf.Tensor:
+    """Return 1 - error / variance of each clip's frames around their mean, [B]; 0 for rows of length 0."""
+    mask_BT1 = length_mask(mel_length_B, mel_BTM.shape[1])[..., None]
+    frames_B1 = tf.cast(tf.maximum(mel_length_B, 1), tf.float32)[:, None]
+    mean_B1M = (tf.reduce_sum(tf.where(mask_BT1, mel_BTM, 0.0), axis=1) / frames_B1)[:, None, :]
+    squares_B = tf.reduce_sum(tf.where(mask_BT1, tf.square(mel_BTM - mean_B1M), 0.0), axis=[1, 2]) / mel_BTM.shape[-1]
+    return tf.where(mel_length_B > 0, 1.0 - tf.math.divide_no_nan(error_B, squares_B), 0.0)

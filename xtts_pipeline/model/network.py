@@ -1,47 +1,33 @@
-"""What every acoustic network has, and the interface of its decoder: the losses of a batch, the frames of a text.
+"""The acoustic network: how long each token lasts and how it sounds, from text and voice, then all frames at once.
 
-It knows the static shapes of a record, but no cache and no file.
+After FastPitch (Lancucki 2021), with the aligner's durations in place of a teacher's. It knows the static shapes of a
+record, but no cache and no file.
 """
 
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.config.schema import AudioConfig, ModelConfig, SynthesisConfig, TrainingConfig
+from xtts_pipeline.config.schema import AudioConfig, ModelConfig, SynthesisConfig
 from xtts_pipeline.model.aligner import Aligner
-from xtts_pipeline.model.decoding import Chunk, Speech, sharpen
+from xtts_pipeline.model.batch import Batch, Crop, References, from_network_scale, to_network_scale
+from xtts_pipeline.model.durations import LEAST_DURATION, Timing, spoken_durations, timing_of
 from xtts_pipeline.model.encoders import TextEncoder, VoiceEncoder
-from xtts_pipeline.model.layers import Dropout, Initializer, length_mask
+from xtts_pipeline.model.flow_head import FlowHead
+from xtts_pipeline.model.frame_decoder import DecodedFrames, FrameDecoder, Prosody, ProsodyPredictor
+from xtts_pipeline.model.layers import Dense, Dropout, Initializer, length_mask
+from xtts_pipeline.model.losses import (
+    BatchTotals,
+    Prediction,
+    decoder_steps,
+    rows_with_path,
+    target_frames,
+    training_losses,
+)
+from xtts_pipeline.model.pitch import PitchFinder
 
-# Natural-log mels lie between the floor, about -11.5, and about 2; the network's own scale is near zero.
-MEL_CENTRE, MEL_SCALE = -5.0, 4.0
-
-
-class Batch(NamedTuple):
-    """Input of a compiled step, in the order of its signature; ids are None if the cache has only one of the kind.
-
-    tokens int32 [B, S], mel float16 [B, T, M], text_length, mel_length, speaker, language int32 [B].
-    reference [B, C, M], reference_length int32 [B]: frames of another clip of the speaker, 0 for a row without; no
-    signature has them, `Network.with_other_clips` sets them inside a step.
-    """
-
-    tokens: tf.Tensor
-    mel: tf.Tensor
-    text_length: tf.Tensor
-    mel_length: tf.Tensor
-    speaker: tf.Tensor | None = None
-    language: tf.Tensor | None = None
-    reference: tf.Tensor | None = None
-    reference_length: tf.Tensor | None = None
-
-
-class Crop(NamedTuple):
-    """The frames of each clip that are its own reference, int32 [B] each; length 0 is none, so the null voice."""
-
-    first_frame: tf.Tensor
-    length: tf.Tensor
+SEMITONES_PER_OCTAVE = 12.0
 
 
 class Memory(NamedTuple):
@@ -52,126 +38,183 @@ class Memory(NamedTuple):
     voice: tf.Tensor | None
 
 
-class Schedules(NamedTuple):
-    """The values of a training step's schedules, which the autoregressive decoder has; validation has none."""
+class SpeechPlan(NamedTuple):
+    """All that frames are decoded from: tokens [B, S, D], their timing, and the frames of each row, int32 [B]."""
 
-    guidance: tf.Tensor | float = 0.0
-    scheduled_sampling_share: tf.Tensor | None = None
-
-
-NO_SCHEDULES = Schedules()
+    tokens: tf.Tensor
+    timing: Timing
+    length: tf.Tensor
 
 
-class Network(tf.Module, ABC):
+class Speech(NamedTuple):
+    """Decoded speech.
+
+    mel [B, T, M] in natural log, silent after mel_length [B] frames. has_stopped [B] is False for a row that reached
+    its frame limit. duration [B, S]: the planned frames of each token.
+    """
+
+    mel: tf.Tensor
+    mel_length: tf.Tensor
+    has_stopped: tf.Tensor
+    duration: tf.Tensor
+
+
+class Chunk(NamedTuple):
+    """The next N decoder steps: mel [B, N * R, M] in natural log.
+
+    length [B]: the frames of each row so far. has_stopped [B] is that of Speech. is_speaking [B] is False for rows that
+    have ended, whose frames after `length` are undefined.
+    """
+
+    mel: tf.Tensor
+    length: tf.Tensor
+    has_stopped: tf.Tensor
+    is_speaking: tf.Tensor
+
+
+class Network(tf.Module):
     """Text encoder, voice encoder and aligner, speaker and language vectors if there are several, and a decoder.
 
     `spec` fixes the longest text and mel. `symbol_count` is the size of the token table, with pad, begin and end.
     Matrices are multiplied in `dtype`.
 
-    frames_per_step: the frames of one decoder step; one row of attention belongs to each step.
-    LOSS_METRICS: what `losses` returns. SCHEDULES: metrics of the decoder's schedules.
-    EXTRA_SALTS: names of the decoder's own random numbers.
+    frames_per_step: the frames of one decoder step.
     """
-
-    LOSS_METRICS: ClassVar[tuple[str, ...]]
-    SCHEDULES: ClassVar[tuple[str, ...]] = ()
-    EXTRA_SALTS: ClassVar[tuple[str, ...]] = ()
-    frames_per_step: int
 
     def __init__(
         self,
         config: ModelConfig,
+        audio: AudioConfig,
         spec: RecordSpec,
         symbol_count: int,
         speakers: int = 1,
         languages: int = 1,
         seed: int = 0,
         dtype: tf.DType = tf.float32,
-        audio: AudioConfig | None = None,
     ) -> None:
         super().__init__(name="network")
-        self.audio = audio or AudioConfig().model_copy(update={"mel_bins": spec.mel_bins})
         initializer = Initializer(seed)
         self.dtype = dtype
         self.mel_bins, self.max_mel_frames = spec.mel_bins, spec.max_mel_frames
         self.silence = spec.pad_value
         self.reference_frames = min(config.reference_frames, spec.max_mel_frames)
+        self.frames_per_step = config.frames_per_step
         self.text_encoder = TextEncoder(initializer, config, symbol_count, spec.max_text_length)
         self.speaker_embedding = self.language_embedding = None
         if speakers > 1:
             self.speaker_embedding = initializer.normal((speakers, config.width), 0.1, "speaker_embedding")
         if languages > 1:
             self.language_embedding = initializer.normal((languages, config.width), 0.5, "language_embedding")
-        self.build_decoder(initializer, config)
+        self.voice_to_tokens = None
+        if config.voice_latents:
+            self.voice_to_tokens = Dense(initializer, config.width, config.width, "voice_to_tokens")
+        self.predictor = ProsodyPredictor(initializer, config)
+        self.pitch_finder = PitchFinder(audio)
+        self.prosody_to_tokens = Dense(initializer, 3, config.width, "prosody_to_tokens")
+        self.frame_decoder = FrameDecoder(initializer, config, spec.mel_bins)
+        self.flow_head = FlowHead(initializer, config, spec.mel_bins) if config.flow_layers else None
         self.voice_encoder = self.null_voice = None
         if config.voice_latents:
             self.voice_encoder = VoiceEncoder(initializer, config, spec.mel_bins)
             self.null_voice = initializer.normal((config.voice_latents, config.width), 0.5, "null_voice")
         self.aligner = Aligner(initializer, symbol_count, spec.mel_bins)
-        self.salts = {name: initializer.salt() for name in ("crop_start", "crop_used", *self.EXTRA_SALTS)}
-
-    @abstractmethod
-    def build_decoder(self, initializer: Initializer, config: ModelConfig) -> None:
-        """Create the decoder's variables."""
-
-    @abstractmethod
-    def batch_totals(self, batch: Batch, crop: Crop, config: TrainingConfig) -> Any:
-        """Return the denominators of a whole batch's averages."""
-
-    @abstractmethod
-    def losses(
-        self,
-        batch: Batch,
-        crop: Crop,
-        dropout: Dropout,
-        config: TrainingConfig,
-        totals: Any,
-        schedules: Schedules = NO_SCHEDULES,
-    ) -> dict[str, tf.Tensor]:
-        """Return the LOSS_METRICS: `objective`, which training minimises, its parts, and metrics.
-
-        `loss` has the same parts in training and in validation. `mel_l1` is in natural log units. `token_error` is the
-        aligner's loss.
-        """
-
-    @abstractmethod
-    def predict_known(self, batch: Batch, crop: Crop, dropout: Dropout, settings: SynthesisConfig) -> tf.Tensor:
-        """Return the frames [B, T, M] in natural log, predicted with the timing of the recorded ones."""
-
-    @abstractmethod
-    def begin_speech(
-        self,
-        memory: Memory,
-        settings: SynthesisConfig,
-        speed: tf.Tensor | float = 1.0,
-        semitones: tf.Tensor | float = 0.0,
-    ) -> tuple[Any, Any]:
-        """Return what does not change while the texts are spoken, and the state before the first chunk."""
-
-    def planned_durations(self, plan: Any) -> tf.Tensor | None:  # noqa: ARG002
-        """Return the frames of each token [B, S] that the frames will have; None if nothing plans them."""
-        return None
-
-    @abstractmethod
-    def continue_speech(
-        self, plan: Any, state: Any, dropout: Dropout, max_frames_B: tf.Tensor, settings: SynthesisConfig
-    ) -> tuple[Any, Chunk]:
-        """Return the next state and the next chunk of at least `chunk_frames` frames."""
-
-    @abstractmethod
-    def speak(self, memory: Memory, dropout: Dropout, max_frames_B: tf.Tensor, settings: SynthesisConfig) -> Speech:
-        """Decode whole texts, equal to their chunks, at most `max_frames` a row."""
-
-    def speech_metrics(self, speech: Speech, text_length_B: tf.Tensor) -> dict[str, tf.Tensor]:  # noqa: ARG002
-        """Return metrics of spoken sentences; rows of length 0 have no weight."""
-        return {}
+        self.crop_start_salt, self.crop_used_salt = initializer.salt(), initializer.salt()
 
     @property
     def parameter_count(self) -> int:
         """The number of trained parameters."""
         return sum(int(variable.shape.num_elements()) for variable in self.trainable_variables)
 
-    def choose_reference(self, mel_length_B: tf.Tensor, dropout: Dropout, reference_dropout: float) -> Crop:
+    def __call__(self, batch: Batch, reference: References | None, dropout: Dropout) -> Prediction:
+        """Predict the frames of recorded clips from their own durations, energies and pitches, and predict those."""
+        memory = self.encode_clips(batch, reference, dropout)
+        mel_BTM = to_network_scale(batch.mel)
+        alignment = self.aligner(batch.tokens, batch.text_length, mel_BTM, batch.mel_length)
+        duration_BS = tf.reduce_sum(alignment.posterior, axis=1)
+        level_BS = tf.einsum("BTS,BT->BS", alignment.posterior, tf.reduce_mean(mel_BTM, axis=-1))
+        present_BS = tf.maximum(duration_BS, LEAST_DURATION)
+        pitch = self.pitch_finder(mel_BTM, alignment.posterior)
+        measured = Prosody(tf.math.log(present_BS), level_BS / present_BS, *pitch)
+        tokens_BSD = self._add_voice(memory)
+        # Its gradient would bend the text's vectors towards durations.
+        predicted = self.predictor(tf.stop_gradient(tokens_BSD), memory.text_mask, dropout)
+        tokens_BSD = self._add_prosody(tokens_BSD, measured)
+        step_F = tf.range(decoder_steps(batch.mel.shape[1], self.frames_per_step))
+        decoded = self.frame_decoder(tokens_BSD, timing_of(duration_BS), batch.mel_length, dropout, step_F)
+        return Prediction(decoded, predicted, measured, alignment)
+
+    def losses(
+        self, batch: Batch, crop: Crop, reference: References | None, dropout: Dropout, totals: BatchTotals
+    ) -> dict[str, tf.Tensor]:
+        """Return the losses with the aligner's durations; see `training_losses`."""
+        batch, crop = rows_with_path(batch, crop)
+        prediction = self(batch, reference, dropout)
+        target_BTM = target_frames(batch, self.frames_per_step, self.silence)
+        velocities = None
+        if self.flow_head is not None:
+            velocities = self.flow_head.velocities(prediction.decoded, target_BTM, dropout)
+        return training_losses(batch, crop, target_BTM, prediction, velocities, totals)
+
+    def predict_known(
+        self, batch: Batch, reference: References | None, dropout: Dropout, settings: SynthesisConfig
+    ) -> tf.Tensor:
+        """Return the frames [B, T, M] in natural log, with the durations, energies and pitches of the recording."""
+        decoded = self(batch, reference, dropout).decoded
+        return self._finish_frames(decoded, dropout, 0, settings)[:, : batch.mel.shape[1]]
+
+    def begin_speech(
+        self, memory: Memory, speed: tf.Tensor | float = 1.0, semitones: tf.Tensor | float = 0.0
+    ) -> SpeechPlan:
+        """Return the plan of the speech of texts."""
+        tokens_BSD = self._add_voice(memory)
+        predicted = self.predictor(tokens_BSD, memory.text_mask, Dropout.fixed(0))
+        predicted = predicted._replace(octaves=predicted.octaves + predicted.voicing * semitones / SEMITONES_PER_OCTAVE)
+        timing = timing_of(spoken_durations(predicted.log_duration, memory.text_mask, speed))
+        length_B = tf.cast(tf.round(tf.reduce_sum(timing.duration, axis=1)), tf.int32)
+        return SpeechPlan(self._add_prosody(tokens_BSD, predicted), timing, length_B)
+
+    def continue_speech(
+        self,
+        plan: SpeechPlan,
+        first_step: tf.Tensor,
+        dropout: Dropout,
+        max_frames_B: tf.Tensor,
+        settings: SynthesisConfig,
+    ) -> tuple[tf.Tensor, Chunk]:
+        """Decode `chunk_frames` frames, in whole steps from `first_step` on; return the next step and the chunk.
+
+        They are decoded in a window that holds all that they depend on, so chunks equal whole speech.
+        """
+        steps = decoder_steps(settings.chunk_frames, self.frames_per_step)
+        reach = self.frame_decoder.reach
+        if self.flow_head is not None:
+            reach += self.flow_head.reach * settings.flow_steps
+        length_B, first = tf.minimum(plan.length, max_frames_B), first_step - reach
+        decoded = self.frame_decoder(
+            plan.tokens, plan.timing, length_B, dropout, first + tf.range(reach + steps + reach)
+        )
+        inside = slice(reach * self.frames_per_step, (reach + steps) * self.frames_per_step)
+        following = first_step + steps
+        is_speaking_B = length_B > following * self.frames_per_step
+        return following, Chunk(
+            self._finish_frames(decoded, dropout, first, settings)[:, inside],
+            tf.minimum(length_B, following * self.frames_per_step),
+            ~is_speaking_B & (plan.length <= max_frames_B),
+            is_speaking_B,
+        )
+
+    def speak(self, memory: Memory, dropout: Dropout, max_frames_B: tf.Tensor, settings: SynthesisConfig) -> Speech:
+        """Decode all frames of the texts at once, at most `max_frames` a row."""
+        plan = self.begin_speech(memory)
+        max_frames_B = tf.minimum(max_frames_B, self.max_mel_frames)
+        length_B = tf.minimum(plan.length, max_frames_B)
+        step_F = tf.range(decoder_steps(self.max_mel_frames, self.frames_per_step))
+        decoded = self.frame_decoder(plan.tokens, plan.timing, length_B, dropout, step_F)
+        mel_BTM = self._finish_frames(decoded, dropout, 0, settings)[:, : self.max_mel_frames]
+        mel_BTM = tf.where(length_mask(length_B, self.max_mel_frames)[..., None], mel_BTM, self.silence)
+        return Speech(mel_BTM, length_B, plan.length <= max_frames_B, plan.timing.duration)
+
+    def choose_crops(self, mel_length_B: tf.Tensor, dropout: Dropout, reference_dropout: float) -> Crop:
         """Return a random crop of each clip as its own reference: `reference_frames` long, at most half of the clip.
 
         A share `reference_dropout` of the rows gets none, so that the null voice is trained too.
@@ -181,20 +224,25 @@ class Network(tf.Module, ABC):
         if self.voice_encoder is None:
             return Crop(none_B, none_B)
         length_B = tf.minimum(mel_length_B // 2, self.reference_frames)
-        start_B = dropout.draw(self.salts["crop_start"], rows, 1)[:, 0] * tf.cast(
-            mel_length_B - length_B + 1, tf.float32
-        )
-        is_used_B = dropout.draw(self.salts["crop_used"], rows, 1)[:, 0] >= reference_dropout
-        return Crop(tf.cast(start_B, tf.int32), tf.where(is_used_B, length_B, 0))
+        start_B = self._crop_start(mel_length_B - length_B, dropout)
+        is_used_B = dropout.draw(self.crop_used_salt, rows, 1)[:, 0] >= reference_dropout
+        return Crop(start_B, tf.where(is_used_B, length_B, 0))
 
-    def with_other_clips(self, batch: Batch, crop: Crop, dropout: Dropout) -> tuple[Batch, Crop]:
-        """Return the batch with a random crop of another of its clips, of the same speaker, as each row's reference.
+    def own_references(self, batch: Batch, crop: Crop) -> References | None:
+        """Return the crops of the clips, None if the network takes no references."""
+        return (
+            None if self.voice_encoder is None else References(self._window(batch.mel, crop.first_frame), crop.length)
+        )
+
+    def other_references(self, batch: Batch, crop: Crop, dropout: Dropout) -> tuple[Crop, References | None]:
+        """Return references from other clips of the same speakers, and the crops that are still used.
 
         A clip's own frames tell its level and its prosody, which no reference of a user does. The other clip is the
         next of the speaker in the batch; a row without one keeps its crop, and a row without a reference has none.
         """
-        if self.voice_encoder is None or batch.speaker is None:
-            return batch, crop
+        own = self.own_references(batch, crop)
+        if own is None or batch.speaker is None:
+            return crop, own
         rows = batch.speaker.shape[0]
         number_B, is_real_B = tf.range(rows), batch.mel_length > 0
         ahead_BB = tf.math.floormod(number_B[None, :] - number_B[:, None], rows)
@@ -203,39 +251,35 @@ class Network(tf.Module, ABC):
         has_other_B = tf.reduce_any(is_other_BB, axis=1) & (crop.length > 0)
         other_length_B = tf.gather(batch.mel_length, other_B)
         length_B = tf.minimum(other_length_B, self.reference_frames)
-        start_B = dropout.draw(self.salts["crop_start"], rows, 1)[:, 0] * tf.cast(
-            other_length_B - length_B + 1, tf.float32
-        )
-        reference_BCM = self._window(tf.gather(batch.mel, other_B), tf.cast(start_B, tf.int32))
-        return (
-            batch._replace(reference=reference_BCM, reference_length=tf.where(has_other_B, length_B, 0)),
-            crop._replace(length=tf.where(has_other_B, 0, crop.length)),
+        start_B = self._crop_start(other_length_B - length_B, dropout)
+        other_BCM = self._window(tf.gather(batch.mel, other_B), start_B)
+        return crop._replace(length=tf.where(has_other_B, 0, crop.length)), References(
+            tf.where(has_other_B[:, None, None], other_BCM, own.mel), tf.where(has_other_B, length_B, own.length)
         )
 
-    def encode_clips(self, batch: Batch, crop: Crop, dropout: Dropout) -> Memory:
-        """Return the memory of clips with the references of the batch, or with their own crops if it has none."""
-        if self.voice_encoder is None:
-            return self.encode(batch, None, crop.length > 0, dropout)
-        reference_BCM, length_B = self._window(batch.mel, crop.first_frame), crop.length
-        if batch.reference is not None and batch.reference_length is not None:
-            is_other_B = batch.reference_length > 0
-            reference_BCM = tf.where(is_other_B[:, None, None], batch.reference, reference_BCM)
-            length_B = tf.where(is_other_B, batch.reference_length, length_B)
-        return self.encode(batch, self.embed_voice(reference_BCM, length_B, dropout), length_B > 0, dropout)
+    def _crop_start(self, last_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
+        share_B = dropout.draw(self.crop_start_salt, last_B.shape[0], 1)[:, 0]
+        return tf.cast(share_B * tf.cast(last_B + 1, tf.float32), tf.int32)
 
     def _window(self, mel_BTM: tf.Tensor, first_frame_B: tf.Tensor) -> tf.Tensor:
         """Return `reference_frames` frames of each clip, [B, C, M]; its last one again after its end."""
         frame_BC = tf.minimum(first_frame_B[:, None] + tf.range(self.reference_frames)[None, :], mel_BTM.shape[1] - 1)
         return tf.gather(mel_BTM, frame_BC, batch_dims=1)
 
+    def encode_clips(self, batch: Batch, reference: References | None, dropout: Dropout) -> Memory:
+        """Return the memory of texts with these references."""
+        if reference is None:
+            return self.encode(batch, None, tf.fill([batch.tokens.shape[0]], False), dropout)
+        return self.encode(batch, self.embed_voice(*reference, dropout), reference.length > 0, dropout)
+
     def embed_voice(self, reference_BCM: tf.Tensor, length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
         """Return the voice latents [B, V, D] of references, natural-log mels of `length` frames each."""
         if self.voice_encoder is None:
             raise ValueError("this network has no voice encoder; model.voice_latents is 0")
-        return self.voice_encoder(tf.cast(self.to_network_scale(reference_BCM), self.dtype), length_B, dropout)
+        return self.voice_encoder(tf.cast(to_network_scale(reference_BCM), self.dtype), length_B, dropout)
 
     def encode(self, batch: Batch, voice_BVD: tf.Tensor | None, has_reference_B: tf.Tensor, dropout: Dropout) -> Memory:
-        """Return the memory that the decoder attends to; rows without a reference have the null voice.
+        """Return the memory that the decoder reads; rows without a reference have the null voice.
 
         Only those rows get the speaker's vector, since a reference describes a voice better than its name.
         """
@@ -249,21 +293,21 @@ class Network(tf.Module, ABC):
             voice_BVD = tf.where(has_reference_B11, voice_BVD, tf.cast(self.null_voice, self.dtype)[None])
         return Memory(text_BSD, length_mask(batch.text_length, batch.tokens.shape[1]), voice_BVD)
 
-    @staticmethod
-    def to_network_scale(mel: tf.Tensor) -> tf.Tensor:
-        """Return natural-log mels in the network's scale, float32."""
-        return (tf.cast(mel, tf.float32) - MEL_CENTRE) / MEL_SCALE
+    def _add_voice(self, memory: Memory) -> tf.Tensor:
+        if self.voice_to_tokens is None:
+            return memory.text
+        return memory.text + self.voice_to_tokens(tf.reduce_mean(memory.voice, axis=1))[:, None, :]
 
-    @staticmethod
-    def from_network_scale(mel: tf.Tensor) -> tf.Tensor:
-        """Return mels of the network's scale in natural log."""
-        return mel * MEL_SCALE + MEL_CENTRE
+    def _add_prosody(self, tokens_BSD: tf.Tensor, prosody: Prosody) -> tf.Tensor:
+        prosody_BS3 = tf.stack([prosody.energy, prosody.voicing, prosody.octaves], axis=-1)
+        return tokens_BSD + self.prosody_to_tokens(tf.cast(prosody_BS3, tokens_BSD.dtype))
 
-    @property
-    def network_silence(self) -> float:
-        """The mel floor in the network's scale."""
-        return (self.silence - MEL_CENTRE) / MEL_SCALE
-
-    def finish_frames(self, frames_BTM: tf.Tensor, settings: SynthesisConfig) -> tf.Tensor:
-        """Return decoded frames as the vocoder takes them: natural log, with the `sharpness` of the settings."""
-        return sharpen(self.from_network_scale(frames_BTM), settings.sharpness)
+    def _finish_frames(
+        self, decoded: DecodedFrames, dropout: Dropout, first_step: tf.Tensor | int, settings: SynthesisConfig
+    ) -> tf.Tensor:
+        """Return decoded frames with their detail, [B, F * R, M] in natural log."""
+        frames_BFN = decoded.coarse
+        if self.flow_head is not None:
+            frames_BFN = self.flow_head.draw(decoded, dropout, first_step, settings.flow_steps)
+        frames_BTM = tf.reshape(frames_BFN, [frames_BFN.shape[0], -1, self.mel_bins])
+        return tf.maximum(from_network_scale(frames_BTM), self.silence)

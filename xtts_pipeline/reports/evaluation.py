@@ -1,12 +1,11 @@
 """Write the HTML page of an evaluation: summary tiles, then a card an utterance, worst first."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.evaluation.metrics import METRICS, Metric, summarize
-from xtts_pipeline.inference.timings import find_words, timings_to_json
+from xtts_pipeline.inference.timings import timings_to_json
 from xtts_pipeline.reports.page import (
     Playable,
     Span,
@@ -17,7 +16,6 @@ from xtts_pipeline.reports.page import (
     heading,
     help_line,
     mel_plot,
-    plot,
     render_page,
     tile,
     tiles,
@@ -38,8 +36,6 @@ _SOUNDS = {
     "copy_griffin_lim": "Copy by Griffin-Lim",
 }
 _KEYS = "abcd"
-# Of the height between two words at the side of the attention.
-_LABEL_SHARE = 0.065
 _DID_NOT_STOP = "did not stop"
 
 
@@ -134,40 +130,18 @@ def _playables(row: "EvaluatedUtterance") -> list[Playable]:
 
 
 def _pictures(row: "EvaluatedUtterance", audio: AudioConfig) -> str:
-    """Return both mels, and the words of the speech on its attention or, without one, on its durations."""
+    """Return both mels, and the words and tokens of the speech below its own."""
     names, frame_seconds = dict(row.pictures), audio.hop_samples / audio.sample_rate
     timings = timings_to_json(row.symbols, row.durations, frame_seconds)
     words = [Span(word["word"], word["begin"], word["end"]) for word in timings["words"]]
     tokens = [Span(token["symbol"], token["begin"], token["end"]) for token in timings["tokens"]]
-    has_attention = "attention" in names
     seconds = float(sum(row.durations)) * frame_seconds
     axis = max(row.true_seconds, seconds)
     truth = "true" if "true" in dict(row.sounds) else "copy"
-    lanes = [words] if has_attention else [words, tokens]
-    parts = [
-        mel_plot(names["true"], f"True mel, {row.true_seconds:.2f} s", row.true_seconds, axis, audio, truth),
-        mel_plot(names["spoken"], f"Spoken mel, {row.spoken_seconds:.2f} s", seconds, axis, audio, "spoken", lanes),
-    ]
-    if has_attention:
-        labels: list[tuple[str, float]] = []
-        boxes = []
-        for word, (first, last) in zip(words, find_words(row.symbols), strict=True):
-            share = (first + last + 1) / 2 / len(tokens)
-            if not labels or share - labels[-1][1] >= _LABEL_SHARE:
-                labels.append((word.label, share))
-            boxes.append(_box(word, axis, first / len(tokens), (last + 1) / len(tokens)))
-        overlay = "".join(boxes)
-        caption = "Attention to the text, words framed"
-        parts.append(
-            plot(names["attention"], caption, seconds, axis, labels, "spoken", overlay=overlay, kind="attention")
-        )
-    return "".join(parts)
-
-
-def _box(word: Span, axis: float, bottom: float, top: float) -> str:
-    across = f"left:{100 * word.begin / axis:.2f}%;width:{100 * (word.end - word.begin) / axis:.2f}%"
-    up = f"bottom:{100 * bottom:.2f}%;height:{100 * (top - bottom):.2f}%"
-    return f'<i style="{across};{up}" title="{escape(word.label)}"></i>'
+    spoken = f"Spoken mel, {row.spoken_seconds:.2f} s"
+    return mel_plot(
+        names["true"], f"True mel, {row.true_seconds:.2f} s", row.true_seconds, axis, audio, truth
+    ) + mel_plot(names["spoken"], spoken, seconds, axis, audio, "spoken", [words, tokens])
 
 
 def _badness(row: "EvaluatedUtterance", metric: Metric) -> float:

@@ -174,23 +174,7 @@ def mel_plot(
 
     The picture covers `seconds` of an axis of `axis_seconds`. Each lane is a row of words or tokens below it.
     """
-    ticks = [(label, (place + 0.5) / audio.mel_bins) for label, place in hertz_ticks(audio)]
-    return plot(source, caption, seconds, axis_seconds, ticks, sound, lanes=lanes)
-
-
-def plot(
-    source: str,
-    caption: str,
-    seconds: float,
-    axis_seconds: float,
-    rows: Sequence[tuple[str, float]],
-    sound: str = "",
-    *,
-    lanes: Sequence[Sequence[Span]] = (),
-    overlay: str = "",
-    kind: str = "",
-) -> str:
-    """Return a picture over time. `rows` are labels with their share of the height, `overlay` is HTML above it."""
+    rows = [(label, (place + 0.5) / audio.mel_bins) for label, place in hertz_ticks(audio)]
     labels = "".join(f'<span style="bottom:{100 * share:.2f}%">{escape(label)}</span>' for label, share in rows)
     times = "".join(
         f'<span style="left:{100 * time / axis_seconds:.2f}%">{label}</span>' for time, label in _times(axis_seconds)
@@ -199,9 +183,9 @@ def plot(
     width = 100 * seconds / axis_seconds
     image = f'<img loading="lazy" alt="{escape(caption)}" src="{escape(source)}" style="width:{width:.2f}%">'
     return (
-        f'<figure class="plot {kind}" data-sound="{escape(sound)}" data-seconds="{axis_seconds:.3f}">'
+        f'<figure class="plot" data-sound="{escape(sound)}" data-seconds="{axis_seconds:.3f}">'
         f"<figcaption>{escape(caption)}</figcaption>"
-        f'<div class="rows" aria-hidden="true">{labels}</div><div class="area">{image}{overlay}</div>'
+        f'<div class="rows" aria-hidden="true">{labels}</div><div class="area">{image}</div>'
         f'{below}<div class="times" aria-hidden="true">{times}</div></figure>'
     )
 

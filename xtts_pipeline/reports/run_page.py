@@ -1,4 +1,4 @@
-"""Write the page about a run: losses, attention, speed, and the sentences that it spoke at each evaluation."""
+"""Write the page about a run: losses, durations, speed, and the sentences that it spoke at each evaluation."""
 
 import io
 import json
@@ -37,12 +37,12 @@ from xtts_pipeline.training.monitoring.warnings import MAX_WAIT_SHARE
 
 # The parts of the page, by the words in the names of their figures; the first that fits takes a figure.
 PARTS = {
-    "Attention and durations": ("attention", "alignment_fit", "duration_ratio", "stop_rate"),
+    "Alignment and durations": ("alignment_fit", "duration_ratio", "stop_rate"),
     "Speed": ("step_ms", "share", "per_second"),
     "Optimiser": ("learning_rate", "gradient_norm", "skipped"),
     "Losses": ("",),
 }
-PARTS_IN_ORDER = ("Losses", "Attention and durations", "Speed", "Optimiser")
+PARTS_IN_ORDER = ("Losses", "Alignment and durations", "Speed", "Optimiser")
 # Labels of what a run writes of a sentence: its recording, its text.
 TRUE, TEXT = "true", "text"
 
@@ -131,7 +131,7 @@ def _tiles(content: RunContent) -> str:
     if (shapes := summary.get("unexpected_shapes")) is not None:
         shown.append(tile("Unexpected shapes", f"{shapes}", "each compiles again", "good" if not shapes else "bad"))
     if parameters := summary.get("parameters"):
-        shown.append(tile("Parameters", f"{parameters / 1e6:.1f} M", content.config.model.decoder))
+        shown.append(tile("Parameters", f"{parameters / 1e6:.1f} M", "trained"))
     count = len(content.warnings)
     shown.append(tile("Warnings", f"{count}", "below" if count else "none", "mixed" if count else "good"))
     return tiles(shown)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.errors import AudioError, XttsError, did_you_mean
+from xtts_pipeline.inference.delivery import FASTEST, SLOWEST
 from xtts_pipeline.system.terminal import has_surrogate
 
 if TYPE_CHECKING:
@@ -85,7 +86,6 @@ class VoiceTable:
                 "id": voice.name,
                 "name": voice.name,
                 "languages": list(voice.synthesizer.checkpoint.cache.languages),
-                "speeds": voice.synthesizer.speeds,
                 "takes_reference": voice.takes_reference,
                 "step": voice.synthesizer.checkpoint.step,
             }
@@ -124,10 +124,8 @@ class VoiceTable:
             raise RequestError(
                 f"reference: the voice {chosen.name} takes none; choose a voice that clones", "reference"
             )
-        slowest, fastest = chosen.synthesizer.speeds
-        if not slowest <= speed <= fastest:
-            expected = f"{slowest:g} to {fastest:g}" if slowest < fastest else "1"
-            raise RequestError(f"speed: found {speed:g}, expected {expected} for the voice {chosen.name}", "speed")
+        if not SLOWEST <= speed <= FASTEST:
+            raise RequestError(f"speed: found {speed:g}, expected {SLOWEST:g} to {FASTEST:g}", "speed")
         return SpeechOrder(chosen, text, clip, speed)
 
 

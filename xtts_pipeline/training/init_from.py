@@ -70,12 +70,8 @@ def copy_weights(
 
     A variable fits if it has the same name and shape. With a `cache`, the tables of symbols, speakers and languages
     fit row by row, by the names there and in the checkpoint's cache. Other variables keep their initial values.
-    Raises CheckpointError if nothing fits, or if the decoders differ.
+    Raises CheckpointError if nothing fits.
     """
-    there, here = checkpoint.config.model.decoder, config.model.decoder
-    if cache is not None and there != here:
-        remedy = f"set model.decoder={there}, or train from nothing"
-        raise CheckpointError(f"{checkpoint.folder}: model.decoder is {there} there, {here} here; {remedy}")
     arrays = {
         name.removeprefix(AVERAGE_PREFIX): array
         for name, array in checkpoint.arrays.items()

@@ -10,8 +10,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CheckpointError, ConfigError, DamagedCheckpointError
-from xtts_pipeline.model.networks import NETWORKS
-from xtts_pipeline.training.acoustic.step import step_metrics
+from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import (
     BEST_FOLDER,
@@ -116,9 +115,7 @@ def load_newest(run: Path, network: NetworkKind, log: Callable[[str], None]) -> 
 def _check_window(checkpoint: Checkpoint) -> None:
     """Raise DamagedCheckpointError unless each step of the open window has every metric."""
     window = () if checkpoint.state is None else checkpoint.state.window
-    is_vocoder = checkpoint.network == "vocoder"
-    metrics = VocoderStep.METRICS if is_vocoder else step_metrics(NETWORKS[checkpoint.config.model.decoder])
-    expected = len(metrics)
+    expected = len(VocoderStep.METRICS if checkpoint.network == "vocoder" else AcousticStep.METRICS)
     if found := next((len(row) for row in window if len(row) != expected), None):
         problem = f"run.window: found {found} metrics of a step, expected {expected}"
         raise DamagedCheckpointError(f"{checkpoint.folder}: {problem}; use an earlier step")

@@ -1,4 +1,4 @@
-"""Schedules over the steps of a run: learning rate, attention guidance, scheduled sampling."""
+"""The learning rate over the steps of a run."""
 
 import math
 
@@ -28,16 +28,3 @@ def learning_rate(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
         case "constant":
             decay = tf.ones([])
     return config.learning_rate * warmup * decay
-
-
-def guidance(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
-    """Return the factor of the guided attention loss: it falls linearly from 1 to 0 at `guided_attention_steps`."""
-    return tf.maximum(0.0, 1.0 - tf.cast(step, tf.float32) / config.guided_attention_steps)
-
-
-def scheduled_sampling_share(step: tf.Tensor, config: TrainingConfig) -> tf.Tensor:
-    """Return the share of decoder steps that receive the model's own frame: 0 until the start, then a linear ramp."""
-    if config.scheduled_sampling_start is None:
-        return tf.zeros([])
-    progress = (tf.cast(step, tf.float32) - config.scheduled_sampling_start) / config.scheduled_sampling_ramp_steps
-    return config.scheduled_sampling_share * tf.clip_by_value(progress, 0.0, 1.0)

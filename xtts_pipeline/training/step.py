@@ -103,10 +103,6 @@ class TrainStep(tf.Module, ABC):
         """Return what the means of other devices depend on, int [LENGTHS, rows]."""
         return np.zeros([self.LENGTHS, rows_of(batch)])
 
-    def schedule_metrics(self, step: tf.Tensor) -> Metrics:  # noqa: ARG002 (schedules other than the learning rate's)
-        """Return the metrics that depend on the step alone."""
-        return {}
-
     def clip(self, gradients: Gradients) -> tuple[Gradients, Metrics]:
         """Return the clipped gradients, and the metrics of their norms before."""
         clipped, norm = clip_by_global_norm(gradients, self.config.clip_norm)
@@ -126,7 +122,7 @@ class TrainStep(tf.Module, ABC):
         self._update_average(step)
         self.step.assign_add(1)
         is_skipped = tf.cast(tf.logical_not(is_finite), tf.float32)
-        others = {**self.schedule_metrics(step), **norms, "learning_rate": rate, "is_skipped": is_skipped}
+        others = {**norms, "learning_rate": rate, "is_skipped": is_skipped}
         return stack_metrics({**metrics, **others}, self.METRICS)
 
     def _train_step(self, *tensors: tf.Tensor) -> tf.Tensor:

@@ -63,7 +63,7 @@ class Task(ABC):
 
     @property
     def aligned_at_step(self) -> int | None:
-        """The first report with aligned attention; None before, or without attention."""
+        """The first report in which the aligner has found the text; None before, or without an aligner."""
         return None
 
     @property

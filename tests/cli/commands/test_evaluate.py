@@ -20,6 +20,7 @@ from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
 from xtts_pipeline.evaluation.ground_truth import first_frame, read_true_mels, split_entries
 from xtts_pipeline.evaluation.judges import JudgedSound
+from xtts_pipeline.inference.guard import Faults
 from xtts_pipeline.inference.speech import SpokenText
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.text.tokens import Tokenizer
@@ -73,14 +74,12 @@ class Parrot:
         self.asked.append((text, speaker, language))
         prepared, mel = self._mels[text]
         tokens = self._tokenizer.encode(prepared)
-        attention = np.eye(len(tokens), dtype=np.float32)
         return self._change(
             SpokenText(
                 text,
                 tokens,
                 mel,
-                attention,
-                attention.sum(axis=0),
+                np.ones(len(tokens), np.float32),
                 self.vocoder(mel),
                 self._manifest.audio.sample_rate,
                 True,
@@ -137,8 +136,8 @@ def test_speech_equal_to_the_ground_truth_has_no_error(evaluate: Callable[..., c
     worst = {name: summary["worst"] for name, summary in figures.items()}
     assert worst["mel_cepstral_distortion_db"] == 0.0
     assert worst["voicing_error"] == 0.0
-    assert worst["duration_ratio"] == worst["attention_focus"] == 1.0
-    assert worst["skipped_tokens"] == worst["repeated_tokens"] == 0
+    assert worst["duration_ratio"] == 1.0
+    assert worst["skipped_words"] == worst["repeated_words"] == 0
 
 
 def test_the_cache_of_the_run_is_the_default(
@@ -170,13 +169,13 @@ def test_every_text_is_spoken_in_the_voice_of_the_references_and_in_no_speakers(
 ):
     parrot, references = Parrot(work.cache), (Path("one.wav"), Path("two.wav"))
 
-    report = evaluate(parrot, references=references, overrides=["synthesis.sharpness=2"])
+    report = evaluate(parrot, references=references, overrides=["synthesis.flow_steps=2"])
 
     assert parrot.references == [references] * 3  # to warm up, and both utterances
     assert {speaker for _, speaker, _ in parrot.asked} == {None}
     assert report.to_json()["references"] == ["one.wav", "two.wav"]
-    assert report.to_json()["overrides"] == ["synthesis.sharpness=2"]
-    assert "in the voice of one.wav, two.wav, with synthesis.sharpness=2," in report.to_text()
+    assert report.to_json()["overrides"] == ["synthesis.flow_steps=2"]
+    assert "in the voice of one.wav, two.wav, with synthesis.flow_steps=2," in report.to_text()
 
 
 def test_the_folder_holds_sounds_pictures_rows_and_a_page(
@@ -185,11 +184,7 @@ def test_the_folder_holds_sounds_pictures_rows_and_a_page(
     report = evaluate()
 
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        *(
-            f"{number:04d}-{name}"
-            for number in (0, 1)
-            for name in ("attention.png", "copy.wav", "spoken.png", "spoken.wav", "true.png")
-        ),
+        *(f"{number:04d}-{name}" for number in (0, 1) for name in ("copy.wav", "spoken.png", "spoken.wav", "true.png")),
         "index.html",
         "report.json",
         "utterances.jsonl",
@@ -271,16 +266,15 @@ def test_a_run_of_frames_is_found_in_a_longer_mel():
     assert first_frame(frames, frames) == 0
 
 
-def test_missing_stops_and_skipped_tokens_are_counted(evaluate: Callable[..., command.EvaluationReport], work: Work):
+def test_missing_stops_and_skipped_words_are_counted(evaluate: Callable[..., command.EvaluationReport], work: Work):
     def spoil(spoken: SpokenText) -> SpokenText:
-        cut = spoken.attention[:6]
-        return replace(spoken, attention=cut, has_stopped=False)
+        return replace(spoken, faults=Faults(skipped_words=6), has_stopped=False)
 
     report = evaluate(Parrot(work.cache, spoil))
 
     assert report.to_json()["stop_misses"] == 2
     assert "stop           0 of 2 by themselves" in report.to_text()
-    assert figures_of(report)["skipped_tokens"]["worst"] > 5
+    assert figures_of(report)["skipped_words"]["worst"] == 6
 
 
 def test_phoneme_errors_are_those_of_a_recogniser(

@@ -27,14 +27,13 @@ from xtts_pipeline.training.distributed.cluster import Cluster
 def test_two_buckets_make_two_traces_and_two_compilations(tmp_path: Path, write_cache: WriteCache) -> None:
     manifest = write_cache(tmp_path / "cache", train=60, buckets=((9, 12), (16, 24)))
     batches = 12 // 8 + 48 // 4
-    layers = ["encoder_layers=1", "decoder_layers=1", "postnet_layers=1", "voice_latents=0"]
-    model = [*layers, "width=16", "heads=2", "feedforward_width=16", "prenet_width=8", "postnet_width=8"]
+    layers = ["encoder_layers=1", "decoder_layers=1", "flow_layers=1", "voice_latents=0"]
+    model = [*layers, "width=16", "heads=2", "feedforward_width=16"]
     training = [
         "batch_size=4",
         f"steps={2 * batches}",
         f"evaluate_every={batches}",
         "sample_every_evaluations=null",
-        "scheduled_sampling_start=null",
     ]
     # More workers than shards are read at once, as on a machine of many cores.
     settings = ["data.num_workers=16", "data.cache_records=false"]

@@ -16,7 +16,7 @@ from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, manifest_bytes
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import EXIT_UNTRUE, CacheError, TrainingError
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training import context
 from xtts_pipeline.training.acoustic import task

@@ -107,7 +107,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
     assert there.read_bytes() == b"kept"
     assert "found the suffix .pb, expected .onnx" in error(vocoder, tmp_path / "a.pb")
     assert "found --set, --jit-compile, which other formats take" in error(
-        vocoder, tmp_path / "a.onnx", "--jit-compile", "--set", "synthesis.sharpness=2"
+        vocoder, tmp_path / "a.onnx", "--jit-compile", "--set", "synthesis.flow_steps=2"
     )
     monkeypatch.setattr(onnx_vocoder, "_largest_difference", lambda *_: np.nan)
     assert "onnxruntime's wave differs" in error(vocoder, tmp_path / "a.onnx")

@@ -102,8 +102,7 @@ def test_each_row_is_what_its_text_is_alone(synthesizer: Synthesizer, speak: Any
         assert samples == len(spoken.wave)
         np.testing.assert_allclose(said["wave"][row, :samples], spoken.wave, atol=TOLERANCE)
         assert not np.any(said["wave"][row, samples:])
-        steps, tokens = spoken.attention.shape
-        np.testing.assert_allclose(said["attention"][row, :steps, :tokens], spoken.attention, atol=TOLERANCE)
+        np.testing.assert_allclose(said["duration"][row, : len(spoken.tokens)], spoken.durations, atol=TOLERANCE)
 
 
 def test_a_row_hears_its_own_reference_and_an_empty_row_says_nothing(speak: Any) -> None:
@@ -149,14 +148,14 @@ def test_the_description_is_enough_to_speak(synthesizer: Synthesizer, vocoder: P
     assert about["inputs"]["reference_mel"] == {"dtype": "float32", "shape": [2, None, 20]}
     assert "language" not in about["inputs"]
     assert about["outputs"]["mel"] == {"dtype": "float32", "shape": [2, 40, 20]}
-    assert about["outputs"]["attention"]["shape"] == [2, 14, 24]
+    assert about["outputs"]["duration"]["shape"] == [2, 24]
     assert about["vocoder"] == {"step": 9, "weights_sha256": read_weights_sha256(find_checkpoint(vocoder))}
     state = json.loads((checkpoint.folder / "state.json").read_bytes())
     assert about["weights_sha256"] == state["weights"]["sha256"]
 
 
 def test_xla_with_griffin_lim_says_the_same_and_a_model_without_voices_takes_no_reference(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", voice_latents=0, decoder_layers=1, postnet_layers=1)
+    run = make_run(tmp_path / "run", voice_latents=0, decoder_layers=1)
     result = export("--run", run, "--output", tmp_path / "out", "--jit-compile", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)

@@ -15,7 +15,7 @@ from tests.model.conftest import MODEL
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.schema import Example, RecordSpec
 from xtts_pipeline.data.batching import batch_signature
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.perf.benchmark.device import MatrixPeak, matrix_operations
 from xtts_pipeline.perf.benchmark.step import Variant
 from xtts_pipeline.perf.benchmark.streams import choose_buckets, shaped_stream, varying_stream
@@ -148,9 +148,8 @@ def test_a_variants_figures_are_those_of_its_steps(tmp_path: Path):
 @pytest.mark.slow
 def test_only_varying_shapes_are_traced_again(tmp_path: Path, write_cache: WriteCache):
     write_cache(tmp_path / "cache", train=24, buckets=((9, 12), (16, 24)))
-    settings = {"batch_size": 2, "scheduled_sampling_start": "null"}
-    overrides = [f"training.{key}={value}" for key, value in settings.items()]
-    model = MODEL.model_dump() | {"encoder_layers": 1, "decoder_layers": 1, "postnet_layers": 0, "voice_latents": 0}
+    overrides = ["training.batch_size=2"]
+    model = MODEL.model_dump() | {"encoder_layers": 1, "decoder_layers": 1, "flow_layers": 0, "voice_latents": 0}
     overrides += [f"model.{key}={value}" for key, value in model.items()]
     # A process of its own: XLA's log must be asked for before TensorFlow is imported.
     command = [

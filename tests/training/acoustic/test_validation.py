@@ -3,7 +3,7 @@ import math
 import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.training.acoustic.validation import mean_losses
 
 

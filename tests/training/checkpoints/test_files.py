@@ -13,7 +13,7 @@ from tests.training.conftest import SETTINGS
 from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.errors import CheckpointError
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints import files
@@ -47,8 +47,8 @@ def save(run: Path, step: AcousticStep, number: int, keep: int = 3) -> Path:
 
 def test_every_variable_has_one_path(step: AcousticStep) -> None:
     variables = named_variables(step)
-    assert "network.mel_decoder.layers.1.text_attention.query.weight" in variables
-    assert "optimizer.first_moment.mel_decoder.to_stop.bias" in variables
+    assert "network.text_encoder.layers.1.attention.query.weight" in variables
+    assert "optimizer.first_moment.frame_decoder.to_frames.bias" in variables
     assert "step" in variables
     assert {id(variable) for variable in variables.values()} == {id(variable) for variable in step.variables}
     assert len(variables) == len(step.variables)
@@ -211,6 +211,32 @@ def test_another_version_is_refused(step: AcousticStep, tmp_path: Path) -> None:
         load_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize("decoder", [{}, {"decoder": "autoregressive"}])
+def test_weights_of_the_removed_decoder_are_refused(
+    step: AcousticStep, tmp_path: Path, decoder: dict[str, str]
+) -> None:
+    state = save(tmp_path, step, 1) / "state.json"
+    content = unseal_json(state.read_bytes())
+    content["config"]["model"] |= {"prenet_width": 128, **decoder}
+    state.write_bytes(seal_json(content))
+    with pytest.raises(CheckpointError, match=r"step-00000001: has the autoregressive decoder, .*; train again"):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("network", [{"network": "acoustic"}, {"network": "vocoder"}])
+def test_settings_of_the_removed_decoder_in_other_checkpoints_are_ignored(
+    step: AcousticStep, tmp_path: Path, network: dict[str, str]
+) -> None:
+    state = save(tmp_path, step, 1) / "state.json"
+    content = unseal_json(state.read_bytes())
+    decoder = "parallel" if network["network"] == "acoustic" else "autoregressive"
+    content["config"]["model"] |= {"decoder": decoder, "prenet_width": 128}
+    content["config"]["training"]["scheduled_sampling_start"] = 12_000
+    content["config"]["synthesis"]["sharpness"] = 1.5
+    state.write_bytes(seal_json({**content, **network}))
+    assert load_checkpoint(tmp_path).network == network["network"]
+
+
 def test_the_error_for_a_folder_without_checkpoints_says_what_was_expected(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint here; expected a run folder"):
         load_checkpoint(tmp_path)
@@ -227,7 +253,7 @@ def test_weights_of_another_model_are_refused(step: AcousticStep, tmp_path: Path
     more = {**named_variables(step.network), "new.bias": tf.Variable(0.0)}
     with pytest.raises(CheckpointError, match=r"new.bias: found nothing"):
         restore_variables(more, checkpoint, "network.")
-    del more["new.bias"], more["mel_decoder.to_stop.bias"]
+    del more["new.bias"], more["frame_decoder.to_frames.bias"]
     with pytest.raises(CheckpointError, match=r"to_stop.bias: found float32 .* expected nothing"):
         restore_variables(more, checkpoint, "network.")
 

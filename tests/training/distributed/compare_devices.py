@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from tests.model.conftest import MODEL, SPEC, SYMBOL_COUNT, random_batch
+from tests.model.conftest import SPEC, make_network, random_batch
 from tests.training.vocoder.test_step import config_with, make_batch, make_step, signature_of
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
-from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
+from xtts_pipeline.model.network import Network
 from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.distributed.step import DistributedStep
@@ -33,7 +33,7 @@ from xtts_pipeline.training.step import TrainStep
 ROWS = 8
 ADVERSARIAL_START = 3
 # One layer of each kind is traced faster, and the test is about sharing a batch.
-LAYERS = {"encoder_layers": 1, "decoder_layers": 1, "postnet_layers": 1}
+LAYERS = {"encoder_layers": 1, "decoder_layers": 1, "flow_layers": 1}
 # The relative rounding error of float32.
 LAST_PLACE = 2.0**-24
 
@@ -48,15 +48,12 @@ def acoustic(*, is_compiled: bool, accumulation_steps: int) -> Training:
         batch_size=ROWS,
         accumulation_steps=accumulation_steps,
         steps=60,
-        scheduled_sampling_start=2,
-        scheduled_sampling_ramp_steps=4,
         jit_compile=is_compiled,
     )
     signatures = [batch_signature(SPEC, ROWS, with_speaker=False, with_language=False)]
 
-    def networks() -> list[AutoregressiveNetwork]:
-        model = MODEL.model_copy(update=LAYERS)
-        return [AutoregressiveNetwork(model, SPEC, SYMBOL_COUNT, seed=1) for _ in range(2)]
+    def networks() -> list[Network]:
+        return [make_network(**LAYERS) for _ in range(2)]
 
     return lambda: AcousticStep(*networks(), settings, signatures), signatures, batch_of
 

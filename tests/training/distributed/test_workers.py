@@ -26,7 +26,6 @@ TRAINING = {
     "log_every": 1,
     "evaluate_every": 20,
     "save_every": 4,
-    "scheduled_sampling_start": "null",
     "sample_every_evaluations": "null",
 }
 DETECTION_SECONDS = 60.0

@@ -27,7 +27,7 @@ def sentence(number: int, frames: int = 9) -> SpokenSentence:
         symbols=("<begin>", "a", "<end>"),
         true_mel=mel,
         mel=mel[: frames - 2],
-        attention=np.full((2, 3), 0.3, np.float32),
+        durations=np.array([1.0, 1.0, 2.0], np.float32),
         has_stopped=True,
     )
 
@@ -60,11 +60,11 @@ def test_every_sentence_has_a_plot_and_audio_and_its_ground_truth_once(tmp_path:
     assert media.warnings() == []
     values = read_values(tmp_path / "tensorboard" / "media")
     assert [(step, value.tag) for step, value in values] == [
-        (10, "sentence_1/mel_and_attention"),
+        (10, "sentence_1/mels_and_tokens"),
         (10, "sentence_1/text"),
         (10, "sentence_1/true"),
         (10, "sentence_1/spoken"),
-        (20, "sentence_1/mel_and_attention"),
+        (20, "sentence_1/mels_and_tokens"),
         (20, "sentence_1/spoken"),
     ]
     assert tf.make_ndarray(values[1][1].tensor).tolist() == [b"    a"]
@@ -126,7 +126,7 @@ def test_after_a_roll_back_a_new_file_has_the_ground_truth_again(tmp_path: Path,
     assert media.warnings() == []
     assert len(list((tmp_path / "tensorboard" / "media").glob("events.*"))) == 2
     tags = [value.tag.removeprefix("sentence_1/") for _, value in read_values(tmp_path / "tensorboard" / "media")]
-    assert tags == ["mel_and_attention", "text", "true", "spoken"] * 2
+    assert tags == ["mels_and_tokens", "text", "true", "spoken"] * 2
 
 
 def test_an_error_of_the_run_does_not_wait_for_the_queue(tmp_path: Path, go_on: Gate) -> None:

@@ -17,28 +17,10 @@ from xtts_pipeline.training.monitoring.memory_estimate import (
 SPEECH = RecordSpec(200, 880, 80, -11.5)
 
 
-# XLA's live buffers at the peak of a compiled step without arrays of the weights' size (TensorFlow 2.21, CPU, float32).
-@pytest.mark.parametrize(
-    ("model", "spec", "rows", "megabytes"),
-    [
-        (
-            {
-                "encoder_layers": 2,
-                "decoder_layers": 3,
-                "postnet_layers": 4,
-                "postnet_width": 120,
-                "prenet_width": 112,
-                "reference_frames": 250,
-            },
-            RecordSpec(192, 880, 80, -11.5),
-            12,
-            502.9,
-        ),
-        ({}, SPEECH, 4, 220.6),
-    ],
-)
-def test_the_bytes_of_a_row_equal_xlas(model: dict[str, int], spec: RecordSpec, rows: int, megabytes: float) -> None:
-    assert rows * row_bytes(ModelConfig(**model), spec, "float32") == pytest.approx(megabytes * 1e6, rel=0.02)
+def test_the_bytes_of_a_row_equal_xlas() -> None:
+    # XLA's live buffers at the peak of a compiled step grow so from 4 rows to 8 (TensorFlow 2.21, CPU, float32).
+    megabytes = 195.6
+    assert 4 * row_bytes(ModelConfig(), SPEECH, "float32") == pytest.approx(megabytes * 1e6, rel=0.02)
 
 
 def test_half_precision_needs_between_half_and_all_of_the_memory() -> None:

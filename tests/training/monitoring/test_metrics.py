@@ -52,8 +52,7 @@ def test_a_failing_disk_of_tensorboards_files_is_an_oserror(tmp_path: Path, monk
     ("name", "tag"),
     [
         ("flow_loss", "loss/flow_loss"),
-        ("attention_loss", "loss/attention_loss"),
-        ("attention_focus", "attention/attention_focus"),
+        ("alignment_fit", "alignment/alignment_fit"),
         ("step_ms", "speed/step_ms"),
         ("stop_rate", "speech/stop_rate"),
         ("gradient_norm", "update/gradient_norm"),

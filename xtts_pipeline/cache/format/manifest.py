@@ -97,11 +97,11 @@ class Statistics:
 
 @dataclass(frozen=True, config=STRICT)
 class MelOrigin:
-    """The acoustic model that predicted the mels of a cache, and the `synthesis.sharpness` that they have."""
+    """The acoustic model that predicted the mels of a cache, and the `synthesis.flow_steps` that drew them."""
 
     weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     step: Natural
-    sharpness: float
+    flow_steps: Natural
 
 
 @dataclass(frozen=True, config=STRICT)

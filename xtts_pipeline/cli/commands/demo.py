@@ -77,7 +77,7 @@ def run_demo(output: Path, data: Path | None, steps: int | None, reading: ReadOp
         f"  cache    {cache}: mels and tokens, verified",
         f"  run      {run}: checkpoints, metrics.jsonl, TensorBoard scalars",
         f"  speech   {speech}",
-        f"  picture  {picture}: the mel and the attention",
+        f"  picture  {picture}: the mel and its tokens",
         "Speak another sentence:",
         f'  xtts synthesize --run {shlex.quote(str(run))} --text "Hello, world!" --output hello.wav',
     ]

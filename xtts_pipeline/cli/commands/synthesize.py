@@ -159,14 +159,14 @@ class SynthesisReport:
     type=float,
     default=1.0,
     show_default=True,
-    help="0.8 is slower, 1.25 faster; for a run with model.decoder=parallel.",
+    help="0.8 is slower, 1.25 faster.",
 )
 @click.option(
     "--semitones",
     type=float,
     default=0.0,
     show_default=True,
-    help="How much higher to speak, below 0 lower; for a run with model.decoder=parallel.",
+    help="How much higher to speak, below 0 lower.",
 )
 @click.option(
     "--seed", type=click.IntRange(0), help="Seed of the speech's noise; another one speaks anew.  [default: the run's]"
@@ -179,7 +179,7 @@ class SynthesisReport:
 @click.option(
     "--strict-text", is_flag=True, help="Refuse a text with a character that the run lacks, instead of changing it."
 )
-@click.option("--plot", type=PICTURE, help="Write the mel and the attention as a PNG, SVG or PDF file.")
+@click.option("--plot", type=PICTURE, help="Write the mel and its tokens as a PNG, SVG or PDF file.")
 @click.option(
     "--mel-output", type=OutputFile(".npy"), help="Write the mel as .npy: float32 [frames, mel_bins], in natural log."
 )
@@ -356,9 +356,7 @@ def _speak_lines(
     files: list[SpokenFile] = []
     group_lines = BATCHES_AT_ONCE * synthesizer.checkpoint.config.synthesis.batch_size
     for first in range(0, len(lines), group_lines):
-        for spoken in synthesizer.synthesize_batch(
-            lines[first : first + group_lines], *spoken_by, with_attention=False
-        ):
+        for spoken in synthesizer.synthesize_batch(lines[first : first + group_lines], *spoken_by):
             files.append(_write_text(spoken, folder / f"{len(files):04d}.wav"))
     return tuple(files)
 
@@ -408,9 +406,8 @@ def _write_extras(
             with mel_output.open("wb") as file:
                 np.save(file, spoken.mel)
     if plot is not None:
-        attention = spoken.attention if spoken.attention.size else None
         title = textwrap.shorten(spoken.text, TITLE_CHARACTERS, placeholder="...")
-        save_speech_picture(plot, spoken.mel, audio, title, attention, symbols, spoken.has_stopped)
+        save_speech_picture(plot, spoken.mel, audio, title, spoken.durations, symbols, spoken.has_stopped)
 
 
 @contextmanager

@@ -18,16 +18,16 @@ from xtts_pipeline.errors import OutputError
 from xtts_pipeline.inference.export.report import Export
 from xtts_pipeline.inference.references import cut_windows, embed_windows
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
-from xtts_pipeline.model.decoding import Speech
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.model.layers import Dropout, length_mask
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.network import Speech
 from xtts_pipeline.system.atomic_files import atomic_folder
 from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID, Tokenizer
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_generator, load_network
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 from xtts_pipeline.vocoder.griffin_lim_graph import griffin_lim_wave
 
-EXPORT_VERSION = 1
+EXPORT_VERSION = 2
 DESCRIPTION_NAME = "xtts.json"
 SIGNATURE = "serving_default"
 
@@ -47,7 +47,7 @@ def export_run(
 ) -> Export:
     """Write a run's last checkpoint as a SavedModel for `batch_size` texts; the folder appears whole or not at all.
 
-    `overrides` are settings such as `synthesis.sharpness=1.5`; `vocoder` is that of `Synthesizer.load`. With
+    `overrides` are settings such as `synthesis.flow_steps=8`; `vocoder` is that of `Synthesizer.load`. With
     `jit_compile` XLA compiles the network where it is loaded, so a program without XLA cannot run it. Raises
     CheckpointError if the run or the vocoder cannot be read, ConfigError for an override that is not valid, OutputError
     if the folder exists or cannot be written.
@@ -114,7 +114,7 @@ class _SynthesisGraph:
             "mel": mel_BTM,
             "mel_length": speech.mel_length,
             "has_stopped": speech.has_stopped | (inputs["text_length"] == 0),
-            "attention": speech.attention,
+            "duration": speech.duration,
         }
 
     def _input_specs(self, batch_size: int) -> dict[str, tf.TensorSpec]:

@@ -75,8 +75,8 @@ class MatrixPeak:
 def matrix_operations(graph: Any) -> int | None:
     """Return the operations of a traced function's matrix products and convolutions: two for each multiply and add.
 
-    A train step's graph has forward and backward pass. Branches of a condition are left out: scheduled sampling, when
-    off, skips them. None if a loop has a product, as in gradient accumulation: the graph does not tell its iterations.
+    A train step's graph has forward and backward pass. None if a loop has a product, as in gradient accumulation: the
+    graph does not tell its iterations.
     """
     operations = graph.get_operations()
     bodies = [operation.get_attr("body").name for operation in operations if operation.type in _LOOP_TYPES]

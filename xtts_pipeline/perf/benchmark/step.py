@@ -15,7 +15,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import bucket_signatures
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.source import Source
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.perf.benchmark.device import MatrixPeak, device_name, matrix_operations
 from xtts_pipeline.perf.benchmark.results import NO_GPU, SHARE, TENTHS, WHOLE, Benchmark, Column, Figure
 from xtts_pipeline.perf.benchmark.streams import Stream, choose_buckets, shaped_stream, varying_stream

@@ -18,7 +18,7 @@ from xtts_pipeline.cache.format.tfrecord import RecordWriter
 from xtts_pipeline.data.batching import to_batch
 from xtts_pipeline.data.cached import parse_batch
 from xtts_pipeline.data.schedule import bucket_order
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.text.tokens import PAD_ID
 
 BUCKETS = 3

@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.config.schema import ModelConfig, TrainingConfig
+from xtts_pipeline.config.schema import AudioConfig, ModelConfig, TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
-from xtts_pipeline.model.autoregressive.network import AutoregressiveNetwork
-from xtts_pipeline.model.network import Batch
+from xtts_pipeline.model.batch import Batch
+from xtts_pipeline.model.network import Network
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.text.tokens import FIRST_SYMBOL_ID
 from xtts_pipeline.training.acoustic.step import AcousticStep
@@ -25,9 +25,7 @@ _MODEL = ModelConfig(
     encoder_layers=1,
     decoder_layers=1,
     feedforward_width=64,
-    prenet_width=16,
-    postnet_width=16,
-    postnet_layers=1,
+    flow_layers=1,
     voice_latents=0,
 )
 # Frames of the longest clip of each batch. More lengths would take over a minute.
@@ -76,8 +74,10 @@ def demonstrate(log: NativeLog) -> Demonstration:
 
 
 def _run(name: str, log: NativeLog, *, is_varying: bool) -> DemonstrationRun:
-    settings = TrainingConfig(batch_size=_ROWS, strict_shapes=not is_varying, scheduled_sampling_start=None)
-    network, average = (AutoregressiveNetwork(_MODEL, _SPEC, _SYMBOLS, seed=1) for _ in range(2))
+    settings = TrainingConfig(batch_size=_ROWS, strict_shapes=not is_varying)
+    network, average = (
+        Network(_MODEL, AudioConfig(mel_bins=_SPEC.mel_bins), _SPEC, _SYMBOLS, seed=1) for _ in range(2)
+    )
     step = AcousticStep(
         network, average, settings, [batch_signature(_SPEC, _ROWS, with_speaker=False, with_language=False)]
     )

@@ -8,44 +8,25 @@ import tensorflow as tf
 
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import from_signature
+from xtts_pipeline.model.batch import Batch, Crop, References
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import decoder_steps
-from xtts_pipeline.model.network import Batch, Crop, Network, Schedules
+from xtts_pipeline.model.losses import LOSS_METRICS, BatchTotals, batch_totals, decoder_steps
+from xtts_pipeline.model.network import Network
 from xtts_pipeline.training.compiled import CompiledByShape
-from xtts_pipeline.training.schedule import guidance, scheduled_sampling_share
 from xtts_pipeline.training.step import GlobalBatch, Gradients, Metrics, TrainStep, stack_metrics
-
-
-def step_metrics(network: Network | type[Network]) -> tuple[str, ...]:
-    """Return the METRICS of the training step of such a network."""
-    return (
-        *network.LOSS_METRICS,
-        "gradient_norm",
-        "learning_rate",
-        *network.SCHEDULES,
-        "mel_frames",
-        "is_skipped",
-    )
 
 
 class AcousticStep(TrainStep):
     """One update of the acoustic model."""
 
+    METRICS = (*LOSS_METRICS, "gradient_norm", "learning_rate", "mel_frames", "is_skipped")
+    SUMMED_METRICS = (*LOSS_METRICS, "mel_frames")
     LENGTHS = 2
     network: Network
-
-    def __init__(self, network: Network, average: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
-        super().__init__(network, average, config, signatures)
-        self.METRICS = step_metrics(network)
-        self.SUMMED_METRICS = (*network.LOSS_METRICS, "mel_frames")
 
     def row_lengths(self, batch: Batch) -> np.ndarray:
         """Return text and mel lengths, int32 [2, rows]."""
         return np.stack([batch.text_length, batch.mel_length])
-
-    def schedule_metrics(self, step: tf.Tensor) -> Metrics:
-        """Return the share of scheduled sampling."""
-        return {"scheduled_sampling_share": scheduled_sampling_share(step, self.config)}
 
     def batch_gradients(
         self, batch: Batch, step: tf.Tensor, whole: GlobalBatch | None = None
@@ -54,30 +35,27 @@ class AcousticStep(TrainStep):
 
         Dropout depends on a row's index in the whole batch. So the parts add up to one pass.
         """
-        share = scheduled_sampling_share(step, self.config)
-        gradients, metrics = self._summed_gradients(batch, step, share, whole)
+        gradients, metrics = self._summed_gradients(batch, step, whole)
         frames = tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)
         return gradients, {**metrics, "mel_frames": frames}
 
-    def _summed_gradients(
-        self, batch: Batch, step: tf.Tensor, share: tf.Tensor, whole: GlobalBatch | None
-    ) -> tuple[Gradients, Metrics]:
+    def _summed_gradients(self, batch: Batch, step: tf.Tensor, whole: GlobalBatch | None) -> tuple[Gradients, Metrics]:
         config, network = self.config, self.network
         first = 0 if whole is None else whole.first_row
         dropout = Dropout.for_step(config.seed, step, first)
-        crop = network.choose_reference(batch.mel_length, dropout, config.reference_dropout)
+        crop = network.choose_crops(batch.mel_length, dropout, config.reference_dropout)
         if whole is None:
-            # Several devices would find others: each sees its own rows alone.
-            batch, crop = network.with_other_clips(batch, crop, dropout)
-        whole_batch, whole_crop = batch, crop
-        if whole is not None:
+            crop, reference = network.other_references(batch, crop, dropout)
+            totals = batch_totals(batch, crop)
+        else:
+            # Several devices would find other clips: each sees its own rows alone.
+            reference = network.own_references(batch, crop)
             whole_batch = batch._replace(text_length=whole.lengths[0], mel_length=whole.lengths[1])
-            whole_crop = network.choose_reference(
-                whole_batch.mel_length, Dropout.for_step(config.seed, step), config.reference_dropout
-            )
-        totals = network.batch_totals(whole_batch, whole_crop, config)
+            whole_dropout = Dropout.for_step(config.seed, step)
+            whole_crop = network.choose_crops(whole_batch.mel_length, whole_dropout, config.reference_dropout)
+            totals = batch_totals(whole_batch, whole_crop)
         if config.accumulation_steps == 1:
-            return self._gradients(batch, crop, totals, dropout, step, share)
+            return self._gradients(batch, crop, reference, totals, dropout)
 
         rows = batch.tokens.shape[0] // config.accumulation_steps
 
@@ -89,23 +67,22 @@ class AcousticStep(TrainStep):
             first_example = index * rows if whole is None else first + index * rows
             part_dropout = Dropout.for_step(config.seed, step, first_example)
             part, part_crop = Batch(*map(take_part, batch)), Crop(*map(take_part, crop))
-            return self._gradients(part, part_crop, totals, part_dropout, step, share)
+            part_reference = None if reference is None else References(*map(take_part, reference))
+            return self._gradients(part, part_crop, part_reference, totals, part_dropout)
 
         def add_part(index: tf.Tensor, sums: Any) -> tuple[tf.Tensor, Any]:
             return index + 1, tf.nest.map_structure(tf.add, sums, part_gradients(index))
 
         no_gradients = [tf.zeros(variable.shape) for variable in self.optimizer.trained.values()]
-        zeros = (no_gradients, {name: tf.zeros([]) for name in network.LOSS_METRICS})
+        zeros = (no_gradients, {name: tf.zeros([]) for name in LOSS_METRICS})
         _, sums = tf.while_loop(lambda index, _: index < config.accumulation_steps, add_part, (tf.constant(0), zeros))
         return sums
 
     def _gradients(
-        self, batch: Batch, crop: Crop, totals: Any, dropout: Dropout, step: tf.Tensor, share: tf.Tensor
+        self, batch: Batch, crop: Crop, reference: References | None, totals: BatchTotals, dropout: Dropout
     ) -> tuple[Gradients, Metrics]:
-        config = self.config
         with tf.GradientTape() as tape:
-            schedules = Schedules(guidance(step, config), None if config.scheduled_sampling_start is None else share)
-            metrics = self.network.losses(batch, crop, dropout, config, totals, schedules)
+            metrics = self.network.losses(batch, crop, reference, dropout, totals)
             scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
             scaled = metrics["objective"] if scale is None else metrics["objective"] * scale
         found = tape.gradient(
@@ -124,7 +101,7 @@ class EvaluateStep:
     def __init__(self, network: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
         self.network, self.config, self._signature = network, config, signatures[0]
         null_voice = () if network.voice_encoder is None else ("null_voice_loss",)
-        self.METRICS = (*network.LOSS_METRICS, *null_voice, "weight")
+        self.METRICS = (*LOSS_METRICS, *null_voice, "weight")
         self.compiled = CompiledByShape(self._evaluate_step, signatures, config)
 
     def __call__(self, batch: Batch) -> tf.Tensor:
@@ -132,16 +109,16 @@ class EvaluateStep:
         return self.compiled(batch)
 
     def _evaluate_step(self, *tensors: tf.Tensor) -> tf.Tensor:
-        batch, network, config = from_signature(tensors, self._signature), self.network, self.config
-        dropout = Dropout.fixed(config.seed)
-        crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
-        metrics = self._losses(*network.with_other_clips(batch, crop, dropout), dropout)
+        batch, network = from_signature(tensors, self._signature), self.network
+        dropout = Dropout.fixed(self.config.seed)
+        crop = network.choose_crops(batch.mel_length, dropout, reference_dropout=0.0)
+        metrics = self._losses(batch, *network.other_references(batch, crop, dropout), dropout)
         if network.voice_encoder is not None:
             no_crop = crop._replace(length=tf.zeros_like(crop.length))
-            metrics["null_voice_loss"] = self._losses(batch, no_crop, dropout)["loss"]
+            no_reference = network.own_references(batch, no_crop)
+            metrics["null_voice_loss"] = self._losses(batch, no_crop, no_reference, dropout)["loss"]
         weight = tf.reduce_sum(decoder_steps(batch.mel_length, network.frames_per_step))
         return stack_metrics({**metrics, "weight": tf.cast(weight, tf.float32)}, self.METRICS)
 
-    def _losses(self, batch: Batch, crop: Crop, dropout: Dropout) -> Metrics:
-        network, config = self.network, self.config
-        return network.losses(batch, crop, dropout, config, network.batch_totals(batch, crop, config))
+    def _losses(self, batch: Batch, crop: Crop, reference: References | None, dropout: Dropout) -> Metrics:
+        return self.network.losses(batch, crop, reference, dropout, batch_totals(batch, crop))

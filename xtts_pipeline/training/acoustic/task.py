@@ -41,7 +41,7 @@ class AcousticTask(Task):
 
     @property
     def aligned_at_step(self) -> int | None:
-        """The first report with aligned attention."""
+        """The first report in which the aligner has found the text."""
         return self._alignment.aligned_at_step
 
     @property
@@ -58,5 +58,5 @@ class AcousticTask(Task):
         self._alignment = AlignmentMonitor(self._config.training, state.aligned_at_step, state.reported_step)
 
     def check_report(self, step: int, numbers: Mapping[str, float]) -> list[str]:
-        """Return the warnings about attention that does not align."""
+        """Return the warning about frames that do not align with tokens."""
         return self._alignment.check(step, numbers)

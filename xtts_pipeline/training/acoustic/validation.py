@@ -16,10 +16,11 @@ from xtts_pipeline import plots
 from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.data.batching import from_signature, with_rows
 from xtts_pipeline.data.source import Source
-from xtts_pipeline.model.decoding import Speech
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.model.distortion import mel_distortion
+from xtts_pipeline.model.durations import cut_durations
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Batch, Network
+from xtts_pipeline.model.network import Network, Speech
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.acoustic.step import EvaluateStep
 from xtts_pipeline.training.compiled import CompiledByShape
@@ -37,7 +38,7 @@ class SpokenSentence:
     """One of the fixed validation sentences as the network synthesizes it now, and its ground truth.
 
     symbols: names of the S tokens. true_mel, mel: float32 [T, mel_bins], natural log.
-    attention: float32 [F, S], the mean of the guided heads.
+    durations: float32 [S], the frames of each token.
     """
 
     number: int
@@ -45,7 +46,7 @@ class SpokenSentence:
     symbols: tuple[str, ...]
     true_mel: np.ndarray
     mel: np.ndarray
-    attention: np.ndarray
+    durations: np.ndarray
     has_stopped: bool
 
     @property
@@ -59,10 +60,10 @@ class SpokenSentence:
         return "".join(symbol for symbol in self.symbols if len(symbol) == 1)
 
     def picture(self) -> tuple[str, bytes]:
-        """Return the tag and the PNG of both mels and of the attention."""
+        """Return the tag and the PNG of both mels and of the tokens."""
         label = "spoken" if self.has_stopped else f"spoken {plots.CUT_MARK}"
         mels = (self.true_mel, self.mel)
-        return "mel_and_attention", plots.encode_comparison(*mels, self.audio, label, self.attention, self.symbols)
+        return "mels_and_tokens", plots.encode_comparison(*mels, self.audio, label, self.durations, self.symbols)
 
     def sounds(self, vocode: Vocode) -> dict[str, Callable[[], np.ndarray]]:
         """Return the sound of both mels; that of the true one is the upper bound of this run's quality."""
@@ -76,28 +77,28 @@ class SpeakStep:
         self.network, self.config, self._signature = network, config, signature
         self.compiled = CompiledByShape(self._speak_step, [signature], config.training)
 
-    def __call__(self, batch: Batch) -> tuple[Speech, dict[str, tf.Tensor]]:
-        """Return the speech and its metrics, scalars; rows of length 0 have no weight."""
-        speech, metrics = self.compiled(batch)
-        return speech, metrics
+    def __call__(self, batch: Batch) -> tuple[Speech, tf.Tensor]:
+        """Return the speech, and its mean mel-cepstral distortion in dB."""
+        speech, distortion = self.compiled(batch)
+        return speech, distortion
 
-    def _speak_step(self, *tensors: tf.Tensor) -> tuple[Speech, dict[str, tf.Tensor]]:
+    def _speak_step(self, *tensors: tf.Tensor) -> tuple[Speech, tf.Tensor]:
         network, settings = self.network, self.config.synthesis
         batch = from_signature(tensors, self._signature)
         dropout = Dropout.fixed(self.config.training.seed)
-        crop = network.choose_reference(batch.mel_length, dropout, reference_dropout=0.0)
-        memory = network.encode_clips(*network.with_other_clips(batch, crop, dropout), dropout)
+        crop = network.choose_crops(batch.mel_length, dropout, reference_dropout=0.0)
+        _, reference = network.other_references(batch, crop, dropout)
+        memory = network.encode_clips(batch, reference, dropout)
         cap_B = tf.round(settings.max_frames_per_token * tf.cast(batch.text_length, tf.float32))
         # Take the minimum before the cast: a configured cap may exceed int32.
         max_frames_B = tf.cast(tf.minimum(cap_B, float(batch.mel.shape[1])), tf.int32)
         speech = network.speak(memory, dropout, max_frames_B, settings)
         distortion_B = mel_distortion(batch.mel, batch.mel_length, speech.mel, speech.mel_length)
-        metrics = {DISTORTION: tf.reduce_mean(distortion_B), **network.speech_metrics(speech, batch.text_length)}
-        return speech, metrics
+        return speech, tf.reduce_mean(distortion_B)
 
 
 class AcousticValidation(Validation):
-    """Teacher-forced losses of the split, and sentences that are spoken freely."""
+    """The losses of the split with the timing of recordings, and sentences that are spoken freely."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class AcousticValidation(Validation):
         monitor.watch(*self._evaluate_step.compiled.functions, calls=self._evaluate_step.compiled)
         speech_signature = with_rows(signatures[-1], min(config.training.sample_sentences, source.validation_clips))
         self._sentences = source.validation_sentences(speech_signature)
-        self._spoken: tuple[Speech, dict[str, tf.Tensor]] | None = None
+        self._spoken: Speech | None = None
         self._speak_step = SpeakStep(network, config, speech_signature)
         if config.training.sample_every_evaluations is not None:
             monitor.watch(*self._speak_step.compiled.functions, calls=self._speak_step.compiled)
@@ -149,8 +150,8 @@ class AcousticValidation(Validation):
             before_batch()
             found = math.nan
             if self._distribution.is_chief:
-                self._spoken = self._speak_step(self._sentences)
-                found = float(self._spoken[1][DISTORTION])
+                self._spoken, distortion = self._speak_step(self._sentences)
+                found = float(distortion)
             # All workers need it, since their patience must end at the same step.
             numbers[DISTORTION] = float(self._distribution.broadcast([found])[0])
         self.evaluations += 1
@@ -159,24 +160,21 @@ class AcousticValidation(Validation):
     def synthesize_samples(self) -> tuple[dict[str, float], list[SpokenSentence]]:
         """Return metrics of the sentences that the last evaluation has spoken, and the sentences."""
         batch = self._sentences
-        speech, metrics = self._spoken or self._speak_step(batch)
-        said = Speech(*(tensor.numpy() for tensor in speech))
-        figures = {name: float(value) for name, value in metrics.items() if name != DISTORTION}
+        said = Speech(*(tensor.numpy() for tensor in self._spoken or self._speak_step(batch)[0]))
         ratios = said.mel_length / batch.mel_length.numpy()
-        numbers = {"stop_rate": float(said.has_stopped.mean()), "duration_ratio": float(np.median(ratios)), **figures}
+        numbers = {"stop_rate": float(said.has_stopped.mean()), "duration_ratio": float(np.median(ratios))}
         return numbers, [self._sentence(row, said) for row in range(len(ratios))]
 
     def _sentence(self, row: int, said: Speech) -> SpokenSentence:
         batch, frames = self._sentences, int(said.mel_length[row])
         tokens = batch.tokens[row, : int(batch.text_length[row])].numpy()
-        steps = -(-frames // self._speak_step.network.frames_per_step)
         return SpokenSentence(
             number=row + 1,
             audio=self._source.manifest.audio,
             symbols=tuple(self._tokenizer.name_of(int(token)) for token in tokens),
             true_mel=batch.mel[row, : int(batch.mel_length[row])].numpy().astype(np.float32),
             mel=said.mel[row, :frames],
-            attention=said.attention[row, :steps, : len(tokens)],
+            durations=cut_durations(said.duration[row, : len(tokens)], frames),
             has_stopped=bool(said.has_stopped[row]),
         )
 

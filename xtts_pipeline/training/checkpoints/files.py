@@ -20,7 +20,6 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.model.architecture import NetworkSizes, parameter_count
 from xtts_pipeline.model.network import Network
-from xtts_pipeline.model.networks import NETWORKS
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import seal_json
 from xtts_pipeline.text.tokens import Tokenizer
@@ -78,7 +77,7 @@ def build_network(cache: CacheIdentity, config: Config, dtype: tf.DType = tf.flo
     """Return a new network for a cache's contents, which multiplies matrices in `dtype`."""
     symbol_count = Tokenizer(cache.symbols, config.text.blank).symbol_count
     counts = symbol_count, len(cache.speakers), len(cache.languages)
-    return NETWORKS[config.model.decoder](config.model, cache.spec, *counts, config.training.seed, dtype, config.audio)
+    return Network(config.model, config.audio, cache.spec, *counts, config.training.seed, dtype)
 
 
 def load_network(checkpoint: Checkpoint) -> Network:

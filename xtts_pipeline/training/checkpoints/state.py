@@ -17,6 +17,7 @@ from pydantic.dataclasses import dataclass
 from safetensors import SafetensorError
 
 from xtts_pipeline.cache.format.manifest import CacheIdentity, first_problem
+from xtts_pipeline.config.load import REMOVED_KEYS
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
@@ -203,10 +204,27 @@ def read_state(folder: Path) -> SavedState:
             f"{folder}: checkpoint version {content.get('checkpoint_version')}, expected {CHECKPOINT_VERSION}; "
             "train again"
         )
+    _drop_removed_settings(content, folder)
     state = _SAVED_STATE.validate_json(canonical_json(content), strict=True)
     if not has_step_of(folder, state.step):
         raise ValueError(f"{STATE_NAME} is that of step {state.step}")
     return state
+
+
+def _drop_removed_settings(content: dict[str, Any], folder: Path) -> None:
+    """Take the settings of the autoregressive decoder out of a state of an earlier version, which saved them all.
+
+    Raises CheckpointError if the weights are those of that decoder.
+    """
+    sections = content.get("config")
+    if not isinstance(sections, dict) or not isinstance(model := sections.get("model"), dict):
+        return
+    is_autoregressive = model.get("decoder", "autoregressive") != "parallel" and "prenet_width" in model
+    if is_autoregressive and content.get("network", "acoustic") == "acoustic":
+        raise CheckpointError(f"{folder}: has the autoregressive decoder, which this version has not; train again")
+    for section in sections.values():
+        for key in REMOVED_KEYS & section.keys():
+            del section[key]
 
 
 def require_network(folder: Path, found: NetworkKind, expected: NetworkKind) -> None:

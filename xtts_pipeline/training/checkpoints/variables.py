@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def named_variables(module: tf.Module) -> dict[str, tf.Variable]:
-    """Return every variable by a path such as `network.mel_decoder.to_stop.bias`.
+    """Return every variable by a path such as `network.frame_decoder.norm.scale`.
 
     Raises ValueError if no path leads to a variable of the module: checkpoints would silently lack it.
     """

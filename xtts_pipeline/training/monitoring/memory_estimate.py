@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config, ModelConfig
-from xtts_pipeline.model.architecture import GUIDED_LAYERS, NetworkSizes, parameter_count
+from xtts_pipeline.model.architecture import NetworkSizes, parameter_count
 
 FLOAT_BYTES = 4
 # Arrays as large as the weights: the weights, their EMA and AdamW's two moments, updated in place.
@@ -18,8 +18,8 @@ STATES = 4
 # Copies of weights that keep the old value readable while the new one is written.
 COPIES = 1.2
 # Arrays as wide as the network that a part of a layer keeps. Attention keeps its centred and its normalised input,
-# query, key, value and mixture; keys and values of another sequence are counted there. Centred inputs are float32.
-SELF_ATTENTION, CROSS_ATTENTION, FEEDFORWARD = 6, 4, 2
+# query, key, value and mixture. Centred inputs are float32.
+SELF_ATTENTION, FEEDFORWARD = 6, 2
 # TensorFlow with XLA's compiler, and what compiling each part of a layer leaves behind: for the first shape, and for
 # each further shape, which reuses some of it. Fitted to the resident memory of three runs.
 PROCESS_BYTES, PART_BYTES, FURTHER_PART_BYTES = 1_350_000_000, 27_000_000, 21_000_000
@@ -71,11 +71,7 @@ def estimate_memory(
 def process_bytes(model: ModelConfig, shapes: int) -> int:
     """Return the memory of TensorFlow and of the programs compiled for this many shapes, without any batch."""
     encoder_layers = model.encoder_layers + (model.voice_layers if model.voice_latents else 0)
-    if model.decoder == "parallel":
-        parts = 2 * encoder_layers + model.decoder_layers + model.flow_layers
-    else:
-        decoder_parts = 4 if model.voice_latents else 3
-        parts = 2 * encoder_layers + decoder_parts * model.decoder_layers + model.postnet_layers
+    parts = 2 * encoder_layers + model.decoder_layers + model.flow_layers
     return PROCESS_BYTES + parts * (PART_BYTES + FURTHER_PART_BYTES * (shapes - 1))
 
 
@@ -94,27 +90,18 @@ def row_bytes(model: ModelConfig, spec: RecordSpec, precision: str) -> int:
         joined = 3 * narrow * (reference + latents) * width
         voice = _encoder_layer_bytes(model, latents, reference + latents, narrow) + joined
         layers += [(voice, narrow * latents * width)] * model.voice_layers
-    guided = 0
     steps = -(-spec.max_mel_frames // model.frames_per_step)
-    frames = steps * model.frames_per_step
-    if model.decoder == "parallel":
-        blocks = model.decoder_layers + model.flow_layers
-        layers += [(_frame_block_bytes(model, steps, narrow), narrow * steps * width)] * blocks
-        products = (4 * steps + 12 * symbols + 4 * reference) * width
-        sums = 4 * frames * bins + reference * bins + (2 * steps + spec.max_mel_frames) * symbols
-        if model.flow_layers:
-            products += 4 * steps * width
-            sums += 5 * frames * bins
-    else:
-        layers += [(_decoder_layer_bytes(model, steps, symbols, narrow), narrow * steps * width)] * model.decoder_layers
-        products = (6 * steps + 5 * symbols + 4 * reference) * width + 4 * steps * model.prenet_width
-        products += 3 * frames * model.postnet_width * max(model.postnet_layers - 1, 0)
-        sums = 7 * frames * bins + reference * bins + 4 * steps * symbols + spec.max_mel_frames * symbols
-        guided = FLOAT_BYTES * model.heads * steps * symbols * min(GUIDED_LAYERS, model.decoder_layers)
+    frames, blocks = steps * model.frames_per_step, model.decoder_layers + model.flow_layers
+    layers += [(_frame_block_bytes(model, steps, narrow), narrow * steps * width)] * blocks
+    # Most is kept when the backward pass begins, in the last blocks.
+    products = ((7 if model.flow_layers else 4) * steps + 8 * symbols + 4 * reference) * width
+    # The GELU of one block, computed again.
+    products += 2 * steps * model.feedforward_width
+    sums = (frames + reference) * bins + steps * symbols
     outside = narrow * products + FLOAT_BYTES * sums
     if not model.remat:
         return outside + sum(kept for kept, _ in layers)
-    return outside + sum(entry for _, entry in layers) + max(kept for kept, _ in layers) + guided
+    return outside + sum(entry for _, entry in layers) + max(kept for kept, _ in layers)
 
 
 def _encoder_layer_bytes(model: ModelConfig, positions: int, attended: int, narrow: int) -> int:
@@ -126,14 +113,6 @@ def _encoder_layer_bytes(model: ModelConfig, positions: int, attended: int, narr
 
 
 def _frame_block_bytes(model: ModelConfig, steps: int, narrow: int) -> int:
-    """Return the bytes that a ConvNeXt block of the parallel decoder keeps of one row."""
-    return steps * (narrow * (3 * model.width + 2 * model.feedforward_width) + FLOAT_BYTES * model.width)
-
-
-def _decoder_layer_bytes(model: ModelConfig, steps: int, symbols: int, narrow: int) -> int:
-    """Return the bytes that a layer keeps of one row; it attends to its steps, the text and any voice latents."""
-    crossings, latents = (2, model.voice_latents) if model.voice_latents else (1, 0)
-    centred = (2 + crossings) * steps * model.width
-    products = (SELF_ATTENTION + crossings * CROSS_ATTENTION + FEEDFORWARD) * steps * model.width - centred
-    products += 2 * (symbols + latents) * model.width + 2 * steps * model.feedforward_width
-    return narrow * products + FLOAT_BYTES * (centred + model.heads * steps * (steps + symbols + latents))
+    """Return the bytes that a ConvNeXt block of the decoder keeps of one row."""
+    # The padded input, the convolution and the output; and the input of the GELU.
+    return narrow * steps * (3 * model.width + model.feedforward_width)

@@ -36,8 +36,8 @@ _SCALAR = plugin_metadata("scalars", "DATA_CLASS_SCALAR")
 _TEXT = plugin_metadata("text", "DATA_CLASS_TENSOR")
 # TensorBoard's groups of what no pattern of `tag_of` finds.
 _GROUPS = {
-    "loss": {"loss", "objective", "mel_l1", "text_l1", "token_error", "stop_error", "mel_distance"},
-    "attention": {"alignment_fit"},
+    "loss": {"loss", "objective", "mel_l1", "token_error", "mel_distance"},
+    "alignment": {"alignment_fit"},
     "speed": {"step_ms", "data_wait_share", "device_share", "examples_per_second"},
     "speech": {"stop_rate", "duration_ratio", "distortion_db"},
 }
@@ -49,9 +49,7 @@ def tag_of(name: str) -> str:
     listed = [group for group, names in _GROUPS.items() if name in names]
     if listed:
         return f"{listed[0]}/{name}"
-    if name.endswith("_loss"):
-        return f"loss/{name}"
-    return f"attention/{name}" if name.startswith("attention_") else f"update/{name}"
+    return f"loss/{name}" if name.endswith("_loss") else f"update/{name}"
 
 
 def write_text(name: str, text: str) -> None:

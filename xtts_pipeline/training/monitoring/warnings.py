@@ -1,6 +1,6 @@
-"""Detect attention that does not align, waiting for data, and jumps of the loss; each monitor warns once per problem.
+"""Detect frames that do not align with tokens, waiting for data, and jumps of the loss.
 
-Every `check` takes the figures of one report and returns the warnings that are due.
+Each monitor warns once per problem. Every `check` takes the figures of a report and returns the warnings that are due.
 """
 
 import math
@@ -9,15 +9,9 @@ from collections.abc import Mapping
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.training.checkpoints.state import LossSpikeState
 
-# Aligned attention is sharp and near the diagonal. Guided attention that is spread out is near the diagonal too, and
-# attention stuck on one token is sharp too. Uniform attention has a focus near 0 and a diagonal share of 0.28.
-ALIGNED_FOCUS, ALIGNED_DIAGONAL = 0.5, 0.6
 # The aligner is sure of its paths from the first step on; the tokens' mean frames show whether they are right.
 ALIGNED_FIT = 0.4
-ALIGNMENT_REMEDIES = (
-    "train for more steps, raise training.guided_attention_weight, lower model.frames_per_step, "
-    "use phonemes (text.tokens), shorter clips, or trim silence (audio.trim_db)"
-)
+ALIGNMENT_REMEDIES = "train for more steps, use phonemes (text.tokens), shorter clips, or trim silence (audio.trim_db)"
 MAX_WAIT_SHARE, WAITING_STEPS = 0.05, 100
 # No spike is detected in the first reports, in which the loss falls quickly.
 WARMUP_REPORTS = 10
@@ -26,49 +20,31 @@ MIN_DEVIATIONS, MIN_FACTOR = 6.0, 1.25
 _DECAY = 0.9
 
 
-def is_aligned(numbers: Mapping[str, float]) -> bool:
-    """Return whether a report shows that attention follows the text, or the aligner, where there is no attention."""
-    if "alignment_fit" in numbers:
-        return numbers["alignment_fit"] >= ALIGNED_FIT
-    return numbers["attention_focus"] >= ALIGNED_FOCUS and numbers["attention_diagonal"] >= ALIGNED_DIAGONAL
-
-
 class AlignmentMonitor:
-    """Warns if attention is not aligned by `aligned_by_step`, or when scheduled sampling starts.
+    """Warns if frames are not aligned with tokens by `aligned_by_step`.
 
-    aligned_at_step: the first report with aligned attention, or None.
+    aligned_at_step: the first report with aligned frames, or None.
     """
 
     def __init__(self, config: TrainingConfig, aligned_at_step: int | None = None, reported_step: int = 0) -> None:
-        """Continue after the report of `reported_step`; warnings due until then are not repeated."""
-        start, deadline = config.scheduled_sampling_start, config.aligned_by_step
-        # When each warning is due, and its text before and after what was found.
-        pending = [(deadline, "", f" by training.aligned_by_step={deadline}; {ALIGNMENT_REMEDIES}")]
-        if start is not None:
-            when = f"scheduled sampling starts at training.scheduled_sampling_start={start} and "
-            pending.append((start, when, "; the model learns little from its own bad frames: start it later"))
-        self._pending = [warning for warning in pending if reported_step == 0 or reported_step < warning[0]]
+        """Continue after the report of `reported_step`; a warning due until then is not repeated."""
+        self._deadline = config.aligned_by_step
+        self._is_pending = reported_step < self._deadline
         self.aligned_at_step = aligned_at_step
 
     def check(self, step: int, numbers: Mapping[str, float]) -> list[str]:
-        """Return the warnings that are due after the report of `step`."""
-        is_fine = is_aligned(numbers)
-        if is_fine and self.aligned_at_step is None:
+        """Return the warning if it is due after the report of `step`."""
+        fit = numbers["alignment_fit"]
+        is_aligned = fit >= ALIGNED_FIT
+        if is_aligned and self.aligned_at_step is None:
             self.aligned_at_step = step
-        found = _describe(numbers)
-        due = [(before, after) for at, before, after in self._pending if step >= at]
-        self._pending = [warning for warning in self._pending if step < warning[0]]
-        return [] if is_fine else [f"{before}{found}{after}" for before, after in due]
-
-
-def _describe(numbers: Mapping[str, float]) -> str:
-    if "alignment_fit" in numbers:
-        found = f"alignment_fit {numbers['alignment_fit']:.2f}, expected at least {ALIGNED_FIT}"
-        return f"frames have not aligned with tokens ({found})"
-    return (
-        f"attention has not aligned (focus {numbers['attention_focus']:.2f}, expected at least {ALIGNED_FOCUS}; "
-        f"on the diagonal {numbers['attention_diagonal']:.2f}, expected at least {ALIGNED_DIAGONAL})"
-    )
+        is_due = self._is_pending and step >= self._deadline
+        self._is_pending &= step < self._deadline
+        if is_aligned or not is_due:
+            return []
+        found = f"alignment_fit {fit:.2f}, expected at least {ALIGNED_FIT}"
+        by = f"by training.aligned_by_step={self._deadline}"
+        return [f"frames have not aligned with tokens ({found}) {by}; {ALIGNMENT_REMEDIES}"]
 
 
 class DataWaitMonitor:

@@ -20,7 +20,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus, its cache with waves, a run that names it, and the cache that the run predicts, with the report."""
     root = tmp_path_factory.mktemp("predict")
     build(write_corpus(root / "data", 24), root / "cache", make_config("cache.store_waves=true"))
-    make_run_of_cache(root / "run", load_manifest(root / "cache"), sharpness=1.5)
+    make_run_of_cache(root / "run", load_manifest(root / "cache"))
     write_cache_path(root / "run", root / "cache")
     result = xtts("predict-mels", "--run", root / "run", "--output", root / "predicted", "--json")
     assert result.exit_code == 0, result.output
@@ -48,7 +48,7 @@ def test_the_cache_of_the_run_is_written_again_and_the_report_has_its_figures(ro
     assert verify_cache(root / "predicted", jobs=1).valid
     assert manifest.mels_from is not None
     assert report["weights_sha256"] == manifest.mels_from.weights_sha256
-    assert (report["cache"], report["step"], report["sharpness"]) == (str(root / "cache"), 7, 1.5)
+    assert (report["cache"], report["step"], report["flow_steps"]) == (str(root / "cache"), 7, 4)
     assert {split: each["clips"] for split, each in report["splits"].items()} == {
         split: manifest.split_records(split) for split in ("train", "val")
     }
@@ -58,7 +58,7 @@ def test_the_cache_of_the_run_is_written_again_and_the_report_has_its_figures(ro
 
 
 def test_the_text_names_the_next_command_and_a_second_run_writes_the_same_bytes(root: Path, tmp_path: Path) -> None:
-    options = ("--cache", root / "cache", "--output", tmp_path / "new", "--set", "synthesis.sharpness=1.5")
+    options = ("--cache", root / "cache", "--output", tmp_path / "new", "--set", "synthesis.flow_steps=4")
     shown = xtts("predict-mels", "--run", root / "run", *options).stdout
 
     assert f"xtts train-vocoder --init-from VOCODER --cache {tmp_path / 'new'}" in shown

@@ -56,7 +56,7 @@ class PredictionReport:
         origin = self.origin
         lines = [
             f"cache          {self.output}",
-            f"mels           {self.run}, step {origin.step}, sharpness {origin.sharpness:g}",
+            f"mels           {self.run}, step {origin.step}, {origin.flow_steps} flow steps",
         ]
         lines += [
             f"{split:<15}{each.clips} clips, {each.frames} frames, {each.mean_difference:.3f} nats from the recordings"

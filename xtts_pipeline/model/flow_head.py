@@ -5,21 +5,30 @@ The flow moves noise around the coarse frames to frames like recorded ones (Lipm
 "Matcha-TTS").
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import ModelConfig
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS, FLOW_TIME_FEATURES
 from xtts_pipeline.model.convnext import ConvNextBlock
+from xtts_pipeline.model.frame_decoder import DecodedFrames
 from xtts_pipeline.model.layers import Dense, Dropout, Initializer, LayerNorm, recomputed
-from xtts_pipeline.model.losses import mel_losses
-from xtts_pipeline.model.parallel.frame_decoder import DecodedFrames
 
 # Standard deviation of the noise around the coarse frames, in the network's scale: about three times that of their
 # errors, so that every recorded frame is likely under it.
 NOISE = 0.5
 # The fastest change over the flow's time that a feature of the time can show, in radians.
 HIGHEST_FREQUENCY = 200.0
+GOLDEN_RATIO = (np.sqrt(5.0) - 1.0) / 2.0
+
+
+class Velocities(NamedTuple):
+    """The velocity of each frame on its way from noise to speech, predicted and true, float32 [B, T, M]."""
+
+    predicted: tf.Tensor
+    true: tf.Tensor
 
 
 class FlowHead(tf.Module):
@@ -46,18 +55,16 @@ class FlowHead(tf.Module):
         self.norm = LayerNorm(config.width, "norm")
         self.to_velocity = Dense(initializer, config.width, config.frames_per_step * mel_bins, "to_velocity")
 
-    def loss(
-        self, decoded: DecodedFrames, target_BTM: tf.Tensor, mask_BT: tf.Tensor, frames: tf.Tensor, dropout: Dropout
-    ) -> tf.Tensor:
-        """Return the squared error of the velocity at one random time a row, mean over `frames` frames and all bins.
+    def velocities(self, decoded: DecodedFrames, target_BTM: tf.Tensor, dropout: Dropout) -> Velocities:
+        """Return the velocities of recorded frames, in whole decoder steps, at one random time a row.
 
-        The target has whole decoder steps; `mask` is True for the frames that count. No gradient reaches the coarse
-        frames: their own losses train them.
+        No gradient reaches the coarse frames: their own losses train them.
         """
         start_BFN = self._start(tf.stop_gradient(decoded.coarse), dropout, 0)
         rows = target_BTM.shape[0]
-        # Validation has the same times in each batch, evenly spaced, so that its losses compare.
-        time_B = (tf.range(rows, dtype=tf.float32) + 0.5) / rows
+        # Validation has the same time for a row of each batch, so that its losses compare. Multiples of the golden
+        # ratio are evenly spaced, however many there are.
+        time_B = tf.math.floormod((tf.range(rows, dtype=tf.float32) + 0.5) * GOLDEN_RATIO, 1.0)
         if dropout.is_training:
             time_B = dropout.draw(self.time_salt, rows, 1)[:, 0]
         velocity_BFN = tf.reshape(target_BTM, start_BFN.shape) - start_BFN
@@ -65,8 +72,7 @@ class FlowHead(tf.Module):
         predicted_BFN = self._velocity(
             frames_BFN, time_B, self.from_hidden(decoded.hidden), decoded.is_real, self.is_recomputed
         )
-        predicted_BTM, velocity_BTM = (tf.reshape(x_BFN, target_BTM.shape) for x_BFN in (predicted_BFN, velocity_BFN))
-        return mel_losses(predicted_BTM, velocity_BTM, mask_BT, frames)[1]
+        return Velocities(*(tf.reshape(x_BFN, target_BTM.shape) for x_BFN in (predicted_BFN, velocity_BFN)))
 
     def draw(self, decoded: DecodedFrames, dropout: Dropout, first_step: tf.Tensor | int, updates: int) -> tf.Tensor:
         """Return drawn frames [B, F, R * M]; the noise of a decoder step depends on its number alone.

@@ -3,9 +3,10 @@ import pytest
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import ModelConfig
+from xtts_pipeline.model.flow_head import FlowHead
+from xtts_pipeline.model.frame_decoder import DecodedFrames
 from xtts_pipeline.model.layers import Dropout, Initializer
-from xtts_pipeline.model.parallel.flow_head import FlowHead
-from xtts_pipeline.model.parallel.frame_decoder import DecodedFrames
+from xtts_pipeline.model.losses import mel_losses
 
 ROWS, FRAMES, BINS, WIDTH, STEPS = 2, 30, 4, 16, 3
 SPEAKING = Dropout.fixed(3)
@@ -23,13 +24,14 @@ def decoded_frames(seed: int, first: int = 0, last: int = FRAMES) -> DecodedFram
     coarse = random.normal(size=(ROWS, FRAMES, BINS)).astype(np.float32)
     hidden = random.normal(size=(ROWS, FRAMES, WIDTH)).astype(np.float32)
     is_real = np.arange(FRAMES) < np.array([[FRAMES], [FRAMES - 5]])
-    parts = (x[:, first:last] for x in (coarse, hidden, np.zeros([ROWS, FRAMES, 1], np.float32), is_real))
+    parts = (x[:, first:last] for x in (coarse, hidden, is_real))
     return DecodedFrames(*map(tf.constant, parts))
 
 
 def loss_of(head: FlowHead, decoded: DecodedFrames, target: tf.Tensor | np.ndarray, step: tf.Tensor | int) -> tf.Tensor:
     count = tf.reduce_sum(tf.cast(decoded.is_real, tf.float32))
-    return head.loss(decoded, tf.convert_to_tensor(target), decoded.is_real, count, Dropout.for_step(0, step))
+    velocities = head.velocities(decoded, tf.convert_to_tensor(target), Dropout.for_step(0, step))
+    return mel_losses(velocities.predicted, velocities.true, decoded.is_real, count)[1]
 
 
 def test_a_window_draws_the_frames_of_the_whole_text(head: FlowHead) -> None:

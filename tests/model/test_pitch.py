@@ -4,9 +4,9 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.mel import log_mel
 from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.model.batch import to_network_scale
 from xtts_pipeline.model.network import Network
-from xtts_pipeline.model.parallel.network import ParallelNetwork
-from xtts_pipeline.model.parallel.pitch import REFERENCE_HZ, PitchFinder
+from xtts_pipeline.model.pitch import REFERENCE_HZ, PitchFinder
 
 AUDIO = AudioConfig()
 FRAMES_PER_TOKEN = 10
@@ -17,7 +17,7 @@ def find(wave: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mel = log_mel(wave.astype(np.float32), AUDIO)
     mel = mel[: len(mel) // FRAMES_PER_TOKEN * FRAMES_PER_TOKEN]
     posterior = np.repeat(np.eye(len(mel) // FRAMES_PER_TOKEN, dtype=np.float32), FRAMES_PER_TOKEN, axis=0)
-    pitch = PitchFinder(AUDIO)(Network.to_network_scale(tf.constant(mel[None])), tf.constant(posterior[None]))
+    pitch = PitchFinder(AUDIO)(to_network_scale(tf.constant(mel[None])), tf.constant(posterior[None]))
     voicing, octaves = pitch.voicing.numpy()[0, 1:-1], pitch.octaves.numpy()[0, 1:-1]
     return voicing, REFERENCE_HZ * 2.0 ** (octaves / voicing)
 
@@ -42,8 +42,8 @@ def test_noise_is_not_voiced() -> None:
     assert np.median(voicing) < 0.2
 
 
-def test_a_token_without_frames_has_a_pitch_that_is_a_number(parallel_network: ParallelNetwork) -> None:
-    bins = parallel_network.mel_bins
-    pitch = parallel_network.pitch_finder(tf.zeros([1, 4, bins]), tf.zeros([1, 4, 2]))
+def test_a_token_without_frames_has_a_pitch_that_is_a_number(network: Network) -> None:
+    bins = network.mel_bins
+    pitch = network.pitch_finder(tf.zeros([1, 4, bins]), tf.zeros([1, 4, 2]))
     assert np.isfinite(pitch.voicing).all()
     assert np.isfinite(pitch.octaves).all()

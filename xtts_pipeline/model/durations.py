@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 # A token of over 1,000 frames is no speech.
@@ -54,3 +55,9 @@ def spoken_durations(log_duration_BS: tf.Tensor, mask_BS: tf.Tensor, speed: tf.T
     duration_BS = tf.where(mask_BS, tf.exp(tf.clip_by_value(log_duration_BS, 0.0, MAX_LOG_DURATION)) / speed, 0.0)
     total_B1 = tf.reduce_sum(duration_BS, axis=1, keepdims=True)
     return duration_BS * tf.maximum(tf.round(total_B1), 1.0) / tf.maximum(total_B1, LEAST_DURATION)
+
+
+def cut_durations(durations: np.ndarray, frames: int) -> np.ndarray:
+    """Return how much of each token's frames, float [S], lies within the first `frames`."""
+    end = np.minimum(np.cumsum(durations, dtype=np.float64), frames)
+    return np.diff(end, prepend=0.0).astype(durations.dtype)

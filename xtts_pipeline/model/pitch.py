@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.filterbank import SLANEY_CORNER_HZ, bin_hz
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.model.decoding import envelope_matrix
 
 # Below this number of mel bins a period, harmonics cannot be told apart, and a low pitch looks like a higher one.
 LEAST_BINS_PER_HARMONIC = 2.1
@@ -50,7 +49,7 @@ class PitchFinder:
         pattern_KC -= pattern_KC.mean(axis=0) * is_compared_KC
         self.pattern_KC = (pattern_KC / (np.linalg.norm(pattern_KC, axis=0) + 1e-6)).astype(np.float32)
         # Times it, mel frames keep how each bin differs from its neighbours.
-        whiten_MM = np.eye(audio.mel_bins) - envelope_matrix(audio.mel_bins, WHITENING_BINS)
+        whiten_MM = np.eye(audio.mel_bins) - _envelope_matrix(audio.mel_bins, WHITENING_BINS)
         self.whiten_MK = whiten_MM[:, : len(hz_K)].astype(np.float32)
 
     def __call__(self, mel_BTM: tf.Tensor, posterior_BTS: tf.Tensor) -> Pitch:
@@ -63,3 +62,12 @@ class PitchFinder:
         voicing_BS = tf.sigmoid(VOICING_SLOPE * (tf.reduce_max(score_BSC, axis=-1) - VOICING_SCORE))
         octaves_BS = tf.gather(self.octaves, tf.argmax(score_BSC, axis=-1))
         return Pitch(voicing_BS, voicing_BS * octaves_BS)
+
+
+def _envelope_matrix(mel_bins: int, width_bins: float) -> np.ndarray:
+    """Return float64 [M, M]; log-mel frames times it are their averages over a Gaussian of this standard deviation."""
+    bins = np.arange(mel_bins)
+    weights = np.exp(-np.square((bins[:, None] - bins[None, :]) / width_bins) / 2.0)
+    # Normalised by column: each bin's envelope is an average, at the edges too.
+    envelope: np.ndarray = weights / weights.sum(axis=0, keepdims=True)
+    return envelope

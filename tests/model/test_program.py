@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.model.conftest import SPEC, random_batch
-from xtts_pipeline.config.schema import TrainingConfig
+from tests.model.conftest import SPEC, losses_of, random_batch
 from xtts_pipeline.model.aligner import FRAMES_PER_GPU_ITERATION, alignment_posterior
+from xtts_pipeline.model.batch import Batch, Crop
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Batch, Crop
-from xtts_pipeline.model.parallel.network import ParallelNetwork
+from xtts_pipeline.model.network import Network
 
 
 @pytest.fixture
@@ -20,15 +19,13 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
-def test_the_step_has_no_branch_and_one_short_loop(parallel_network: ParallelNetwork, crop: Crop) -> None:
+def test_the_step_has_no_branch_and_one_short_loop(network: Network, crop: Crop) -> None:
     @tf.function(jit_compile=True)
     def gradients(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        batch, config = Batch(*tensors), TrainingConfig()
         dropout = Dropout(tf.constant(7, tf.uint32), is_training=True)
         with tf.GradientTape() as tape:
-            totals = parallel_network.batch_totals(batch, crop, config)
-            losses = parallel_network.losses(batch, crop, dropout, config, totals)
-        found: list[tf.Tensor] = tape.gradient(losses["objective"], parallel_network.trainable_variables)
+            losses = losses_of(network, Batch(*tensors), crop, dropout)
+        found: list[tf.Tensor] = tape.gradient(losses["objective"], network.trainable_variables)
         return found
 
     batch = random_batch(SPEC, (9, 4, 6), (20, 7, 12))

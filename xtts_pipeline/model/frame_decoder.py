@@ -7,8 +7,8 @@ import tensorflow as tf
 from xtts_pipeline.config.schema import ModelConfig
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS, PLACE_FEATURES, PREDICTOR_TAPS
 from xtts_pipeline.model.convnext import ConvNextBlock
+from xtts_pipeline.model.durations import Timing, places, token_shares
 from xtts_pipeline.model.layers import Convolution, Dense, Dropout, Initializer, LayerNorm, recomputed
-from xtts_pipeline.model.parallel.durations import Timing, places, token_shares
 
 
 class Prosody(NamedTuple):
@@ -50,13 +50,12 @@ class ProsodyPredictor(tf.Module):
 class DecodedFrames(NamedTuple):
     """The frames of F decoder steps in the network's scale, R frames a step.
 
-    coarse [B, F, R * M] is their mean, hidden [B, F, D] the decoder's last layer, shares [B, F, S] those of the tokens.
-    is_real [B, F] is False outside of the speech.
+    coarse [B, F, R * M] is their mean, hidden [B, F, D] the decoder's last layer. is_real [B, F] is False outside of
+    the speech.
     """
 
     coarse: tf.Tensor
     hidden: tf.Tensor
-    shares: tf.Tensor
     is_real: tf.Tensor
 
 
@@ -108,4 +107,4 @@ class FrameDecoder(tf.Module):
 
             x_BFD = recomputed(run, x_BFD) if self.is_recomputed and dropout.is_training else run(x_BFD)
         hidden_BFD = self.norm(x_BFD)
-        return DecodedFrames(tf.cast(self.to_frames(hidden_BFD), tf.float32), hidden_BFD, shares_BFS, is_real_BF)
+        return DecodedFrames(tf.cast(self.to_frames(hidden_BFD), tf.float32), hidden_BFD, is_real_BF)

@@ -1,6 +1,4 @@
-"""The speech of a run with the parallel decoder; its network is random, so its durations are too."""
-
-from pathlib import Path
+"""What is planned before a text is decoded: durations, speed, pitch, noise, and a second attempt."""
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from xtts_pipeline.inference.synthesizer import Synthesizer
 
 @pytest.fixture(scope="module")
 def synthesizer(tmp_path_factory: pytest.TempPathFactory) -> Synthesizer:
-    run = make_run(tmp_path_factory.mktemp("run"), decoder="parallel")
+    run = make_run(tmp_path_factory.mktemp("run"), token_frames=4.0)
     return Synthesizer.load(run, ["synthesis.max_frames_per_token=1000"])
 
 
@@ -97,11 +95,3 @@ def test_semitones_change_the_frames_and_not_their_number(synthesizer: Synthesiz
     assert np.abs(higher.mel - usual.mel).max() > 1e-3
     with pytest.raises(ConfigError, match=r"semitones 13: expected -12 to 12"):
         synthesizer.synthesize("abc", semitones=13.0)
-
-
-def test_an_autoregressive_run_has_no_speed(tmp_path: Path) -> None:
-    autoregressive = Synthesizer.load(make_run(tmp_path))
-    with pytest.raises(ConfigError, match=r"speed 0.8: .* has model.decoder=autoregressive; leave the speed out"):
-        autoregressive.stream("abc", speed=0.8)
-    spoken = autoregressive.synthesize("abc")
-    assert spoken.durations.sum() == pytest.approx(len(spoken.mel))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts_pipeline.model.parallel.durations import places, spoken_durations, timing_of, token_shares
+from xtts_pipeline.model.durations import places, spoken_durations, timing_of, token_shares
 
 # Three tokens of 1.5, 0.5 and 2 frames, and a padded one.
 TIMING = timing_of(tf.constant([[1.5, 0.5, 2.0, 0.0]]))

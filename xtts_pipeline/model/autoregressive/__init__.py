@@ -1,1 +1,0 @@
-"""The autoregressive decoder: frames from the frames before them, with attention to the text and a stop."""

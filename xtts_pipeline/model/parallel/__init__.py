@@ -1,1 +1,0 @@
-"""The parallel decoder: durations of tokens first, then all frames at once."""
