@@ -11,6 +11,7 @@ from xtts_pipeline.model.layers import (
     Initializer,
     LayerNorm,
     add_positions,
+    embed,
     length_mask,
     sinusoid_positions,
 )
@@ -123,3 +124,15 @@ def test_attention_sees_all_of_its_mask_and_nothing_else() -> None:
 def test_initial_weights_depend_on_the_seed_alone() -> None:
     np.testing.assert_array_equal(Initializer(4).glorot((3, 5), "a"), Initializer(4).glorot((3, 5), "b"))
     assert np.any(Initializer(4).glorot((3, 5), "a").numpy() != Initializer(5).glorot((3, 5), "a").numpy())
+
+
+def test_an_embedding_has_the_rows_of_the_table_and_the_gradient_of_a_gather() -> None:
+    table, ids = tf.Variable(tf.random.stateless_normal([5, 3], [1, 2])), tf.constant([[4, 0, 4], [1, 1, 4]])
+    above = tf.random.stateless_normal([2, 3, 3], [3, 4])
+    found = []
+    for look_up in (embed, tf.gather):
+        with tf.GradientTape() as tape:
+            rows = look_up(table, ids)
+        found.append((rows.numpy(), tf.convert_to_tensor(tape.gradient(rows, table, above)).numpy()))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)

@@ -221,6 +221,8 @@ class ModelConfig(Section):
     """The network's shape; the defaults are the preset `small`.
 
     flow_layers: layers that draw the detail of the decoder's frames; 0 leaves them averaged.
+    voice_latents: vectors that describe a voice; with 0 the network takes no references. For a cache with one speaker
+    `xtts train` takes 0 by default.
     """
 
     width: Width = 256

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xtts_pipeline.model.architecture import ALIGNER_TAPS, ALIGNER_WIDTH
-from xtts_pipeline.model.layers import Convolution, Dense, Initializer, length_mask
+from xtts_pipeline.model.layers import Convolution, Dense, Initializer, embed, length_mask
 
 # Cost of a mean squared error of 1 in the network's scale. The bins of a frame are correlated, so this is a third of
 # the value for 80 independent bins with a trained model's error. A higher value would lock in the first bad paths.
@@ -61,7 +61,7 @@ class Aligner(tf.Module):
     def mean_frames(self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor) -> tf.Tensor:
         """Return each token's mean frame in the network's scale, float32 [B, S, M]."""
         mask_BS = length_mask(text_length_B, tokens_BS.shape[1])
-        x_BSD = tf.where(mask_BS[..., None], tf.gather(self.embedding, tokens_BS), 0.0)
+        x_BSD = tf.where(mask_BS[..., None], embed(self.embedding, tokens_BS), 0.0)
         return self.to_frame(x_BSD + tf.nn.relu(self.convolution(x_BSD)))
 
 

@@ -13,6 +13,7 @@ from xtts_pipeline.model.layers import (
     Initializer,
     LayerNorm,
     add_positions,
+    embed,
     length_mask,
     recomputed,
     sinusoid_positions,
@@ -79,7 +80,7 @@ class TextEncoder(tf.Module):
         """Return [B, S, D] of `dtype`; padded positions have no influence on real ones."""
         mask_BS = length_mask(text_length_B, tokens_BS.shape[1])
         # Zeroed first: the convolution would carry the pad token's vector into the last real tokens.
-        embedded_BSD = tf.gather(self.embedding, tokens_BS)
+        embedded_BSD = embed(self.embedding, tokens_BS)
         if language_BD is not None:
             embedded_BSD += language_BD[:, None, :]
         x_BSD = tf.cast(tf.where(mask_BS[..., None], embedded_BSD, 0.0), dtype)

@@ -214,6 +214,27 @@ class FeedForward(tf.Module):
         return self.narrow(tf.nn.relu(self.widen(x)))
 
 
+def embed(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
+    """Return the rows [..., D] of a table [N, D], for ids of any shape.
+
+    The gradient of the table is a product with one-hot ids. The usual one adds rows one by one, which GPUs do in any
+    order, so that no two runs would be equal.
+    """
+
+    @tf.custom_gradient
+    def look_up(table: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        rows, width = table.shape
+
+        def gradient(above: tf.Tensor) -> tf.Tensor:
+            chosen_IN = tf.one_hot(tf.reshape(ids, [-1]), rows, dtype=above.dtype)
+            return tf.matmul(chosen_IN, tf.reshape(above, [-1, width]), transpose_a=True)
+
+        return tf.gather(table, ids), gradient
+
+    found: tf.Tensor = look_up(tf.convert_to_tensor(table))
+    return found
+
+
 class Attention(tf.Module):
     """Multi-head scaled dot-product attention."""
 
@@ -228,8 +249,9 @@ class Attention(tf.Module):
     def __call__(self, x: tf.Tensor, memory: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Return [B, F, D] for x [B, F, D] and memory [B, S, D]; the bool mask broadcasts to [B, H, F, S]."""
         keys_BSHK, values_BSHK = self._split(self.key(memory)), self._split(self.value(memory))
-        query_BFHK = self._split(self.query(x)) * tf.cast(self.head_width**-0.5, x.dtype)
-        score_BHFS = tf.cast(tf.einsum("BFHK,BSHK->BHFS", query_BFHK, keys_BSHK), tf.float32)
+        # In bfloat16 a score of 16 or more would be rounded to eighths before the softmax.
+        query_BFHK, keys_BSHK = (tf.cast(x, tf.float32) for x in (self._split(self.query(x)), keys_BSHK))
+        score_BHFS = tf.einsum("BFHK,BSHK->BHFS", query_BFHK * self.head_width**-0.5, keys_BSHK)
         weight_BHFS = tf.nn.softmax(tf.where(mask, score_BHFS, MASKED_SCORE), axis=-1)
         mixed_BFHK = tf.einsum("BHFS,BSHK->BFHK", tf.cast(weight_BHFS, x.dtype), values_BSHK)
         return self.output(tf.reshape(mixed_BFHK, x.shape))

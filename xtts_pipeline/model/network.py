@@ -16,7 +16,7 @@ from xtts_pipeline.model.durations import LEAST_DURATION, Timing, spoken_duratio
 from xtts_pipeline.model.encoders import TextEncoder, VoiceEncoder
 from xtts_pipeline.model.flow_head import FlowHead
 from xtts_pipeline.model.frame_decoder import DecodedFrames, FrameDecoder, Prosody, ProsodyPredictor
-from xtts_pipeline.model.layers import Dense, Dropout, Initializer, length_mask
+from xtts_pipeline.model.layers import Dense, Dropout, Initializer, embed, length_mask
 from xtts_pipeline.model.losses import (
     BatchTotals,
     Prediction,
@@ -283,11 +283,11 @@ class Network(tf.Module):
 
         Only those rows get the speaker's vector, since a reference describes a voice better than its name.
         """
-        language_BD = None if self.language_embedding is None else tf.gather(self.language_embedding, batch.language)
+        language_BD = None if self.language_embedding is None else embed(self.language_embedding, batch.language)
         text_BSD = self.text_encoder(batch.tokens, batch.text_length, dropout, self.dtype, language_BD)
         has_reference_B11 = has_reference_B[:, None, None]
         if self.speaker_embedding is not None:
-            speaker_B1D = tf.gather(self.speaker_embedding, batch.speaker)[:, None, :]
+            speaker_B1D = embed(self.speaker_embedding, batch.speaker)[:, None, :]
             text_BSD += tf.cast(tf.where(has_reference_B11, 0.0, speaker_B1D), self.dtype)
         if voice_BVD is not None:
             voice_BVD = tf.where(has_reference_B11, voice_BVD, tf.cast(self.null_voice, self.dtype)[None])

@@ -92,6 +92,8 @@ def prepare_environment() -> Environment:
     device = "GPU" if has_gpu() else "CPU"
     modules = [module for module in os.environ.get("TF_CPP_VMODULE", "").split(",") if module]
     if "tensorflow" not in sys.modules and not set(_LOGGED_MODULES) <= set(modules):
+        # Else the first process would take all memory of a GPU, and no other could speak beside a training.
+        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
         os.environ["TF_CPP_VMODULE"] = ",".join([*modules, *_LOGGED_MODULES])
         os.environ["XLA_FLAGS"] = " ".join([*XLA_FLAGS[device], os.environ.get("XLA_FLAGS", "")]).strip()

@@ -42,7 +42,7 @@ def training_config(
 
     A new run that starts with another run's weights, whose settings are `init_from`, takes the settings of its network
     as defaults. A `training.batch_size` of `auto` becomes a number: that of the previous run, or the largest batch that
-    fits into memory.
+    fits into memory. With one speaker the default of `model.voice_latents` is 0.
     Raises CacheError that names each setting which contradicts the cache.
     """
     base: dict[str, Any] = cache_settings(manifest)
@@ -65,6 +65,9 @@ def training_config(
         raise CacheError(f"the cache was made with other settings: {'; '.join(differences)}; {remedy}")
     if network == "vocoder":
         return check_vocoder_settings(config)
+    if len(manifest.speakers) == 1 and "voice_latents" not in config.model.model_fields_set:
+        # A reference of the only speaker tells nothing new, and its frames would have no loss.
+        config = config.with_settings("model", voice_latents=0)
     if config.training.batch_size == "auto" and previous is not None:
         return config.with_settings("training", batch_size=previous.training.batch_size)
     if config.training.batch_size == "auto" and cluster is not None:
