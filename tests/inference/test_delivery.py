@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.inference.test_synthesizer import LONG, assert_same_speech
+from tests.inference.test_synthesizer import LONG, Mels, assert_same_speech
 from tests.speaking import make_run
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.inference.guard import Faults, planned_faults
@@ -29,6 +29,15 @@ def test_a_stream_and_a_batch_are_the_speech_of_the_whole(synthesizer: Synthesiz
     assert speech.mel_frames == len(spoken.mel)
     for text, said in zip(("abc", LONG), synthesizer.synthesize_batch(["abc", LONG]), strict=True):
         assert_same_speech(said, synthesizer.synthesize(text))
+
+
+def test_a_stream_begins_with_two_short_chunks_and_goes_on_with_long_ones(synthesizer: Synthesizer) -> None:
+    short = synthesizer.checkpoint.config.synthesis.chunk_frames
+    longest = synthesizer.checkpoint.cache.spec.max_mel_frames
+    plain = Synthesizer(synthesizer.checkpoint, Mels())
+    parts = list(plain.stream("abcdefgh abcdefgh"))
+    assert [len(part) for part in parts[:3]] == [short, short, longest]
+    np.testing.assert_allclose(np.concatenate(parts), plain.synthesize("abcdefgh abcdefgh").wave, atol=1e-4)
 
 
 def test_durations_and_pauses_make_up_the_speech(synthesizer: Synthesizer, spoken: SpokenText) -> None:
@@ -61,7 +70,7 @@ def test_a_seed_draws_other_frames_of_the_same_durations(synthesizer: Synthesize
     other = synthesizer.synthesize(LONG, seed=5)
     np.testing.assert_array_equal(other.durations, spoken.durations)
     assert np.abs(other.mel - spoken.mel).max() > 0.01
-    assert synthesizer._continue.experimental_get_tracing_count() <= 2  # one text, a batch
+    assert synthesizer._continue.experimental_get_tracing_count() <= 3  # the start of a stream, one text, a batch
 
 
 def test_a_text_with_faults_is_decoded_again_with_other_noise_and_the_best_is_kept(

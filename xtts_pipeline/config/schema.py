@@ -338,6 +338,7 @@ class SynthesisConfig(Section):
 
     max_frames_per_token: a text's speech ends after so many frames for each of its tokens.
     flow_steps: steps by which the decoder draws the detail of its frames; more take longer.
+    chunk_frames: frames of the first chunks of a stream; all others are longer, and cost less per frame.
     max_attempts: how often a text is decoded at most, if words are skipped or repeated.
     """
 

@@ -43,6 +43,9 @@ from xtts_pipeline.vocoder.neural import NeuralVocoder
 from xtts_pipeline.vocoder.streaming import open_stream
 
 MOST_VOICES_KEPT = 64
+# A chunk's window reaches far beyond it, so that a long chunk costs little more than a short one. The short ones at the
+# start of a stream sound for longer than a long one takes.
+SHORT_CHUNKS, LONG_CHUNK = 2, 8
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,8 @@ class Synthesizer:
     """Synthesizes speech with one trained network.
 
     Shapes are fixed, for texts up to the checkpoint's longest: the network is compiled for one text, and again for the
-    first batch. Streams and whole texts use the same compiled functions, chunk by chunk, so they give the same speech.
+    first batch. Texts are decoded in chunks of LONG_CHUNK times `synthesis.chunk_frames`; a stream, which is to sound
+    soon, begins with short ones. A frame does not depend on the chunk that it is in, so both give the same speech.
     """
 
     def __init__(self, checkpoint: Checkpoint, vocoder: Vocoder | None = None, *, strict_text: bool = False) -> None:
@@ -91,6 +95,8 @@ class Synthesizer:
         self._frame_seconds = config.audio.hop_samples / config.audio.sample_rate
         self._latents_of_clips: dict[tuple[Path, int, int], np.ndarray] = {}
         self._splitter = TextSplitter(checkpoint, self._network.frames_per_step, strict=strict_text)
+        self._short_frames, longest = config.synthesis.chunk_frames, checkpoint.cache.spec.max_mel_frames
+        self._long_frames = max(self._short_frames, min(LONG_CHUNK * self._short_frames, longest))
         compiled = {"jit_compile": config.training.jit_compile, "autograph": False}
         self._begin = tf.function(self._begin_batch, **compiled)
         self._continue = tf.function(self._continue_batch, **compiled)
@@ -126,9 +132,9 @@ class Synthesizer:
         latents = None
         if self._network.voice_encoder is not None:
             latents = self._embed_reference(self.silence(self._network.reference_frames))
-        for rows in {1, self._rows(2) if batch else 1}:
+        for rows, short_chunks in {(1, 1), (1, 0), (self._rows(2) if batch else 1, 0)}:
             voice = _Voice(0, 0, latents, 1.0, 0.0, 0)
-            for _ in self._decode([piece], self._open([piece], voice, rows), voice.seed):
+            for _ in self._decode([piece], self._open([piece], voice, rows), voice.seed, short_chunks):
                 pass
         stream = open_stream(self.vocoder)
         stream.push(self.silence(2))
@@ -270,8 +276,9 @@ class Synthesizer:
     def _decode_in_turn(self, pieces: Sequence[Piece], voice: _Voice) -> Iterator[SpokenPiece | int]:
         """Yield the speech of the pieces chunk by chunk, and between two pieces the number of silent frames."""
         for piece in pieces:
-            frames = 0
-            for (part,) in self._decode([piece], self._open([piece], voice, 1), voice.seed):
+            # The pieces before it sound for long enough.
+            frames, short_chunks = 0, SHORT_CHUNKS if piece is pieces[0] else 0
+            for (part,) in self._decode([piece], self._open([piece], voice, 1), voice.seed, short_chunks):
                 frames += len(part.mel)
                 yield part
             if piece is not pieces[-1]:
@@ -327,13 +334,17 @@ class Synthesizer:
             planned.append(PlannedSpeech(seconds, means[: len(piece.tokens)], words))
         return _Opened(plan, tf.constant(max_frames), durations, planned)
 
-    def _decode(self, pieces: Sequence[Piece], opened: _Opened, seed: int) -> Iterator[list[SpokenPiece]]:
+    def _decode(
+        self, pieces: Sequence[Piece], opened: _Opened, seed: int, short_chunks: int = 0
+    ) -> Iterator[list[SpokenPiece]]:
         """Yield the next chunk of each piece, empty for a piece that has ended, until all have ended."""
         faults = [planned_faults(plan) for plan in opened.planned]
         step, noise = tf.constant(0), tf.constant(seed & 0xFFFFFFFF, tf.uint32)
         before, is_over = np.zeros(len(opened.max_frames), np.int32), False
         while not is_over:
-            step, chunk = self._continue(opened.plan, step, opened.max_frames, noise)
+            chunk_frames = self._short_frames if short_chunks > 0 else self._long_frames
+            step, chunk = self._continue(opened.plan, step, opened.max_frames, noise, chunk_frames)
+            short_chunks -= 1
             after, is_going_on, has_stopped = (
                 each.numpy() for each in (chunk.length, chunk.is_speaking, chunk.has_stopped)
             )
@@ -398,9 +409,9 @@ class Synthesizer:
         return plan, network.aligner.mean_frames(tokens, text_length)
 
     def _continue_batch(
-        self, plan: SpeechPlan, step: tf.Tensor, max_frames: tf.Tensor, seed: tf.Tensor
+        self, plan: SpeechPlan, step: tf.Tensor, max_frames: tf.Tensor, seed: tf.Tensor, chunk_frames: int
     ) -> tuple[tf.Tensor, Chunk]:
-        settings = self.checkpoint.config.synthesis
+        settings = self.checkpoint.config.synthesis.model_copy(update={"chunk_frames": chunk_frames})
         return self._network.continue_speech(plan, step, Dropout.fixed(seed), max_frames, settings)
 
     def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:

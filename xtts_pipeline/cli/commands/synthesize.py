@@ -377,6 +377,8 @@ def _write_text(spoken: "SpokenText", output: Path) -> SpokenFile:
 def _stream_text(synthesizer: "Synthesizer", text: str, output: Path, spoken_by: SpokenBy) -> SpokenFile:
     speech = synthesizer.stream(text, *spoken_by)
     print_text_changes(speech.text_changes)
+    # Otherwise a player would wait within the speech for the compilation of the next chunk.
+    synthesizer.warm_up()
     if output != STDOUT:
         output.parent.mkdir(parents=True, exist_ok=True)
     with nullcontext(sys.stdout.buffer) if output == STDOUT else output.open("wb") as file:
