@@ -32,12 +32,23 @@ def test_a_stream_and_a_batch_are_the_speech_of_the_whole(synthesizer: Synthesiz
 
 
 def test_a_stream_begins_with_two_short_chunks_and_goes_on_with_long_ones(synthesizer: Synthesizer) -> None:
-    short = synthesizer.checkpoint.config.synthesis.chunk_frames
-    longest = synthesizer.checkpoint.cache.spec.max_mel_frames
     plain = Synthesizer(synthesizer.checkpoint, Mels())
     parts = list(plain.stream("abcdefgh abcdefgh"))
-    assert [len(part) for part in parts[:3]] == [short, short, longest]
+    # The longest mel of the cache, 40 frames, in whole decoder steps of three frames.
+    assert [len(part) for part in parts[:3]] == [12, 12, 42]
     np.testing.assert_allclose(np.concatenate(parts), plain.synthesize("abcdefgh abcdefgh").wave, atol=1e-4)
+
+
+def test_streams_that_are_decoded_together_are_the_streams_of_each_text(synthesizer: Synthesizer) -> None:
+    texts = ["abc", LONG, "abcdefgh"]
+    plain = Synthesizer(synthesizer.checkpoint, Mels())
+    alone = [np.concatenate(list(plain.stream(text))) for text in texts]
+    streams = plain.stream_batch(texts)
+    # The longest one is heard first, and decodes for the others.
+    together = [np.concatenate(list(streams[number])) for number in (1, 2, 0)]
+    for number, wave in zip((1, 2, 0), together, strict=True):
+        np.testing.assert_allclose(wave, alone[number], atol=1e-4)
+    assert all(stream.has_stopped for stream in streams)
 
 
 def test_durations_and_pauses_make_up_the_speech(synthesizer: Synthesizer, spoken: SpokenText) -> None:

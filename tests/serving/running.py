@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -16,7 +16,14 @@ from xtts_pipeline.serving.server import ServerSettings, listen, run
 
 RATE = 22_050
 PART_SAMPLES = 2_205
-SETTINGS = {"max_requests": 8, "max_characters": 200, "max_seconds": 60.0, "token": None, "debug": False}
+SETTINGS = {
+    "max_requests": 8,
+    "batch": 1,
+    "max_characters": 200,
+    "max_seconds": 60.0,
+    "token": None,
+    "debug": False,
+}
 
 
 @dataclass(frozen=True)
@@ -90,13 +97,19 @@ class GatedVoice:
         self.gate = threading.Semaphore(0)
         self.parts = parts
         self.made: list[str] = []
+        self.opened: list[list[str]] = []
 
-    def stream(self, text: str, *_voice: object, **_options: object) -> Iterator[np.ndarray]:
-        if "bad" in text:
-            raise TextError("unknown_symbol", f"text {text!r}: a bad text; say it otherwise")
-        if "crash" in text:
-            raise RuntimeError("a fault of the code\nin two lines")
-        return self._parts(text)
+    def stream(self, text: str, *voice: object, **options: object) -> Iterator[np.ndarray]:
+        return self.stream_batch([text], *voice, **options)[0]
+
+    def stream_batch(self, texts: Sequence[str], *_voice: object, **_options: object) -> list[Iterator[np.ndarray]]:
+        for text in texts:
+            if "bad" in text:
+                raise TextError("unknown_symbol", f"text {text!r}: a bad text; say it otherwise")
+            if "crash" in text:
+                raise RuntimeError("a fault of the code\nin two lines")
+        self.opened.append(list(texts))
+        return [self._parts(text) for text in texts]
 
     def _parts(self, text: str) -> Iterator[np.ndarray]:
         for _ in range(self.parts):

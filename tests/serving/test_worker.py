@@ -70,6 +70,29 @@ def test_a_speech_pauses_while_its_client_does_not_read(gated: GatedVoice, worke
     asyncio.run(listen())
 
 
+def test_waiting_orders_that_fill_a_batch_are_opened_together(gated: GatedVoice) -> None:
+    gated.parts, batching = 1, SpeechWorker(8, ServerMetrics(), batch=2)
+
+    async def listen(text: str) -> int:
+        with batching.speak(order(gated, text)) as speech:
+            return len([part async for part in speech])
+
+    async def listen_to_all() -> list[int | BaseException]:
+        alone = asyncio.create_task(listen("alone"))
+        # The thread waits within the first one, which had no other beside it, while the others come.
+        await asyncio.to_thread(wait_until, lambda: gated.opened == [["alone"]])
+        others = [asyncio.create_task(listen(text)) for text in ("a", "b", "bad", "c", "d")]
+        await asyncio.sleep(0)
+        gated.gate.release(9)
+        return await asyncio.gather(alone, *others, return_exceptions=True)
+
+    heard = asyncio.run(listen_to_all())
+    batching.stop()
+    assert [type(found) for found in heard] == [int, int, int, TextError, int, int]
+    # The batch of "bad" and "c" failed: "bad" has its own error, and "c" another batch.
+    assert gated.opened == [["alone"], ["a", "b"], ["c", "d"]]
+
+
 def test_errors_reach_the_listener_and_the_next_speech_goes_on(gated: GatedVoice, worker: SpeechWorker) -> None:
     async def listen(text: str) -> list[np.ndarray]:
         with worker.speak(order(gated, text)) as speech:

@@ -1,6 +1,9 @@
-"""How fast and how high a model can speak. Imports no TensorFlow."""
+"""Whose voice a model can speak with, how fast and how high. Imports no TensorFlow."""
 
-from xtts_pipeline.errors import ConfigError
+from pathlib import Path
+
+from xtts_pipeline.config.languages import find_language
+from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
 
 SLOWEST, FASTEST = 0.25, 4.0
 MOST_SEMITONES = 12.0
@@ -13,3 +16,14 @@ def check_delivery(speed: float, semitones: float) -> None:
     if not -MOST_SEMITONES <= semitones <= MOST_SEMITONES:
         expected = f"expected -{MOST_SEMITONES:g} to {MOST_SEMITONES:g}; 2 is higher, -2 lower"
         raise ConfigError(f"semitones {semitones:g}: {expected}")
+
+
+def number_of(kind: str, names: tuple[str, ...], wanted: str | None, folder: Path) -> int:
+    """Return the number of a speaker or language, by default the first. Raises CheckpointError if it is unknown."""
+    if wanted is None:
+        return 0
+    if kind == "language":
+        wanted = find_language(wanted, names) or wanted
+    if wanted not in names:
+        raise CheckpointError(f"{folder}: no {kind} {wanted!r}; {did_you_mean(wanted, names)}")
+    return names.index(wanted)

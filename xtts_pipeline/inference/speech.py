@@ -1,5 +1,6 @@
 """The speech of a text: whole, in pieces, and as a stream of its wave."""
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -57,6 +58,24 @@ class SpokenPiece(NamedTuple):
     durations: np.ndarray
     faults: Faults = NO_FAULTS
     attempts: int = 1
+
+
+def deal(items: Iterator[tuple[int, SpokenPiece | int | None]], rows: int) -> list[Iterator[SpokenPiece | int]]:
+    """Return the items of each row until its None; the row that first needs its next one reads for all."""
+    unread: list[deque[SpokenPiece | int | None]] = [deque() for _ in range(rows)]
+
+    def read(own: deque[SpokenPiece | int | None]) -> Iterator[SpokenPiece | int]:
+        while True:
+            while not own:
+                # A RuntimeError, if an error has ended the items for another row.
+                row, item = next(items)
+                unread[row].append(item)
+            item = own.popleft()
+            if item is None:
+                return
+            yield item
+
+    return [read(own) for own in unread]
 
 
 class SpeechStream(Iterator[np.ndarray]):

@@ -14,13 +14,12 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.reference import load_reference
 from xtts_pipeline.cache.format.schema import pad_to
-from xtts_pipeline.config.languages import find_language
-from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
-from xtts_pipeline.inference.delivery import check_delivery
+from xtts_pipeline.errors import CheckpointError, ConfigError
+from xtts_pipeline.inference.delivery import check_delivery, number_of
 from xtts_pipeline.inference.guard import NO_FAULTS, Faults, PlannedSpeech, planned_faults, spoken_faults
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
 from xtts_pipeline.inference.references import cut_windows, embed_windows
-from xtts_pipeline.inference.speech import SpeechStream, SpokenPiece, SpokenText
+from xtts_pipeline.inference.speech import SpeechStream, SpokenPiece, SpokenText, deal
 from xtts_pipeline.inference.timings import find_words
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.inference.voice_folder import verify_voice
@@ -31,12 +30,7 @@ from xtts_pipeline.model.network import Chunk, SpeechPlan
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.text.symbols import prepare_texts
 from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
-from xtts_pipeline.training.checkpoints.files import (
-    Checkpoint,
-    load_checkpoint,
-    load_generator,
-    load_network,
-)
+from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_generator, load_network
 from xtts_pipeline.training.checkpoints.run_folder import is_voice
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
 from xtts_pipeline.vocoder.neural import NeuralVocoder
@@ -125,15 +119,15 @@ class Synthesizer:
         checkpoint = load_checkpoint(run).with_synthesis(overrides)
         return cls(checkpoint, load_vocoder(run, vocoder), strict_text=strict_text)
 
-    def warm_up(self, *, batch: bool = False) -> None:
-        """Compile the functions for one text, and with `batch` also for a batch, so that the next call need not."""
+    def warm_up(self, *, batch: bool = False, streams: int = 1) -> None:
+        """Compile the functions for one text, those for a batch with `batch`, and those for `streams` together."""
         prepare_texts(["a"], [self.checkpoint.cache.languages[0]], self.checkpoint.config.text)
         piece = Piece(np.array([BEGIN_ID, FIRST_SYMBOL_ID, END_ID], np.int32), 1, 0)
         latents = None
         if self._network.voice_encoder is not None:
             latents = self._embed_reference(self.silence(self._network.reference_frames))
-        for rows, short_chunks in {(1, 1), (1, 0), (self._rows(2) if batch else 1, 0)}:
-            voice = _Voice(0, 0, latents, 1.0, 0.0, 0)
+        voice, whole_rows = _Voice(0, 0, latents, 1.0, 0.0, 0), self._rows(2) if batch else 1
+        for rows, short_chunks in {(1, 1), (1, 0), (streams, 1), (streams, 0), (whole_rows, 0)}:
             for _ in self._decode([piece], self._open([piece], voice, rows), voice.seed, short_chunks):
                 pass
         stream = open_stream(self.vocoder)
@@ -205,14 +199,31 @@ class Synthesizer:
         seed: int | None = None,
     ) -> SpeechStream:
         """Return the wave of the first attempt of `synthesize`, chunk by chunk; raises its errors at once."""
+        return self.stream_batch([text], speaker, language, references, speed, semitones, seed)[0]
+
+    def stream_batch(
+        self,
+        texts: Sequence[str],
+        speaker: str | None = None,
+        language: str | None = None,
+        references: Sequence[Path | str] = (),
+        speed: float = 1.0,
+        semitones: float = 0.0,
+        seed: int | None = None,
+    ) -> list[SpeechStream]:
+        """Return the streams of several texts, for one thread, each as by `stream`, with its errors.
+
+        The texts are decoded together: the stream that first needs a chunk decodes it for all.
+        """
         voice = self._voice(speaker, language, references, speed, semitones, seed)
-        split = self._splitter.split(text, voice.language)
-        return SpeechStream(self._decode_in_turn(split.pieces, voice), split.changes, self)
+        split = [self._splitter.split(text, voice.language) for text in texts]
+        decoded = deal(self._decode_in_turn([each.pieces for each in split], voice), len(texts))
+        return [SpeechStream(parts, each.changes, self) for parts, each in zip(decoded, split, strict=True)]
 
     def check_text(self, text: str, language: str | None = None) -> TextChanges:
         """Return the `text_changes` that `synthesize` would give. Raises its TextError."""
         languages = self.checkpoint.cache.languages
-        return self._splitter.split(text, _index("language", languages, language, self.checkpoint.folder)).changes
+        return self._splitter.split(text, number_of("language", languages, language, self.checkpoint.folder)).changes
 
     def vocode(self, mel: np.ndarray) -> np.ndarray:
         """Return the wave, float32 [samples], of natural-log mel frames [T, mel_bins], by the vocoder of the speech."""
@@ -237,8 +248,8 @@ class Synthesizer:
     ) -> _Voice:
         cache, folder = self.checkpoint.cache, self.checkpoint.folder
         check_delivery(speed, semitones)
-        speaker_id = _index("speaker", cache.speakers, speaker, folder)
-        language_id = _index("language", cache.languages, language, folder)
+        speaker_id = number_of("speaker", cache.speakers, speaker, folder)
+        language_id = number_of("language", cache.languages, language, folder)
         seed = self.checkpoint.config.training.seed if seed is None else seed
         if not references:
             return _Voice(speaker_id, language_id, None, speed, semitones, seed)
@@ -273,16 +284,24 @@ class Synthesizer:
     def _rows(self, pieces: int) -> int:
         return 1 if pieces == 1 else self.checkpoint.config.synthesis.batch_size
 
-    def _decode_in_turn(self, pieces: Sequence[Piece], voice: _Voice) -> Iterator[SpokenPiece | int]:
-        """Yield the speech of the pieces chunk by chunk, and between two pieces the number of silent frames."""
-        for piece in pieces:
-            # The pieces before it sound for long enough.
-            frames, short_chunks = 0, SHORT_CHUNKS if piece is pieces[0] else 0
-            for (part,) in self._decode([piece], self._open([piece], voice, 1), voice.seed, short_chunks):
-                frames += len(part.mel)
-                yield part
-            if piece is not pieces[-1]:
-                yield self._silent_frames(piece, frames)
+    def _decode_in_turn(
+        self, texts: Sequence[Sequence[Piece]], voice: _Voice
+    ) -> Iterator[tuple[int, SpokenPiece | int | None]]:
+        """Decode the first pieces of all texts, then the second ones; yield a text's number and its next chunk.
+
+        Between two pieces it is the number of silent frames, and None at the end of a text.
+        """
+        for number in range(max(map(len, texts))):
+            rows = [row for row, pieces in enumerate(texts) if number < len(pieces)]
+            pieces, frames = [texts[row][number] for row in rows], [0] * len(rows)
+            opened = self._open(pieces, voice, 1 if len(rows) == 1 else len(texts))
+            # Before later pieces there is sound to play.
+            for parts in self._decode(pieces, opened, voice.seed, SHORT_CHUNKS if number == 0 else 0):
+                for place, part in enumerate(parts):
+                    frames[place] += len(part.mel)
+                    yield rows[place], part
+            for row, piece, count in zip(rows, pieces, frames, strict=True):
+                yield row, None if piece is texts[row][-1] else self._silent_frames(piece, count)
 
     def _decode_whole(self, pieces: Sequence[Piece], voice: _Voice, rows: int) -> list[SpokenPiece]:
         """Return the speech of the pieces; those with faults that other noise may mend are decoded again."""
@@ -425,13 +444,3 @@ def load_vocoder(run: Path, named: Path | str | None = None) -> NeuralVocoder | 
         return None
     with offering_griffin_lim(named):
         return NeuralVocoder(load_generator(load_checkpoint(path)))
-
-
-def _index(kind: str, names: tuple[str, ...], wanted: str | None, folder: Path) -> int:
-    if wanted is None:
-        return 0
-    if kind == "language":
-        wanted = find_language(wanted, names) or wanted
-    if wanted not in names:
-        raise CheckpointError(f"{folder}: no {kind} {wanted!r}; {did_you_mean(wanted, names)}")
-    return names.index(wanted)

@@ -4,7 +4,7 @@ Voices are looked up by name in a table that is made at start: no name of a clie
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,10 @@ class SpeechOrder:
     clip: bytes | None
     speed: float
 
+    def fits(self, other: "SpeechOrder") -> bool:
+        """Whether both can be decoded in one batch."""
+        return self.clip is other.clip is None and (self.voice, self.speed) == (other.voice, other.speed)
+
     def open(self) -> "SpeechStream":
         """Start to speak. Raises the errors of `Synthesizer.stream`; none of them names a file."""
         voice = self.voice
@@ -65,6 +69,12 @@ class SpeechOrder:
                 return voice.synthesizer.stream(self.text, None, voice.language, [file.name], self.speed)
             except AudioError as error:
                 raise RequestError(str(error).replace(f"{file.name}: ", ""), "reference") from None
+
+
+def open_together(orders: "Sequence[SpeechOrder]") -> "list[SpeechStream]":
+    """Start to speak orders that fit each other. Raises the errors of `Synthesizer.stream`, of any of them."""
+    voice, speed, texts = orders[0].voice, orders[0].speed, [order.text for order in orders]
+    return voice.synthesizer.stream_batch(texts, voice.speaker, voice.language, speed=speed)
 
 
 class VoiceTable:

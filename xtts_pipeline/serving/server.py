@@ -33,6 +33,7 @@ class ServerSettings:
     wyoming_port: int | None
     token: str | None
     max_requests: int
+    batch: int
     max_characters: int
     max_seconds: float
     debug: bool
@@ -53,7 +54,7 @@ def serve(voices: Mapping[str, Path], vocoder: Path | str | None, settings: Serv
             for name, path in voices.items()
         }
         for synthesizer in synthesizers.values():
-            synthesizer.warm_up()
+            synthesizer.warm_up(streams=settings.batch)
         asyncio.run(run(synthesizers, sockets, settings))
 
 
@@ -74,7 +75,7 @@ async def run(
 ) -> None:
     """Answer requests on the sockets, HTTP and then Wyoming, until `stop` is set or a signal arrives."""
     metrics = ServerMetrics()
-    worker = SpeechWorker(settings.max_requests, metrics, debug=settings.debug)
+    worker = SpeechWorker(settings.max_requests, metrics, batch=settings.batch, debug=settings.debug)
     table = VoiceTable(synthesizers, settings.max_characters)
     service = Service(table, worker, metrics, settings.max_seconds, settings.token)
     http_socket, *wyoming_sockets = sockets

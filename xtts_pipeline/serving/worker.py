@@ -16,7 +16,7 @@ import numpy as np
 
 from xtts_pipeline.errors import XttsError
 from xtts_pipeline.serving.metrics import ServerMetrics
-from xtts_pipeline.serving.orders import RequestError, SpeechOrder
+from xtts_pipeline.serving.orders import RequestError, SpeechOrder, open_together
 from xtts_pipeline.system.terminal import echo_line
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class LiveSpeech(AsyncIterator[np.ndarray]):
     """The sound of one order, float32 [samples] a part, while the worker makes it. Raises the error that ended it."""
 
     def __init__(self, order: SpeechOrder, worker: "SpeechWorker") -> None:
-        self._order, self._worker = order, worker
+        self.order, self._worker = order, worker
         self.sample_rate = order.voice.synthesizer.checkpoint.config.audio.sample_rate
         # When the listener needs the next part: at once at first, later when the sound so far has been played.
         self.due = self.arrived = time.monotonic()
@@ -43,6 +43,15 @@ class LiveSpeech(AsyncIterator[np.ndarray]):
         self._parts: asyncio.Queue[np.ndarray | XttsError | None] = asyncio.Queue()
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether nothing of it has been made."""
+        return self._stream is None and not self._is_ended
+
+    def begin(self, stream: "SpeechStream") -> None:
+        """Take the stream of its order, which was opened together with others."""
+        self._stream = stream
+
+    @property
     def can_advance(self) -> bool:
         """Whether a part is to be made: the speech goes on, and its client reads."""
         return not self._is_ended and self.unread_parts < MAX_UNREAD_PARTS
@@ -52,7 +61,7 @@ class LiveSpeech(AsyncIterator[np.ndarray]):
         part: np.ndarray | XttsError | None
         try:
             if self._stream is None:
-                self._stream = self._order.open()
+                self._stream = self.order.open()
             part = next(self._stream, None)
         except XttsError as error:
             part = error
@@ -86,8 +95,8 @@ class LiveSpeech(AsyncIterator[np.ndarray]):
 class SpeechWorker:
     """The thread that speaks, and the orders of the clients that listen, at most `max_requests` of them."""
 
-    def __init__(self, max_requests: int, metrics: ServerMetrics, *, debug: bool = False) -> None:
-        self._max_requests, self._metrics, self._is_debug = max_requests, metrics, debug
+    def __init__(self, max_requests: int, metrics: ServerMetrics, *, batch: int = 1, debug: bool = False) -> None:
+        self._max_requests, self._metrics, self._batch, self._is_debug = max_requests, metrics, batch, debug
         self._speeches: list[LiveSpeech] = []
         self._is_stopped = False
         self._changed = threading.Condition()
@@ -137,10 +146,24 @@ class SpeechWorker:
     def _run(self) -> None:
         while (speech := self._next()) is not None:
             start = time.monotonic()
+            if self._batch > 1 and speech.is_waiting:
+                self._open_batch(speech)
             with self._changed:
                 speech.unread_parts += 1
             speech.advance(self._metrics, debug=self._is_debug)
             self._busy_seconds += time.monotonic() - start
+
+    def _open_batch(self, first: LiveSpeech) -> None:
+        """Open a speech together with the next ones that fit it, if they fill a batch."""
+        with self._changed:
+            waiting = [speech for speech in self._speeches if speech.is_waiting and speech.order.fits(first.order)]
+        if len(waiting) >= self._batch:
+            waiting = waiting[: self._batch]
+            # The order at fault raises its error again when it is opened alone.
+            with suppress(Exception):
+                streams = open_together([speech.order for speech in waiting])
+                for speech, stream in zip(waiting, streams, strict=True):
+                    speech.begin(stream)
 
     def _next(self) -> LiveSpeech | None:
         """Return the speech that is due first, as soon as there is one; None at the end."""

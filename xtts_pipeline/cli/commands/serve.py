@@ -63,6 +63,13 @@ class NamedVoicePath(RunPath):
     "--wyoming-port", type=click.IntRange(0, 65_535), default=10_200, show_default=True, help="Port of --wyoming."
 )
 @click.option("--trust-network", is_flag=True, help="Allow --wyoming, which has no token, at another --host.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Decode so many waiting requests of one voice together, if there are as many.",
+)
 @click.option("--max-requests", type=COUNT, default=32, show_default=True, help="Requests at once; more get a 429.")
 @click.option("--max-characters", type=COUNT, default=MAX_CHARACTERS, show_default=True, help="The longest text.")
 @click.option(
@@ -80,6 +87,7 @@ def serve(
     wyoming: bool,
     wyoming_port: int,
     trust_network: bool,
+    batch: int,
     max_requests: int,
     max_characters: int,
     max_seconds: float,
@@ -105,6 +113,7 @@ def serve(
             wyoming_port=wyoming_port if wyoming else None,
             token=token,
             max_requests=max_requests,
+            batch=batch,
             max_characters=max_characters,
             max_seconds=max_seconds,
             debug=debug,
