@@ -26,6 +26,7 @@ from xtts_pipeline.text.sentences import split_sentences
 
 VOICE, WORDS_PER_MINUTE, NOISE_DB = "en-gb-x-rp+f3", 185, -25.0
 SILENCE = 30  # of 32,768: espeak-ng's pauses are nearly digital silence
+CLAUSE_SECONDS = 0.15  # of silence in a word: words after it have no time of their own, since espeak-ng merged them
 EDGE_SECONDS = 0.01
 
 
@@ -49,11 +50,16 @@ def speak_hour(folder: Path, texts: Path, hours: float, skip: int) -> list[tuple
             wave, starts = voice.speak_words(tokens)
             loud = np.flatnonzero(np.abs(wave) > SILENCE)
             wave, starts = wave[loud[0] : loud[-1] + 1], np.maximum(starts - loud[0], 0)
-            for start, end, token in zip(starts, np.append(starts[1:], len(wave)), tokens, strict=True):
+            starts = np.append(starts, len(wave))
+            for place, token in enumerate(tokens):
                 # The pause of a comma belongs to no word.
-                heard = np.flatnonzero(np.abs(wave[start:end]) > SILENCE)
-                first, last = (heard[0], heard[-1] + 1) if len(heard) else (0, 0)
-                words.append((seconds + (start + first) / rate, seconds + (start + last) / rate, token))
+                heard = starts[place] + np.flatnonzero(np.abs(wave[starts[place] : starts[place + 1]]) > SILENCE)
+                breaks = np.flatnonzero(np.diff(heard) > CLAUSE_SECONDS * rate)
+                if len(breaks) and place + 1 < len(tokens):
+                    starts[place + 1] = heard[breaks[0] + 1]
+                    heard = heard[: breaks[0] + 1]
+                first, last = (heard[0], heard[-1] + 1) if len(heard) else (starts[place], starts[place])
+                words.append((seconds + first / rate, seconds + last / rate, token))
             pause = generator.uniform(*((0.1, 0.3) if generator.random() < 0.5 else (0.3, 1.2)))
             waves += [wave / 32_768, np.zeros(int(pause * rate))]
             seconds += (len(waves[-2]) + len(waves[-1])) / rate

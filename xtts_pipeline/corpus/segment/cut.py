@@ -12,9 +12,11 @@ from xtts_pipeline.corpus.segment.align import CLAUSE_MARKS, TextAlignment
 from xtts_pipeline.corpus.segment.reference import Reference
 from xtts_pipeline.corpus.segment.speech import RecordedSpeech
 
-CUT_PAUSE_SECONDS = 0.2
-# Words end more softly than they begin, so a clip keeps more of the pause after it.
-START_MARGIN_SECONDS, END_MARGIN_SECONDS, END_SHARE = 0.1, 0.2, 0.6
+CUT_PAUSE_SECONDS = 0.15
+# Words end softly, below the noise too, and begin suddenly: a cut is late in the quiet part of a pause.
+CUT_SHARE = 0.75
+# The most silence that a clip keeps before and after its speech.
+START_MARGIN_SECONDS, END_MARGIN_SECONDS = 0.2, 0.4
 # Preprocessing's limit of characters, with room for what normalising adds.
 MAX_CHARACTERS = 190
 # The costs of a cut, and of each second that a clip is shorter than wanted; without a text, long pauses are preferred.
@@ -156,8 +158,13 @@ def _choose(
 
 
 def _pause_seconds(speech: RecordedSpeech) -> np.ndarray:
-    """Return the length of the pause before each stretch and after the last one; the first and last are endless."""
-    return np.concatenate([[np.inf], speech.stretches[1:, 0] - speech.stretches[:-1, 1], [np.inf]])
+    """Return the length of the quiet part of the pause before each stretch and after the last one.
+
+    The first and the last are endless.
+    """
+    lengths: np.ndarray = np.diff(speech.quiet, axis=1)[:, 0]
+    lengths[[0, -1]] = np.inf
+    return lengths
 
 
 def _first_frame(speech: RecordedSpeech, stretch: int) -> int:
@@ -166,7 +173,6 @@ def _first_frame(speech: RecordedSpeech, stretch: int) -> int:
 
 def _span(speech: RecordedSpeech, first: int, last: int) -> tuple[float, float]:
     """Return the seconds of the stretches from `first` up to `last`, with a part of the pauses at both ends."""
-    lengths = _pause_seconds(speech)
-    before = min(START_MARGIN_SECONDS, (1 - END_SHARE) * lengths[first])
-    after = min(END_MARGIN_SECONDS, END_SHARE * lengths[last])
-    return max(0.0, float(speech.stretches[first, 0] - before)), float(speech.stretches[last - 1, 1] + after)
+    begin, end = (float(speech.quiet[place] @ (1 - CUT_SHARE, CUT_SHARE)) for place in (first, last))
+    start = max(begin, float(speech.stretches[first, 0]) - START_MARGIN_SECONDS)
+    return start, min(end, float(speech.stretches[last - 1, 1]) + END_MARGIN_SECONDS)

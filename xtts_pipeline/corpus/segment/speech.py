@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
+from scipy.ndimage import uniform_filter1d
 
 from xtts_pipeline.audio.filterbank import mel_filterbank
 from xtts_pipeline.audio.load import LIBRARY_ERRORS, read_sound_length
@@ -27,6 +28,8 @@ NOISE_PERCENTILE, LOUD_PERCENTILE = 5, 90
 QUIET_DB = 60.0
 # Closures of stops are shorter; so are clicks, which are no speech.
 MIN_PAUSE_SECONDS, MIN_SPEECH_SECONDS = 0.12, 0.04
+# Soft ends of words are above the quietest part of a pause by more; its level is averaged over so long.
+QUIET_RANGE_DB, QUIET_SECONDS = 3.0, 0.05
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,14 @@ class RecordedSpeech:
 
     mels: float32 [T, M], each the mean of about HOPS_PER_FRAME log-mel hops. frame_seconds: the start of each, [T].
     stretches: start and end in seconds of each stretch between two pauses, [N, 2]. first_frames: its first frame, [N].
+    quiet: the longest quiet part of the pause before each stretch and after the last one, in seconds, [N + 1, 2].
     """
 
     mels: np.ndarray
     frame_seconds: np.ndarray
     stretches: np.ndarray
     first_frames: np.ndarray
+    quiet: np.ndarray
 
 
 def find_speech(mel: np.ndarray, hop_seconds: float) -> RecordedSpeech:
@@ -57,13 +62,27 @@ def find_speech(mel: np.ndarray, hop_seconds: float) -> RecordedSpeech:
         for start, end in stretches
     ]
     if not edges:
-        return RecordedSpeech(np.zeros((0, mel.shape[1]), np.float32), np.zeros(0), np.zeros((0, 2)), np.zeros(0, int))
+        none = np.zeros((0, mel.shape[1]), np.float32)
+        return RecordedSpeech(none, np.zeros(0), np.zeros((0, 2)), np.zeros(0, int), np.zeros((1, 2)))
     starts = np.concatenate([edge[:-1] for edge in edges])
     lengths = np.concatenate([np.diff(edge) for edge in edges])
     sums = np.concatenate([np.zeros((1, mel.shape[1])), np.cumsum(mel, axis=0, dtype=np.float64)])
     mels = ((sums[starts + lengths] - sums[starts]) / lengths[:, None]).astype(np.float32)
     first_frames = np.cumsum([0, *(len(edge) - 1 for edge in edges[:-1])])
-    return RecordedSpeech(mels, starts * hop_seconds, stretches * hop_seconds, first_frames)
+    smooth_db = uniform_filter1d(level_db, round(QUIET_SECONDS / hop_seconds))
+    pauses = zip([0, *stretches[:, 1]], [*stretches[:, 0], len(level_db)], strict=True)
+    quiet = np.array([_longest_quiet(smooth_db, start, end) for start, end in pauses])
+    return RecordedSpeech(mels, starts * hop_seconds, stretches * hop_seconds, first_frames, quiet * hop_seconds)
+
+
+def _longest_quiet(level_db: np.ndarray, start: int, end: int) -> tuple[int, int]:
+    """Return the longest run of hops between `start` and `end` that are near the quietest; empty if there are none."""
+    level_db = level_db[start:end]
+    if not len(level_db):
+        return start, start
+    runs = _runs(level_db <= level_db.min() + QUIET_RANGE_DB)
+    first, last = runs[np.diff(runs, axis=1).argmax()]
+    return start + int(first), start + int(last)
 
 
 def hear(path: Path) -> tuple[RecordedSpeech, int]:
