@@ -25,7 +25,7 @@ TRAIN = {
 
 EVALUATION = (
     "step 20/60000: loss 2.000, val 1.500, 2 d 2 h left, stops 75%, 3000 ms a step, wait 1.0%, 132.2 examples/s, "
-    "device 97%, alignment fit 0.50"
+    "device 97%, fit 0.50"
 )
 
 

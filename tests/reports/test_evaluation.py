@@ -166,7 +166,7 @@ def test_all_sounds_play_one_at_a_time(browser: Browser, url: str):
         ]
         assert shown.locator('[aria-pressed="true"][data-src]').count() == 1
         # The cursor runs over the picture of the sound, and ends with it.
-        shown.wait_for_function("document.querySelectorAll('.cursor').length === 2")
+        shown.wait_for_function("document.querySelectorAll('.cursor').length === 1")
         shown.wait_for_function("document.querySelectorAll('.cursor').length === 0")
 
 

@@ -40,7 +40,7 @@ WRONG_VALUES = {
     | st.sampled_from(TRICKS)
     | st.text().filter(lambda name: name not in VOICES),
     "response_format": NOT_TEXT | st.text(max_size=9).filter(lambda name: name not in MEDIA_TYPES),
-    "speed": st.floats().filter(lambda speed: speed != 1.0) | st.text(max_size=3) | st.none(),
+    "speed": st.floats().filter(lambda speed: not 0.25 <= speed <= 4.0) | st.text(max_size=3) | st.none(),
     "language": st.text(max_size=9).filter(lambda name: not name.strip().lower().startswith("en")),
     "reference": st.text(max_size=40),
     "model": NOT_TEXT | st.text(max_size=9),

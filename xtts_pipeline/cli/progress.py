@@ -74,7 +74,7 @@ class RunProgress:
                     "examples/s": f"{numbers['examples_per_second']:.1f} examples/s",
                 }
                 if "alignment_fit" in numbers:
-                    self._shown["fit"] = f"alignment fit {numbers['alignment_fit']:.2f}"
+                    self._shown["fit"] = f"fit {numbers['alignment_fit']:.2f}"
         self._estimate(step)
         if self._bar is not None:
             self._bar.n = step
@@ -113,7 +113,7 @@ class RunProgress:
 
     def _numbers(self) -> list[str]:
         """Return what is known, the most important first."""
-        order = ("loss", "val", "left", "stops", "step", "wait", "examples/s", "device", "focus")
+        order = ("loss", "val", "left", "stops", "step", "wait", "examples/s", "device", "fit")
         return [self._shown[name] for name in order if name in self._shown]
 
     def _refresh(self) -> None:

@@ -235,7 +235,8 @@ def test_both_reports_show_the_first_row_of_each_reason(tmp_path: Path) -> None:
     for arguments in (["--dry-run"], []):
         lines = run(tmp_path / "data", tmp_path / "cache", *arguments).stdout.splitlines()
         assert lines[-2].split() == ["bad_row", "2", "100.00%"]
-        assert lines[-1] == "    a.wav, metadata.csv:2: 3 fields; expected 2: audio, text"
+        remedy = "put a text that holds the delimiter in quotes"
+        assert lines[-1] == f"    a.wav, metadata.csv:2: 3 fields; expected 2: audio, text; {remedy}"
         assert "shards: none; 0 to write, 0 B" in lines or not arguments
 
 
