@@ -146,6 +146,7 @@ def _speech_figure(
     panels = figure.subplots(len(heights), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
     for panel, (title, mel) in zip(panels, mels.items(), strict=False):
         _draw_mel(figure, panel, mel, audio, title)
+        panel.label_outer()
     if durations is not None:
         _draw_tokens(panels[-1], durations * audio.hop_samples / audio.sample_rate, symbols)
     panels[0].set_xlim(0.0, max(mel_seconds(mel, audio) for mel in mels.values()))
@@ -159,6 +160,9 @@ def _draw_tokens(axes: "Axes", seconds: np.ndarray, symbols: Sequence[str]) -> N
     axes.set(ylabel="tokens", yticks=[], ylim=(0.0, 1.0), xlabel="seconds")
     if len(symbols) <= MOST_SYMBOLS_NAMED:
         for number, (end, length, symbol) in enumerate(zip(ends, seconds, symbols, strict=True)):
+            if len(symbol) > 1:
+                # A name such as `<begin>` would cover its neighbours.
+                continue
             name = SPACE_MARK if symbol == " " else symbol
             # In three rows, since short tokens are narrower than their symbols.
             height = (0.8, 0.5, 0.2)[number % 3]
