@@ -130,20 +130,19 @@ def test_chunks_equal_whole_speech(network: Network, chunk_frames: int, speed: f
     to_prosody = network.predictor.to_prosody
     to_prosody.weight.assign(0.1 * to_prosody.weight)
     to_prosody.bias.assign([1.1, 0.0, 0.0, 0.0])
-    settings = SynthesisConfig(chunk_frames=chunk_frames)
+    settings = SynthesisConfig()
     memory = encode(network, random_batch(SPEC, (5, 4, 2), (20, 7, 12)))
     limit = tf.fill([3], LIMIT)
     plan, step = network.begin_speech(memory, speed), tf.constant(0)
     mels, is_speaking = [], True
     while is_speaking:
-        step, chunk = network.continue_speech(plan, step, DROPOUT, limit, settings)
+        step, chunk = network.continue_speech(plan, step, DROPOUT, limit, chunk_frames, settings)
         mels.append(chunk.mel)
         is_speaking = bool(tf.reduce_any(chunk.is_speaking))
     mel, lengths = np.concatenate(mels, axis=1), plan.length.numpy()
     assert chunk.length.numpy().tolist() == lengths.tolist()
     assert chunk.has_stopped.numpy().all()
-    whole = SynthesisConfig(chunk_frames=mel.shape[1])
-    _, expected = network.continue_speech(plan, tf.constant(0), DROPOUT, limit, whole)
+    _, expected = network.continue_speech(plan, tf.constant(0), DROPOUT, limit, mel.shape[1], settings)
     for row, frames in enumerate(lengths):
         np.testing.assert_allclose(mel[row, :frames], expected.mel[row, :frames], atol=1e-4)
     if speed == 1.0:
@@ -159,8 +158,7 @@ def test_a_frame_limit_cuts_and_says_so(network: Network) -> None:
     memory = encode(network, random_batch(SPEC, (6, 2), (20, 7)))
     plan = network.begin_speech(memory)
     limit = tf.stack([plan.length[0] - 1, plan.length[1]])
-    settings = SynthesisConfig(chunk_frames=64)
-    _, chunk = network.continue_speech(plan, tf.constant(0), DROPOUT, limit, settings)
+    _, chunk = network.continue_speech(plan, tf.constant(0), DROPOUT, limit, 64, SynthesisConfig())
     assert chunk.length.numpy().tolist() == limit.numpy().tolist()
     assert chunk.has_stopped.numpy().tolist() == [False, True]
     speech = network.speak(memory, DROPOUT, limit, SynthesisConfig())

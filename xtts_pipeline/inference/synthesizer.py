@@ -430,8 +430,8 @@ class Synthesizer:
     def _continue_batch(
         self, plan: SpeechPlan, step: tf.Tensor, max_frames: tf.Tensor, seed: tf.Tensor, chunk_frames: int
     ) -> tuple[tf.Tensor, Chunk]:
-        settings = self.checkpoint.config.synthesis.model_copy(update={"chunk_frames": chunk_frames})
-        return self._network.continue_speech(plan, step, Dropout.fixed(seed), max_frames, settings)
+        settings = self.checkpoint.config.synthesis
+        return self._network.continue_speech(plan, step, Dropout.fixed(seed), max_frames, chunk_frames, settings)
 
     def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
         return embed_windows(self._network, window_BNCM, length_BN, self._dropout())

@@ -179,13 +179,14 @@ class Network(tf.Module):
         first_step: tf.Tensor,
         dropout: Dropout,
         max_frames_B: tf.Tensor,
+        chunk_frames: int,
         settings: SynthesisConfig,
     ) -> tuple[tf.Tensor, Chunk]:
         """Decode `chunk_frames` frames, in whole steps from `first_step` on; return the next step and the chunk.
 
         They are decoded in a window that holds all that they depend on, so chunks equal whole speech.
         """
-        steps = decoder_steps(settings.chunk_frames, self.frames_per_step)
+        steps = decoder_steps(chunk_frames, self.frames_per_step)
         reach = self.frame_decoder.reach
         if self.flow_head is not None:
             reach += self.flow_head.reach * settings.flow_steps
