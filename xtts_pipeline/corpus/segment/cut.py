@@ -117,7 +117,8 @@ def _text_pauses(speech: RecordedSpeech, reference: Reference, alignment: TextAl
     word_at, lengths, frames = reference.word_at, _pause_seconds(speech), len(alignment.is_foreign)
     before = np.append(alignment.read_before, alignment.read_after[-1])
     after = np.append(alignment.read_before[0], alignment.read_after)
-    foreign = np.concatenate([alignment.is_foreign[:1], alignment.is_foreign, alignment.is_foreign[-1:]])
+    is_foreign = _stretch_shares(speech, alignment.is_foreign) > MOST_FOREIGN
+    is_foreign = np.concatenate([is_foreign[:1], is_foreign, is_foreign[-1:]])
     sentence_ends = frozenset(reference.sentence_ends.tolist())
     pauses = []
     for stretch in range(len(speech.stretches) + 1):
@@ -130,7 +131,7 @@ def _text_pauses(speech: RecordedSpeech, reference: Reference, alignment: TextAl
             continue
         is_marked = words_after > 0 and reference.words[words_after - 1].endswith(CLAUSE_MARKS)
         cost = 0.0 if words_after in sentence_ends else CUT_AT_MARK if is_marked else CUT_ELSEWHERE
-        must_cut = words_before != words_after or bool(foreign[frame] != foreign[frame + 1])
+        must_cut = words_before != words_after or bool(is_foreign[stretch] != is_foreign[stretch + 1])
         pauses.append(_Pause(stretch, words_before, words_after, cost, must_cut))
     return pauses
 
@@ -165,6 +166,16 @@ def _pause_seconds(speech: RecordedSpeech) -> np.ndarray:
     lengths: np.ndarray = np.diff(speech.quiet, axis=1)[:, 0]
     lengths[[0, -1]] = np.inf
     return lengths
+
+
+def _stretch_shares(speech: RecordedSpeech, mask: np.ndarray) -> np.ndarray:
+    """Return the share of each stretch's frames that are in the mask, float [N].
+
+    A single frame beside a pause would not do: it is soft, and fits the soft last frame of any text.
+    """
+    counts = np.diff(np.append(speech.first_frames, len(mask)))
+    shares: np.ndarray = np.add.reduceat(mask.astype(float), speech.first_frames) / counts
+    return shares
 
 
 def _first_frame(speech: RecordedSpeech, stretch: int) -> int:
