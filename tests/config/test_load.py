@@ -196,7 +196,8 @@ def test_buckets_are_pairs_auto_or_none_and_survive_yaml(tmp_path: Path) -> None
     assert config.data.buckets == ((100, 440), (150, 440), (200, 880))
     assert load_config([write(tmp_path / "a.yaml", dump_config(config))]) == config
     assert load_config(overrides=["data.buckets=auto"]).data.buckets == "auto"
-    assert load_config(overrides=["data.buckets=null"]).data.buckets is Config().data.buckets is None
+    assert load_config(overrides=["data.buckets=null"]).data.buckets is None
+    assert Config().data.buckets == "auto"
 
 
 @pytest.mark.parametrize(

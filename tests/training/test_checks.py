@@ -259,6 +259,7 @@ def test_buckets_are_advised_where_over_a_quarter_of_the_frames_is_padding(
         (40, None, 24, None),
         (40, "auto", 24, None),
         (300, "auto", 24, None),
+        (300, None, 24, "--set data.buckets=auto to train faster; xtts stats shows the padding that is left"),
     ],
 )
 def test_what_is_set_or_cannot_help_is_not_advised(

@@ -171,17 +171,23 @@ def check_last_bucket(buckets: Sequence[Bucket], limits: LimitsConfig) -> None:
 class DataConfig(Section):
     """How training reads the shards, and into which shapes preprocessing divides them.
 
-    buckets: a record belongs to the first bucket that is large enough; without buckets, the limits are the one shape.
+    buckets: a record belongs to the first bucket that is large enough; with null, the limits are the one shape.
+    `auto` chooses for a new cache; an existing one keeps its own.
     cache_records: keep a cache's training records in memory after the first epoch (`auto`: if they are small).
     cache_features: keep the features that `xtts train --data` computes in memory.
     """
 
-    buckets: Annotated[tuple[Bucket, ...] | Literal["auto"] | None, BeforeValidator(_read_buckets)] = None
+    buckets: Annotated[tuple[Bucket, ...] | Literal["auto"] | None, BeforeValidator(_read_buckets)] = "auto"
     shuffle_records: Count = 2_048
     num_workers: Count | Literal["auto"] = "auto"
     prefetch_buffer_size: Annotated[int, Field(ge=1, le=1_024)] | Literal["auto"] = "auto"
     cache_records: bool | Literal["auto"] = "auto"
     cache_features: bool = False
+
+    @property
+    def are_buckets_given(self) -> bool:
+        """Whether `buckets` was set, even to its default: then a cache of one shape may get buckets."""
+        return "buckets" in self.model_fields_set
 
 
 class AugmentationConfig(Section):

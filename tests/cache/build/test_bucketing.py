@@ -24,11 +24,13 @@ from xtts_pipeline.cache.format.shards import parse_shard_name
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.commands.verify_cache import verify
+from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CacheError
 
 PAIRS = ((24, 22), (32, 28), (40, 80))
 BUCKETS = make_config(f"data.buckets={json.dumps(PAIRS)}")
 AUTO = make_config("data.buckets=auto")
+ONE_SHAPE = make_config("data.buckets=null")
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def test_the_same_clips_are_kept_in_the_same_shards_as_without_buckets(data: Pat
 
 
 def test_one_bucket_is_the_same_as_none(data: Path, tmp_path: Path) -> None:
-    build(data, tmp_path / "none")
+    build(data, tmp_path / "none", ONE_SHAPE)
     build(data, tmp_path / "one", make_config("data.buckets=[[40, 80]]"))
     assert cache_bytes(tmp_path / "none") == cache_bytes(tmp_path / "one")
     content = json.loads((tmp_path / "none" / "manifest.json").read_bytes())
@@ -146,7 +148,7 @@ def test_changed_buckets_remake_the_records_and_leave_no_file_behind(data: Path,
     assert result.settings_changed == ("data.buckets: the cache has null, the config [[24, 22], [32, 28], [40, 80]]",)
     assert_same_as_fresh(cache, data, result.manifest)
     assert build(data, cache, make_config("data.buckets=[[32,28],[40,80]]")).shards_reused == 0
-    assert build(data, cache).shards_reused == 0
+    assert build(data, cache, ONE_SHAPE).shards_reused == 0
     assert cache_bytes(cache) == before
     assert verify_cache(cache).problems == ()
 
@@ -217,7 +219,7 @@ def test_auto_chooses_buckets_and_keeps_them_until_it_may_choose_again(
     assert first.bucket_count == 3
     assert min(first.split_records("train", bucket) for bucket in range(2)) >= 4
     assert first.buckets[-1] == (40, 80)
-    assert all(side % 8 == 0 for pair in first.buckets[:-1] for side in pair)
+    assert all(tokens % 8 == frames % 16 == 0 for tokens, frames in first.buckets[:-1])
     assert_same_as_fresh(cache, data, first)
     assert build(data, cache, AUTO).shards_written == 0
     for number in range(30):
@@ -241,17 +243,36 @@ def test_auto_keeps_the_buckets_of_an_unfinished_cache(
     assert (result.manifest.buckets, result.shards_written) == (PAIRS, 0)
 
 
-def test_auto_chooses_again_after_the_limits_change(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_new_cache_gets_buckets_and_one_of_one_shape_keeps_it_until_buckets_are_set(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_finished: bool
 ) -> None:
     monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", 4)
-    build(data, tmp_path / "cache", AUTO)
-    result = build(data, tmp_path / "cache", make_config("data.buckets=auto", "limits.max_mel_frames=72"))
+    cache = tmp_path / "cache"
+    build(data, cache, ONE_SHAPE)
+    before = cache_bytes(cache)
+    if not is_finished:
+        (cache / "manifest.json").unlink()
+    again = build(data, cache)
+    assert (again.shards_written, again.settings_changed) == (0, ())
+    assert cache_bytes(cache) == before
+    chosen = build(data, cache, AUTO).manifest
+    assert chosen.bucket_count == 3
+    assert build(data, tmp_path / "new").manifest == chosen
+
+
+@pytest.mark.parametrize("chosen", [AUTO, ONE_SHAPE], ids=["auto", "one shape"])
+def test_auto_chooses_again_after_the_limits_change(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: Config
+) -> None:
+    monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", 4)
+    build(data, tmp_path / "cache", chosen)
+    result = build(data, tmp_path / "cache", make_config("limits.max_mel_frames=72"))
     assert result.manifest.buckets[-1] == (40, 72)
 
 
 def test_auto_uses_one_shape_for_few_clips(data: Path, tmp_path: Path) -> None:
-    build(data, tmp_path / "none")
+    build(data, tmp_path / "none", ONE_SHAPE)
     build(data, tmp_path / "auto", AUTO)
     assert cache_bytes(tmp_path / "none") == cache_bytes(tmp_path / "auto")
 

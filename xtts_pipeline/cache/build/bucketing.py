@@ -18,7 +18,7 @@ from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.receipts import load_receipt, source_stat
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
 from xtts_pipeline.cache.build.workers import check_mel_length
-from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cache.format.manifest import fingerprint, load_manifest
 from xtts_pipeline.config.schema import AudioConfig, Bucket, Config, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import AudioError, CacheError, Reason, RowError
@@ -40,25 +40,34 @@ def resolve_buckets(config: Config, folder: Path, index: CorpusIndex, *, reshard
     """Return the settings with `auto` buckets replaced by pairs; other settings are unchanged.
 
     The buckets of the finished or unfinished cache in `folder` are kept unless `reshard`, so that reruns stay
-    incremental.
+    incremental. Its one shape is kept unless the settings name `auto`.
     """
     if config.data.buckets != "auto":
         return config
-    kept = () if reshard else _buckets_in(folder, config.limits)
-    buckets = kept or _best_buckets(index, config)
-    return config.with_settings("data", buckets=buckets)
+    one_shape = config.with_settings("data", buckets=None)
+    kept = None if reshard else _buckets_in(folder, config.limits, fingerprint(one_shape, index.symbols))
+    if kept is None or (not kept and config.data.are_buckets_given):
+        return config.with_settings("data", buckets=_best_buckets(index, config))
+    return config.with_settings("data", buckets=kept) if kept else one_shape
 
 
-def _buckets_in(folder: Path, limits: LimitsConfig) -> tuple[Bucket, ...]:
-    """Return the buckets in the manifest or in a receipt of the folder; none if they have other limits."""
+def _buckets_in(folder: Path, limits: LimitsConfig, one_shape: str) -> tuple[Bucket, ...] | None:
+    """Return the buckets in the manifest or in a receipt of the folder: () for one shape, None if limits differ.
+
+    A receipt of one shape tells its limits by its fingerprint alone, which must be `one_shape`.
+    """
     if not folder.is_dir():
-        return ()
+        return None
+    largest = (limits.max_text_length, limits.max_mel_frames)
     try:
-        buckets = load_manifest(folder).buckets
+        manifest = load_manifest(folder)
     except CacheError:
         receipts = (load_receipt(folder, name) for name in existing_shards(folder))
-        buckets = next((receipt.buckets for receipt in receipts if receipt is not None), ())
-    return buckets if buckets and buckets[-1] == (limits.max_text_length, limits.max_mel_frames) else ()
+        found = next((receipt for receipt in receipts if receipt is not None), None)
+        if found is None or not found.buckets:
+            return () if found is not None and found.fingerprint == one_shape else None
+        return found.buckets if found.buckets[-1] == largest else None
+    return manifest.buckets if (manifest.limits.max_text_length, manifest.limits.max_mel_frames) == largest else None
 
 
 def _best_buckets(index: CorpusIndex, config: Config) -> tuple[Bucket, ...]:

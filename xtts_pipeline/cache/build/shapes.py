@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xtts_pipeline.cache.format.padding import MIN_SHAPE_CLIPS, ROUND_TO
+from xtts_pipeline.cache.format.padding import FRAMES_MULTIPLE, LEAST_SAVING, MIN_SHAPE_CLIPS, TOKENS_MULTIPLE
 
 KEEP_SHARE = 0.99
 AUTO_SHAPES = 3
@@ -123,10 +123,19 @@ def best_shapes(
 
 
 def auto_shapes(largest: Shape, tokens: np.ndarray, frames: np.ndarray) -> tuple[Shape, ...]:
-    """Return up to AUTO_SHAPES shapes by `best_shapes`, each with at least MIN_SHAPE_CLIPS clips."""
-    if plan_shapes([largest], tokens, frames).kept < MIN_SHAPE_CLIPS:
-        return (largest,)
-    return best_shapes(largest, AUTO_SHAPES, tokens, frames, MIN_SHAPE_CLIPS)
+    """Return up to AUTO_SHAPES shapes by `best_shapes`, each with at least MIN_SHAPE_CLIPS clips.
+
+    More shapes are compiled only if they save LEAST_SAVING of the positions.
+    """
+    chosen = plan_shapes([largest], tokens, frames)
+    if chosen.kept < MIN_SHAPE_CLIPS:
+        return chosen.shapes
+    for count in range(2, AUTO_SHAPES + 1):
+        plan = plan_shapes(best_shapes(largest, count, tokens, frames, MIN_SHAPE_CLIPS), tokens, frames)
+        # All plans have the same real positions, so their padded ones are inverse to 1 - waste.
+        if 1 - chosen.waste <= (1 - LEAST_SAVING) * (1 - plan.waste):
+            chosen = plan
+    return chosen.shapes
 
 
 def _is_enough(counts: np.ndarray, min_clips: int) -> np.ndarray:
@@ -138,18 +147,18 @@ def _grid(
     tokens: np.ndarray, frames: np.ndarray, largest: Shape | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return candidate lengths, ascending, and the clips that fit each pair: [texts], [mels], [texts, mels]."""
-    text_levels = _levels(tokens, largest.max_text_length if largest else None)
-    mel_levels = _levels(frames, largest.max_mel_frames if largest else None)
+    text_levels = _levels(tokens, TOKENS_MULTIPLE, largest.max_text_length if largest else None)
+    mel_levels = _levels(frames, FRAMES_MULTIPLE, largest.max_mel_frames if largest else None)
     counts = np.zeros((len(text_levels), len(mel_levels)), np.int64)
     np.add.at(counts, (np.searchsorted(text_levels, tokens), np.searchsorted(mel_levels, frames)), 1)
     return text_levels, mel_levels, counts.cumsum(axis=0).cumsum(axis=1)
 
 
-def _levels(lengths: np.ndarray, last: int | None) -> np.ndarray:
-    """Return lengths that divide the clips evenly, rounded up, finer for the long ones."""
+def _levels(lengths: np.ndarray, multiple: int, last: int | None) -> np.ndarray:
+    """Return lengths that divide the clips evenly, rounded up to multiples, finer for the long ones."""
     shares = np.concatenate([np.linspace(0, 0.9, _LEVELS // 2), np.linspace(0.9, 1.0, _LEVELS // 2)])
     lengths_at = np.quantile(lengths, shares, method="inverted_cdf")
-    levels = np.unique(-(-lengths_at.astype(np.int64) // ROUND_TO) * ROUND_TO)
+    levels = np.unique(-(-lengths_at.astype(np.int64) // multiple) * multiple)
     if last is None:
         return levels
     return np.append(levels[levels < last], last)

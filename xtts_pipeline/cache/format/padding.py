@@ -10,8 +10,8 @@ MUCH_PADDING = 0.25
 LEAST_SAVING = 0.05
 # A bucket of fewer clips may not fill a batch, and would then never be trained.
 MIN_SHAPE_CLIPS = 128
-# A multiple of this suits vector units and tensor cores.
-ROUND_TO = 8
+# Tensor cores need multiples of 8 tokens, and of 8 decoder steps of `model.frames_per_step` frames, 2 by default.
+TOKENS_MULTIPLE, FRAMES_MULTIPLE = 8, 16
 _REMAKE = "preprocess (or train --data)"
 
 
@@ -37,14 +37,18 @@ def padding_advice(manifest: Manifest, config: Config) -> list[str]:
     """
     if padding_share(manifest) <= MUCH_PADDING:
         return []
-    can_split = manifest.counts.kept >= 2 * MIN_SHAPE_CLIPS and config.data.buckets != "auto"
+    is_auto = config.data.buckets == "auto" and (manifest.buckets or config.data.are_buckets_given)
+    can_split = manifest.counts.kept >= 2 * MIN_SHAPE_CLIPS and not is_auto
     if can_split:
         remedy = "other data.buckets" if manifest.buckets else "--set data.buckets=auto"
         return [f"advice: {_REMAKE} with {remedy} to train faster; xtts stats shows the padding that is left"]
     limits = manifest.limits
     tokens, frames = (
-        min(limit, -(-int(manifest.statistics[measure].max) // ROUND_TO) * ROUND_TO)
-        for measure, limit in (("tokens", limits.max_text_length), ("frames", limits.max_mel_frames))
+        min(limit, -(-int(manifest.statistics[measure].max) // multiple) * multiple)
+        for measure, limit, multiple in (
+            ("tokens", limits.max_text_length, TOKENS_MULTIPLE),
+            ("frames", limits.max_mel_frames, FRAMES_MULTIPLE),
+        )
     )
     if manifest.buckets or frames > (1.0 - LEAST_SAVING) * limits.max_mel_frames:
         return []

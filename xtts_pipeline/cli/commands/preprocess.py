@@ -221,7 +221,7 @@ class DryRunReport:
     type=COUNT,
     help="Number of training shards.  [default: that of an earlier cache, or by cache.records_per_shard]",
 )
-@click.option("--reshard", is_flag=True, help="Choose the number of shards again, as for a new cache.")
+@click.option("--reshard", is_flag=True, help="Choose the number of shards, and `auto` buckets, as for a new cache.")
 @click.option(
     "--check",
     type=Choice(["stat", "content"]),

@@ -255,7 +255,7 @@ def measure_lengths(
             manifest = load_manifest(cache)
             limits = _overlaid_limits(cache, manifest, config)
             lengths = lengths_of_cache(cache, manifest)
-        buckets = manifest.buckets if config.data.buckets is None else config.data.buckets
+        buckets = config.data.buckets if config.data.are_buckets_given else manifest.buckets
         text = manifest.text
     spreads = {name: summarize(values.tolist()) for name, values in lengths.measures.items()}
     if plot is not None:
@@ -326,16 +326,14 @@ def count_symbols(data: Path | None, cache: Path | None, config: Config, reading
 
 
 def _plan_of(buckets: Sequence[Bucket] | str | None, limits: LimitsConfig, lengths: Lengths) -> ShapePlan | None:
-    """Return the plan of the buckets, for `auto` of those that it would choose; None if there are no buckets."""
-    if not buckets:
-        return None
+    """Return the plan of the buckets, for `auto` of those that it would choose; None if there is one shape."""
     largest = Shape(limits.max_text_length, limits.max_mel_frames)
     shapes = (
         auto_shapes(largest, lengths.tokens, lengths.frames)
         if isinstance(buckets, str)
-        else [Shape(*bucket) for bucket in buckets]
+        else [Shape(*bucket) for bucket in buckets or ()]
     )
-    return plan_shapes(shapes, lengths.tokens, lengths.frames)
+    return plan_shapes(shapes, lengths.tokens, lengths.frames) if len(shapes) > 1 else None
 
 
 def _counted(count: int, noun: str) -> str:
