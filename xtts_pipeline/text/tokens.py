@@ -47,7 +47,7 @@ class Tokenizer:
         if not text:
             raise TextError(Reason.EMPTY_TEXT, "the text is empty; expected at least one symbol")
         try:
-            ids = [self._ids[character] for character in text]
+            ids = np.fromiter(map(self._ids.__getitem__, text), np.int32, len(text))
         except KeyError as error:
             unknown = str(error.args[0])
             found = f"{describe_character(unknown)} at position {text.index(unknown)}"

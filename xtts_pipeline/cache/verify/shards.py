@@ -191,10 +191,10 @@ class ShardVerifier:
 
 def _sound_of(
     payload: bytes, values: Mapping[str, Any], fields: Sequence[RecordField], silence: bytes, sound_bytes: int
-) -> bytes | None:
+) -> memoryview | None:
     """Return the first bytes of a record's array if all else in the record is as in one of these values, else None.
 
-    `silence` is the value of the array, in which `sound_bytes` bytes may differ.
+    They are not copied. `silence` is the value of the array, in which `sound_bytes` bytes may differ.
     """
     parts = record_parts(values, fields)
     at = next(number for number, part in enumerate(parts) if part is silence)
@@ -203,7 +203,7 @@ def _sound_of(
     is_silent_after = payload.startswith(memoryview(silence)[sound_bytes:], end)
     is_framed = payload.startswith(head) and payload.endswith(tail)
     is_whole = len(payload) == len(head) + len(silence) + len(tail)
-    return payload[len(head) : end] if is_whole and is_framed and is_silent_after else None
+    return memoryview(payload)[len(head) : end] if is_whole and is_framed and is_silent_after else None
 
 
 def _is_finite(bits: np.ndarray) -> bool:
