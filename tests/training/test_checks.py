@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -18,6 +18,7 @@ from xtts_pipeline.training.checks import (
     check_memory,
     choose_batch_size,
     describe_batches,
+    slow_settings,
     training_memory,
 )
 
@@ -249,6 +250,25 @@ def test_buckets_are_advised_where_over_a_quarter_of_the_frames_is_padding(
     assert "data.buckets=auto" in described(0.26)[1]
     assert "xtts stats" in described(0.26)[1]
     assert len(described(0.24)) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_gpu", "warned"),
+    [
+        ({}, False, ""),
+        ({"precision": "bfloat16"}, False, "training.precision=float32"),
+        ({"precision": "bfloat16"}, True, ""),
+        ({"precision": "bfloat16", "jit_compile": False}, False, ""),
+        ({"debug_eager": True}, True, "for a debugger"),
+    ],
+)
+def test_settings_that_are_slow_on_this_machine_have_one_line_each(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], has_gpu: bool, warned: str
+) -> None:
+    monkeypatch.setattr(checks, "has_gpu", lambda: has_gpu)
+    lines = slow_settings(TrainingConfig(**settings))
+    assert len(lines) == bool(warned)
+    assert all(line.endswith(warned) for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.cache.format.padding import padding_advice, padding_share
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.config.schema import Config
+from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data.schedule import batch_sizes, is_filled, unfilled_buckets
 from xtts_pipeline.errors import CacheError, ConfigError
 from xtts_pipeline.model.architecture import NetworkSizes
@@ -69,6 +69,18 @@ def describe_batches(manifest: Manifest, config: Config) -> list[str]:
     shapes = ", ".join(f"{rows} x {_shape_text(spec)}" for rows, spec in zip(sizes, specs, strict=True))
     described = f"batches (clips x tokens x frames): {shapes}; {padding_share(manifest):.0%} of the frames are padding"
     return [described, *padding_advice(manifest, config)]
+
+
+def slow_settings(training: TrainingConfig) -> list[str]:
+    """Return a line for each setting that makes a step slower on this machine than it need be."""
+    if training.debug_eager:
+        return [
+            "training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger"
+        ]
+    if training.precision == "bfloat16" and training.jit_compile and not has_gpu():
+        found = "training.precision: bfloat16 is no faster than float32 under XLA on a CPU"
+        return [f"warning: {found}; set training.precision=float32"]
+    return []
 
 
 def available_memory() -> AvailableMemory | None:

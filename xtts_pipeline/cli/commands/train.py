@@ -56,7 +56,13 @@ from xtts_pipeline.training.checkpoints.run_folder import (
 )
 from xtts_pipeline.training.checkpoints.state import NetworkKind, read_run_config, require_network
 from xtts_pipeline.training.checkpoints.summary import read_summary
-from xtts_pipeline.training.checks import available_memory, check_enough_records, check_memory, describe_batches
+from xtts_pipeline.training.checks import (
+    available_memory,
+    check_enough_records,
+    check_memory,
+    describe_batches,
+    slow_settings,
+)
 from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS, Cluster, find_cluster
 from xtts_pipeline.training.monitoring.startup import StartupTimer
 from xtts_pipeline.training.plan import RunPlan, device_count
@@ -381,12 +387,8 @@ def _print_plan(plan: RunPlan) -> int | None:
         lines = [*describe_batches(plan.manifest, plan.config), f"memory: {memory_text}"]
     if not plan.is_chief:
         return needed
-    for line in lines:
+    for line in [*lines, *slow_settings(plan.config.training)]:
         echo_line(line)
-    if plan.config.training.debug_eager:
-        echo_line(
-            "training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger"
-        )
     return needed
 
 
