@@ -1,0 +1,119 @@
+"""Find what causes the phoneme errors of a run of one voice: speak held-out clips with parts of their prosody known.
+
+    python benchmarks/error_sources.py --run runs/two-cores --cache cache --limit 60 --vocoder runs/vocoder \
+      --paces 150 160 180
+
+Needs the extra `eval` and a cache with stored waves. What is known comes from the recording. "recorded frames" are
+those of the recording too, at the predicted times. `--paces` speaks the texts with espeak-ng's voice en-us, in words a
+minute, where that voice made the corpus at 165; these mels go through the same vocoder.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from xtts_pipeline.audio.mel import log_mel
+from xtts_pipeline.cache.format.manifest import load_manifest, require_waves
+from xtts_pipeline.cache.format.schema import pad_to
+from xtts_pipeline.config.schema import SynthesisConfig
+from xtts_pipeline.corpus.demo.espeak import EspeakVoice
+from xtts_pipeline.evaluation.ground_truth import read_ground_truth, split_entries
+from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
+from xtts_pipeline.inference.synthesizer import Synthesizer
+from xtts_pipeline.model.batch import Batch
+from xtts_pipeline.model.frame_decoder import Prosody
+from xtts_pipeline.model.layers import Dropout
+from xtts_pipeline.model.network import Network
+from xtts_pipeline.training.checkpoints.files import load_network
+
+INT16_SCALE = 32_768
+KNOWN = {
+    "nothing known": (),
+    "energies and pitches known": ("energy", "voicing", "octaves"),
+    "durations known": ("log_duration",),
+    "all prosody known": Prosody._fields,
+}
+
+
+def one_clip(tokens: np.ndarray, mel_TM: np.ndarray, synthesizer: Synthesizer) -> Batch:
+    """Return a clip as a batch of one row in the shape of the limits."""
+    spec = synthesizer.checkpoint.cache.spec
+    padded_TM = np.full((spec.max_mel_frames, spec.mel_bins), spec.pad_value, np.float16)
+    padded_TM[: len(mel_TM)] = mel_TM
+    return Batch(
+        tf.constant(pad_to(tokens, spec.max_text_length, 0)[None]),
+        tf.constant(padded_TM[None]),
+        tf.constant([len(tokens)]),
+        tf.constant([len(mel_TM)]),
+    )
+
+
+def versions(network: Network, batch: Batch, settings: SynthesisConfig) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the name and the mel [T, M] of each way to speak a clip."""
+    dropout, frames = Dropout.fixed(0), int(batch.mel_length[0])
+    memory, prediction = network.encode_clips(batch, None, dropout), network(batch, None, dropout)
+    predictor = network.predictor
+    predicted = predictor(memory.text, memory.text_mask, dropout)
+    longest = tf.constant([network.max_mel_frames])
+    for name, known in KNOWN.items():
+        prosody = predicted._replace(**{field: getattr(prediction.measured, field) for field in known})
+        network.predictor = lambda *_, prosody=prosody: prosody
+        speech = network.speak(memory, dropout, longest, settings)
+        network.predictor = predictor
+        yield name, speech.mel[0, : speech.mel_length[0]].numpy()
+        if not known:
+            ends = [
+                np.cumsum(durations) for durations in (speech.duration[0], np.exp(prediction.measured.log_duration[0]))
+            ]
+            spoken, recorded = (np.append(0.0, np.where(batch.tokens[0] == 0, each[-1], each)) for each in ends)
+            places = np.interp(np.arange(int(speech.mel_length[0])) + 0.5, spoken, recorded)
+            yield "recorded frames", batch.mel[0].numpy()[np.clip(places.astype(int), 0, frames - 1)].astype(np.float32)
+
+
+def speak_at(pace: int, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield the wave and the sample rate of each text by espeak-ng."""
+    with EspeakVoice("en-us", pace) as voice:
+        for text in texts:
+            yield voice.speak(text).astype(np.float32) / INT16_SCALE, voice.sample_rate
+
+
+def main() -> None:
+    """Speak, judge and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--vocoder", required=True)
+    parser.add_argument("--paces", type=int, nargs="*", default=[])
+    asked = parser.parse_args()
+    manifest = load_manifest(asked.cache)
+    require_waves(asked.cache, manifest)
+    synthesizer, audio = Synthesizer.load(asked.run, vocoder=asked.vocoder), manifest.audio
+    network, settings = load_network(synthesizer.checkpoint), synthesizer.checkpoint.config.synthesis
+    entries = split_entries(asked.cache, manifest, "val", asked.limit)
+    texts = [entry.raw_text for entry in entries]
+    waves: dict[str, list[np.ndarray]] = {}
+    recordings = []
+    spoken = synthesizer.synthesize_batch(texts)
+    for (_, mel_TM, wave), speech in zip(read_ground_truth(asked.cache, manifest, entries, None), spoken, strict=True):
+        recordings.append(wave)
+        waves.setdefault("copies", []).append(synthesizer.vocoder(mel_TM))
+        for name, version_TM in versions(network, one_clip(speech.tokens, mel_TM, synthesizer), settings):
+            waves.setdefault(name, []).append(synthesizer.vocoder(version_TM))
+    for pace in asked.paces:
+        paced = [wave for wave, rate in speak_at(pace, texts) if rate == audio.sample_rate]
+        waves[f"{pace} words a minute"] = paced
+        waves[f"{pace} words a minute, copies"] = [synthesizer.vocoder(log_mel(wave, audio)) for wave in paced]
+    recogniser = Recogniser()
+    truths = [recogniser.transcribe(wave, audio.sample_rate) for wave in recordings]
+    for name, members in waves.items():
+        heard = [recogniser.transcribe(wave, audio.sample_rate) for wave in members]
+        rate = pool_errors([count_errors(*pair) for pair in zip(heard, truths, strict=True)]).rate
+        print(f"{name:<32} PER {rate:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
