@@ -162,7 +162,7 @@ def test_on_a_gpu_programs_are_kept_in_the_users_cache(environment: dict[str, st
     found = prepare_environment()
     assert found.device == "GPU"
     assert found.compile_cache is not None
-    assert found.compile_cache.parent == tmp_path / ".cache" / "xtts" / "xla"
+    assert found.compile_cache.parent == tmp_path / ".cache" / "xtts_pipeline" / "xla"
     assert found.compile_cache.is_dir()
     assert (
         environment["TF_XLA_FLAGS"]
@@ -180,7 +180,15 @@ def test_the_compile_cache_depends_on_xdg_flags_and_driver(environment: dict[str
         environment |= {"XDG_CACHE_HOME": str(tmp_path / "xdg"), "XLA_FLAGS": flags}
         found.add(prepare_environment().compile_cache)
     assert len(found) == 3
-    assert {folder.parent for folder in found if folder} == {tmp_path / "xdg" / "xtts" / "xla"}
+    assert {folder.parent for folder in found if folder} == {tmp_path / "xdg" / "xtts_pipeline" / "xla"}
+
+
+def test_a_relative_xdg_cache_home_is_ignored(environment: dict[str, str], tmp_path: Path) -> None:
+    plug_in_gpu(tmp_path)
+    environment["XDG_CACHE_HOME"] = "here"
+    found = prepare_environment().compile_cache
+    assert found is not None
+    assert found.parent == tmp_path / ".cache" / "xtts_pipeline" / "xla"
 
 
 @pytest.mark.parametrize(

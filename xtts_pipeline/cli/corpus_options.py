@@ -9,10 +9,10 @@ import click
 from xtts_pipeline.cache.build.plan import CorpusIndex
 from xtts_pipeline.cli.options import Choice
 from xtts_pipeline.corpus.columns import ROLES
-from xtts_pipeline.corpus.layouts.parquet import user_cache
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import did_you_mean
+from xtts_pipeline.system.storage import user_cache
 from xtts_pipeline.system.terminal import echo_line
 
 F = TypeVar("F", bound=Callable[..., Any])

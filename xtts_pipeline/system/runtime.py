@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from xtts_pipeline.errors import output_errors
+from xtts_pipeline.system.storage import user_cache
 
 # In TensorFlow 2.21 device_compilation_profiler logs, at level 1, each XLA compilation or load from the compile cache;
 # buffer_assignment logs the memory of each compiled program.
@@ -109,7 +110,7 @@ def _keep_compiled_programs(xla_flags: str) -> None:
     if _CACHE_FLAG in flags:
         return
     try:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xtts" / "xla"
+        root = user_cache() / "xla"
         folder = root / _machine_digest(xla_flags)
         folder.mkdir(parents=True, exist_ok=True)
         remove_oldest(root, MAX_COMPILE_CACHE_BYTES)

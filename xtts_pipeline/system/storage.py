@@ -148,6 +148,15 @@ def folder_path(text: str) -> Path:
     return StoredPath(text)
 
 
+def user_cache() -> Path:
+    """Return the folder of what this program keeps for the user: compiled programs, and sounds of parquet files.
+
+    A relative XDG_CACHE_HOME is ignored, as its specification demands. Raises RuntimeError for a user without a home.
+    """
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".cache") / "xtts_pipeline"
+
+
 def is_stored(path: Path) -> bool:
     """Return whether a path lies in a store."""
     return isinstance(path, StoredPath)

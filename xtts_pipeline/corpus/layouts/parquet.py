@@ -1,7 +1,6 @@
 """Read Hugging Face's parquet files, whose sounds lie in the tables: they are written into a folder of files first."""
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from xtts_pipeline.corpus.tables import split_in_name
 from xtts_pipeline.errors import ConfigError, CorpusError, Reason, output_errors
 from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.regular_files import identity_of
+from xtts_pipeline.system.storage import user_cache
 
 BATCH_ROWS = 64
 _SUFFIXES = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg"}
@@ -51,12 +51,6 @@ class Parquet:
             except (OSError, ArrowException) as error:
                 problem = " ".join(str(error).split())
                 raise CorpusError(f"{path}: cannot be read ({problem}); expected a parquet file") from None
-
-
-def user_cache() -> Path:
-    """Return the folder of what this program keeps for the user."""
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (home if home.is_absolute() else Path.home() / ".cache") / "xtts_pipeline"
 
 
 def _stored_sounds(found: FoundCorpus) -> Path:
