@@ -70,7 +70,9 @@ def test_a_speech_pauses_while_its_client_does_not_read(gated: GatedVoice, worke
     asyncio.run(listen())
 
 
-def test_waiting_orders_that_fill_a_batch_are_opened_together(gated: GatedVoice) -> None:
+def test_waiting_orders_that_fill_a_batch_are_opened_together(
+    gated: GatedVoice, capsys: pytest.CaptureFixture[str]
+) -> None:
     gated.parts, batching = 1, SpeechWorker(8, ServerMetrics(), batch=2)
 
     async def listen(text: str) -> int:
@@ -81,16 +83,20 @@ def test_waiting_orders_that_fill_a_batch_are_opened_together(gated: GatedVoice)
         alone = asyncio.create_task(listen("alone"))
         # The thread waits within the first one, which had no other beside it, while the others come.
         await asyncio.to_thread(wait_until, lambda: gated.opened == [["alone"]])
-        others = [asyncio.create_task(listen(text)) for text in ("a", "b", "bad", "c", "d")]
+        others = [asyncio.create_task(listen(text)) for text in ("a", "b", "bad", "c", "d", "crash", "e")]
         await asyncio.sleep(0)
         gated.gate.release(9)
         return await asyncio.gather(alone, *others, return_exceptions=True)
 
     heard = asyncio.run(listen_to_all())
     batching.stop()
-    assert [type(found) for found in heard] == [int, int, int, TextError, int, int]
+    assert [type(found) for found in heard] == [int, int, int, TextError, int, int, RequestError, int]
     # The batch of "bad" and "c" failed: "bad" has its own error, and "c" another batch.
-    assert gated.opened == [["alone"], ["a", "b"], ["c", "d"]]
+    assert gated.opened == [["alone"], ["a", "b"], ["c", "d"], ["e"]]
+    assert capsys.readouterr().err.splitlines() == [
+        "error: 2 requests together, now one by one: RuntimeError: a fault of the code",
+        "error: RuntimeError: a fault of the code",
+    ]
 
 
 def test_errors_reach_the_listener_and_the_next_speech_goes_on(gated: GatedVoice, worker: SpeechWorker) -> None:

@@ -66,9 +66,7 @@ class LiveSpeech(AsyncIterator[np.ndarray]):
         except XttsError as error:
             part = error
         except Exception as error:  # noqa: BLE001 (the error of one order must not end the thread of all)
-            if debug:
-                traceback.print_exc()
-            echo_line(f"error: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            _log_fault(error, "", debug=debug)
             part = RequestError("the speech failed; the server's log has the reason", status=500)
         now = time.monotonic()
         if isinstance(part, np.ndarray):
@@ -159,11 +157,16 @@ class SpeechWorker:
             waiting = [speech for speech in self._speeches if speech.is_waiting and speech.order.fits(first.order)]
         if len(waiting) >= self._batch:
             waiting = waiting[: self._batch]
-            # The order at fault raises its error again when it is opened alone.
-            with suppress(Exception):
+            # Each order is then opened alone, and the one at fault raises its error again.
+            try:
                 streams = open_together([speech.order for speech in waiting])
-                for speech, stream in zip(waiting, streams, strict=True):
-                    speech.begin(stream)
+            except XttsError:
+                return
+            except Exception as error:  # noqa: BLE001 (a fault of batches must not end the thread of all)
+                _log_fault(error, f"{len(waiting)} requests together, now one by one: ", debug=self._is_debug)
+                return
+            for speech, stream in zip(waiting, streams, strict=True):
+                speech.begin(stream)
 
     def _next(self) -> LiveSpeech | None:
         """Return the speech that is due first, as soon as there is one; None at the end."""
@@ -174,3 +177,10 @@ class SpeechWorker:
                     return min(ready, key=lambda speech: speech.due)
                 self._changed.wait()
         return None
+
+
+def _log_fault(error: Exception, during: str, *, debug: bool) -> None:
+    """Print a fault of the code as one line, with its traceback before it if `debug`."""
+    if debug:
+        traceback.print_exception(error)
+    echo_line(f"error: {during}{type(error).__name__}: {str(error).partition(chr(10))[0]}")
