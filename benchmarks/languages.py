@@ -1,6 +1,6 @@
 """Synthesize held-out sentences with their language id and with another; compare the phoneme error rates.
 
-    python benchmarks/languages.py --run R --cache C --data CORPUS --language en --sentences 60
+    python benchmarks/languages.py --run R --cache C --data CORPUS --language en --sentences 60 --vocoder V
 
 The tokens are the same both times; two rows of the language embedding are swapped. Needs the extra `eval`, whose
 recogniser knows English only.
@@ -50,7 +50,7 @@ def rates(arguments: argparse.Namespace) -> Iterator[tuple[str, float]]:
         recogniser.transcribe(*soundfile.read(arguments.data / entry.source.path, dtype="float32")) for entry in entries
     ]
     texts = [entry.raw_text for entry in entries]
-    synthesizer = Synthesizer.load(arguments.run)
+    synthesizer = Synthesizer.load(arguments.run, vocoder=arguments.vocoder)
     yield "sentences", len(texts)
     yield (
         f"PER, id {arguments.language}",
@@ -58,7 +58,7 @@ def rates(arguments: argparse.Namespace) -> Iterator[tuple[str, float]]:
     )
     for other in synthesizer.checkpoint.cache.languages:
         if other != arguments.language:
-            misled = MisledSynthesizer.load(arguments.run)
+            misled = MisledSynthesizer.load(arguments.run, vocoder=arguments.vocoder)
             misled.mislead(arguments.language, other)
             spoken = misled.synthesize_batch(texts, language=arguments.language)
             yield f"PER, id {other}", error_rate(spoken, truths, recogniser)
@@ -71,6 +71,7 @@ def main() -> None:
         parser.add_argument(name, type=Path, required=True)
     parser.add_argument("--language", default="en")
     parser.add_argument("--sentences", type=int, default=60)
+    parser.add_argument("--vocoder", help="by default the one that the run remembers, or Griffin-Lim")
     found = {}
     for name, value in rates(parser.parse_args()):
         found[name] = value
