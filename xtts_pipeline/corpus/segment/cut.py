@@ -12,7 +12,8 @@ from xtts_pipeline.corpus.segment.align import CLAUSE_MARKS, TextAlignment
 from xtts_pipeline.corpus.segment.reference import Reference
 from xtts_pipeline.corpus.segment.speech import RecordedSpeech
 
-CUT_PAUSE_SECONDS = 0.15
+# Shorter pauses may be stops within a word. The quiet part is no measure: a room fills most of a pause with its echo.
+CUT_PAUSE_SECONDS = 0.2
 # Words end softly, below the noise too, and begin suddenly: a cut is late in the quiet part of a pause.
 CUT_SHARE = 0.75
 # The most silence that a clip keeps before and after its speech.
@@ -117,7 +118,7 @@ def _text_pauses(speech: RecordedSpeech, reference: Reference, alignment: TextAl
     word_at, lengths, frames = reference.word_at, _pause_seconds(speech), len(alignment.is_foreign)
     before = np.append(alignment.read_before, alignment.read_after[-1])
     after = np.append(alignment.read_before[0], alignment.read_after)
-    is_foreign = _stretch_shares(speech, alignment.is_foreign) > MOST_FOREIGN
+    is_foreign = _stretch_shares(speech, alignment.is_foreign) > 0.5
     is_foreign = np.concatenate([is_foreign[:1], is_foreign, is_foreign[-1:]])
     sentence_ends = frozenset(reference.sentence_ends.tolist())
     pauses = []
@@ -159,13 +160,9 @@ def _choose(
 
 
 def _pause_seconds(speech: RecordedSpeech) -> np.ndarray:
-    """Return the length of the quiet part of the pause before each stretch and after the last one.
-
-    The first and the last are endless.
-    """
-    lengths: np.ndarray = np.diff(speech.quiet, axis=1)[:, 0]
-    lengths[[0, -1]] = np.inf
-    return lengths
+    """Return the length of the pause before each stretch and after the last one; the first and the last are endless."""
+    pauses = speech.stretches[1:, 0] - speech.stretches[:-1, 1]
+    return np.concatenate([[np.inf], pauses, [np.inf]])
 
 
 def _stretch_shares(speech: RecordedSpeech, mask: np.ndarray) -> np.ndarray:
