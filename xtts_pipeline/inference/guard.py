@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Of recorded and of good synthetic speech, no word is near these limits. docs/quality.md has the measurement.
+# Words of recorded and of good synthetic speech are far from these limits, except those merged with the next word.
+# docs/quality.md has the measurement.
 SHORTEST_TOKEN_SECONDS, LONGEST_TOKEN_SECONDS, LONGEST_PAUSE_SECONDS = 0.015, 1.0, 3.0
 COLLAPSED_SHARE, STRETCHED_SHARE = 0.6, 1.6
 # Short words move by a frame or two without being wrong.
