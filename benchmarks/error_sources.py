@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.audio.mel import log_mel
+from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
 from xtts_pipeline.cache.format.manifest import load_manifest, require_waves
 from xtts_pipeline.cache.format.schema import pad_to
 from xtts_pipeline.config.schema import SynthesisConfig
@@ -29,7 +29,6 @@ from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.training.checkpoints.files import load_network
 
-INT16_SCALE = 32_768
 KNOWN = {
     "nothing known": (),
     "energies and pitches known": ("energy", "voicing", "octaves"),
@@ -41,11 +40,9 @@ KNOWN = {
 def one_clip(tokens: np.ndarray, mel_TM: np.ndarray, synthesizer: Synthesizer) -> Batch:
     """Return a clip as a batch of one row in the shape of the limits."""
     spec = synthesizer.checkpoint.cache.spec
-    padded_TM = np.full((spec.max_mel_frames, spec.mel_bins), spec.pad_value, np.float16)
-    padded_TM[: len(mel_TM)] = mel_TM
     return Batch(
         tf.constant(pad_to(tokens, spec.max_text_length, 0)[None]),
-        tf.constant(padded_TM[None]),
+        tf.constant(pad_to(mel_TM.astype(np.float16), spec.max_mel_frames, spec.pad_value)[None]),
         tf.constant([len(tokens)]),
         tf.constant([len(mel_TM)]),
     )
@@ -73,11 +70,13 @@ def versions(network: Network, batch: Batch, settings: SynthesisConfig) -> Itera
             yield "recorded frames", batch.mel[0].numpy()[np.clip(places.astype(int), 0, frames - 1)].astype(np.float32)
 
 
-def speak_at(pace: int, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield the wave and the sample rate of each text by espeak-ng."""
+def speak_at(pace: int, texts: Sequence[str], sample_rate: int) -> Iterator[np.ndarray]:
+    """Yield the wave of each text by espeak-ng."""
     with EspeakVoice("en-us", pace) as voice:
+        if voice.sample_rate != sample_rate:
+            raise SystemExit(f"--paces: espeak-ng has {voice.sample_rate} Hz, the cache {sample_rate}")
         for text in texts:
-            yield voice.speak(text).astype(np.float32) / INT16_SCALE, voice.sample_rate
+            yield voice.speak(text).astype(np.float32) / np.float32(PCM_SCALE)
 
 
 def main() -> None:
@@ -104,8 +103,7 @@ def main() -> None:
         for name, version_TM in versions(network, one_clip(speech.tokens, mel_TM, synthesizer), settings):
             waves.setdefault(name, []).append(synthesizer.vocoder(version_TM))
     for pace in asked.paces:
-        paced = [wave for wave, rate in speak_at(pace, texts) if rate == audio.sample_rate]
-        waves[f"{pace} words a minute"] = paced
+        paced = waves[f"{pace} words a minute"] = list(speak_at(pace, texts, audio.sample_rate))
         waves[f"{pace} words a minute, copies"] = [synthesizer.vocoder(log_mel(wave, audio)) for wave in paced]
     recogniser = Recogniser()
     truths = [recogniser.transcribe(wave, audio.sample_rate) for wave in recordings]

@@ -183,8 +183,7 @@ class _Graph:
         costs[borders] = [_pause_cost(reference, word) for word in reference.word_at[borders]]
         sentences = np.unique(reference.word_starts[reference.sentence_ends])
         follows_pause = np.zeros(len(speech.mels), bool)
-        pauses = speech.stretches[1:, 0] - speech.stretches[:-1, 1]
-        follows_pause[speech.first_frames[1:]] = pauses >= ALIGNED_PAUSE_SECONDS
+        follows_pause[speech.first_frames[1:]] = speech.pause_seconds[1:-1] >= ALIGNED_PAUSE_SECONDS
         follows_pause[:1] = True
         return cls(costs, follows_pause, sentences)
 

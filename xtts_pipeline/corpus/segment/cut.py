@@ -97,7 +97,7 @@ def cut_aligned(
 def cut_untranscribed(speech: RecordedSpeech, max_seconds: float) -> list[CutClip]:
     """Return the clips of a recording without a text."""
     stretches = len(speech.stretches)
-    lengths = _pause_seconds(speech)
+    lengths = speech.pause_seconds
     pauses = [
         _Pause(stretch, 0, 0, CUT_IN_SHORT_PAUSE * bool(lengths[stretch] < LONG_PAUSE_SECONDS), must_cut=False)
         for stretch in range(stretches + 1)
@@ -115,7 +115,7 @@ def _judged(clip: CutClip, usual: float) -> CutClip:
 
 
 def _text_pauses(speech: RecordedSpeech, reference: Reference, alignment: TextAlignment) -> list[_Pause]:
-    word_at, lengths, frames = reference.word_at, _pause_seconds(speech), len(alignment.is_foreign)
+    word_at, lengths, frames = reference.word_at, speech.pause_seconds, len(alignment.is_foreign)
     before = np.append(alignment.read_before, alignment.read_after[-1])
     after = np.append(alignment.read_before[0], alignment.read_after)
     is_foreign = _stretch_shares(speech, alignment.is_foreign) > 0.5
@@ -157,12 +157,6 @@ def _choose(
         chosen.append((pauses[origins[last]], pauses[last]))
         last = origins[last]
     return chosen[::-1]
-
-
-def _pause_seconds(speech: RecordedSpeech) -> np.ndarray:
-    """Return the length of the pause before each stretch and after the last one; the first and the last are endless."""
-    pauses = speech.stretches[1:, 0] - speech.stretches[:-1, 1]
-    return np.concatenate([[np.inf], pauses, [np.inf]])
 
 
 def _stretch_shares(speech: RecordedSpeech, mask: np.ndarray) -> np.ndarray:

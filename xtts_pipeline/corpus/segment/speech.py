@@ -47,6 +47,11 @@ class RecordedSpeech:
     first_frames: np.ndarray
     quiet: np.ndarray
 
+    @property
+    def pause_seconds(self) -> np.ndarray:
+        """The length of the pause before each stretch and after the last one, [N + 1]; the outer ones are endless."""
+        return np.concatenate([[np.inf], self.stretches[1:, 0] - self.stretches[:-1, 1], [np.inf]])
+
 
 def find_speech(mel: np.ndarray, hop_seconds: float) -> RecordedSpeech:
     """Return the speech in log-mel hops, float [hops, M]; a pause is near the noise or far below the loud speech."""
