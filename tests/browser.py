@@ -68,10 +68,14 @@ def findings(page: Page) -> list[str]:
 
 def play_all(page: Page) -> list[str]:
     """Click each sound of a page of `reports`, wait until it plays, and return the files in this order."""
-    page.evaluate("window.played = []; player.addEventListener('playing', () => played.push(playing.dataset.src))")
+    # A sound that a busy machine interrupts begins to play a second time.
+    page.evaluate("""() => {
+        window.played = new Set();
+        player.addEventListener("playing", () => playing && played.add(playing.dataset.src));
+    }""")
     buttons = page.locator("[data-src]")
     for number in range(buttons.count()):
         buttons.nth(number).click()
-        page.wait_for_function(f"played.length === {number + 1}")
-    played: list[str] = page.evaluate("played")
+        page.wait_for_function(f"played.size === {number + 1}")
+    played: list[str] = page.evaluate("[...played]")
     return played

@@ -96,6 +96,7 @@ class GatedVoice:
         self.checkpoint = SimpleNamespace(config=SimpleNamespace(audio=audio, model=model), cache=cache, step=1)
         self.gate = threading.Semaphore(0)
         self.parts = parts
+        self.begun: list[str] = []
         self.made: list[str] = []
         self.opened: list[list[str]] = []
 
@@ -113,6 +114,7 @@ class GatedVoice:
 
     def _parts(self, text: str) -> Iterator[np.ndarray]:
         for _ in range(self.parts):
+            self.begun.append(text)
             assert self.gate.acquire(timeout=60.0)
             self.made.append(text)
             yield np.zeros(PART_SAMPLES, np.float32)

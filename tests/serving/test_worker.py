@@ -33,8 +33,9 @@ def test_a_new_speech_comes_before_one_that_has_sound_to_play(gated: GatedVoice,
         with worker.speak(order(gated, "first")) as first:
             gated.gate.release(3)
             assert [len(await anext(first)) for _ in range(3)] == [PART_SAMPLES] * 3
+            # The thread is within the fourth part of the first.
+            await asyncio.to_thread(wait_until, lambda: gated.begun == ["first"] * 4)
             with worker.speak(order(gated, "second")) as second:
-                # The thread waits within the fourth part of the first.
                 gated.gate.release(2)
                 await anext(second)
         assert gated.made == ["first"] * 4 + ["second"]
