@@ -8,7 +8,7 @@ from xtts_pipeline.audio.mel import log_mel
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError
 from xtts_pipeline.vocoder.generator import Generator
-from xtts_pipeline.vocoder.neural import BLOCK_FRAMES, FIRST_FRAMES, NeuralVocoder
+from xtts_pipeline.vocoder.neural import FIRST_FRAMES, STREAM_BLOCK_FRAMES, WHOLE_BLOCK_FRAMES, NeuralVocoder
 
 AUDIO = AudioConfig(sample_rate=8_000, fft_size=256, window_samples=256, hop_samples=64, mel_bins=20, max_hz=4_000.0)
 
@@ -23,7 +23,7 @@ def mels(frames: int) -> np.ndarray:
     return np.random.default_rng(0).uniform(-8.0, 0.0, (frames, AUDIO.mel_bins)).astype(np.float32)
 
 
-@pytest.mark.parametrize("frames", [0, 1, 2, 7, BLOCK_FRAMES, 2 * BLOCK_FRAMES + 5])
+@pytest.mark.parametrize("frames", [0, 1, 2, 7, STREAM_BLOCK_FRAMES, WHOLE_BLOCK_FRAMES + 5])
 @pytest.mark.parametrize("piece", [1, 20, 1_000])
 def test_the_streamed_wave_is_the_whole_wave(vocoder: NeuralVocoder, frames: int, piece: int) -> None:
     mel, stream = mels(frames), vocoder.stream()
@@ -55,7 +55,7 @@ def test_a_masked_row_is_the_wave_of_its_frames_alone_then_zero(vocoder: NeuralV
 def test_a_stream_starts_with_few_frames_and_doubles_up_to_a_block(vocoder: NeuralVocoder) -> None:
     stream, reach = vocoder.stream(), vocoder.generator.reach
     assert len(stream.push(mels(FIRST_FRAMES + reach - 1))) == 0
-    pushed = [len(stream.push(mels(1))) // AUDIO.hop_samples for _ in range(2 * BLOCK_FRAMES)]
+    pushed = [len(stream.push(mels(1))) // AUDIO.hop_samples for _ in range(2 * STREAM_BLOCK_FRAMES)]
     # Half a window is before the centre of frame 0.
     half = AUDIO.fft_size // 2 // AUDIO.hop_samples
     assert [frames for frames in pushed if frames] == [FIRST_FRAMES - half, 4, 8, 16, 32, 64, 128]

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS
-from xtts_pipeline.model.layers import Dense, Initializer, LayerNorm, recomputed
+from xtts_pipeline.model.layers import Dense, Initializer, LayerNorm, recomputed, unflatten
 
 
 class DepthwiseConvolution(tf.Module):
@@ -59,7 +59,8 @@ class ConvNextBlock(tf.Module):
             # In this form, of two axes and with `bias_add`, TensorFlow fuses bias and GELU with the product.
             normal_ND = tf.reshape(normal_BTD, [-1, x_BTD.shape[-1]])
             wide_NE = tf.nn.bias_add(tf.matmul(normal_ND, self.widen.weight), self.widen.bias)
-            inner_BTD = tf.reshape(self.narrow(tf.nn.gelu(wide_NE, approximate=True)), x_BTD.shape)
+            narrow_ND = self.narrow(tf.nn.gelu(wide_NE, approximate=True))
+            inner_BTD = unflatten(narrow_ND, x_BTD)
         return inner_BTD * tf.cast(self.scale, x_BTD.dtype)
 
     def _narrow(self, wide_BTE: tf.Tensor) -> tf.Tensor:

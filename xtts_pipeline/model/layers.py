@@ -153,6 +153,12 @@ class Initializer:
         return tf.Variable((self._random.standard_normal(shape) * deviation).astype(np.float32), name=name)
 
 
+def unflatten(rows_ND: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """Return rows with the axes of `like`, of which one may be unknown, but for the last."""
+    sizes = [-1 if size is None else size for size in like.shape[:-1]]
+    return tf.reshape(rows_ND, [*sizes, rows_ND.shape[-1]])
+
+
 class Dense(tf.Module):
     """An affine map of the last axis.
 
@@ -168,7 +174,7 @@ class Dense(tf.Module):
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         rows_ND = tf.reshape(x, [-1, x.shape[-1]])
         mapped_ND = tf.matmul(rows_ND, tf.cast(self.weight, x.dtype)) + tf.cast(self.bias, x.dtype)
-        return tf.reshape(mapped_ND, [*x.shape[:-1], self.bias.shape[0]])
+        return unflatten(mapped_ND, x)
 
 
 class LayerNorm(tf.Module):
@@ -184,7 +190,7 @@ class LayerNorm(tf.Module):
         centred_ND = wide_ND - tf.reduce_mean(wide_ND, axis=-1, keepdims=True)
         variance_N1 = tf.reduce_mean(tf.square(centred_ND), axis=-1, keepdims=True)
         normal_ND = centred_ND * tf.math.rsqrt(variance_N1 + NORM_EPSILON) * self.scale + self.offset
-        return tf.reshape(tf.cast(normal_ND, x.dtype), x.shape)
+        return unflatten(tf.cast(normal_ND, x.dtype), x)
 
 
 class Convolution(tf.Module):

@@ -80,14 +80,13 @@ class InverseStft:
 
         `is_compiled` is that of `Generator.spectrum`: TensorFlow's fast Fourier transform takes a tenth of the time.
         """
-        rows, frames, _ = real_BTK.shape
         if is_compiled:
             spectrum_BTK = tf.concat([real_BTK, imaginary_BTK], axis=-1)
             samples_BTN = tf.matmul(spectrum_BTK, tf.constant(self.basis, real_BTK.dtype))
         else:
             samples_BTN = tf.signal.irfft(tf.complex(real_BTK, imaginary_BTK), [self.audio.fft_size]) * self.window
             samples_BTN = tf.pad(samples_BTN, [[0, 0], [0, 0], [0, self.rest]])
-        return tf.reshape(samples_BTN, [rows, frames, self.overlap, self.audio.hop_samples])
+        return tf.reshape(samples_BTN, [real_BTK.shape[0], -1, self.overlap, self.audio.hop_samples])
 
 
 def overlap_add(hops_BTON: tf.Tensor) -> tf.Tensor:

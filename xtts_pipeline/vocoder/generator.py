@@ -63,13 +63,12 @@ class Generator(tf.Module):
         """
         # The frames at both edges of a layer, whose neighbours the last layer did not see.
         edge, context = (TAPS // 2, self.reach) if has_context else (0, 0)
-        rows, frames, _ = mel_BTM.shape
-        is_real = tf.ones([rows, frames], tf.bool) if mask_BT is None else mask_BT
+        is_real = tf.ones(mel_BTM.shape[:2], tf.bool) if mask_BT is None else mask_BT
         mask_BT1 = tf.cast(is_real, mel_BTM.dtype)[..., None]
         # A frame that is not there is zero for the network.
         scaled_BTM = (mel_BTM + MEL_OFFSET) / MEL_SCALE * mask_BT1
         padded_BTM = tf.pad(scaled_BTM, [[0, 0], [TAPS // 2, TAPS // 2], [0, 0]])
-        window_BTN = tf.concat([padded_BTM[:, tap : tap + frames] for tap in range(TAPS)], axis=-1)
+        window_BTN = tf.concat([padded_BTM[:, tap : tap + 1 - TAPS or None] for tap in range(TAPS)], axis=-1)
         x_BTD = _without(edge, self.embed_norm(self.embed(window_BTN)) * mask_BT1)
         for block in self.blocks:
             mask_BT1 = _without(edge, mask_BT1)
@@ -90,4 +89,4 @@ class Generator(tf.Module):
 
 def _without(frames: int, x_BTD: tf.Tensor) -> tf.Tensor:
     """Return a tensor without its first and last frames."""
-    return x_BTD[:, frames : x_BTD.shape[1] - frames] if frames else x_BTD
+    return x_BTD[:, frames:-frames] if frames else x_BTD

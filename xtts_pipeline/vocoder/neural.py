@@ -1,7 +1,7 @@
 """Speak mels by a trained generator, whole or streamed, with one wave for both.
 
-The generator runs on blocks of a fixed number of frames, each with as many frames of context as a frame's spectrum
-depends on. So there is one compiled shape, and a streamed block equals its part of the whole.
+The generator runs on blocks of frames, each with as many frames of context as a frame's spectrum depends on. So a
+streamed block equals its part of the whole.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ from xtts_pipeline.errors import AudioError, Reason
 from xtts_pipeline.vocoder.generator import Generator
 from xtts_pipeline.vocoder.griffin_lim import window_squares
 
-# Long blocks waste little on context, short ones little on the frames that a short text does not fill.
-BLOCK_FRAMES = 128
+# The most frames of a block: long ones spend little on context and keep all cores busy.
+WHOLE_BLOCK_FRAMES, STREAM_BLOCK_FRAMES = 1024, 128
 # A stream starts as soon as it can render this many frames.
 FIRST_FRAMES = 4
 TINY = 1e-8
@@ -23,17 +23,18 @@ class NeuralVocoder:
 
     def __init__(self, generator: Generator) -> None:
         self.generator, self.audio = generator, generator.audio
-        # Without XLA: it would compile for a second, and TensorFlow's own kernels are as fast.
-        self.frames_of_block = tf.function(self._frames_of_block, autograph=False, reduce_retracing=False)
+        # Without XLA: it would compile each length for a second, and TensorFlow's own kernels are as fast.
+        signature = [tf.TensorSpec([1, None, self.audio.mel_bins]), tf.TensorSpec([1, None], tf.bool)]
+        self.frames_of_block = tf.function(self._frames_of_block, signature, autograph=False)
 
     def __call__(self, log_mel: np.ndarray) -> np.ndarray:
         """Return the wave, float32 [(frames - 1) * hop_samples]. Raises AudioError if the frames are not finite."""
-        stream = NeuralStream(self, first_frames=BLOCK_FRAMES)
+        stream = NeuralStream(self, WHOLE_BLOCK_FRAMES, WHOLE_BLOCK_FRAMES)
         return np.concatenate([stream.push(log_mel), stream.finish()])
 
     def stream(self) -> "NeuralStream":
         """Return a new stream, for one wave."""
-        return NeuralStream(self, FIRST_FRAMES)
+        return NeuralStream(self, FIRST_FRAMES, STREAM_BLOCK_FRAMES)
 
     def _frames_of_block(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor) -> tf.Tensor:
         """Return the windowed samples of each frame between the contexts, float32 [B, T, overlap, hop_samples]."""
@@ -44,12 +45,13 @@ class NeuralVocoder:
 class NeuralStream:
     """One wave, computed while its frames arrive; the look-ahead is exact.
 
-    The first piece may have `first_frames` frames only, so that sound starts soon. Each next one, up to a block, is at
-    least as long as all before it, which are heard until it comes.
+    The first block may have `first_frames` frames only, so that sound starts soon. Each next one, up to `block_frames`,
+    is at least as long as all before it, which are heard until it comes.
     """
 
-    def __init__(self, vocoder: NeuralVocoder, first_frames: int) -> None:
-        self._vocoder, self._reach, self._least = vocoder, vocoder.generator.reach, first_frames
+    def __init__(self, vocoder: NeuralVocoder, first_frames: int, block_frames: int) -> None:
+        self._vocoder, self._reach = vocoder, vocoder.generator.reach
+        self._least, self._most = first_frames, block_frames
         audio = vocoder.audio
         self._overlap = -(-audio.fft_size // audio.hop_samples)
         self._squares = window_squares(audio)
@@ -71,8 +73,8 @@ class NeuralStream:
         self._mel = np.concatenate([self._mel, log_mel.astype(np.float32)])
         waves = [np.zeros(0, np.float32)]
         while (ready := self._first + len(self._mel) - self._reach - self._done) >= self._least:
-            waves.append(self._render(min(ready, BLOCK_FRAMES)))
-            self._least = min(max(self._least, self._done), BLOCK_FRAMES)
+            waves.append(self._render(min(ready, self._most)))
+            self._least = min(max(self._least, self._done), self._most)
         return np.concatenate(waves)
 
     def finish(self) -> np.ndarray:
@@ -80,7 +82,7 @@ class NeuralStream:
         frames = self._first + len(self._mel)
         waves = [np.zeros(0, np.float32)]
         while self._done < frames:
-            waves.append(self._render(min(BLOCK_FRAMES, frames - self._done)))
+            waves.append(self._render(min(frames - self._done, self._most)))
         waves.append(self._without_start((self._sums / np.maximum(self._weights, TINY)).reshape(-1)))
         wave, audio = np.concatenate(waves), self._vocoder.audio
         # Nothing after the centre of the last frame.
@@ -88,12 +90,12 @@ class NeuralStream:
 
     def _render(self, frames: int) -> np.ndarray:
         """Render the next frames; return the samples that no later frame reaches."""
-        size, first = BLOCK_FRAMES + 2 * self._reach, self._done - self._reach
+        size, first = frames + 2 * self._reach, self._done - self._reach
         number = np.arange(first, first + size)
         is_real = (number >= 0) & (number < self._first + len(self._mel))
         mel = np.zeros((size, self._mel.shape[1]), np.float32)
         mel[is_real] = self._mel[number[is_real] - self._first]
-        windowed = self._vocoder.frames_of_block(mel[None], is_real[None])[0].numpy()[:frames]
+        windowed = self._vocoder.frames_of_block(mel[None], is_real[None])[0].numpy()
         sums, weights = (
             np.concatenate([tail, np.zeros((frames, tail.shape[1]), np.float32)])
             for tail in (self._sums, self._weights)
