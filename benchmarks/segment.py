@@ -1,11 +1,13 @@
 """Measure `xtts segment` on a long recording whose words have known times, or on real clips joined to one recording.
 
-    python benchmarks/segment.py --texts ljspeech-transcripts.csv --hours 1 --work /tmp/segment
+    python benchmarks/segment.py --texts ljspeech-transcripts.csv --hours 1 --work /tmp/segment --recognise 100
+    python benchmarks/segment.py --texts german.csv --voice de+f3 --language de --hours 0.1 --work /tmp/segment
     python benchmarks/segment.py --join LJSpeech-1.1 --work /tmp/segment
 
 --texts: each line is `id|text`. A voice unlike that of the aligner's reference speaks them at another speed, with
 pauses of 0.1 to 1.2 s and noise 25 dB below the speech. --join: a corpus of the LJSpeech layout; only the borders of
-its clips are known. Writes pairs.csv for a phoneme recogniser: each clip, and the same words cut at the known times.
+its clips are known. --recognise needs the extra `eval`: the phoneme errors of so many clips against the pronunciation
+of their text, and of so many lines of --texts cut out of the recording at their known times, both in English.
 """
 
 import argparse
@@ -21,32 +23,36 @@ import soundfile
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice
 from xtts_pipeline.corpus.segment.segment import segment_corpus
+from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
 from xtts_pipeline.text.normalize import normalize
 from xtts_pipeline.text.sentences import split_sentences
 
-VOICE, WORDS_PER_MINUTE, NOISE_DB = "en-gb-x-rp+f3", 185, -25.0
+WORDS_PER_MINUTE, NOISE_DB = 185, -25.0
 SILENCE = 30  # of 32,768: espeak-ng's pauses are nearly digital silence
 CLAUSE_SECONDS = 0.15  # of silence in a word: words after it have no time of their own, since espeak-ng merged them
 EDGE_SECONDS = 0.01
 
 
-def spoken(text: str) -> list[str]:
+def spoken(text: str, language: str = "en") -> list[str]:
     """Return the words of a text as `xtts segment` spells them out."""
-    sentences = split_sentences(text, "en", lambda _: True)
-    return [word for sentence in sentences for word in normalize(sentence, TextConfig(lowercase=False), "en").split()]
+    config = TextConfig(lowercase=False)
+    sentences = split_sentences(text, language, lambda _: True)
+    return [word for sentence in sentences for word in normalize(sentence, config, language).split()]
 
 
-def speak_hour(folder: Path, texts: Path, hours: float, skip: int) -> list[tuple[float, float, str]]:
+def speak_hour(
+    folder: Path, texts: Path, hours: float, skip: int, voice_name: str, language: str
+) -> list[tuple[float, float, str]]:
     """Speak lines into book.wav beside book.txt; return start, end and text of each word."""
     generator = np.random.default_rng(0)
     lines = [line.split("|")[-1].strip() for line in texts.read_text(encoding="utf-8").splitlines()][skip:]
     waves, words, seconds, used = [], [], 0.0, []
-    with EspeakVoice(VOICE, WORDS_PER_MINUTE) as voice:
+    with EspeakVoice(voice_name, WORDS_PER_MINUTE) as voice:
         rate = voice.sample_rate
         for line in lines:
             if seconds >= 3_600 * hours:
                 break
-            tokens = spoken(line)
+            tokens = spoken(line, language)
             wave, starts = voice.speak_words(tokens)
             loud = np.flatnonzero(np.abs(wave) > SILENCE)
             wave, starts = wave[loud[0] : loud[-1] + 1], np.maximum(starts - loud[0], 0)
@@ -99,8 +105,7 @@ def check_words(clips: list[dict], words: list[tuple[float, float, str]], folder
     starts, ends = (np.array([word[k] for word in words]) for k in (0, 1))
     wave, rate = soundfile.read(folder / "book.wav", dtype="float32")
     speech_level = np.sqrt(np.mean(wave**2))
-    wrong, cuts, in_word, loud, pairs = [], 0, 0, 0, []
-    (folder / "true").mkdir()
+    wrong, cuts, in_word, loud = [], 0, 0, 0
     for clip in clips:
         first, last = np.searchsorted(middles, [clip["start"], clip["end"]])
         if " ".join(word for _, _, word in words[first:last]) != clip["text"]:
@@ -110,16 +115,6 @@ def check_words(clips: list[dict], words: list[tuple[float, float, str]], folder
             in_word += bool(np.any((starts + EDGE_SECONDS < cut) & (cut < ends - EDGE_SECONDS)))
             around = wave[max(0, round((cut - EDGE_SECONDS) * rate)) : round((cut + EDGE_SECONDS) * rate)]
             loud += bool(np.sqrt(np.mean(around**2)) > 2 * speech_level * 10 ** (NOISE_DB / 20))
-        true = folder / "true" / f"{clip['id']}.wav"
-        tokens = clip["text"].split()
-        near = [
-            k for k in range(max(0, first - 3), first + 4) if [w for _, _, w in words[k : k + len(tokens)]] == tokens
-        ]
-        k = near[0] if near else first
-        span = words[k][0], words[min(k + len(tokens), len(words)) - 1][1]
-        soundfile.write(true, wave[round(span[0] * rate) : round(span[1] * rate)], rate, subtype="PCM_16")
-        pairs.append(f"{folder / 'clips' / 'wavs' / clip['id']}.wav|{true}")
-    (folder / "pairs.csv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
     share = 1 - len(wrong) / max(len(clips), 1)
     return {"exact": round(share, 4), "wrong": wrong, "cuts": cuts, "in_word": in_word, "loud": loud}
 
@@ -138,12 +133,41 @@ def check_borders(clips: list[dict], borders: list[tuple[float, float, str]]) ->
     return {"borders": len(gaps), "words": int(counts[-1]), "cut": cut, "wrong": wrong}
 
 
+def recognise(clips: list[dict], words: list[tuple[float, float, str]], folder: Path, count: int) -> dict[str, float]:
+    """Return the phoneme error rates of clips and of whole lines against the pronunciation of their texts."""
+    # Here: the extra `eval`, which only this option needs.
+    from hama import G2PModel
+
+    recogniser, pronounce = Recogniser(), G2PModel()
+    wave, rate = soundfile.read(folder / "book.wav", dtype="float32")
+    lines, place = [], 0
+    for line in (folder / "book.txt").read_text(encoding="utf-8").splitlines():
+        tokens = spoken(line)
+        lines.append({"start": words[place][0], "end": words[place + len(tokens) - 1][1], "text": " ".join(tokens)})
+        place += len(tokens)
+    rates = {}
+    for name, stretches in (("clips", clips), ("lines", lines)):
+        errors = []
+        for number in np.linspace(0, len(stretches) - 1, min(count, len(stretches))).astype(int):
+            stretch = stretches[number]
+            sound = wave[round(stretch["start"] * rate) : round(stretch["end"] * rate)]
+            truth = [
+                phoneme for word in stretch["text"].split() for phoneme in pronounce(word).ipa if phoneme.isalpha()
+            ]
+            errors.append(count_errors(recogniser.transcribe(sound, rate), truth))
+        rates[f"phoneme_error_rate_of_{name}"] = round(pool_errors(errors).rate, 4)
+    return rates
+
+
 def main() -> None:
     """Make the recording, cut it, and print the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--join", type=Path)
     parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--voice", default="en-gb-x-rp+f3", help="of espeak-ng")
+    parser.add_argument("--language", default="en")
+    parser.add_argument("--recognise", type=int, default=0, metavar="COUNT")
     parser.add_argument("--skip", type=int, default=0, help="lines of --texts to leave out")
     parser.add_argument("--work", type=Path, required=True)
     arguments = parser.parse_args()
@@ -153,16 +177,20 @@ def main() -> None:
     known = (
         join_clips(folder / "book", arguments.join)
         if arguments.join
-        else speak_hour(folder / "book", arguments.texts, arguments.hours, arguments.skip)
+        else speak_hour(
+            folder / "book", arguments.texts, arguments.hours, arguments.skip, arguments.voice, arguments.language
+        )
     )
     started, used = time.perf_counter(), time.process_time()
-    report = segment_corpus(folder / "book", folder / "book" / "clips", "en", 10.0).to_json()
+    report = segment_corpus(folder / "book", folder / "book" / "clips", arguments.language, 10.0).to_json()
     report |= {
         "seconds": round(time.perf_counter() - started, 1),
         "cpu_seconds": round(time.process_time() - used, 1),
     }
     clips = read_lines(folder / "book" / "clips" / "clips.jsonl")
     check = check_borders(clips, known) if arguments.join else check_words(clips, known, folder / "book")
+    if arguments.recognise:
+        check |= recognise(clips, known, folder / "book", arguments.recognise)
     print(json.dumps(report | check))
 
 

@@ -2,10 +2,11 @@
 
     python benchmarks/side_by_side.py --config small --batch 16 --torch-python path/to/torch-venv/bin/python
 
-Every row is a process of its own that waits while another works: `ours`, `stock Keras` (the same step under XLA with
-Keras's MultiHeadAttention and Dropout), and, if --torch-python names a Python with torch==2.13.0, `PyTorch eager` and
-`PyTorch compile`. All get the same batch and must have the same number of parameters. Ours aligns the clips and finds
-their pitch in every step; the twin is given both. A ratio is the median of the ratios of medians within a round.
+Every row is a process of its own that waits while another works: `ours` with and without XLA, in float32 and bfloat16,
+`stock Keras` (the same step under XLA with Keras's MultiHeadAttention and Dropout), and, if --torch-python names a
+Python with torch==2.13.0, PyTorch, eager or compiled, in float32 and under bfloat16 autocast. All get the same batch
+and must have the same number of parameters. Ours aligns the clips and finds their pitch in every step; the twin is
+given both. A ratio is the median of the ratios of medians within a round.
 """
 
 import argparse
@@ -28,6 +29,20 @@ from xtts_pipeline.system.runtime import NativeLog
 HERE = Path(__file__).parent
 SYMBOLS = 64
 OFF = ["training.accumulation_steps=1", "training.reference_dropout=0.0"]
+FIRST = "ours"
+OWN_ROWS = {
+    FIRST: [],
+    "ours, plain graph": ["training.jit_compile=false"],
+    "ours, plain graph, bfloat16": ["training.jit_compile=false", "training.precision=bfloat16"],
+    "ours, bfloat16": ["training.precision=bfloat16"],
+    "stock Keras": [],
+}
+TORCH_ROWS = {
+    "PyTorch eager": {"is_compiled": False, "is_bfloat16": False},
+    "PyTorch eager, bfloat16": {"is_compiled": False, "is_bfloat16": True},
+    "PyTorch compile": {"is_compiled": True, "is_bfloat16": False},
+    "PyTorch compile, bfloat16": {"is_compiled": True, "is_bfloat16": True},
+}
 
 
 def write_batch(path: Path, config: Config, rows: int) -> None:
@@ -70,7 +85,7 @@ def run_step(job: dict[str, Any]) -> None:
     from xtts_pipeline.model.network import Network
     from xtts_pipeline.training.acoustic.step import AcousticStep
 
-    config = load_config([job["config"]], [])
+    config = load_config([job["config"]], job["settings"])
     spec = record_spec_of(config.audio, config.limits)
     arrays = np.load(job["batch"])
     batch = {name: tf.constant(arrays[name]) for name in arrays.files}
@@ -134,7 +149,10 @@ def start_workers(
     write_batch(folder / "batch.npz", config, rows)
     job = {"batch": str(folder / "batch.npz"), "config": str(folder / "config.yaml")}
     own = [sys.executable, str(HERE / "side_by_side.py"), "--work"]
-    commands = {name: [*own, json.dumps({**job, "is_stock": name != "ours"})] for name in ("ours", "stock Keras")}
+    commands = {
+        name: [*own, json.dumps({**job, "settings": settings, "is_stock": name == "stock Keras"})]
+        for name, settings in OWN_ROWS.items()
+    }
     if torch_python:
         shape = {"symbols": SYMBOLS, "mel_bins": config.audio.mel_bins, "pad_value": float(np.log(config.audio.floor))}
         shape |= {"max_text_length": config.limits.max_text_length, "max_mel_frames": config.limits.max_mel_frames}
@@ -144,9 +162,8 @@ def start_workers(
             "model": config.model.model_dump(),
             "training": config.training.model_dump(mode="json"),
         }
-        for name, is_compiled in (("PyTorch eager", False), ("PyTorch compile", True)):
-            given = json.dumps({**twin, "is_compiled": is_compiled, "threads": 0})
-            commands[name] = [torch_python, str(HERE / "twin.py"), given]
+        for name, choices in TORCH_ROWS.items():
+            commands[name] = [torch_python, str(HERE / "twin.py"), json.dumps({**twin, **choices, "threads": 0})]
     workers = {}
     for name, command in commands.items():
         if name not in skipped:
@@ -183,12 +200,12 @@ def main() -> None:
     limits = config.limits
     shape = f"{arguments.batch} x {limits.max_text_length} x {limits.max_mel_frames}"
     print(
-        f"{counts['ours']:,} parameters each, batch of {shape}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n"
+        f"{counts[FIRST]:,} parameters each, batch of {shape}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n"
     )
     print("| step | ms | std/mean | first step s | row / ours |\n|---|---|---|---|---|")
     for name, worker in workers.items():
         ratio = statistics.median(
-            theirs / mine for theirs, mine in zip(worker.rounds, workers["ours"].rounds, strict=True)
+            theirs / mine for theirs, mine in zip(worker.rounds, workers[FIRST].rounds, strict=True)
         )
         spread = statistics.pstdev(worker.seconds) / statistics.fmean(worker.seconds)
         median = 1e3 * statistics.median(worker.seconds)

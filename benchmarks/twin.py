@@ -271,8 +271,8 @@ class Twin(nn.Module):
 class TrainStep:
     """One update: losses, gradients, clipping, AdamW, the average of the weights."""
 
-    def __init__(self, twin: Twin, training: dict, *, is_compiled: bool) -> None:
-        self.twin, self.training = twin, training
+    def __init__(self, twin: Twin, training: dict, *, is_compiled: bool, is_bfloat16: bool) -> None:
+        self.twin, self.training, self.is_bfloat16 = twin, training, is_bfloat16
         decayed = [parameter for parameter in twin.parameters() if parameter.dim() >= 2]
         plain = [parameter for parameter in twin.parameters() if parameter.dim() < 2]
         groups = [{"params": decayed, "weight_decay": training["weight_decay"]}, {"params": plain, "weight_decay": 0.0}]
@@ -285,7 +285,8 @@ class TrainStep:
     def __call__(self, batch: dict[str, Tensor]) -> float:
         """Run the step and return the objective."""
         self.optimizer.zero_grad(set_to_none=True)
-        objective = self.objective(batch)
+        with torch.autocast(batch["mel"].device.type, torch.bfloat16, enabled=self.is_bfloat16):
+            objective = self.objective(batch)
         objective.backward()
         nn.utils.clip_grad_norm_(self.twin.parameters(), self.training["clip_norm"])
         self.optimizer.step()
@@ -331,7 +332,7 @@ def main() -> None:
     if job["threads"]:
         torch.set_num_threads(job["threads"])
     twin = Twin(job["model"], job["shape"]).to(device)
-    step = TrainStep(twin, job["training"], is_compiled=job["is_compiled"])
+    step = TrainStep(twin, job["training"], is_compiled=job["is_compiled"], is_bfloat16=job["is_bfloat16"])
     arrays = np.load(job["batch"])
     batch = {name: torch.tensor(arrays[name], device=device) for name in arrays.files}
     batch = {name: tensor if tensor.is_floating_point() else tensor.long() for name, tensor in batch.items()}

@@ -22,11 +22,14 @@ class DepthwiseConvolution(tf.Module):
         if not is_compiled:
             filters = self.weight[None, :, :, None]
             return tf.nn.depthwise_conv2d(x_BTD[:, None], filters, [1, 1, 1, 1], "SAME")[:, 0] + self.bias
-        frames = x_BTD.shape[1]
+        _, frames, width = x_BTD.shape
         padded_BTD = tf.pad(x_BTD, [[0, 0], [CONVNEXT_TAPS // 2, CONVNEXT_TAPS // 2], [0, 0]])
         weight = tf.cast(self.weight, x_BTD.dtype)
-        taps = [padded_BTD[:, tap : tap + frames] * weight[tap] for tap in range(CONVNEXT_TAPS)]
-        return tf.add_n(taps) + tf.cast(self.bias, x_BTD.dtype)
+        # As rows, so that the gradients sum over one axis, as in `Dense`.
+        taps = [
+            tf.reshape(padded_BTD[:, tap : tap + frames], [-1, width]) * weight[tap] for tap in range(CONVNEXT_TAPS)
+        ]
+        return unflatten(tf.add_n(taps) + tf.cast(self.bias, x_BTD.dtype), x_BTD)
 
 
 class ConvNextBlock(tf.Module):
@@ -52,16 +55,14 @@ class ConvNextBlock(tf.Module):
         faster.
         """
         normal_BTD = self.norm(self.depthwise(x_BTD, is_compiled=is_compiled))
+        normal_ND = tf.reshape(normal_BTD, [-1, x_BTD.shape[-1]])
         if is_compiled:
             # Else XLA keeps the GELU's tangent and output, which are as wide as its input. The time is the same.
-            inner_BTD = recomputed(self._narrow, self.widen(normal_BTD))
+            inner_ND = recomputed(self._narrow, self.widen(normal_ND))
         else:
-            # In this form, of two axes and with `bias_add`, TensorFlow fuses bias and GELU with the product.
-            normal_ND = tf.reshape(normal_BTD, [-1, x_BTD.shape[-1]])
-            wide_NE = tf.nn.bias_add(tf.matmul(normal_ND, self.widen.weight), self.widen.bias)
-            narrow_ND = self.narrow(tf.nn.gelu(wide_NE, approximate=True))
-            inner_BTD = unflatten(narrow_ND, x_BTD)
-        return inner_BTD * tf.cast(self.scale, x_BTD.dtype)
+            # In this form, with `bias_add`, TensorFlow fuses bias and GELU with the product.
+            inner_ND = self._narrow(tf.nn.bias_add(tf.matmul(normal_ND, self.widen.weight), self.widen.bias))
+        return unflatten(inner_ND * tf.cast(self.scale, x_BTD.dtype), x_BTD)
 
-    def _narrow(self, wide_BTE: tf.Tensor) -> tf.Tensor:
-        return self.narrow(tf.nn.gelu(wide_BTE, approximate=True))
+    def _narrow(self, wide_NE: tf.Tensor) -> tf.Tensor:
+        return self.narrow(tf.nn.gelu(wide_NE, approximate=True))
