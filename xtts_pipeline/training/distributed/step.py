@@ -76,7 +76,9 @@ class DistributedStep:
         function = self.compiled.function_of(with_rows(batch, rows))
         if id(function) not in self._runs:
             self._runs[id(function)] = tf.function(self._run_on_replicas(function, rows), autograph=False)
-        shares = [tf.split(tensor, local) for tensor in batch if tensor is not None]
+        # On the CPU, where batches are: else each would pass through the first GPU.
+        with tf.device("CPU"):
+            shares = [tf.split(tensor, local) for tensor in batch if tensor is not None]
         first_replica = self._distribution.worker * local
 
         def values_of(context: tf.distribute.experimental.ValueContext) -> list[tf.Tensor]:
