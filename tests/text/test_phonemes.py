@@ -40,6 +40,13 @@ def test_a_failure_rejects_its_text_and_mixes_no_letters_in() -> None:
         assert error.reason == Reason.PHONEMIZER_FAILED
 
 
+@pytest.mark.usefixtures("stubborn")
+def test_a_single_quote_beside_no_word_is_silent() -> None:
+    word = "h\u0259l\u02c8o\u028a"
+    found = phonemize(["hello, 'hello.'", "'hello!' hello. 'hello'", "hello. '"], "en")
+    assert found == [f"{word}, {word}.", f"{word}! {word}. {word}", f"{word}."]
+
+
 def test_a_missing_extra_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     phonemes._espeak.cache_clear()

@@ -27,6 +27,8 @@ PHONEME_SYMBOLS = tuple(dict.fromkeys(f" {_MARKS}{_LETTERS}{_IPA_LETTERS}{_MODIF
 
 # A point, comma or colon within a number is no pause; a hyphen within a word is none either.
 _CLAUSE_END = re.compile(r"(?<!\d)([.,:])|([.,:])(?!\d)|([!\"();?\[\]])|(?:(?<=\s)|^)(-+)(?=\s|$)")
+# A single quote beside no word, as at the end of `'Come this way.'`; espeak-ng skips one beside a word.
+_LONE_QUOTE = re.compile(r"(?<!\w)'(?!\w)")
 _LANGUAGE_FLAG = re.compile(r"\([a-z][a-z0-9-]*\)")
 # espeak-ng reads out the name of the doubling mark if a vowel mark precedes it, which is NFC's order.
 _DOUBLED_VOWEL = re.compile("([\u064b-\u0650])\u0651")
@@ -51,7 +53,7 @@ def phonemize(texts: Sequence[str], language: str) -> list[str | TextError]:
 def _phonemize_text(text: str, language: str, espeak: Any) -> str | TextError:
     pieces = []
     # Splitting by a pattern with groups yields clauses, marks, and None for groups that did not match.
-    for piece in filter(None, _CLAUSE_END.split(text.translate(_PLAIN_MARKS))):
+    for piece in filter(None, _CLAUSE_END.split(_LONE_QUOTE.sub("", text.translate(_PLAIN_MARKS)))):
         if not any(map(str.isalnum, piece)):
             pieces.append(piece)
             continue
