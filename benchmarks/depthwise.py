@@ -2,7 +2,8 @@
 
     python benchmarks/depthwise.py --widths 256 512
 
-`shifted` is the vocoder's: a product for each tap, added up. `depthwise` is `tf.nn.depthwise_conv2d`, `grouped` is
+`shifted` is the vocoder's: a product for each tap, over rows, added up; `two axes` is the same without rows, whose
+gradient of the weight sums over two axes. `depthwise` is `tf.nn.depthwise_conv2d`, `grouped` is
 `tf.nn.conv1d` with one group a channel. The gradient is that of input and weight, with the forward pass. Times are CPU
 time of the process: the median of --rounds rounds, in turns, of --calls calls each.
 """
@@ -26,10 +27,16 @@ def convolutions() -> dict[str, Callable[[Any, Any], Any]]:
     """Return the convolutions of x [B, T, D] with weight [TAPS, D], by name."""
     import tensorflow as tf
 
-    def shifted(x_BTD: Any, weight: Any) -> Any:
-        frames = x_BTD.shape[1]
+    def slices(x_BTD: Any) -> list[Any]:
         padded_BTD = tf.pad(x_BTD, [[0, 0], [TAPS // 2, TAPS // 2], [0, 0]])
-        return tf.add_n([padded_BTD[:, tap : tap + frames] * weight[tap] for tap in range(TAPS)])
+        return [padded_BTD[:, tap : tap + x_BTD.shape[1]] for tap in range(TAPS)]
+
+    def shifted(x_BTD: Any, weight: Any) -> Any:
+        rows = [tf.reshape(slice_BTD, [-1, x_BTD.shape[-1]]) for slice_BTD in slices(x_BTD)]
+        return tf.reshape(tf.add_n([row_ND * weight[tap] for tap, row_ND in enumerate(rows)]), x_BTD.shape)
+
+    def two_axes(x_BTD: Any, weight: Any) -> Any:
+        return tf.add_n([slice_BTD * weight[tap] for tap, slice_BTD in enumerate(slices(x_BTD))])
 
     def depthwise(x_BTD: Any, weight: Any) -> Any:
         return tf.nn.depthwise_conv2d(x_BTD[:, None], weight[None, :, :, None], [1, 1, 1, 1], "SAME")[:, 0]
@@ -37,7 +44,7 @@ def convolutions() -> dict[str, Callable[[Any, Any], Any]]:
     def grouped(x_BTD: Any, weight: Any) -> Any:
         return tf.nn.conv1d(x_BTD, weight[:, None], 1, "SAME")
 
-    return {"shifted": shifted, "depthwise": depthwise, "grouped": grouped}
+    return {"shifted": shifted, "two axes": two_axes, "depthwise": depthwise, "grouped": grouped}
 
 
 def programs(convolve: Callable[[Any, Any], Any], jit_compile: bool) -> dict[str, Callable[[Any, Any], Any]]:
