@@ -78,7 +78,7 @@ def slow_settings(training: TrainingConfig) -> list[str]:
             "training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger"
         ]
     if training.precision == "bfloat16" and training.jit_compile and not has_gpu():
-        found = "training.precision: bfloat16 saves at most a tenth of the time under XLA on a CPU, and was never judged"
+        found = "training.precision: bfloat16 saves at most a tenth of the time under XLA on a CPU"
         return [f"warning: {found}; set training.precision=float32"]
     return []
 
