@@ -7,8 +7,11 @@ from xtts_pipeline.config.schema import AudioConfig
 
 
 def resampled_length(samples: int, sample_rate: int, to_rate: int) -> int:
-    """Return how many samples soxr makes of `samples` at `sample_rate`: the exact quotient, rounded half up."""
-    return (2 * samples * to_rate + sample_rate) // (2 * sample_rate)
+    """Return how many samples soxr makes of `samples` at `sample_rate`.
+
+    In libsoxr's own double precision, in which a quotient that ends in one half may fall short of it.
+    """
+    return int(samples / (sample_rate / to_rate) + 0.5)
 
 
 def mel_frame_count(samples: int, sample_rate: int, audio: AudioConfig) -> int:
