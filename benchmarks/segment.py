@@ -33,7 +33,7 @@ CLAUSE_SECONDS = 0.15  # of silence in a word: words after it have no time of th
 EDGE_SECONDS = 0.01
 
 
-def spoken(text: str, language: str = "en") -> list[str]:
+def spoken(text: str, language: str) -> list[str]:
     """Return the words of a text as `xtts segment` spells them out."""
     config = TextConfig(lowercase=False)
     sentences = split_sentences(text, language, lambda _: True)
@@ -119,30 +119,31 @@ def check_words(clips: list[dict], words: list[tuple[float, float, str]], folder
     return {"exact": round(share, 4), "wrong": wrong, "cuts": cuts, "in_word": in_word, "loud": loud}
 
 
-def check_borders(clips: list[dict], borders: list[tuple[float, float, str]]) -> dict[str, object]:
+def check_borders(clips: list[dict], borders: list[tuple[float, float, str]], language: str) -> dict[str, object]:
     """Return how many borders of joined clips were cut, and between how many wrong words."""
     gaps = [(before[1] - 0.1, after[0] + 0.1) for before, after in pairwise(borders)]
-    counts = np.cumsum([len(spoken(text)) for _, _, text in borders])
+    counts = np.cumsum([len(spoken(text, language)) for _, _, text in borders])
     cut, wrong = 0, []
     for clip in clips:
         for number, (low, high) in enumerate(gaps):
             if low <= clip["end"] <= high:
                 cut += 1
-                last = spoken(borders[number][2])[-3:]
+                last = spoken(borders[number][2], language)[-3:]
                 wrong += [] if clip["text"].split()[-3:] == last[-len(clip["text"].split()) :] else [clip["id"]]
     return {"borders": len(gaps), "words": int(counts[-1]), "cut": cut, "wrong": wrong}
 
 
 def recognise(clips: list[dict], words: list[tuple[float, float, str]], folder: Path, count: int) -> dict[str, float]:
     """Return the phoneme error rates of clips and of whole lines against the pronunciation of their texts."""
+    recogniser = Recogniser()
     # Here: the extra `eval`, which only this option needs.
     from hama import G2PModel
 
-    recogniser, pronounce = Recogniser(), G2PModel()
+    pronounce = G2PModel()
     wave, rate = soundfile.read(folder / "book.wav", dtype="float32")
     lines, place = [], 0
     for line in (folder / "book.txt").read_text(encoding="utf-8").splitlines():
-        tokens = spoken(line)
+        tokens = spoken(line, "en")
         lines.append({"start": words[place][0], "end": words[place + len(tokens) - 1][1], "text": " ".join(tokens)})
         place += len(tokens)
     rates = {}
@@ -151,9 +152,7 @@ def recognise(clips: list[dict], words: list[tuple[float, float, str]], folder: 
         for number in np.linspace(0, len(stretches) - 1, min(count, len(stretches))).astype(int):
             stretch = stretches[number]
             sound = wave[round(stretch["start"] * rate) : round(stretch["end"] * rate)]
-            truth = [
-                phoneme for word in stretch["text"].split() for phoneme in pronounce(word).ipa if phoneme.isalpha()
-            ]
+            truth = [part.phoneme for word in stretch["text"].split() for part in pronounce(word).alignments]
             errors.append(count_errors(recogniser.transcribe(sound, rate), truth))
         rates[f"phoneme_error_rate_of_{name}"] = round(pool_errors(errors).rate, 4)
     return rates
@@ -188,7 +187,11 @@ def main() -> None:
         "cpu_seconds": round(time.process_time() - used, 1),
     }
     clips = read_lines(folder / "book" / "clips" / "clips.jsonl")
-    check = check_borders(clips, known) if arguments.join else check_words(clips, known, folder / "book")
+    check = (
+        check_borders(clips, known, arguments.language)
+        if arguments.join
+        else check_words(clips, known, folder / "book")
+    )
     if arguments.recognise:
         check |= recognise(clips, known, folder / "book", arguments.recognise)
     print(json.dumps(report | check))
