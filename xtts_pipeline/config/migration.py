@@ -122,6 +122,7 @@ CARRIED: dict[str, dict[str, Rule]] = {
     "Loading": {
         "num_workers": _kept("data.num_workers"),
         "prefetch_buffer_size": _kept("data.prefetch_buffer_size"),
+        "prefetch_to_gpu": _kept("data.prefetch_to_device", "with one GPU"),
         "shuffle_buffer_multiplier": Rule(
             "data.shuffle_records", _shuffle, "times batch_size: the buffer counts records"
         ),
@@ -195,7 +196,7 @@ CARRIED: dict[str, dict[str, Rule]] = {
     },
 }
 
-_PIPELINE = "batches are read ahead and copied while the step runs, always; data.prefetch_buffer_size says how many"
+_PIPELINE = "batches are read ahead while the step runs, always; data.prefetch_buffer_size says how many"
 _NETWORK = "the network is another one; choose its size by preset: --config tiny, small, base or large (docs/models.md)"
 _VOICE = "the voice is 32 latents of a reference, learnt with the network; no loss or encoder of its own"
 _CORPUS = (
@@ -224,7 +225,7 @@ DROPPED: dict[str, dict[str, str]] = {
             "use_tf_native_loading"
         ),
         _PIPELINE: (
-            "prefetch_to_gpu enhanced_gpu_prefetch optimize_cpu_gpu_overlap enable_memory_mapping pin_memory "
+            "enhanced_gpu_prefetch optimize_cpu_gpu_overlap enable_memory_mapping pin_memory "
             "persistent_workers pipeline_buffer_size"
         ),
         "preprocessing is a command, xtts preprocess; without it there is xtts train --data": "preprocessing_mode",
