@@ -1,11 +1,12 @@
-"""Find what causes the phoneme errors of a run of one voice: speak held-out clips with parts of their prosody known.
+"""Find what causes the phoneme errors of a run: speak held-out clips with parts of their prosody known.
 
     python benchmarks/error_sources.py --run runs/two-cores --cache cache --limit 60 --vocoder runs/vocoder \
       --paces 150 160 180
 
 Needs the extra `eval` and a cache with stored waves. What is known comes from the recording. "recorded frames" are
 those of the recording too, at the predicted times. `--paces` speaks the texts with espeak-ng's voice en-us, in words a
-minute, where that voice made the corpus at 165; these mels go through the same vocoder.
+minute, where that voice made the corpus at 165; these mels go through the same vocoder. A run that clones voices takes
+the first of the clips of each speaker as the reference of the others.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from xtts_pipeline.corpus.demo.espeak import EspeakVoice
 from xtts_pipeline.evaluation.ground_truth import read_ground_truth, split_entries
 from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
 from xtts_pipeline.inference.synthesizer import Synthesizer
-from xtts_pipeline.model.batch import Batch
+from xtts_pipeline.model.batch import Batch, References
 from xtts_pipeline.model.frame_decoder import Prosody
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Network
@@ -37,21 +38,31 @@ KNOWN = {
 }
 
 
-def one_clip(tokens: np.ndarray, mel_TM: np.ndarray, synthesizer: Synthesizer) -> Batch:
-    """Return a clip as a batch of one row in the shape of the limits."""
+def one_clip(tokens: np.ndarray, mel_TM: np.ndarray, speaker: int, synthesizer: Synthesizer) -> Batch:
+    """Return a clip of the speaker with this number as a batch of one row in the shape of the limits."""
     spec = synthesizer.checkpoint.cache.spec
     return Batch(
         tf.constant(pad_to(tokens, spec.max_text_length, 0)[None]),
         tf.constant(pad_to(mel_TM.astype(np.float16), spec.max_mel_frames, spec.pad_value)[None]),
         tf.constant([len(tokens)]),
         tf.constant([len(mel_TM)]),
+        speaker=tf.constant([speaker]),
     )
 
 
-def versions(network: Network, batch: Batch, settings: SynthesisConfig) -> Iterator[tuple[str, np.ndarray]]:
+def as_reference(mel_TM: np.ndarray, frames: int) -> References:
+    """Return the first frames of a clip as the reference of a batch of one row."""
+    beginning = mel_TM[:frames]
+    padded = np.pad(beginning, [(0, frames - len(beginning)), (0, 0)])
+    return References(tf.constant(padded[None]), tf.constant([len(beginning)]))
+
+
+def versions(
+    network: Network, batch: Batch, reference: References | None, settings: SynthesisConfig
+) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the name and the mel [T, M] of each way to speak a clip."""
     dropout, frames = Dropout.fixed(0), int(batch.mel_length[0])
-    memory, prediction = network.encode_clips(batch, None, dropout), network(batch, None, dropout)
+    memory, prediction = network.encode_clips(batch, reference, dropout), network(batch, reference, dropout)
     predictor = network.predictor
     predicted = predictor(memory.text, memory.text_mask, dropout)
     longest = tf.constant([network.max_mel_frames])
@@ -93,14 +104,20 @@ def main() -> None:
     synthesizer, audio = Synthesizer.load(asked.run, vocoder=asked.vocoder), manifest.audio
     network, settings = load_network(synthesizer.checkpoint), synthesizer.checkpoint.config.synthesis
     entries = split_entries(asked.cache, manifest, "val", asked.limit)
-    texts = [entry.raw_text for entry in entries]
+    spoken = synthesizer.synthesize_batch([entry.raw_text for entry in entries])
+    references: dict[str, References] = {}
     waves: dict[str, list[np.ndarray]] = {}
-    recordings = []
-    spoken = synthesizer.synthesize_batch(texts)
-    for (_, mel_TM, wave), speech in zip(read_ground_truth(asked.cache, manifest, entries, None), spoken, strict=True):
+    texts, recordings = [], []
+    truth = read_ground_truth(asked.cache, manifest, entries, None)
+    for (entry, mel_TM, wave), speech in zip(truth, spoken, strict=True):
+        if network.voice_encoder is not None and entry.speaker not in references:
+            references[entry.speaker] = as_reference(mel_TM, synthesizer.checkpoint.config.model.reference_frames)
+            continue
+        texts.append(entry.raw_text)
         recordings.append(wave)
         waves.setdefault("copies", []).append(synthesizer.vocoder(mel_TM))
-        for name, version_TM in versions(network, one_clip(speech.tokens, mel_TM, synthesizer), settings):
+        batch = one_clip(speech.tokens, mel_TM, manifest.speakers.index(entry.speaker), synthesizer)
+        for name, version_TM in versions(network, batch, references.get(entry.speaker), settings):
             waves.setdefault(name, []).append(synthesizer.vocoder(version_TM))
     for pace in asked.paces:
         paced = waves[f"{pace} words a minute"] = list(speak_at(pace, texts, audio.sample_rate))
