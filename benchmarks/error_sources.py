@@ -50,11 +50,12 @@ def one_clip(tokens: np.ndarray, mel_TM: np.ndarray, speaker: int, synthesizer: 
     )
 
 
-def as_reference(mel_TM: np.ndarray, frames: int) -> References:
+def as_reference(mel_TM: np.ndarray, synthesizer: Synthesizer) -> References:
     """Return the first frames of a clip as the reference of a batch of one row."""
-    beginning = mel_TM[:frames]
-    padded = np.pad(beginning, [(0, frames - len(beginning)), (0, 0)])
-    return References(tf.constant(padded[None]), tf.constant([len(beginning)]))
+    checkpoint = synthesizer.checkpoint
+    frames = checkpoint.config.model.reference_frames
+    padded_CM = pad_to(mel_TM[:frames], frames, checkpoint.cache.spec.pad_value)
+    return References(tf.constant(padded_CM[None]), tf.constant([min(len(mel_TM), frames)]))
 
 
 def versions(
@@ -111,7 +112,7 @@ def main() -> None:
     truth = read_ground_truth(asked.cache, manifest, entries, None)
     for (entry, mel_TM, wave), speech in zip(truth, spoken, strict=True):
         if network.voice_encoder is not None and entry.speaker not in references:
-            references[entry.speaker] = as_reference(mel_TM, synthesizer.checkpoint.config.model.reference_frames)
+            references[entry.speaker] = as_reference(mel_TM, synthesizer)
             continue
         texts.append(entry.raw_text)
         recordings.append(wave)

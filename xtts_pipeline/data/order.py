@@ -150,13 +150,14 @@ def prefetched(batches: tf.data.Dataset, data: DataConfig) -> tf.data.Dataset:
     return batches.prefetch(prefetch_size(data)).with_options(options)
 
 
-def copied_to_device(batches: tf.data.Dataset, data: DataConfig) -> tf.data.Dataset:
+def copied_to_device(batches: tf.data.Dataset, data: DataConfig, rows: object) -> tf.data.Dataset:
     """Return the batches, copied to the GPU ahead of their step if `data.prefetch_to_device` asks for it.
 
     A copy at the start of a step waits until the GPU has ended the step before. This is the last operation of a
-    pipeline. With several GPUs, which share a batch, and without a GPU, batches stay on the CPU.
+    pipeline. Batches stay on the CPU without a GPU, and where several GPUs or processes share a batch: the step then
+    reads lengths and splits rows there. `rows` are the rows of this process, None if it is the only one.
     """
     gpus = tf.config.list_logical_devices("GPU")
-    if not data.prefetch_to_device or len(gpus) != 1:
+    if not data.prefetch_to_device or rows is not None or len(gpus) != 1:
         return batches
     return batches.apply(tf.data.experimental.prefetch_to_device(gpus[0].name, _BATCHES_ON_DEVICE))

@@ -136,9 +136,7 @@ class Source(ABC):
             batch_size, own_rows = signatures[bucket].tokens.shape[0], None if rows is None else rows[bucket]
             begin = StreamPosition(epoch, skipped[bucket])
             dataset = self.training_dataset(self.order(config, bucket, batch_size, begin, own_rows))
-            ready = dataset.with_options(_read_ahead())
-            if own_rows is None:
-                ready = copied_to_device(ready, config.data)
+            ready = copied_to_device(dataset.with_options(_read_ahead()), config.data, own_rows)
             return self._read(iter(ready), signatures[bucket])
 
         # A bucket without records has no stream; without any record the first stream raises the error.

@@ -147,9 +147,8 @@ class WaveSource(CachedSource):
             num_parallel_calls=parallel_calls(config.data),
             deterministic=True,
         )
-        batches = prefetched(cut.batch(clips, drop_remainder=True).map(_merge_crops), config.data)
-        if rows is None:
-            batches = copied_to_device(batches, config.data)
+        merged = prefetched(cut.batch(clips, drop_remainder=True).map(_merge_crops), config.data)
+        batches = copied_to_device(merged, config.data, rows)
         with self._explaining():
             for number, (mel, wave) in enumerate(batches, position.batch):
                 if number % epoch_batches == 0:
