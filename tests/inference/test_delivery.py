@@ -1,12 +1,14 @@
 """What is planned before a text is decoded: durations, speed, pitch, noise, and a second attempt."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tests.inference.test_synthesizer import LONG, Mels, assert_same_speech
 from tests.speaking import make_run
 from xtts_pipeline.errors import ConfigError
-from xtts_pipeline.inference.guard import Faults, planned_faults
+from xtts_pipeline.inference.guard import NO_FAULTS, Faults, planned_faults
 from xtts_pipeline.inference.speech import SpokenText
 from xtts_pipeline.inference.synthesizer import Synthesizer
 
@@ -97,6 +99,27 @@ def test_a_text_with_faults_is_decoded_again_with_other_noise_and_the_best_is_ke
     again = synthesizer.synthesize("abc")
     assert (again.attempts, again.faults) == (3, Faults(1))
     np.testing.assert_array_equal(again.mel, synthesizer_mel(synthesizer, monkeypatch, seed=1))
+
+
+@pytest.mark.parametrize("speed", [1.0, 2.0])
+def test_words_that_are_planned_too_short_have_more_time_when_they_are_decoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speed: float
+) -> None:
+    run = make_run(tmp_path, token_frames=1.0)
+    once, twice = (
+        Synthesizer.load(run, ["synthesis.max_frames_per_token=1000", f"synthesis.max_attempts={attempts}"])
+        for attempts in (1, 3)
+    )
+    monkeypatch.setattr("xtts_pipeline.inference.synthesizer.spoken_faults", lambda plan, *_: planned_faults(plan))
+    texts = ["abc d", "ef"]
+    for first, again in zip(*(each.synthesize_batch(texts, speed=speed) for each in (once, twice)), strict=True):
+        assert (first.attempts, again.attempts) == (1, 2)
+        assert first.faults.skipped_words > 0
+        assert again.faults == NO_FAULTS
+        assert again.has_stopped
+        assert again.durations.sum() == pytest.approx(len(again.mel), rel=1e-4)
+    # A token of a word lasts 30 ms at normal speed, one outside of words a frame of 11.6 ms, as before.
+    np.testing.assert_allclose(again.durations[1:3] / again.durations[0], 0.03 * 22_050 / 256, rtol=1e-5)
 
 
 def synthesizer_mel(synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch, seed: int) -> np.ndarray:

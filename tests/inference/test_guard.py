@@ -7,6 +7,7 @@ from xtts_pipeline.inference.guard import (
     NO_FAULTS,
     Faults,
     PlannedSpeech,
+    lengthen_words,
     likeliest_path,
     planned_faults,
     spoken_faults,
@@ -61,6 +62,16 @@ def test_durations_alone_show_a_word_without_time_and_a_token_without_end():
     # A pause may last longer than a sound.
     assert planned_faults(plan_with(t8=100)) == NO_FAULTS
     assert planned_faults(plan_with(t8=300)) == Faults(overlong_tokens=1)
+
+
+def test_a_word_without_time_gets_the_least_that_a_word_needs_and_no_other_token_changes():
+    plan = plan_with(t5=1, t6=1, t7=1.5)
+    longer = lengthen_words(plan)
+    np.testing.assert_allclose(longer.seconds[5:8], [0.09 / 3.5, 0.09 / 3.5, 0.09 * 1.5 / 3.5])
+    np.testing.assert_array_equal(np.delete(longer.seconds, [5, 6, 7]), np.delete(plan.seconds, [5, 6, 7]))
+    assert planned_faults(plan) == Faults(skipped_words=1)
+    assert planned_faults(longer) == NO_FAULTS
+    assert plan.seconds[5] == FRAME_SECONDS
 
 
 def test_speech_shorter_than_its_tokens_is_judged_by_its_plan():

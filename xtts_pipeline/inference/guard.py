@@ -13,6 +13,8 @@ import numpy as np
 # docs/quality.md has the measurement.
 SHORTEST_TOKEN_SECONDS, LONGEST_TOKEN_SECONDS, LONGEST_PAUSE_SECONDS = 0.015, 1.0, 3.0
 COLLAPSED_SHARE, STRETCHED_SHARE = 0.6, 1.6
+# What a word has at least when a piece is decoded again: three frames of the usual 10 to 12 ms.
+LEAST_TOKEN_SECONDS = 0.03
 # Short words move by a frame or two without being wrong.
 LOST_FRAMES, GAINED_FRAMES = 3, 4
 # An error of 1 is chance: the frames are as far from their tokens as these are from each other.
@@ -44,6 +46,15 @@ class PlannedSpeech(NamedTuple):
     seconds: np.ndarray
     mean_frame: np.ndarray
     words: Sequence[tuple[int, int]]
+
+
+def lengthen_words(plan: PlannedSpeech) -> PlannedSpeech:
+    """Return the plan with at least LEAST_TOKEN_SECONDS a token for each word; a word's tokens keep their ratios."""
+    seconds = plan.seconds.copy()
+    for first, last in plan.words:
+        word = seconds[first : last + 1]
+        word *= max(1.0, LEAST_TOKEN_SECONDS / word.mean())
+    return plan._replace(seconds=seconds)
 
 
 def planned_faults(plan: PlannedSpeech) -> Faults:

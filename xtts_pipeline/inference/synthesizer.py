@@ -16,7 +16,14 @@ from xtts_pipeline.audio.reference import load_reference
 from xtts_pipeline.cache.format.schema import pad_to
 from xtts_pipeline.errors import CheckpointError, ConfigError
 from xtts_pipeline.inference.delivery import check_delivery, number_of
-from xtts_pipeline.inference.guard import NO_FAULTS, Faults, PlannedSpeech, planned_faults, spoken_faults
+from xtts_pipeline.inference.guard import (
+    NO_FAULTS,
+    Faults,
+    PlannedSpeech,
+    lengthen_words,
+    planned_faults,
+    spoken_faults,
+)
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
 from xtts_pipeline.inference.references import cut_windows, embed_windows
 from xtts_pipeline.inference.speech import SpeechStream, SpokenPiece, SpokenText, deal
@@ -24,7 +31,7 @@ from xtts_pipeline.inference.timings import find_words
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.inference.voice_folder import verify_voice
 from xtts_pipeline.model.batch import Batch, to_network_scale
-from xtts_pipeline.model.durations import cut_durations
+from xtts_pipeline.model.durations import cut_durations, whole_frames
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Chunk, SpeechPlan
 from xtts_pipeline.text.fallback import TextChanges
@@ -60,12 +67,11 @@ class _Voice:
 class _Opened(NamedTuple):
     """Pieces that are about to be decoded: the network's plan, and the frame limits [B].
 
-    durations: float32 [B, S], the planned frames of each token. planned: what the guard compares with each piece.
+    planned: what the guard compares with each piece.
     """
 
     plan: SpeechPlan
     max_frames: tf.Tensor
-    durations: np.ndarray
     planned: list[PlannedSpeech]
 
 
@@ -117,7 +123,12 @@ class Synthesizer:
         if is_voice(run):
             verify_voice(run)
         checkpoint = load_checkpoint(run).with_synthesis(overrides)
-        return cls(checkpoint, load_vocoder(run, vocoder), strict_text=strict_text)
+        path = choose_vocoder(run, vocoder)
+        if path is None:
+            return cls(checkpoint, strict_text=strict_text)
+        with offering_griffin_lim(vocoder):
+            generator = load_generator(load_checkpoint(path))
+        return cls(checkpoint, NeuralVocoder(generator), strict_text=strict_text)
 
     def warm_up(self, *, batch: bool = False, streams: int = 1) -> None:
         """Compile the functions for one text, those for a batch with `batch`, and those for `streams` together."""
@@ -304,17 +315,27 @@ class Synthesizer:
                 yield row, None if piece is texts[row][-1] else self._silent_frames(piece, count)
 
     def _decode_whole(self, pieces: Sequence[Piece], voice: _Voice, rows: int) -> list[SpokenPiece]:
-        """Return the speech of the pieces; those with faults that other noise may mend are decoded again."""
+        """Return the speech of the pieces; those with skipped or repeated words are decoded again."""
         opened = self._open(pieces, voice, rows)
         best = self._attempt(pieces, opened, voice, 1)
         for attempt in range(2, self.checkpoint.config.synthesis.max_attempts + 1):
-            # Other noise does not change the plan.
-            wrong = [row for row, plan in enumerate(opened.planned) if best[row].faults != planned_faults(plan)]
-            again = self._attempt(pieces, opened, voice, attempt) if wrong else []
+            wrong = [row for row, said in enumerate(best) if said.faults.skipped_words or said.faults.repeated_words]
+            if not wrong:
+                break
+            again = self._attempt(pieces, self._lengthen(opened, voice.speed), voice, attempt)
             for row in wrong:
-                is_better = sum(again[row].faults) < sum(best[row].faults)
-                best[row] = (again[row] if is_better else best[row])._replace(attempts=attempt)
+                # A longer plan may reach the limit of frames.
+                old, new = ((not said.has_stopped, sum(said.faults)) for said in (best[row], again[row]))
+                best[row] = (again[row] if new < old else best[row])._replace(attempts=attempt)
         return best
+
+    def _lengthen(self, opened: _Opened, speed: float) -> _Opened:
+        """Return the start with the least time for each word."""
+        planned, durations = [lengthen_words(plan) for plan in opened.planned], np.array(opened.plan.timing.duration)
+        for row, plan in enumerate(planned):
+            durations[row, : len(plan.seconds)] = plan.seconds / (speed * self._frame_seconds)
+        longer = SpeechPlan.of(opened.plan.tokens, whole_frames(tf.constant(durations)))
+        return opened._replace(plan=longer, planned=planned)
 
     def _attempt(self, pieces: Sequence[Piece], opened: _Opened, voice: _Voice, attempt: int) -> list[SpokenPiece]:
         """Return the speech of the pieces with the noise of an attempt."""
@@ -351,13 +372,13 @@ class Synthesizer:
             seconds = frames[: len(piece.tokens)] * voice.speed * self._frame_seconds
             words = list(find_words(self.symbols(piece.tokens)))
             planned.append(PlannedSpeech(seconds, means[: len(piece.tokens)], words))
-        return _Opened(plan, tf.constant(max_frames), durations, planned)
+        return _Opened(plan, tf.constant(max_frames), planned)
 
     def _decode(
         self, pieces: Sequence[Piece], opened: _Opened, seed: int, short_chunks: int = 0
     ) -> Iterator[list[SpokenPiece]]:
         """Yield the next chunk of each piece, empty for a piece that has ended, until all have ended."""
-        faults = [planned_faults(plan) for plan in opened.planned]
+        faults, durations = [planned_faults(plan) for plan in opened.planned], opened.plan.timing.duration.numpy()
         step, noise = tf.constant(0), tf.constant(seed & 0xFFFFFFFF, tf.uint32)
         before, is_over = np.zeros(len(opened.max_frames), np.int32), False
         while not is_over:
@@ -370,8 +391,8 @@ class Synthesizer:
             mel, parts = chunk.mel.numpy(), []
             for row, (piece, frames) in enumerate(zip(pieces, after - before, strict=False)):
                 is_whole = bool(is_going_on[row] or has_stopped[row])
-                durations = opened.durations[row, : len(piece.tokens)]
-                parts.append(SpokenPiece(mel[row, :frames], is_whole, durations, faults[row]))
+                planned = durations[row, : len(piece.tokens)]
+                parts.append(SpokenPiece(mel[row, :frames], is_whole, planned, faults[row]))
             yield parts
             before, is_over, faults = after, not is_going_on.any(), [NO_FAULTS] * len(pieces)
 
@@ -387,22 +408,14 @@ class Synthesizer:
             pause = 0 if piece is pieces[-1] else self._silent_frames(piece, len(said.mel))
             mels += [said.mel, self.silence(pause)]
             durations += [said.durations[:-1], said.durations[-1:] + pause]
-        mel = np.concatenate(mels)
-        has_stopped = all(said.has_stopped for said in spoken)
-        sample_rate = self.checkpoint.config.audio.sample_rate
-        wave = self.vocoder(mel)
-        return SpokenText(
-            text,
-            tokens,
-            mel,
+        mel, faults = np.concatenate(mels), reduce(Faults.plus, (said.faults for said in spoken))
+        has_stopped, attempts = all(said.has_stopped for said in spoken), max(said.attempts for said in spoken)
+        wave, sample_rate, planned = (
+            self.vocoder(mel),
+            self.checkpoint.config.audio.sample_rate,
             np.concatenate(durations),
-            wave,
-            sample_rate,
-            has_stopped,
-            split.changes,
-            max(said.attempts for said in spoken),
-            reduce(Faults.plus, (said.faults for said in spoken)),
         )
+        return SpokenText(text, tokens, mel, planned, wave, sample_rate, has_stopped, split.changes, attempts, faults)
 
     def _dropout(self) -> Dropout:
         return Dropout.fixed(self.checkpoint.config.training.seed)
@@ -435,12 +448,3 @@ class Synthesizer:
 
     def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
         return embed_windows(self._network, window_BNCM, length_BN, self._dropout())
-
-
-def load_vocoder(run: Path, named: Path | str | None = None) -> NeuralVocoder | None:
-    """Return the vocoder that `choose_vocoder` chooses, None for Griffin-Lim. Raises its errors."""
-    path = choose_vocoder(run, named)
-    if path is None:
-        return None
-    with offering_griffin_lim(named):
-        return NeuralVocoder(load_generator(load_checkpoint(path)))

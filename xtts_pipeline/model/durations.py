@@ -52,7 +52,12 @@ def spoken_durations(log_duration_BS: tf.Tensor, mask_BS: tf.Tensor, speed: tf.T
 
     No token lasts under one frame at normal speed: the aligner's paths skip none.
     """
-    duration_BS = tf.where(mask_BS, tf.exp(tf.clip_by_value(log_duration_BS, 0.0, MAX_LOG_DURATION)) / speed, 0.0)
+    duration_BS = tf.exp(tf.clip_by_value(log_duration_BS, 0.0, MAX_LOG_DURATION))
+    return whole_frames(tf.where(mask_BS, duration_BS / speed, 0.0))
+
+
+def whole_frames(duration_BS: tf.Tensor) -> tf.Tensor:
+    """Return the durations, scaled so that each row sums to a whole number of frames."""
     total_B1 = tf.reduce_sum(duration_BS, axis=1, keepdims=True)
     return duration_BS * tf.maximum(tf.round(total_B1), 1.0) / tf.maximum(total_B1, LEAST_DURATION)
 

@@ -45,6 +45,12 @@ class SpeechPlan(NamedTuple):
     timing: Timing
     length: tf.Tensor
 
+    @classmethod
+    def of(cls, tokens_BSD: tf.Tensor, duration_BS: tf.Tensor) -> "SpeechPlan":
+        """Return the plan of tokens with these durations, of which each row sums to a whole number."""
+        length_B = tf.cast(tf.round(tf.reduce_sum(duration_BS, axis=1)), tf.int32)
+        return cls(tokens_BSD, timing_of(duration_BS), length_B)
+
 
 class Speech(NamedTuple):
     """Decoded speech.
@@ -169,9 +175,8 @@ class Network(tf.Module):
         tokens_BSD = self._add_voice(memory)
         predicted = self.predictor(tokens_BSD, memory.text_mask, Dropout.fixed(0))
         predicted = predicted._replace(octaves=predicted.octaves + predicted.voicing * semitones / SEMITONES_PER_OCTAVE)
-        timing = timing_of(spoken_durations(predicted.log_duration, memory.text_mask, speed))
-        length_B = tf.cast(tf.round(tf.reduce_sum(timing.duration, axis=1)), tf.int32)
-        return SpeechPlan(self._add_prosody(tokens_BSD, predicted), timing, length_B)
+        duration_BS = spoken_durations(predicted.log_duration, memory.text_mask, speed)
+        return SpeechPlan.of(self._add_prosody(tokens_BSD, predicted), duration_BS)
 
     def continue_speech(
         self,
