@@ -90,7 +90,8 @@ def run_step(job: dict[str, Any]) -> None:
     arrays = np.load(job["batch"])
     batch = {name: tf.constant(arrays[name]) for name in arrays.files}
     signature = batch_signature(spec, len(arrays["mel"]), with_speaker=False, with_language=False)
-    network, average = (Network(config.model, config.audio, spec, SYMBOLS) for _ in range(2))
+    precision = tf.dtypes.as_dtype(config.training.product_type)
+    network, average = (Network(config.model, config.audio, spec, SYMBOLS, dtype=precision) for _ in range(2))
     step = AcousticStep(network, average, config.training, [signature])
     given = to_batch(batch, signature)
     started = time.perf_counter()

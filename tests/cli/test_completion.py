@@ -60,7 +60,7 @@ def test_settings_are_completed_by_name_then_by_choice():
     assert names == [f"{part}.{key}=" for part, of in Config() for key in type(of).model_fields]
     assert offered("train", "--set", incomplete="training.pre") == ["training.precision="]
     assert offered("train", "--set", incomplete="training.precision=") == [
-        f"training.precision={choice}" for choice in ("float32", "bfloat16", "float16")
+        f"training.precision={choice}" for choice in ("auto", "float32", "bfloat16", "float16")
     ]
     assert offered("train", "--set", incomplete="text.blank=t") == ["text.blank=true"]
     assert offered("train", "--set", incomplete="training.steps=") == []
@@ -73,7 +73,12 @@ def test_a_run_that_speaks_is_offered_settings_of_synthesis_alone():
 
 def test_bash_gets_what_follows_the_equals_sign_that_it_splits_at(in_bash):
     assert in_bash("xtts train --set training.pre") == ["plain,training.precision="]
-    assert in_bash("xtts train --set training.precision=") == ["plain,float32", "plain,bfloat16", "plain,float16"]
+    assert in_bash("xtts train --set training.precision=") == [
+        "plain,auto",
+        "plain,float32",
+        "plain,bfloat16",
+        "plain,float16",
+    ]
     assert in_bash("xtts train --set text.blank=true --set training.precision=fl") == ["plain,float32", "plain,float16"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from xtts_pipeline.system import nvml
-from xtts_pipeline.system.nvml import Sampler, free_memory_bytes
+from xtts_pipeline.system.nvml import Sampler, compute_capability, free_memory_bytes
 
 
 def library(**changed: Any) -> ModuleType:
@@ -27,6 +27,7 @@ def library(**changed: Any) -> ModuleType:
         "nvmlDeviceGetName": lambda handle: f"Device {handle}",
         "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=87),
         "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(used=2_000_000, free=7_000_000),
+        "nvmlDeviceGetCudaComputeCapability": lambda _: [9, 0],
         "nvmlDeviceGetClockInfo": lambda *_: 1_410,
         "nvmlDeviceGetPowerUsage": lambda _: 250_000,
         "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _: 0x20,
@@ -152,8 +153,8 @@ def test_free_memory_is_the_devices_or_none(
         raise RuntimeError("no driver")
 
     monkeypatch.setitem(sys.modules, "pynvml", library())
-    assert free_memory_bytes() == 7_000_000
+    assert (free_memory_bytes(), compute_capability()) == (7_000_000, (9, 0))
     monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=fail))
-    assert free_memory_bytes() is None
+    assert (free_memory_bytes(), compute_capability()) == (None, None)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert free_memory_bytes() is None

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -17,12 +17,31 @@ from xtts_pipeline.training.checks import (
     check_enough_records,
     check_memory,
     choose_batch_size,
+    choose_precision,
     describe_batches,
+    describe_precision,
     slow_settings,
     training_memory,
 )
 
 WriteCache = Callable[..., Manifest]
+
+
+class Machine(NamedTuple):
+    """What the checks of precision ask of a machine."""
+
+    has_gpu: bool = False
+    compute_capability: tuple[int, int] | None = None
+    has_bfloat16_products: bool = False
+
+    def replace(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the checks see this machine."""
+        for name, value in self._asdict().items():
+            monkeypatch.setattr(checks, name, lambda value=value: value)
+
+
+PLAIN, WITH_BFLOAT16 = Machine(), Machine(has_bfloat16_products=True)
+OLD_GPU, NEW_GPU, UNKNOWN_GPU = Machine(True, (7, 5)), Machine(True, (8, 6)), Machine(True)
 
 
 @pytest.fixture
@@ -253,22 +272,55 @@ def test_buckets_are_advised_where_over_a_quarter_of_the_frames_is_padding(
 
 
 @pytest.mark.parametrize(
-    ("settings", "has_gpu", "warned"),
+    ("settings", "machine", "warned"),
     [
-        ({}, False, ""),
-        ({"precision": "bfloat16"}, False, "training.precision=float32"),
-        ({"precision": "bfloat16"}, True, ""),
-        ({"precision": "bfloat16", "jit_compile": False}, False, ""),
-        ({"debug_eager": True}, True, "for a debugger"),
+        ({}, PLAIN, ""),
+        ({"precision": "bfloat16"}, PLAIN, "no instructions for it; set training.precision=float32"),
+        ({"precision": "bfloat16"}, WITH_BFLOAT16, ""),
+        ({"precision": "bfloat16"}, OLD_GPU, ""),
+        ({"precision": "bfloat16", "jit_compile": False}, WITH_BFLOAT16, "set training.precision=float32"),
+        ({"debug_eager": True}, NEW_GPU, "for a debugger"),
     ],
 )
 def test_settings_that_are_slow_on_this_machine_have_one_line_each(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], has_gpu: bool, warned: str
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], machine: Machine, warned: str
 ) -> None:
-    monkeypatch.setattr(checks, "has_gpu", lambda: has_gpu)
+    machine.replace(monkeypatch)
     lines = slow_settings(TrainingConfig(**settings))
     assert len(lines) == bool(warned)
     assert all(line.endswith(warned) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("settings", "machine", "chosen"),
+    [
+        ({}, PLAIN, "float32"),
+        ({}, WITH_BFLOAT16, "bfloat16"),
+        ({}, OLD_GPU, "float32"),
+        ({}, UNKNOWN_GPU, "float32"),
+        ({}, NEW_GPU, "bfloat16"),
+        ({"jit_compile": False}, WITH_BFLOAT16, "float32"),
+        ({"debug_eager": True}, NEW_GPU, "float32"),
+        ({"precision": "float32"}, NEW_GPU, "float32"),
+        ({"precision": "float16"}, PLAIN, "float16"),
+    ],
+)
+def test_the_precision_is_the_fastest_of_the_machine_unless_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], machine: Machine, chosen: str
+) -> None:
+    machine.replace(monkeypatch)
+    config = Config().with_settings("training", **settings)
+    assert choose_precision(config).training.precision == chosen
+    assert choose_precision(config, is_choosing=False).training.precision == settings.get("precision", "float32")
+
+
+def test_the_line_about_precision_says_what_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    WITH_BFLOAT16.replace(monkeypatch)
+    lines = [describe_precision(TrainingConfig(precision=name)) for name in ("bfloat16", "float32")]
+    assert lines == [
+        "precision: matrix products in bfloat16 (faster than float32 here)",
+        "precision: matrix products in float32",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.training import checks
+from xtts_pipeline.training.distributed.cluster import Cluster
 from xtts_pipeline.training.settings import training_config
 
 
@@ -26,3 +29,24 @@ def test_a_cache_with_one_speaker_needs_no_references_unless_told(
     # A run that goes on keeps what it has.
     again = training_config(replace(manifest, speakers=("anna",)), (), (), None, previous=config)
     assert again.model.voice_latents == latents
+
+
+def test_the_precision_is_chosen_once_for_a_run(
+    tmp_path: Path, write_cache: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, overrides = write_cache(tmp_path / "cache"), ("training.batch_size=2",)
+
+    def chosen(previous: Config | None = None, *more: str, **named: Any) -> str:
+        config = training_config(manifest, (), (*overrides, *more), None, previous=previous, **named)
+        return config.training.precision
+
+    monkeypatch.setattr(checks, "has_gpu", lambda: False)
+    monkeypatch.setattr(checks, "has_bfloat16_products", lambda: True)
+    config = training_config(manifest, (), overrides, None)
+    assert config.training.precision == "bfloat16"
+    assert chosen(network="vocoder") == "float32"
+    assert chosen(cluster=Cluster(("one:1", "two:1"), 0, "chief")) == "float32"
+    # A run that goes on elsewhere keeps it, whether `auto` is asked for again or not.
+    monkeypatch.setattr(checks, "has_bfloat16_products", lambda: False)
+    assert chosen() == "float32"
+    assert chosen(config) == chosen(config, "training.precision=auto") == "bfloat16"

@@ -284,7 +284,7 @@ class TrainingConfig(Section):
 
     batch_size: Batch | Literal["auto"] = 16
     accumulation_steps: Batch = 1
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     steps: Count = 20_000
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     learning_rate: Annotated[float, Field(ge=1e-12, le=1e3)] = 1e-3
@@ -319,6 +319,11 @@ class TrainingConfig(Section):
                 "training.batch_size is still auto; the number depends on the cache and on the machine's memory"
             )
         return self.batch_size
+
+    @property
+    def product_type(self) -> str:
+        """The type of matrix products; float32 for `auto`, which `xtts train` replaces with this machine's choice."""
+        return "float32" if self.precision == "auto" else self.precision
 
     @property
     def save_every_seconds(self) -> int | None:

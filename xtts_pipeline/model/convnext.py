@@ -1,5 +1,7 @@
 """The ConvNeXt block over frames, of the parallel decoder and of the trained vocoder."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS
@@ -22,14 +24,39 @@ class DepthwiseConvolution(tf.Module):
         if not is_compiled:
             filters = self.weight[None, :, :, None]
             return tf.nn.depthwise_conv2d(x_BTD[:, None], filters, [1, 1, 1, 1], "SAME")[:, 0] + self.bias
-        _, frames, width = x_BTD.shape
-        padded_BTD = tf.pad(x_BTD, [[0, 0], [CONVNEXT_TAPS // 2, CONVNEXT_TAPS // 2], [0, 0]])
-        weight = tf.cast(self.weight, x_BTD.dtype)
-        # As rows, so that the gradients sum over one axis, as in `Dense`.
-        taps = [
-            tf.reshape(padded_BTD[:, tap : tap + frames], [-1, width]) * weight[tap] for tap in range(CONVNEXT_TAPS)
-        ]
-        return unflatten(tf.add_n(taps) + tf.cast(self.bias, x_BTD.dtype), x_BTD)
+        weight, bias = tf.convert_to_tensor(self.weight), tf.convert_to_tensor(self.bias)
+        return tf.cast(_convolve_taps(tf.cast(x_BTD, tf.float32), weight, bias), x_BTD.dtype)
+
+
+@tf.custom_gradient
+def _convolve_taps(
+    x_BTD: tf.Tensor, weight_LD: tf.Tensor, bias_D: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, ...]]]:
+    """Return x convolved along time with the L taps of each channel, as a sum of shifted products.
+
+    The gradient of x is the convolution with the taps in reverse; XLA would make padded arrays of the default one.
+    """
+
+    def gradient(above_BTD: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        # As rows, so that the sums are over one axis, as in `Dense`.
+        above_ND = tf.reshape(above_BTD, [-1, above_BTD.shape[-1]])
+        sums_LD = [tf.reduce_sum(shifted_ND * above_ND, axis=0) for shifted_ND in _shifted(x_BTD)]
+        x_gradient_ND = _sum_of_products(above_BTD, weight_LD[::-1])
+        return unflatten(x_gradient_ND, x_BTD), tf.stack(sums_LD), tf.reduce_sum(above_ND, axis=0)
+
+    return unflatten(_sum_of_products(x_BTD, weight_LD) + bias_D, x_BTD), gradient
+
+
+def _sum_of_products(x_BTD: tf.Tensor, weight_LD: tf.Tensor) -> tf.Tensor:
+    """Return [N, D]."""
+    return tf.add_n([rows_ND * tap_D for rows_ND, tap_D in zip(_shifted(x_BTD), tf.unstack(weight_LD), strict=True)])
+
+
+def _shifted(x_BTD: tf.Tensor) -> list[tf.Tensor]:
+    """Return x as seen by each tap, [N, D] each, with zeros outside."""
+    _, frames, width = x_BTD.shape
+    padded_BTD = tf.pad(x_BTD, [[0, 0], [CONVNEXT_TAPS // 2, CONVNEXT_TAPS // 2], [0, 0]])
+    return [tf.reshape(padded_BTD[:, tap : tap + frames], [-1, width]) for tap in range(CONVNEXT_TAPS)]
 
 
 class ConvNextBlock(tf.Module):
@@ -46,7 +73,8 @@ class ConvNextBlock(tf.Module):
     def __call__(self, x_BTD: tf.Tensor, mask_BT1: tf.Tensor, *, is_compiled: bool = True) -> tf.Tensor:
         """Return [B, T, D]; the mask is 1 for real frames and 0 for others."""
         # Frames that are not there stay zero in every layer, so that a streamed block equals a part of the whole.
-        return (x_BTD + self.change(x_BTD, is_compiled=is_compiled)) * mask_BT1
+        change_BTD = tf.cast(self.change(x_BTD, is_compiled=is_compiled), tf.float32)
+        return tf.cast((tf.cast(x_BTD, tf.float32) + change_BTD) * tf.cast(mask_BT1, tf.float32), x_BTD.dtype)
 
     def change(self, x_BTD: tf.Tensor, *, is_compiled: bool = True) -> tf.Tensor:
         """Return what the block adds to x.
@@ -62,7 +90,9 @@ class ConvNextBlock(tf.Module):
         else:
             # In this form, with `bias_add`, TensorFlow fuses bias and GELU with the product.
             inner_ND = self._narrow(tf.nn.bias_add(tf.matmul(normal_ND, self.widen.weight), self.widen.bias))
-        return unflatten(inner_ND * tf.cast(self.scale, x_BTD.dtype), x_BTD)
+        return unflatten(tf.cast(tf.cast(inner_ND, tf.float32) * self.scale, x_BTD.dtype), x_BTD)
 
     def _narrow(self, wide_NE: tf.Tensor) -> tf.Tensor:
-        return self.narrow(tf.nn.gelu(wide_NE, approximate=True))
+        # In bfloat16 XLA would round after each of its operations.
+        active_NE = tf.nn.gelu(tf.cast(wide_NE, tf.float32), approximate=True)
+        return self.narrow(tf.cast(active_NE, wide_NE.dtype))

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.model.products import affine
+
 MASKED_SCORE = -1e9
 # Keeps the normalisation of a constant row finite.
 NORM_EPSILON = 1e-5
@@ -173,8 +175,7 @@ class Dense(tf.Module):
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         rows_ND = tf.reshape(x, [-1, x.shape[-1]])
-        mapped_ND = tf.matmul(rows_ND, tf.cast(self.weight, x.dtype)) + tf.cast(self.bias, x.dtype)
-        return unflatten(mapped_ND, x)
+        return unflatten(affine(rows_ND, self.weight, self.bias), x)
 
 
 class LayerNorm(tf.Module):
@@ -204,8 +205,11 @@ class Convolution(tf.Module):
         self.padding = [[0, 0], [before, taps - 1 - before], [0, 0]]
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        weight, bias = tf.cast(self.weight, x.dtype), tf.cast(self.bias, x.dtype)
-        return tf.nn.conv1d(tf.pad(x, self.padding), weight, stride=1, padding="VALID") + bias
+        taps, inputs, outputs = self.weight.shape
+        padded = tf.pad(x, self.padding)
+        seen = tf.concat([padded[:, tap : (tap + 1 - taps) or None] for tap in range(taps)], axis=-1)
+        weight = tf.reshape(self.weight, [taps * inputs, outputs])
+        return unflatten(affine(tf.reshape(seen, [-1, taps * inputs]), weight, self.bias), x)
 
 
 class FeedForward(tf.Module):

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ _CGROUP_MEMORY = (("", "memory.max", "memory.current"), ("memory", "memory.limit
 _OWN_GROUPS = Path("/proc/self/cgroup")
 _READ_BYTES = 1 << 20
 _SAMPLED_PAGES = 256
+_PROCESSORS = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,12 @@ def usable_cores() -> Cores:
     Unlike joblib.cpu_count, keeps fractional quotas and sees the limits of nested control groups.
     """
     return Cores(os.cpu_count() or 1, len(os.sched_getaffinity(0)), _cgroup_cores())
+
+
+@cache
+def has_bfloat16_products() -> bool:
+    """Return whether the processor has instructions for products of bfloat16 (AVX-512 BF16)."""
+    return "avx512_bf16" in (_read(_PROCESSORS) or "").split()
 
 
 def memory_limit_bytes() -> int:

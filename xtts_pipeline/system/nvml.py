@@ -106,12 +106,23 @@ class Sampler:
 
 def free_memory_bytes() -> int | None:
     """Return the free memory of the first visible GPU; None without the library, a driver or such a GPU."""
+    memory = _ask_first_gpu("nvmlDeviceGetMemoryInfo")
+    return None if memory is None else int(memory.free)
+
+
+def compute_capability() -> tuple[int, int] | None:
+    """Return the CUDA compute capability of the first visible GPU; None without the library, a driver or such a GPU."""
+    found = _ask_first_gpu("nvmlDeviceGetCudaComputeCapability")
+    return None if found is None else (found[0], found[1])
+
+
+def _ask_first_gpu(counter: str) -> Any:
     try:
         library, handle, _ = _open_first_gpu()
     except LookupError:
         return None
     try:
-        return int(library.nvmlDeviceGetMemoryInfo(handle).free)
+        return getattr(library, counter)(handle)
     except library.NVMLError:
         return None
     finally:

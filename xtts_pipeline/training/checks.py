@@ -13,14 +13,16 @@ from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data.schedule import batch_sizes, is_filled, unfilled_buckets
 from xtts_pipeline.errors import CacheError, ConfigError
 from xtts_pipeline.model.architecture import NetworkSizes
-from xtts_pipeline.system.machine import memory_limit_bytes
-from xtts_pipeline.system.nvml import free_memory_bytes
+from xtts_pipeline.system.machine import has_bfloat16_products, memory_limit_bytes
+from xtts_pipeline.system.nvml import compute_capability, free_memory_bytes
 from xtts_pipeline.system.runtime import has_gpu
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.monitoring.memory_estimate import MemoryEstimate, estimate_memory
 
 # GPU memory that TensorFlow leaves to the driver and to libraries.
 GPU_RESERVED_BYTES = 1_800 << 20
+# The first compute capability whose tensor cores multiply bfloat16.
+TENSOR_CORES_FROM = (8, 0)
 # `auto` uses this share of the memory, because the estimate is not exact.
 AUTO_SHARE = 0.85
 # `auto` rounds down to a multiple: tensor cores prefer it, and small changes of free memory do not change the batch.
@@ -77,10 +79,34 @@ def slow_settings(training: TrainingConfig) -> list[str]:
         return [
             "training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger"
         ]
-    if training.precision == "bfloat16" and training.jit_compile and not has_gpu():
-        found = "training.precision: bfloat16 saves at most a tenth of the time under XLA on a CPU"
+    if training.precision == "bfloat16" and not has_gpu() and not _is_bfloat16_fast(training):
+        why = "this processor has no instructions for it" if training.jit_compile else "only XLA uses its instructions"
+        found = f"training.precision: bfloat16 saves no time, since {why}"
         return [f"warning: {found}; set training.precision=float32"]
     return []
+
+
+def choose_precision(config: Config, *, is_choosing: bool = True) -> Config:
+    """Return the settings with `training.precision: auto` replaced by bfloat16 where it is faster, else by float32.
+
+    Not `is_choosing`: `auto` is float32 everywhere.
+    """
+    if config.training.precision != "auto":
+        return config
+    is_fast = is_choosing and _is_bfloat16_fast(config.training)
+    return config.with_settings("training", precision="bfloat16" if is_fast else "float32")
+
+
+def describe_precision(training: TrainingConfig) -> str:
+    """Return a line with the type of matrix products."""
+    faster = " (faster than float32 here)" if training.precision == "bfloat16" and _is_bfloat16_fast(training) else ""
+    return f"precision: matrix products in {training.product_type}{faster}"
+
+
+def _is_bfloat16_fast(training: TrainingConfig) -> bool:
+    if training.debug_eager or not training.jit_compile:
+        return False
+    return (compute_capability() or (0, 0)) >= TENSOR_CORES_FROM if has_gpu() else has_bfloat16_products()
 
 
 def available_memory() -> AvailableMemory | None:

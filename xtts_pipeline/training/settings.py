@@ -13,7 +13,7 @@ from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config, show_value
 from xtts_pipeline.errors import CacheError, ConfigError, did_you_mean
 from xtts_pipeline.training.checkpoints.state import NetworkKind
-from xtts_pipeline.training.checks import available_memory, choose_batch_size
+from xtts_pipeline.training.checks import available_memory, choose_batch_size, choose_precision
 from xtts_pipeline.training.distributed.cluster import Cluster
 from xtts_pipeline.training.vocoder.checks import check_vocoder_settings
 
@@ -42,7 +42,8 @@ def training_config(
 
     A new run that starts with another run's weights, whose settings are `init_from`, takes the settings of its network
     as defaults. A `training.batch_size` of `auto` becomes a number: that of the previous run, or the largest batch that
-    fits into memory. With one speaker the default of `model.voice_latents` is 0.
+    fits into memory. A `training.precision` of `auto` becomes that of the previous run or the faster one. With one
+    speaker the default of `model.voice_latents` is 0.
     Raises CacheError that names each setting which contradicts the cache.
     """
     base: dict[str, Any] = cache_settings(manifest)
@@ -63,6 +64,10 @@ def training_config(
             else "use the cache of the run, or another --output"
         )
         raise CacheError(f"the cache was made with other settings: {'; '.join(differences)}; {remedy}")
+    if previous is not None and config.training.precision == "auto":
+        config = config.with_settings("training", precision=previous.training.product_type)
+    # Each worker of a cluster would choose by its own processor. A vocoder's quality was measured in float32 alone.
+    config = choose_precision(config, is_choosing=network == "acoustic" and cluster is None)
     if network == "vocoder":
         return check_vocoder_settings(config)
     if len(manifest.speakers) == 1 and "voice_latents" not in config.model.model_fields_set:

@@ -61,6 +61,7 @@ from xtts_pipeline.training.checks import (
     check_enough_records,
     check_memory,
     describe_batches,
+    describe_precision,
     slow_settings,
 )
 from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS, Cluster, find_cluster
@@ -387,7 +388,7 @@ def _print_plan(plan: RunPlan) -> int | None:
         lines = [*describe_batches(plan.manifest, plan.config), f"memory: {memory_text}"]
     if not plan.is_chief:
         return needed
-    for line in [*lines, *slow_settings(plan.config.training)]:
+    for line in [*lines, describe_precision(plan.config.training), *slow_settings(plan.config.training)]:
         echo_line(line)
     return needed
 

@@ -154,7 +154,7 @@ def measure_step(
     buckets = list(bucket_specs(manifest)) if manifest.buckets else choose_buckets(examples, largest, batch_size)
     variants = _variants(CachedSource(cache, manifest), buckets, examples, config, work, log, say)
     say("the peak of the matrix product")
-    peak = MatrixPeak(tf.dtypes.as_dtype(config.training.precision))
+    peak = MatrixPeak(tf.dtypes.as_dtype(config.training.product_type))
     found = in_turns({**{name: variant.run for name, variant in variants.items()}, "peak": peak.measure}, rounds, say)
     peaks = found.pop("peak")
     settings = {
@@ -193,7 +193,9 @@ def _variants(
         settings = training.model_copy(
             update={"jit_compile": is_compiled, "strict_shapes": is_strict, "debug_eager": False}
         )
-        network, average = (build_network(identity, config, tf.dtypes.as_dtype(training.precision)) for _ in range(2))
+        network, average = (
+            build_network(identity, config, tf.dtypes.as_dtype(training.product_type)) for _ in range(2)
+        )
         return AcousticStep(network, average, settings, bucket_signatures(identity, specs, training))
 
     fixed = bucket_signatures(identity, [largest], training)

@@ -24,7 +24,7 @@ class AcousticTask(Task):
     def __init__(self, config: Config, source: Source, distribution: Distribution) -> None:
         self._config, self._source, self._distribution = config, source, distribution
         self._identity = source.identity()
-        precision = tf.dtypes.as_dtype(config.training.precision)
+        precision = tf.dtypes.as_dtype(config.training.product_type)
         self.signatures = bucket_signatures(self._identity, source.specs, config.training, distribution.replicas)
         with distribution.scope():
             self.network, self.average = (build_network(self._identity, config, precision) for _ in range(2))

@@ -61,7 +61,7 @@ def estimate_memory(
     network = round((STATES + COPIES + gradients) * FLOAT_BYTES * parameter_count(model, sizes))
     # A bucket of shorter clips has more rows, by the ratio of frames.
     row = max(
-        row_bytes(model, spec, training.precision) * specs[-1].max_mel_frames / spec.max_mel_frames for spec in specs
+        row_bytes(model, spec, training.product_type) * specs[-1].max_mel_frames / spec.max_mel_frames for spec in specs
     )
     if is_gpu:
         return MemoryEstimate(0, network, 0, round(row))

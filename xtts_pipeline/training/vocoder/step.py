@@ -132,7 +132,7 @@ class VocoderStep(TrainStep):
 
     @property
     def _dtype(self) -> tf.DType:
-        return tf.dtypes.as_dtype(self.config.precision)
+        return tf.dtypes.as_dtype(self.config.product_type)
 
 
 class EvaluateVocoderStep:
