@@ -18,6 +18,7 @@ import argparse
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from side_by_side import OFF, SYMBOLS, write_batch
@@ -40,7 +41,7 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
     from xtts_pipeline.training.acoustic.step import AcousticStep
 
     write_batch(folder / BATCH_NAME, config, rows)
-    spec, dtype = record_spec_of(config.audio, config.limits), tf.dtypes.as_dtype(config.training.precision)
+    spec, dtype = record_spec_of(config.audio, config.limits), tf.dtypes.as_dtype(config.training.product_type)
     signature = batch_signature(spec, rows, with_speaker=False, with_language=False)
     network, average = (Network(config.model, config.audio, spec, SYMBOLS, dtype=dtype) for _ in range(2))
     step = AcousticStep(network, average, config.training, [signature])
@@ -48,7 +49,9 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
         tensors = [tf.constant(value) for value in to_batch(batch, signature) if value is not None]
     (folder / BATCH_NAME).unlink()
     function = step.compiled.functions[0]
-    traced = function.get_concrete_function(*tensors)
+    # The network asks for a GPU where one needs another program than a CPU.
+    with patch.object(tf.config, "list_physical_devices", lambda _: ["GPU:0"]):
+        traced = function.get_concrete_function(*tensors)
     variables = {id(variable.handle): variable for variable in step.variables}
     captured = [variables[id(handle)] for handle in traced.captured_inputs]
     arguments = {f"arg{number}": value.numpy() for number, value in enumerate([*tensors, *captured])}
@@ -59,7 +62,7 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
     return {
         "parameters": network.parameter_count,
         "arguments": len(arguments),
-        "precision": config.training.precision,
+        "precision": config.training.product_type,
         "batch": [rows, spec.max_text_length, spec.max_mel_frames],
         "operations": matrix_operations(traced.graph),
     }
