@@ -2,9 +2,10 @@
 
     python benchmarks/side_by_side.py --config small --batch 16 --torch-python path/to/torch-venv/bin/python
 
-Every row is a process of its own that waits while another works: `ours` with and without XLA, in float32 and bfloat16,
-`stock Keras` (the same step under XLA with Keras's MultiHeadAttention and Dropout), and, if --torch-python names a
-Python with torch==2.13.0, PyTorch, eager or compiled, in float32 and under bfloat16 autocast. All get the same batch
+Every row is a process of its own that waits while another works: `ours` with the precision that `auto` chooses, in
+float32 and bfloat16, and without XLA; `stock Keras` (the same step under XLA in float32 with Keras's MultiHeadAttention
+and Dropout); and, if --torch-python names a Python with torch==2.13.0, PyTorch, eager or compiled, in float32 and under
+bfloat16 autocast. All get the same batch
 and must have the same number of parameters. Ours aligns the clips and finds their pitch in every step; the twin is
 given both. A ratio is the median of the ratios of medians within a round.
 """
@@ -32,10 +33,10 @@ OFF = ["training.accumulation_steps=1", "training.reference_dropout=0.0"]
 FIRST = "ours"
 OWN_ROWS = {
     FIRST: [],
-    "ours, plain graph": ["training.jit_compile=false"],
-    "ours, plain graph, bfloat16": ["training.jit_compile=false", "training.precision=bfloat16"],
+    "ours, float32": ["training.precision=float32"],
     "ours, bfloat16": ["training.precision=bfloat16"],
-    "stock Keras": [],
+    "ours, plain graph": ["training.jit_compile=false", "training.precision=float32"],
+    "stock Keras": ["training.precision=float32"],
 }
 TORCH_ROWS = {
     "PyTorch eager": {"is_compiled": False, "is_bfloat16": False},
@@ -84,8 +85,9 @@ def run_step(job: dict[str, Any]) -> None:
     from xtts_pipeline.data.batching import batch_signature, to_batch
     from xtts_pipeline.model.network import Network
     from xtts_pipeline.training.acoustic.step import AcousticStep
+    from xtts_pipeline.training.checks import choose_precision
 
-    config = load_config([job["config"]], job["settings"])
+    config = choose_precision(load_config([job["config"]], job["settings"]))
     spec = record_spec_of(config.audio, config.limits)
     arrays = np.load(job["batch"])
     batch = {name: tf.constant(arrays[name]) for name in arrays.files}
