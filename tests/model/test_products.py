@@ -15,9 +15,7 @@ from xtts_pipeline.system.machine import has_bfloat16_products
 SHAPES = [(96, 32, 64), (96, 64, 32), (7, 5, 3), (1, 1, 1)]
 
 
-@pytest.fixture(autouse=True)
-def with_wide_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "has_bfloat16_products", lambda: True)
+needs_bfloat16 = pytest.mark.skipif(not has_bfloat16_products(), reason="the processor multiplies no bfloat16")
 
 
 def numbers(*shape: int, seed: int) -> tf.Tensor:
@@ -36,24 +34,14 @@ def gradients_of(
     return run
 
 
-@pytest.mark.parametrize(
-    "is_compiled",
-    [
-        False,
-        pytest.param(
-            True, marks=pytest.mark.skipif(not has_bfloat16_products(), reason="the processor multiplies no bfloat16")
-        ),
-    ],
-)
+@needs_bfloat16
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES)
-def test_the_map_and_its_gradients_have_float32_sums(rows: int, inputs: int, outputs: int, is_compiled: bool) -> None:
+def test_the_map_and_its_gradients_have_float32_sums(rows: int, inputs: int, outputs: int) -> None:
     x = tf.cast(numbers(rows, inputs, seed=1), tf.bfloat16)
     weight, bias = tf.Variable(numbers(inputs, outputs, seed=2)), tf.Variable(numbers(outputs, seed=3))
     above = tf.cast(numbers(rows, outputs, seed=4), tf.bfloat16)
-    run = gradients_of(x, weight, bias, above)
-    mapped, (x_gradient, weight_gradient, bias_gradient) = (
-        tf.function(run, jit_compile=True, autograph=False)() if is_compiled else run()
-    )
+    run = tf.function(gradients_of(x, weight, bias, above), jit_compile=True, autograph=False)
+    mapped, (x_gradient, weight_gradient, bias_gradient) = run()
 
     wide_x, wide_above = (tf.cast(each, tf.float32).numpy() for each in (x, above))
     rounded = tf.cast(tf.cast(weight, tf.bfloat16), tf.float32).numpy()
@@ -66,7 +54,7 @@ def test_the_map_and_its_gradients_have_float32_sums(rows: int, inputs: int, out
     np.testing.assert_allclose(bias_gradient, wide_above.sum(axis=0), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.skipif(not has_bfloat16_products(), reason="the processor multiplies no bfloat16")
+@needs_bfloat16
 @pytest.mark.parametrize(("inputs", "outputs"), [(32, 128), (128, 32), (64, 64)])
 def test_xla_converts_no_matrix_of_a_product_to_float32(inputs: int, outputs: int) -> None:
     x, above = (tf.cast(numbers(256, width, seed=1), tf.bfloat16) for width in (inputs, outputs))
@@ -83,12 +71,16 @@ def test_xla_converts_no_matrix_of_a_product_to_float32(inputs: int, outputs: in
     assert {types[name] for pair in operands for name in pair} == {"bf16"}
 
 
-@pytest.mark.parametrize("where", ["a GPU", "another processor"])
+@pytest.mark.parametrize("where", ["a GPU", "another processor", "a plain graph"])
 def test_elsewhere_the_product_has_the_type_of_its_input(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if where == "a GPU":
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["GPU:0"])
-    else:
-        monkeypatch.setattr(products, "has_bfloat16_products", lambda: False)
+    monkeypatch.setattr(products, "has_bfloat16_products", lambda: where != "another processor")
     monkeypatch.setattr(products, "_affine_with_wide_sums", None)
-    x, weight = tf.cast(numbers(4, 3, seed=1), tf.bfloat16), tf.Variable(numbers(3, 2, seed=2))
-    assert affine(x, weight, tf.Variable([0.0, 1.0])).dtype == tf.bfloat16
+    x, weight, bias = (
+        tf.cast(numbers(4, 3, seed=1), tf.bfloat16),
+        tf.Variable(numbers(3, 2, seed=2)),
+        tf.Variable([0.0, 1.0]),
+    )
+    mapped = tf.function(lambda: affine(x, weight, bias), jit_compile=where != "a plain graph", autograph=False)()
+    assert mapped.dtype == tf.bfloat16

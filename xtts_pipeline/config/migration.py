@@ -135,8 +135,10 @@ CARRIED: dict[str, dict[str, Rule]] = {
             "training.debug_eager", lambda is_on, _: {} if is_on else {"training.debug_eager": True}, "if false"
         ),
         "enable_eager_debug": _kept("training.debug_eager"),
-        "mixed_precision": _switch(
-            "training.precision", "float16", "where true; bfloat16 needs no loss scale and is the better choice"
+        "mixed_precision": Rule(
+            "training.precision",
+            lambda is_on, _: {"training.precision": "float16" if is_on else "float32"},
+            "float16 where true; bfloat16 needs no loss scale and is the better choice",
         ),
         "enable_gradient_checkpointing": _switch("model.remat", True, "where true; about 1.3 times the step"),
     },

@@ -160,7 +160,7 @@ class Synthesizer:
         `references` are sound files of the voice to use in place of a speaker of the cache. The first speaker and
         language are the defaults. A `speed` of 0.8 is slower. The voice speaks `semitones` higher. Another `seed` than
         the default, `training.seed`, draws other noise. A piece with words that are skipped or repeated is decoded
-        again with other noise, `synthesis.max_attempts` times in all, and the best is kept. Raises
+        again with other noise and more time, `synthesis.max_attempts` times in all, and the best is kept. Raises
 
         - TextError for a text with nothing to speak, and with `strict_text` for a character that the checkpoint lacks,
         - AudioError for a reference without speech,
@@ -322,7 +322,9 @@ class Synthesizer:
             wrong = [row for row, said in enumerate(best) if said.faults.skipped_words or said.faults.repeated_words]
             if not wrong:
                 break
-            again = self._attempt(pieces, self._lengthen(opened, voice.speed), voice, attempt)
+            if attempt == 2:
+                opened = self._lengthen(opened, voice.speed)
+            again = self._attempt(pieces, opened, voice, attempt)
             for row in wrong:
                 # A longer plan may reach the limit of frames.
                 old, new = ((not said.has_stopped, sum(said.faults)) for said in (best[row], again[row]))

@@ -34,7 +34,7 @@ def _convolve_taps(
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, ...]]]:
     """Return x convolved along time with the L taps of each channel, as a sum of shifted products.
 
-    The gradient of x is the convolution with the taps in reverse; XLA would make padded arrays of the default one.
+    The gradient of x is the convolution with the taps in reverse. XLA would pad an array for each tap instead.
     """
 
     def gradient(above_BTD: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -73,8 +73,7 @@ class ConvNextBlock(tf.Module):
     def __call__(self, x_BTD: tf.Tensor, mask_BT1: tf.Tensor, *, is_compiled: bool = True) -> tf.Tensor:
         """Return [B, T, D]; the mask is 1 for real frames and 0 for others."""
         # Frames that are not there stay zero in every layer, so that a streamed block equals a part of the whole.
-        change_BTD = tf.cast(self.change(x_BTD, is_compiled=is_compiled), tf.float32)
-        return tf.cast((tf.cast(x_BTD, tf.float32) + change_BTD) * tf.cast(mask_BT1, tf.float32), x_BTD.dtype)
+        return (x_BTD + self.change(x_BTD, is_compiled=is_compiled)) * mask_BT1
 
     def change(self, x_BTD: tf.Tensor, *, is_compiled: bool = True) -> tf.Tensor:
         """Return what the block adds to x.
@@ -93,6 +92,6 @@ class ConvNextBlock(tf.Module):
         return unflatten(tf.cast(tf.cast(inner_ND, tf.float32) * self.scale, x_BTD.dtype), x_BTD)
 
     def _narrow(self, wide_NE: tf.Tensor) -> tf.Tensor:
-        # In bfloat16 XLA would round after each of its operations.
+        # In bfloat16 XLA would round after each operation of the GELU.
         active_NE = tf.nn.gelu(tf.cast(wide_NE, tf.float32), approximate=True)
         return self.narrow(tf.cast(active_NE, wide_NE.dtype))

@@ -205,11 +205,8 @@ class Convolution(tf.Module):
         self.padding = [[0, 0], [before, taps - 1 - before], [0, 0]]
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        taps, inputs, outputs = self.weight.shape
-        padded = tf.pad(x, self.padding)
-        seen = tf.concat([padded[:, tap : (tap + 1 - taps) or None] for tap in range(taps)], axis=-1)
-        weight = tf.reshape(self.weight, [taps * inputs, outputs])
-        return unflatten(affine(tf.reshape(seen, [-1, taps * inputs]), weight, self.bias), x)
+        weight, bias = tf.cast(self.weight, x.dtype), tf.cast(self.bias, x.dtype)
+        return tf.nn.conv1d(tf.pad(x, self.padding), weight, stride=1, padding="VALID") + bias
 
 
 class FeedForward(tf.Module):

@@ -1,7 +1,7 @@
 """Affine maps of rows, in the precision of their input.
 
-XLA converts the matrices of a bfloat16 product on a CPU to float32 first. A product whose result is float32 uses the
-processor's bfloat16 instructions instead (avx512_bf16, AMX): twice as fast.
+On a CPU, XLA converts the matrices of a bfloat16 product to float32 first, unless the result is float32. Then it uses
+the processor's bfloat16 instructions (AVX-512 BF16), which are twice as fast.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,18 @@ from xtts_pipeline.system.machine import has_bfloat16_products
 
 def affine(x_ND: tf.Tensor, weight_DE: tf.Variable, bias_E: tf.Variable) -> tf.Tensor:
     """Return x @ weight + bias, [N, E] of the type of x."""
-    # A GPU multiplies bfloat16 without this, and would have to write twice the bytes.
-    if x_ND.dtype != tf.bfloat16 or not has_bfloat16_products() or tf.config.list_physical_devices("GPU"):
-        return tf.matmul(x_ND, tf.cast(weight_DE, x_ND.dtype)) + tf.cast(bias_E, x_ND.dtype)
-    return _affine_with_wide_sums(x_ND, tf.convert_to_tensor(weight_DE), tf.convert_to_tensor(bias_E))
+    if x_ND.dtype == tf.bfloat16 and _has_wide_products():
+        return _affine_with_wide_sums(x_ND, tf.convert_to_tensor(weight_DE), tf.convert_to_tensor(bias_E))
+    return tf.matmul(x_ND, tf.cast(weight_DE, x_ND.dtype)) + tf.cast(bias_E, x_ND.dtype)
+
+
+def _has_wide_products() -> bool:
+    """Return whether XLA compiles for a CPU that multiplies bfloat16.
+
+    Only XLA has the product with a float32 result. A GPU needs it not, and would have to write twice the bytes.
+    """
+    is_compiled = GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+    return is_compiled and has_bfloat16_products() and not tf.config.list_physical_devices("GPU")
 
 
 @tf.custom_gradient
@@ -28,7 +36,7 @@ def _affine_with_wide_sums(
 
     def gradient(above_NE: tf.Tensor) -> tuple[tf.Tensor, ...]:
         x_gradient_ND = tf.cast(_multiply(above_NE, narrow_DE, is_right_transposed=True), x_ND.dtype)
-        if x_ND.shape[1] > above_NE.shape[1]:
+        if weight_DE.shape[0] > weight_DE.shape[1]:
             weight_gradient_ED, _ = _outer_product(above_NE, x_ND)
             bias_gradient_E = tf.reduce_sum(tf.cast(above_NE, tf.float32), axis=0)
             return x_gradient_ND, tf.transpose(weight_gradient_ED), bias_gradient_E
@@ -39,8 +47,8 @@ def _affine_with_wide_sums(
 
 def _outer_product(left_ND: tf.Tensor, right_NE: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return left^T @ right, float32 [D, E], and the sum of the right rows, [E]."""
-    # XLA would move a bare transposition into the product, where the processor's instructions do not take it. The row
-    # of ones keeps it out, and sums.
+    # XLA would fold a bare transposition into the product, and the processor's instructions take no transposed left
+    # matrix. The row of ones prevents the folding, and sums the right rows.
     padded_DN = tf.pad(tf.transpose(left_ND), [[0, 1], [0, 0]], constant_values=1)
     product_DE = _multiply(padded_DN, right_NE)
     return product_DE[:-1], product_DE[-1]
@@ -48,7 +56,5 @@ def _outer_product(left_ND: tf.Tensor, right_NE: tf.Tensor) -> tuple[tf.Tensor, 
 
 def _multiply(left: tf.Tensor, right: tf.Tensor, *, is_right_transposed: bool = False) -> tf.Tensor:
     """Return the product of bfloat16 matrices with float32 sums, float32."""
-    if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
-        return tf.raw_ops.BatchMatMulV3(x=left, y=right, Tout=tf.float32, adj_y=is_right_transposed)
-    # Only XLA has the operation above; the values are the same.
-    return tf.matmul(tf.cast(left, tf.float32), tf.cast(right, tf.float32), transpose_b=is_right_transposed)
+    product: tf.Tensor = tf.raw_ops.BatchMatMulV3(x=left, y=right, Tout=tf.float32, adj_y=is_right_transposed)
+    return product

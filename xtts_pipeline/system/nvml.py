@@ -116,13 +116,14 @@ def compute_capability() -> tuple[int, int] | None:
     return None if found is None else (found[0], found[1])
 
 
-def _ask_first_gpu(counter: str) -> Any:
+def _ask_first_gpu(query: str) -> Any:
+    """Return what the function of NVML returns; None without the library, a driver or such a GPU."""
     try:
         library, handle, _ = _open_first_gpu()
     except LookupError:
         return None
     try:
-        return getattr(library, counter)(handle)
+        return getattr(library, query)(handle)
     except library.NVMLError:
         return None
     finally:

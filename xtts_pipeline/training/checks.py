@@ -13,6 +13,7 @@ from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data.schedule import batch_sizes, is_filled, unfilled_buckets
 from xtts_pipeline.errors import CacheError, ConfigError
 from xtts_pipeline.model.architecture import NetworkSizes
+from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.machine import has_bfloat16_products, memory_limit_bytes
 from xtts_pipeline.system.nvml import compute_capability, free_memory_bytes
 from xtts_pipeline.system.runtime import has_gpu
@@ -79,9 +80,8 @@ def slow_settings(training: TrainingConfig) -> list[str]:
         return [
             "training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger"
         ]
-    if training.precision == "bfloat16" and not has_gpu() and not _is_bfloat16_fast(training):
-        why = "this processor has no instructions for it" if training.jit_compile else "only XLA uses its instructions"
-        found = f"training.precision: bfloat16 saves no time, since {why}"
+    if training.precision == "bfloat16" and not has_gpu() and not has_bfloat16_products():
+        found = "training.precision: bfloat16 saves no time, since this processor has no instructions for it"
         return [f"warning: {found}; set training.precision=float32"]
     return []
 
@@ -99,14 +99,19 @@ def choose_precision(config: Config, *, is_choosing: bool = True) -> Config:
 
 def describe_precision(training: TrainingConfig) -> str:
     """Return a line with the type of matrix products."""
-    faster = " (faster than float32 here)" if training.precision == "bfloat16" and _is_bfloat16_fast(training) else ""
-    return f"precision: matrix products in {training.product_type}{faster}"
+    if training.precision == "bfloat16" and _is_bfloat16_fast(training):
+        return "precision: matrix products in bfloat16 (faster than float32 here)"
+    is_unknown = training.precision == "float32" and has_gpu() and compute_capability() is None
+    advice = f"; whether bfloat16 is faster cannot be asked: {install_command('gpu')}" if is_unknown else ""
+    return f"precision: matrix products in {training.product_type}{advice}"
 
 
 def _is_bfloat16_fast(training: TrainingConfig) -> bool:
-    if training.debug_eager or not training.jit_compile:
+    if training.debug_eager:
         return False
-    return (compute_capability() or (0, 0)) >= TENSOR_CORES_FROM if has_gpu() else has_bfloat16_products()
+    if has_gpu():
+        return (compute_capability() or (0, 0)) >= TENSOR_CORES_FROM
+    return training.jit_compile and has_bfloat16_products()
 
 
 def available_memory() -> AvailableMemory | None:

@@ -375,7 +375,7 @@ def _check_tuning(plan: RunPlan, *, is_staged: bool) -> None:
 
 
 def _print_plan(plan: RunPlan) -> int | None:
-    """Print batch shapes, memory and slow settings, in the chief only; return the estimated bytes of memory, if known.
+    """Print batch shapes, memory, precision and slow settings, in the chief only; return the estimated bytes, if known.
 
     Raises ConfigError if there is not enough memory, and the errors of `describe_crops`.
     """

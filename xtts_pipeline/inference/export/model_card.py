@@ -154,7 +154,7 @@ def _training(state: SavedState, vocoder: SavedState | None) -> dict[str, object
         "steps": state.step,
         "batch size": training.batch_size,
         "learning rate": f"{training.learning_rate:g}, {training.schedule}",
-        "precision": training.precision,
+        "precision": training.product_type,
         "seed": training.seed,
         "EMA decay": training.ema_decay,
         "cache fingerprint": f"`{state.cache.fingerprint}`",

@@ -160,7 +160,7 @@ def measure_step(
     settings = {
         **machine(),
         "device": device_name(),
-        "precision": config.training.precision,
+        "precision": config.training.product_type,
         "parameters": variants["XLA fixed"].train_step.network.parameter_count,
         "batch_size": batch_size,
         "shape": _shape(largest),
