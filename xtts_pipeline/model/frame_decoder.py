@@ -10,6 +10,9 @@ from xtts_pipeline.model.convnext import ConvNextBlock
 from xtts_pipeline.model.durations import Timing, places, token_shares
 from xtts_pipeline.model.layers import Convolution, Dense, Dropout, Initializer, LayerNorm, recomputed
 
+# A corpus has far fewer tokens than frames, so their prosody is learned by heart sooner than frames are.
+PREDICTOR_DROPOUT = 0.2
+
 
 class Prosody(NamedTuple):
     """Of each token: the log of its duration in frames, its mean level in the network's scale, and its `Pitch`.
@@ -28,7 +31,6 @@ class ProsodyPredictor(tf.Module):
 
     def __init__(self, initializer: Initializer, config: ModelConfig) -> None:
         super().__init__(name="prosody_predictor")
-        self.dropout_rate = config.dropout
         self.convolutions = [
             Convolution(initializer, config.width, config.width, PREDICTOR_TAPS, f"convolution_{index}")
             for index in range(2)
@@ -43,7 +45,7 @@ class ProsodyPredictor(tf.Module):
         x_BSD = token_BSD
         for convolution, norm, salt in zip(self.convolutions, self.norms, self.salts, strict=True):
             x_BSD = norm(tf.nn.relu(convolution(x_BSD * mask_BS1)))
-            x_BSD = dropout.apply(x_BSD, self.dropout_rate, salt)
+            x_BSD = dropout.apply(x_BSD, PREDICTOR_DROPOUT, salt)
         return Prosody(*tf.unstack(tf.cast(self.to_prosody(x_BSD), tf.float32), axis=-1))
 
 

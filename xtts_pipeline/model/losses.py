@@ -25,7 +25,7 @@ LOSS_METRICS = (
     "flow_loss",
     "alignment_fit",
 )
-# Their gradients reach their predictor alone, but count in the norm that clips all gradients.
+# Of the losses of prosody: squared errors of logs and levels, larger than those of frames.
 PROSODY_WEIGHT = 0.1
 
 

@@ -142,8 +142,7 @@ class Network(tf.Module):
         pitch = self.pitch_finder(mel_BTM, alignment.posterior)
         measured = Prosody(tf.math.log(present_BS), level_BS / present_BS, *pitch)
         tokens_BSD = self._add_voice(memory)
-        # Its gradient would bend the text's vectors towards durations.
-        predicted = self.predictor(tf.stop_gradient(tokens_BSD), memory.text_mask, dropout)
+        predicted = self.predictor(tokens_BSD, memory.text_mask, dropout)
         tokens_BSD = self._add_prosody(tokens_BSD, measured)
         step_F = tf.range(decoder_steps(batch.mel.shape[1], self.frames_per_step))
         decoded = self.frame_decoder(tokens_BSD, timing_of(duration_BS), batch.mel_length, dropout, step_F)
