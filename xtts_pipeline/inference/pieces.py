@@ -32,6 +32,10 @@ class Piece:
     max_frames: int
     pause_steps: int
 
+    def silent_frames(self, frames: int, frames_per_step: int) -> int:
+        """Return the silent frames after `frames` frames of the piece: the rest of its last step, then the pause."""
+        return -frames % frames_per_step + self.pause_steps * frames_per_step
+
 
 @dataclass(frozen=True)
 class SplitText:

@@ -312,7 +312,8 @@ class Synthesizer:
                     frames[place] += len(part.mel)
                     yield rows[place], part
             for row, piece, count in zip(rows, pieces, frames, strict=True):
-                yield row, None if piece is texts[row][-1] else self._silent_frames(piece, count)
+                is_last = piece is texts[row][-1]
+                yield row, None if is_last else piece.silent_frames(count, self._network.frames_per_step)
 
     def _decode_whole(self, pieces: Sequence[Piece], voice: _Voice, rows: int) -> list[SpokenPiece]:
         """Return the speech of the pieces; those with skipped or repeated words are decoded again."""
@@ -322,13 +323,12 @@ class Synthesizer:
             wrong = [row for row, said in enumerate(best) if said.faults.skipped_words or said.faults.repeated_words]
             if not wrong:
                 break
-            if attempt == 2:
-                opened = self._lengthen(opened, voice.speed)
+            opened = self._lengthen(opened, voice.speed) if attempt == 2 else opened
             again = self._attempt(pieces, opened, voice, attempt)
             for row in wrong:
                 # A longer plan may reach the limit of frames.
-                old, new = ((not said.has_stopped, sum(said.faults)) for said in (best[row], again[row]))
-                best[row] = (again[row] if new < old else best[row])._replace(attempts=attempt)
+                better = min(best[row], again[row], key=lambda said: (not said.has_stopped, sum(said.faults)))
+                best[row] = better._replace(attempts=attempt)
         return best
 
     def _lengthen(self, opened: _Opened, speed: float) -> _Opened:
@@ -398,26 +398,25 @@ class Synthesizer:
             yield parts
             before, is_over, faults = after, not is_going_on.any(), [NO_FAULTS] * len(pieces)
 
-    def _silent_frames(self, piece: Piece, frames: int) -> int:
-        """Return the silent frames after a piece of `frames` frames: the rest of its last step, then the pause."""
-        return -frames % self._network.frames_per_step + piece.pause_steps * self._network.frames_per_step
-
     def _join(self, text: str, split: SplitText, spoken: Sequence[SpokenPiece]) -> SpokenText:
-        pieces = split.pieces
-        tokens = np.concatenate([piece.tokens for piece in pieces])
-        mels, durations = [], []
+        pieces, mels, durations = split.pieces, [], []
         for piece, said in zip(pieces, spoken, strict=True):
-            pause = 0 if piece is pieces[-1] else self._silent_frames(piece, len(said.mel))
+            pause = 0 if piece is pieces[-1] else piece.silent_frames(len(said.mel), self._network.frames_per_step)
             mels += [said.mel, self.silence(pause)]
             durations += [said.durations[:-1], said.durations[-1:] + pause]
-        mel, faults = np.concatenate(mels), reduce(Faults.plus, (said.faults for said in spoken))
-        has_stopped, attempts = all(said.has_stopped for said in spoken), max(said.attempts for said in spoken)
-        wave, sample_rate, planned = (
-            self.vocoder(mel),
-            self.checkpoint.config.audio.sample_rate,
-            np.concatenate(durations),
+        mel = np.concatenate(mels)
+        return SpokenText(
+            text,
+            tokens=np.concatenate([piece.tokens for piece in pieces]),
+            mel=mel,
+            durations=np.concatenate(durations),
+            wave=self.vocoder(mel),
+            sample_rate=self.checkpoint.config.audio.sample_rate,
+            has_stopped=all(said.has_stopped for said in spoken),
+            text_changes=split.changes,
+            attempts=max(said.attempts for said in spoken),
+            faults=reduce(Faults.plus, (said.faults for said in spoken)),
         )
-        return SpokenText(text, tokens, mel, planned, wave, sample_rate, has_stopped, split.changes, attempts, faults)
 
     def _dropout(self) -> Dropout:
         return Dropout.fixed(self.checkpoint.config.training.seed)
@@ -437,10 +436,9 @@ class Synthesizer:
         unused_mel = tf.zeros([tokens.shape[0], 1, self._network.mel_bins], tf.float16)
         batch = Batch(tokens, unused_mel, text_length, text_length, speaker, language)
         voice = None if latents is None else latents[None]
-        network = self._network
-        memory = network.encode(batch, voice, has_reference, self._dropout())
-        plan = network.begin_speech(memory, speed, semitones)
-        return plan, network.aligner.mean_frames(tokens, text_length)
+        memory = self._network.encode(batch, voice, has_reference, self._dropout())
+        plan = self._network.begin_speech(memory, speed, semitones)
+        return plan, self._network.aligner.mean_frames(tokens, text_length)
 
     def _continue_batch(
         self, plan: SpeechPlan, step: tf.Tensor, max_frames: tf.Tensor, seed: tf.Tensor, chunk_frames: int
