@@ -157,6 +157,7 @@ def test_tensorflow_says_nothing_on_the_terminal(job: Job) -> None:
     begins = (
         "batches (clips x tokens x frames): ",
         "memory: about ",
+        "precision: matrix products in ",
         f"starting TensorFlow: CPU, XLA_FLAGS='{flags}'",
         "compiling the training step",
         "step 1/12: first step done after ",
