@@ -5,9 +5,8 @@
 Every row is a process of its own that waits while another works: `ours` with the precision that `auto` chooses, in
 float32 and bfloat16, and without XLA; `stock Keras` (the same step under XLA in float32 with Keras's MultiHeadAttention
 and Dropout); and, if --torch-python names a Python with torch==2.13.0, PyTorch, eager or compiled, in float32 and under
-bfloat16 autocast. All get the same batch
-and must have the same number of parameters. Ours aligns the clips and finds their pitch in every step; the twin is
-given both. A ratio is the median of the ratios of medians within a round.
+bfloat16 autocast. All get the same batch and must have the same number of parameters. Ours aligns the clips and finds
+their pitch in every step; the twin is given both. A ratio is the median of the ratios of medians within a round.
 """
 
 import argparse

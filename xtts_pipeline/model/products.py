@@ -22,7 +22,7 @@ def affine(x_ND: tf.Tensor, weight_DE: tf.Variable, bias_E: tf.Variable) -> tf.T
 def _has_wide_products() -> bool:
     """Return whether XLA compiles for a CPU that multiplies bfloat16.
 
-    Only XLA has the product with a float32 result. A GPU needs it not, and would have to write twice the bytes.
+    Only XLA has the product with a float32 result. A GPU does not need it, and would write twice the bytes.
     """
     is_compiled = GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
     return is_compiled and has_bfloat16_products() and not tf.config.list_physical_devices("GPU")
