@@ -1,4 +1,4 @@
-"""Fourier transforms as matrix products: equal to librosa's and scipy's, and inverse to each other."""
+"""Short-time Fourier transforms: equal to librosa's and scipy's, and inverse to each other."""
 
 import librosa
 import numpy as np
@@ -56,12 +56,35 @@ def test_the_inverse_of_centred_spectra_is_the_wave(audio: AudioConfig) -> None:
 
 
 @pytest.mark.parametrize("audio", AUDIO)
-def test_frames_by_the_fast_transform_are_those_of_the_matrix_product(audio: AudioConfig) -> None:
-    random, inverse, shape = np.random.default_rng(0), InverseStft(audio), (2, 3, 1 + audio.fft_size // 2)
-    # The imaginary parts of the first and the last bin have no effect.
-    parts = [tf.constant(random.normal(size=shape), tf.float32) for _ in range(2)]
-    expected, found = (inverse.windowed_frames(*parts, is_compiled=is_compiled) for is_compiled in (True, False))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+def test_xla_makes_the_same_spectra_waves_and_gradients(audio: AudioConfig) -> None:
+    forward, inverse = Stft(hann_window(audio), audio.hop_samples), InverseStft(audio)
+
+    def there_and_back(wave: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(wave)
+            made = inverse(*forward(wave))
+            magnitude = forward.magnitude(made)
+        return made, magnitude, tape.gradient(magnitude, wave)
+
+    wave = tf.constant(waves(2, 12 * audio.hop_samples + audio.fft_size))
+    expected = there_and_back(wave)
+    for found, known in zip(tf.function(there_and_back, jit_compile=True)(wave), expected, strict=True):
+        np.testing.assert_allclose(found, known, atol=1e-3)
+
+
+def test_the_gradient_is_that_of_small_changes() -> None:
+    transform = Stft(hann_window(AUDIO[2]), AUDIO[2].hop_samples)
+
+    def total(wave: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.square(transform.magnitude(wave)))
+
+    wave, direction = waves(2, 240)
+    with tf.GradientTape() as tape:
+        tape.watch(start := tf.constant(wave[None]))
+        at_start = total(start)
+    gradient = tape.gradient(at_start, start)[0].numpy()
+    more, less = (total(tf.constant((wave + step * direction)[None])) for step in (1e-2, -1e-2))
+    assert float(more - less) == pytest.approx(2e-2 * float(gradient @ direction), rel=1e-3)
 
 
 def test_the_gradient_of_a_magnitude_is_finite_in_silence() -> None:

@@ -16,6 +16,8 @@ import tensorflow as tf
 from onnx import TensorProto, helper, numpy_helper
 
 from xtts_pipeline import __version__
+from xtts_pipeline.audio.mel import hann_window
+from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import OutputError, output_errors
 from xtts_pipeline.inference.export.report import Export
 from xtts_pipeline.inference.vocoders import MEL_SETTINGS
@@ -144,7 +146,7 @@ class _Graph:
 def _wave(graph: _Graph, generator: Generator, mel: str) -> str:
     """Add `Generator.__call__`."""
     audio, overlap = generator.audio, generator.inverse.overlap
-    windowed = graph("MatMul", _spectrum(graph, generator, mel), graph.constant(generator.inverse.basis))
+    windowed = graph("MatMul", _spectrum(graph, generator, mel), graph.constant(inverse_basis(audio)))
     # The gain at both ends depends on the number of frames, so the squares of their windows are added up here.
     frames = graph("Shape", mel, start=1, end=2)
     shape = graph("Concat", graph.integers(1), frames, graph.integers(1), axis=0)
@@ -154,6 +156,22 @@ def _wave(graph: _Graph, generator: Generator, mel: str) -> str:
     wave = graph("Reshape", graph("Div", sums, weights), graph.integers(0, -1))
     start = audio.fft_size // 2
     return graph.slice(wave, start, start - overlap * audio.hop_samples)
+
+
+def inverse_basis(audio: AudioConfig) -> np.ndarray:
+    """Return the matrix that maps a spectrum's real and imaginary parts to windowed samples that fill whole hops.
+
+    Float32 [2 + fft_size, overlap * hop_samples]. onnxruntime has no fast inverse transform of real signals.
+    """
+    size = audio.fft_size
+    # Whole turns are taken off in integers: float32 angles of 2 pi * 500,000 have no accuracy left.
+    turns_KN = np.outer(np.arange(1 + size // 2), np.arange(size)) % size
+    angle_KN = 2 * np.pi * turns_KN / size
+    # The bins between the first and the last stand for themselves and for their mirror images.
+    weight_K1 = np.full((len(angle_KN), 1), 2.0 / size)
+    weight_K1[[0, -1]] = 1.0 / size
+    basis = np.concatenate([np.cos(angle_KN) * weight_K1, -np.sin(angle_KN) * weight_K1]) * hann_window(audio)
+    return np.pad(basis, ((0, 0), (0, -size % audio.hop_samples))).astype(np.float32)
 
 
 def _spectrum(graph: _Graph, generator: Generator, mel: str) -> str:
