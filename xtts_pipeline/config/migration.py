@@ -122,7 +122,7 @@ CARRIED: dict[str, dict[str, Rule]] = {
     "Loading": {
         "num_workers": _kept("data.num_workers"),
         "prefetch_buffer_size": _kept("data.prefetch_buffer_size"),
-        "prefetch_to_gpu": _kept("data.prefetch_to_device", "with one GPU"),
+        "prefetch_to_gpu": _kept("data.prefetch_to_device"),
         "shuffle_buffer_multiplier": Rule(
             "data.shuffle_records", _shuffle, "times batch_size: the buffer counts records"
         ),

@@ -175,7 +175,7 @@ class DataConfig(Section):
     `auto` chooses for a new cache; an existing one keeps its own.
     cache_records: keep a cache's training records in memory after the first epoch (`auto`: if they are small).
     cache_features: keep the features that `xtts train --data` computes in memory.
-    prefetch_to_device: with one GPU, copy batches to it before their step asks for them.
+    prefetch_to_device: copy batches to the GPU, or to each of several, before their step asks for them.
     """
 
     buckets: Annotated[tuple[Bucket, ...] | Literal["auto"] | None, BeforeValidator(_read_buckets)] = "auto"

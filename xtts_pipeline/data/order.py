@@ -155,7 +155,8 @@ def copied_to_device(batches: tf.data.Dataset, data: DataConfig, rows: object) -
 
     A copy at the start of a step waits until the GPU has ended the step before. This is the last operation of a
     pipeline. Batches stay on the CPU without a GPU, and where several GPUs or processes share a batch: the step then
-    reads lengths and splits rows there. `rows` are the rows of this process, None if it is the only one.
+    reads lengths and splits rows there, and copies them ahead itself. `rows` are the rows of this process, None if it
+    is the only one.
     """
     gpus = tf.config.list_logical_devices("GPU")
     if not data.prefetch_to_device or rows is not None or len(gpus) != 1:

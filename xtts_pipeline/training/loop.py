@@ -95,9 +95,10 @@ class _Training:
             epoch = state.position.epoch
             self._log(f"batches have other rows than before: going on with epoch {epoch}, from its beginning")
         self.position, self.batches_per_epoch = state.position, self.source.batches_per_epoch(signatures)
-        self.batches = self.source.training_batches(
-            self.config, signatures, self.position, distribution.batch_rows(signatures)
-        )
+        rows = distribution.batch_rows(signatures)
+        self.batches = self.source.training_batches(self.config, signatures, self.position, rows)
+        if self.config.data.prefetch_to_device and isinstance(self.train_step, DistributedStep):
+            self.batches = self.train_step.copied_ahead(self.batches)
         self.data_wait, self.clock = DataWaitMonitor(self.source.wait_advice), SaveSchedule(self.settings)
         self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
         self.warnings, self.rolled_back_at_step = list(state.warnings), state.rolled_back_at_step

@@ -205,3 +205,19 @@ def test_a_batch_that_devices_cannot_share_is_refused(tmp_path: Path, cache: Pat
     assert (code, "training.batch_size=4 cannot be shared by 3 devices" in said) == (2, True)
     code, said = refused(cache, tmp_path / "other", 2, ["--devices", "3"])
     assert (code, "start more workers instead" in said) == (2, True)
+
+
+def test_batches_that_are_copied_ahead_to_two_devices_do_not_change_the_weights(
+    tmp_path: Path, write_cache: Callable[..., Manifest]
+) -> None:
+    cache = tmp_path / "buckets"
+    write_cache(cache, train=220, val=9, buckets=BUCKETS)
+    weights = set()
+    for setting, steps in (("false", (7,)), ("true", (3, 7))):
+        for last in steps:
+            arguments = command(cache, tmp_path / setting, is_compiled=False, steps=last, training=TRAINING)
+            options = ["--devices", "2", "--set", f"data.prefetch_to_device={setting}"]
+            done = subprocess.run([*arguments, *options], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+        weights.add(json.loads(done.stdout)["weights_sha256"])
+    assert len(weights) == 1

@@ -3,7 +3,9 @@
 Every device has a gradient program for each shape and one update program, each traced and compiled once.
 """
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,8 @@ class DistributedStep:
         )
         # Keyed by the id of a gradient function.
         self._runs: dict[int, Any] = {}
+        # Shares of the next batches that `copied_ahead` has copied to their devices.
+        self._ahead: deque[Any] = deque()
 
     @property
     def compiled(self) -> CompiledByShape:
@@ -69,13 +73,40 @@ class DistributedStep:
         """Choose the program of the next step."""
         self._step.begin(steps_done)
 
+    def copied_ahead(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Return endless batches, each after the next one's shares were sent to their devices; each is for one step.
+
+        A copy at the start of a step waits until the device has ended the step before.
+        """
+
+        def sent() -> Iterator[Any]:
+            for batch in batches:
+                self._ahead.append(self._shares(batch))
+                yield batch
+
+        return (batch for batch, _ in pairwise(sent()))
+
     def __call__(self, batch: Any) -> tf.Tensor:
         """Run the step on this process's rows of a batch; return the whole batch's METRICS, float32, on the device."""
-        strategy, local = self._strategy, self._distribution.local_replicas
-        rows = rows_of(batch) // local
+        rows = rows_of(batch) // self._distribution.local_replicas
         function = self.compiled.function_of(with_rows(batch, rows))
         if id(function) not in self._runs:
             self._runs[id(function)] = tf.function(self._run_on_replicas(function, rows), autograph=False)
+        inputs = self._ahead.popleft() if self._ahead else self._shares(batch)
+        with self.compiled.showing_compilation():
+            result = self._runs[id(function)](inputs, self._whole_lengths(batch))
+        return self._strategy.experimental_local_results(result)[0]
+
+    def watch_with(self, monitor: CompilationMonitor) -> None:
+        """Make the monitor count the traces and compilations of both programs."""
+        devices = self._distribution.local_replicas
+        for program in self._programs:
+            monitor.watch(*program.functions, calls=program, devices=devices)
+        monitor.watch(self.update, devices=devices)
+
+    def _shares(self, batch: Any) -> Any:
+        """Return each local device's rows of the batch, on that device."""
+        local = self._distribution.local_replicas
         # On the CPU, where batches are: else each would pass through the first GPU.
         with tf.device("CPU"):
             shares = [tf.split(tensor, local) for tensor in batch if tensor is not None]
@@ -84,17 +115,7 @@ class DistributedStep:
         def values_of(context: tf.distribute.experimental.ValueContext) -> list[tf.Tensor]:
             return [parts[context.replica_id_in_sync_group - first_replica] for parts in shares]
 
-        inputs = strategy.experimental_distribute_values_from_function(values_of)
-        with self.compiled.showing_compilation():
-            result = self._runs[id(function)](inputs, self._whole_lengths(batch))
-        return strategy.experimental_local_results(result)[0]
-
-    def watch_with(self, monitor: CompilationMonitor) -> None:
-        """Make the monitor count the traces and compilations of both programs."""
-        devices = self._distribution.local_replicas
-        for program in self._programs:
-            monitor.watch(*program.functions, calls=program, devices=devices)
-        monitor.watch(self.update, devices=devices)
+        return self._strategy.experimental_distribute_values_from_function(values_of)
 
     def _whole_lengths(self, batch: Any) -> tf.Tensor:
         """Exchange lengths and requests to stop; return the lengths of the whole batch, int32 [LENGTHS, rows]."""
