@@ -59,33 +59,51 @@ def test_error_is_the_mean_square_of_the_difference() -> None:
     assert float(tf.math.reduce_std(zero[:, :, 0], axis=1)[0]) == pytest.approx(0.0, abs=1e-5)
 
 
-def test_the_aligner_learns_without_supervision() -> None:
-    """Eight sounds of 3 to 9 frames in random order: after 150 updates nearly every frame belongs to its own token."""
-    random = np.random.default_rng(0)
-    sounds = random.normal(size=(11, 5))
+def learn(random: np.random.Generator, sounds: np.ndarray, voice: tf.Tensor | None = None) -> tuple[float, float]:
+    """Return the error after 150 updates, and the share of frames that belong to their own token.
+
+    Row r speaks six of eight sounds, of 3 to 9 frames each in random order, from `sounds[r % len(sounds)]`.
+    """
     tokens = np.array([random.permutation(np.arange(3, 11))[:6] for _ in range(16)], np.int32)
     durations = random.integers(3, 10, tokens.shape)
     frames = durations.sum(axis=1).astype(np.int32)
     mel, truth = np.zeros((16, 54, 5), np.float32), np.full((16, 54), -1)
     for row in range(16):
         truth[row, : frames[row]] = np.repeat(np.arange(6), durations[row])
-        mel[row, : frames[row]] = sounds[np.repeat(tokens[row], durations[row])] + 0.2 * random.normal(
-            size=(frames[row], 5)
-        )
+        spoken = sounds[row % len(sounds)][np.repeat(tokens[row], durations[row])]
+        mel[row, : frames[row]] = spoken + 0.2 * random.normal(size=spoken.shape)
     lengths = tf.fill([16], 6)
-    aligner, optimizer = Aligner(Initializer(1), 11, 5), tf.keras.optimizers.Adam(5e-3)
+    aligner = Aligner(Initializer(1), 11, 5, voice_width=None if voice is None else voice.shape[1])
+    optimizer = tf.keras.optimizers.Adam(5e-3)
 
     @tf.function
-    def learn() -> tf.Tensor:
+    def update() -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
-            error, posterior = aligner(tokens, lengths, mel, frames)
+            error, posterior = aligner(tokens, lengths, mel, frames, voice)
             loss = tf.reduce_sum(posterior * error) / float(frames.sum())
         optimizer.apply_gradients(
             zip(tape.gradient(loss, aligner.trainable_variables), aligner.trainable_variables, strict=True)
         )
-        return posterior
+        return posterior, loss
 
     for _ in range(150):
-        posterior = learn()
+        posterior, loss = update()
     found = tf.argmax(posterior, axis=-1).numpy()
-    assert np.mean(found[truth >= 0] == truth[truth >= 0]) > 0.95
+    return float(loss), float(np.mean(found[truth >= 0] == truth[truth >= 0]))
+
+
+def test_the_aligner_learns_without_supervision() -> None:
+    random = np.random.default_rng(0)
+    _, right = learn(random, random.normal(size=(1, 11, 5)))
+    assert right > 0.95
+
+
+def test_the_aligner_tells_voices_apart() -> None:
+    found = []
+    for voice in (None, tf.one_hot(tf.range(16) % 2, 4)):
+        random = np.random.default_rng(0)
+        sounds = random.normal(size=(11, 5)) + 1.5 * random.normal(size=(2, 1, 5))
+        found.append(learn(random, sounds, voice))
+    (error_of_one_mean, right_by_one_mean), (error, right) = found
+    assert error < 0.7 * error_of_one_mean
+    assert right > right_by_one_mean

@@ -44,7 +44,7 @@ def test_the_precision_is_chosen_once_for_a_run(
     monkeypatch.setattr(checks, "has_bfloat16_products", lambda: True)
     config = training_config(manifest, (), overrides, None)
     assert config.training.precision == "bfloat16"
-    assert chosen(network="vocoder") == "float32"
+    assert chosen(network="vocoder") == "bfloat16"
     assert chosen(cluster=Cluster(("one:1", "two:1"), 0, "chief")) == "float32"
     # A run that goes on elsewhere keeps it, whether `auto` is asked for again or not.
     monkeypatch.setattr(checks, "has_bfloat16_products", lambda: False)

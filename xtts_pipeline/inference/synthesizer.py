@@ -438,7 +438,7 @@ class Synthesizer:
         voice = None if latents is None else latents[None]
         memory = self._network.encode(batch, voice, has_reference, self._dropout())
         plan = self._network.begin_speech(memory, speed, semitones)
-        return plan, self._network.aligner.mean_frames(tokens, text_length)
+        return plan, self._network.aligner.mean_frames(tokens, text_length, memory.voice_vector)
 
     def _continue_batch(
         self, plan: SpeechPlan, step: tf.Tensor, max_frames: tf.Tensor, seed: tf.Tensor, chunk_frames: int

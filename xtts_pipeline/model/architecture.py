@@ -42,6 +42,7 @@ def parameter_count(model: ModelConfig, sizes: NetworkSizes) -> int:
     voice += model.voice_layers * encoder_layer + 2 * latents * width
     aligner = sizes.symbols * ALIGNER_WIDTH + _convolution(ALIGNER_TAPS, ALIGNER_WIDTH, ALIGNER_WIDTH)
     aligner += _dense(ALIGNER_WIDTH, bins)
+    aligner += width * ALIGNER_WIDTH if latents or sizes.speakers > 1 else 0
     names = sum(count * width for count in (sizes.speakers, sizes.languages) if count > 1)
     return text_encoder + _decoder(model, bins) + (voice if latents else 0) + aligner + names
 

@@ -31,11 +31,23 @@ SEMITONES_PER_OCTAVE = 12.0
 
 
 class Memory(NamedTuple):
-    """The encoders' output: text [B, S, D], its mask [B, S], and voice latents [B, V, D] if the network has them."""
+    """The encoders' output: text [B, S, D] and its mask [B, S].
+
+    voice: latents [B, V, D], if the network has them. speaker: vectors float32 [B, D], if there are several speakers;
+    zero for rows with a reference, which describes a voice better than its name.
+    """
 
     text: tf.Tensor
     text_mask: tf.Tensor
     voice: tf.Tensor | None
+    speaker: tf.Tensor | None
+
+    @property
+    def voice_vector(self) -> tf.Tensor | None:
+        """All that is known of the voice, float32 [B, D]; None for a network of one voice."""
+        parts = [] if self.voice is None else [tf.cast(tf.reduce_mean(self.voice, axis=1), tf.float32)]
+        parts += [] if self.speaker is None else [self.speaker]
+        return tf.add_n(parts) if parts else None
 
 
 class SpeechPlan(NamedTuple):
@@ -123,7 +135,8 @@ class Network(tf.Module):
         if config.voice_latents:
             self.voice_encoder = VoiceEncoder(initializer, config, spec.mel_bins)
             self.null_voice = initializer.normal((config.voice_latents, config.width), 0.5, "null_voice")
-        self.aligner = Aligner(initializer, symbol_count, spec.mel_bins)
+        voice_width = config.width if config.voice_latents or speakers > 1 else None
+        self.aligner = Aligner(initializer, symbol_count, spec.mel_bins, voice_width)
         self.crop_start_salt, self.crop_used_salt = initializer.salt(), initializer.salt()
 
     @property
@@ -135,7 +148,7 @@ class Network(tf.Module):
         """Predict the frames of recorded clips from their own durations, energies and pitches, and predict those."""
         memory = self.encode_clips(batch, reference, dropout)
         mel_BTM = to_network_scale(batch.mel)
-        alignment = self.aligner(batch.tokens, batch.text_length, mel_BTM, batch.mel_length)
+        alignment = self.aligner(batch.tokens, batch.text_length, mel_BTM, batch.mel_length, memory.voice_vector)
         duration_BS = tf.reduce_sum(alignment.posterior, axis=1)
         level_BS = tf.einsum("BTS,BT->BS", alignment.posterior, tf.reduce_mean(mel_BTM, axis=-1))
         present_BS = tf.maximum(duration_BS, LEAST_DURATION)
@@ -284,19 +297,18 @@ class Network(tf.Module):
         return self.voice_encoder(tf.cast(to_network_scale(reference_BCM), self.dtype), length_B, dropout)
 
     def encode(self, batch: Batch, voice_BVD: tf.Tensor | None, has_reference_B: tf.Tensor, dropout: Dropout) -> Memory:
-        """Return the memory that the decoder reads; rows without a reference have the null voice.
-
-        Only those rows get the speaker's vector, since a reference describes a voice better than its name.
-        """
+        """Return the memory that the decoder reads; rows without a reference have the null voice."""
         language_BD = None if self.language_embedding is None else embed(self.language_embedding, batch.language)
         text_BSD = self.text_encoder(batch.tokens, batch.text_length, dropout, self.dtype, language_BD)
-        has_reference_B11 = has_reference_B[:, None, None]
+        speaker_BD = None
         if self.speaker_embedding is not None:
-            speaker_B1D = embed(self.speaker_embedding, batch.speaker)[:, None, :]
-            text_BSD += tf.cast(tf.where(has_reference_B11, 0.0, speaker_B1D), self.dtype)
+            speaker_BD = tf.where(has_reference_B[:, None], 0.0, embed(self.speaker_embedding, batch.speaker))
+            text_BSD += tf.cast(speaker_BD, self.dtype)[:, None, :]
         if voice_BVD is not None:
-            voice_BVD = tf.where(has_reference_B11, voice_BVD, tf.cast(self.null_voice, self.dtype)[None])
-        return Memory(text_BSD, length_mask(batch.text_length, batch.tokens.shape[1]), voice_BVD)
+            voice_BVD = tf.where(
+                has_reference_B[:, None, None], voice_BVD, tf.cast(self.null_voice, self.dtype)[None]
+            )
+        return Memory(text_BSD, length_mask(batch.text_length, batch.tokens.shape[1]), voice_BVD, speaker_BD)
 
     def _add_voice(self, memory: Memory) -> tf.Tensor:
         if self.voice_to_tokens is None:

@@ -66,8 +66,8 @@ def training_config(
         raise CacheError(f"the cache was made with other settings: {'; '.join(differences)}; {remedy}")
     if previous is not None and config.training.precision == "auto":
         config = config.with_settings("training", precision=previous.training.product_type)
-    # Each worker of a cluster would choose by its own processor. A vocoder's quality was measured in float32 alone.
-    config = choose_precision(config, is_choosing=network == "acoustic" and cluster is None)
+    # Each worker of a cluster would choose by its own processor.
+    config = choose_precision(config, is_choosing=cluster is None)
     if network == "vocoder":
         return check_vocoder_settings(config)
     if len(manifest.speakers) == 1 and "voice_latents" not in config.model.model_fields_set:
