@@ -305,9 +305,7 @@ class Network(tf.Module):
             speaker_BD = tf.where(has_reference_B[:, None], 0.0, embed(self.speaker_embedding, batch.speaker))
             text_BSD += tf.cast(speaker_BD, self.dtype)[:, None, :]
         if voice_BVD is not None:
-            voice_BVD = tf.where(
-                has_reference_B[:, None, None], voice_BVD, tf.cast(self.null_voice, self.dtype)[None]
-            )
+            voice_BVD = tf.where(has_reference_B[:, None, None], voice_BVD, tf.cast(self.null_voice, self.dtype)[None])
         return Memory(text_BSD, length_mask(batch.text_length, batch.tokens.shape[1]), voice_BVD, speaker_BD)
 
     def _add_voice(self, memory: Memory) -> tf.Tensor:
