@@ -63,6 +63,19 @@ def test_a_loaded_checkpoint_equals_the_saved_run(step: AcousticStep, batch: Bat
         np.testing.assert_array_equal(loaded.arrays[name], variable.numpy())
 
 
+def test_a_checkpoint_of_an_earlier_version_gets_a_voice_weight_that_changes_nothing(
+    step: AcousticStep, tmp_path: Path
+) -> None:
+    variables = named_variables(step)
+    earlier = {name: variable for name, variable in variables.items() if not name.endswith("voice_weight")}
+    save_checkpoint(tmp_path, 1, CONFIG, CACHE, earlier, 1)
+    loaded = load_checkpoint(tmp_path)
+    restore_variables(variables, loaded)
+    added = variables.keys() - earlier.keys()
+    assert {"network.aligner.voice_weight", "optimizer.first_moment.aligner.voice_weight"} <= added
+    assert not any(variables[name].numpy().any() for name in added)
+
+
 def test_training_continues_bit_for_bit_after_loading(step: AcousticStep, batch: Batch, tmp_path: Path) -> None:
     step(batch)
     save(tmp_path, step, 1)
