@@ -21,8 +21,8 @@ COPIES = 1.2
 # query, key, value and mixture. Centred inputs are float32.
 SELF_ATTENTION, FEEDFORWARD = 6, 2
 # TensorFlow with XLA's compiler, and what compiling each part of a layer leaves behind: for the first shape, and for
-# each further shape, which reuses some of it. Fitted to the resident memory of three runs.
-PROCESS_BYTES, PART_BYTES, FURTHER_PART_BYTES = 1_350_000_000, 27_000_000, 21_000_000
+# each further shape. Fitted to the resident memory of a run of one shape and of six runs of three.
+PROCESS_BYTES, PART_BYTES, FURTHER_PART_BYTES = 1_350_000_000, 27_000_000, 44_000_000
 
 
 @dataclass(frozen=True)
