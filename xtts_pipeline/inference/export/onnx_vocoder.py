@@ -146,7 +146,7 @@ class _Graph:
 def _wave(graph: _Graph, generator: Generator, mel: str) -> str:
     """Add `Generator.__call__`."""
     audio, overlap = generator.audio, generator.inverse.overlap
-    windowed = graph("MatMul", _spectrum(graph, generator, mel), graph.constant(inverse_basis(audio)))
+    windowed = graph("MatMul", _spectrum(graph, generator, mel), graph.constant(_inverse_basis(audio)))
     # The gain at both ends depends on the number of frames, so the squares of their windows are added up here.
     frames = graph("Shape", mel, start=1, end=2)
     shape = graph("Concat", graph.integers(1), frames, graph.integers(1), axis=0)
@@ -158,7 +158,7 @@ def _wave(graph: _Graph, generator: Generator, mel: str) -> str:
     return graph.slice(wave, start, start - overlap * audio.hop_samples)
 
 
-def inverse_basis(audio: AudioConfig) -> np.ndarray:
+def _inverse_basis(audio: AudioConfig) -> np.ndarray:
     """Return the matrix that maps a spectrum's real and imaginary parts to windowed samples that fill whole hops.
 
     Float32 [2 + fft_size, overlap * hop_samples]. onnxruntime has no fast inverse transform of real signals.
