@@ -26,7 +26,12 @@ class Stft:
         self._window = window
 
     def __call__(self, wave_BN: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the real and the imaginary part, [B, frames, 1 + fft_size // 2] each.
+        """Return the real and the imaginary part of `spectrum`, [B, frames, 1 + fft_size // 2] each."""
+        spectrum_BTK = self.spectrum(wave_BN)
+        return tf.math.real(spectrum_BTK), tf.math.imag(spectrum_BTK)
+
+    def spectrum(self, wave_BN: tf.Tensor) -> tf.Tensor:
+        """Return the spectra, complex64 [B, frames, 1 + fft_size // 2].
 
         There are N // hop_samples - overlap + 1 frames; samples after the last whole hop are not used.
         """
@@ -35,8 +40,7 @@ class Stft:
         frames = hops - self.overlap + 1
         hops_BHN = tf.reshape(wave_BN[:, : hops * self.hop_samples], [rows, hops, self.hop_samples])
         frames_BTN = tf.concat([hops_BHN[:, first : first + frames] for first in range(self.overlap)], axis=-1)
-        spectrum_BTK = tf.signal.rfft(frames_BTN[..., : len(self._window)] * self._window)
-        return tf.math.real(spectrum_BTK), tf.math.imag(spectrum_BTK)
+        return tf.signal.rfft(frames_BTN[..., : len(self._window)] * self._window)
 
     def magnitude(self, wave_BN: tf.Tensor) -> tf.Tensor:
         """Return the magnitudes, [B, frames, 1 + fft_size // 2]."""
@@ -58,18 +62,18 @@ class InverseStft:
 
         The wave of a row is that of its real frames alone, then zero.
         """
-        sums_BHN = overlap_add(self.windowed_frames(real_BTK, imaginary_BTK))
+        sums_BHN = overlap_add(self.windowed_frames(tf.complex(real_BTK, imaginary_BTK)))
         if mask_BT is None:
             gain = tf.constant(overlap_gain(0, real_BTK.shape[1], self.audio, is_last=True), real_BTK.dtype)
         else:
             gain = masked_gain(mask_BT, self.audio)
         return between_centres(sums_BHN * gain, self.audio)
 
-    def windowed_frames(self, real_BTK: tf.Tensor, imaginary_BTK: tf.Tensor) -> tf.Tensor:
-        """Return each frame's windowed samples, cut into hops: [B, T, overlap, hop_samples]."""
-        samples_BTN = tf.signal.irfft(tf.complex(real_BTK, imaginary_BTK), [self.audio.fft_size]) * self._window
+    def windowed_frames(self, spectrum_BTK: tf.Tensor) -> tf.Tensor:
+        """Return the windowed samples of each frame of complex64 spectra, in hops: [B, T, overlap, hop_samples]."""
+        samples_BTN = tf.signal.irfft(spectrum_BTK, [self.audio.fft_size]) * self._window
         samples_BTN = tf.pad(samples_BTN, [[0, 0], [0, 0], [0, self._rest]])
-        return tf.reshape(samples_BTN, [real_BTK.shape[0], -1, self.overlap, self.audio.hop_samples])
+        return tf.reshape(samples_BTN, [spectrum_BTK.shape[0], -1, self.overlap, self.audio.hop_samples])
 
 
 def overlap_add(hops_BTON: tf.Tensor) -> tf.Tensor:

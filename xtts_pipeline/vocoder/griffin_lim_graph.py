@@ -1,14 +1,11 @@
-"""`GriffinLim` in TensorFlow operations with static shapes, for a graph that runs without this package.
-
-The FFTs are TensorFlow's own: here they take half the time of the matrix products in `fourier`.
-"""
+"""`GriffinLim` in TensorFlow operations with static shapes, for a graph that runs without this package."""
 
 import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.audio.mel import hann_window
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.vocoder.fourier import between_centres, masked_gain, overlap_add
+from xtts_pipeline.vocoder.fourier import InverseStft, Stft, between_centres, masked_gain, overlap_add
 from xtts_pipeline.vocoder.griffin_lim import MAGNITUDE_UPDATES, TINY, GriffinLim, inversion_plan
 
 
@@ -19,6 +16,7 @@ def griffin_lim_wave(mel_BTM: tf.Tensor, mask_BT: tf.Tensor, vocoder: GriffinLim
     of a mel that differs in its last bits.
     """
     audio = vocoder.audio
+    forward, inverse = Stft(hann_window(audio), audio.hop_samples), InverseStft(audio)
     magnitude_BTK = _magnitudes(mel_BTM, audio) * tf.cast(mask_BT, tf.float32)[..., None]
     gain_BHN = masked_gain(mask_BT, audio)
     bins = magnitude_BTK.shape[-1]
@@ -26,17 +24,23 @@ def griffin_lim_wave(mel_BTM: tf.Tensor, mask_BT: tf.Tensor, vocoder: GriffinLim
     # In this form, as in librosa, the momentum acts on the target phases alone.
     momentum = tf.constant(-vocoder.momentum / (1 + vocoder.momentum), tf.complex64)
 
+    def add_frames(spectrum_BTK: tf.Tensor) -> tf.Tensor:
+        """Return the overlap-added windowed frames, [B, T + overlap - 1, hop_samples]; higher bins are zero."""
+        higher = [[0, 0], [0, 0], [0, 1 + audio.fft_size // 2 - bins]]
+        return overlap_add(inverse.windowed_frames(tf.pad(spectrum_BTK, higher)))
+
     def update(number: tf.Tensor, sums_BHN: tf.Tensor, last_BTK: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        spectrum_BTK = _spectra(sums_BHN * gain_BHN, audio)[..., :bins]
+        wave_BN = tf.reshape(sums_BHN * gain_BHN, [sums_BHN.shape[0], -1])
+        spectrum_BTK = forward.spectrum(wave_BN)[..., :bins]
         direction_BTK = last_BTK * momentum + spectrum_BTK
         scale_BTK = tf.cast(magnitude_BTK / (tf.abs(direction_BTK) + TINY), tf.complex64)
-        return number + 1, _add_frames(direction_BTK * scale_BTK, audio), spectrum_BTK
+        return number + 1, add_frames(direction_BTK * scale_BTK), spectrum_BTK
 
     start = tf.cast(magnitude_BTK * middle, tf.complex64)
     _, sums_BHN, _ = tf.while_loop(
         lambda number, *_: number < vocoder.iterations,
         update,
-        (tf.constant(0), _add_frames(start, audio), tf.zeros_like(start)),
+        (tf.constant(0), add_frames(start), tf.zeros_like(start)),
     )
     return between_centres(sums_BHN * gain_BHN, audio)
 
@@ -50,21 +54,3 @@ def _magnitudes(mel_BTM: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
         found_BTM = tf.matmul(magnitude_BTK, filters, transpose_b=True)
         magnitude_BTK *= tf.matmul(amplitude_BTM / (found_BTM + TINY), spread)
     return magnitude_BTK
-
-
-def _spectra(wave_BHN: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
-    """Return the spectra of the frames that begin at each hop, complex64 [B, T, 1 + fft_size // 2]."""
-    overlap = -(-audio.fft_size // audio.hop_samples)
-    frames = wave_BHN.shape[1] - overlap + 1
-    frame_BTN = tf.concat([wave_BHN[:, first : first + frames] for first in range(overlap)], axis=-1)
-    return tf.signal.rfft(frame_BTN[..., : audio.fft_size] * hann_window(audio))
-
-
-def _add_frames(spectrum_BTK: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
-    """Return the overlap-added windowed frames, [B, T + overlap - 1, hop_samples]."""
-    overlap = -(-audio.fft_size // audio.hop_samples)
-    rows, frames, bins = spectrum_BTK.shape
-    spectrum_BTK = tf.pad(spectrum_BTK, [[0, 0], [0, 0], [0, 1 + audio.fft_size // 2 - bins]])
-    frame_BTN = tf.signal.irfft(spectrum_BTK, [audio.fft_size]) * hann_window(audio)
-    frame_BTN = tf.pad(frame_BTN, [[0, 0], [0, 0], [0, overlap * audio.hop_samples - audio.fft_size]])
-    return overlap_add(tf.reshape(frame_BTN, [rows, frames, overlap, audio.hop_samples]))

@@ -39,7 +39,7 @@ class NeuralVocoder:
     def _frames_of_block(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor) -> tf.Tensor:
         """Return the windowed samples of each frame between the contexts, float32 [B, T, overlap, hop_samples]."""
         spectrum = self.generator.spectrum(mel_BTM, mask_BT, has_context=True, is_compiled=False)
-        return self.generator.inverse.windowed_frames(*spectrum)
+        return self.generator.inverse.windowed_frames(tf.complex(*spectrum))
 
 
 class NeuralStream:
