@@ -97,6 +97,8 @@ class CompiledByShape:
                 specs = [*(spec for spec in signature if spec is not None), *extra_specs(signature)]
             return tf.function(function, input_signature=specs, jit_compile=config.jit_compile, autograph=False)
 
+        if not config.jit_compile:
+            keep_order_of_sums()
         self.python_name = function.__name__
         self._name = self.python_name.lstrip("_")
         self._signatures = [describe_arguments(signature) for signature in signatures]
@@ -151,6 +153,15 @@ class CompiledByShape:
                 self.mismatches.append(mismatch)
             self._by_shape[arguments] = self._fallback
         self._seen.add(arguments)
+
+
+def keep_order_of_sums() -> None:
+    """Let plain graphs add in the order of the program, so that the same step gives the same bits.
+
+    TensorFlow would join a chain of additions into one AddN. AddN begins with the first input that no other operation
+    still needs, so the order of its sum depends on which thread is ahead. XLA has no such operation.
+    """
+    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 
 
 def describe_arguments(batch: Any) -> Arguments:

@@ -1,6 +1,9 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from tests.model.conftest import SPEC, make_network, random_batch
 from tests.training.conftest import SETTINGS, networks
@@ -108,6 +111,25 @@ def test_the_same_weights_and_batch_give_the_same_update_bit_for_bit(train_step:
             train_step(batch)
         ends.append(np.concatenate([variable.numpy().ravel() for variable in train_step.network.trainable_variables]))
     np.testing.assert_array_equal(*ends)
+
+
+def test_no_sum_of_a_plain_graph_depends_on_the_order_of_threads(batch: Batch) -> None:
+    signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
+    plain = AcousticStep(*networks(), SETTINGS.model_copy(update={"jit_compile": False}), [signature])
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    context.context().enable_graph_collection()
+    try:
+        plain(batch)
+        graphs = context.context().export_run_metadata().function_graphs
+    finally:
+        context.context().disable_graph_collection()
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    nodes = [node for graph in graphs for node in graph.post_optimization_graph.node]
+    read = Counter(name.removesuffix(":0") for node in nodes for name in node.input)
+    # AddN of more than two begins with the first input that no other operation reads or has still to read.
+    sums = [[name.removesuffix(":0") for name in node.input] for node in nodes if node.op == "AddN"]
+    assert max(map(len, sums)) > 2
+    assert [inputs for inputs in sums if len(inputs) > 2 and read[inputs[0]] > 1] == []
 
 
 def test_speaker_and_language_reach_the_compiled_step(batch: Batch) -> None:
