@@ -65,7 +65,7 @@ def versions(
     dropout, frames = Dropout.fixed(0), int(batch.mel_length[0])
     memory, prediction = network.encode_clips(batch, reference, dropout), network(batch, reference, dropout)
     predictor = network.predictor
-    predicted = predictor(memory.text, memory.text_mask, dropout)
+    predicted = predictor(network.add_voice(memory), memory.text_mask, dropout)
     longest = tf.constant([network.max_mel_frames])
     for name, known in KNOWN.items():
         prosody = predicted._replace(**{field: getattr(prediction.measured, field) for field in known})

@@ -1,6 +1,6 @@
 """Time functions of tensors, forward and with their gradient, as a graph and compiled by XLA.
 
-What benchmarks/depthwise.py and benchmarks/fourier.py have in common.
+Shared by benchmarks/depthwise.py and benchmarks/fourier.py.
 """
 
 import argparse

@@ -33,7 +33,7 @@ from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.settings import training_config
 
 # Both hand a snapshot to the writing thread.
-HANDING_OVER = ("begin", "enqueue")
+HANDING_OVER = ("start", "enqueue")
 
 
 @dataclass(frozen=True)

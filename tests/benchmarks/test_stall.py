@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.stall import Step, Times, judge
+from benchmarks.stall import HANDING_OVER, Step, Times, judge
+from xtts_pipeline.training.checkpoints.saver import CheckpointSaver
 
 PLAIN = [Step(100.0), Step(110.0)]
 
@@ -34,3 +35,7 @@ def test_a_checkpoint_may_cost_only_its_copy(saved_ms: float, hand_over_ms: floa
 def test_a_run_without_a_checkpoint_cannot_be_judged() -> None:
     with pytest.raises(SystemExit, match="no step with a checkpoint"):
         judge(PLAIN, [], [])
+
+
+def test_what_is_timed_is_there() -> None:
+    assert all(callable(getattr(CheckpointSaver, name)) for name in HANDING_OVER)

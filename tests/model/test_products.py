@@ -76,7 +76,7 @@ def test_elsewhere_the_product_has_the_type_of_its_input(where: str, monkeypatch
     if where == "a GPU":
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["GPU:0"])
     monkeypatch.setattr(products, "has_bfloat16_products", lambda: where != "another processor")
-    monkeypatch.setattr(products, "_affine_with_wide_sums", None)
+    monkeypatch.setattr(products, "_affine_with_float32_sums", None)
     x, weight, bias = (
         tf.cast(numbers(4, 3, seed=1), tf.bfloat16),
         tf.Variable(numbers(3, 2, seed=2)),

@@ -11,6 +11,7 @@ from xtts_pipeline.cache.format.manifest import Manifest, summarize
 from xtts_pipeline.cache.format.padding import padding_advice
 from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.errors import CacheError, ConfigError
+from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.training import checks
 from xtts_pipeline.training.checks import (
     AvailableMemory,
@@ -114,10 +115,11 @@ def test_check_memory_false_skips_the_check(manifest: Manifest) -> None:
 
 
 def test_a_gpu_of_unknown_memory_is_accepted_but_not_for_auto(manifest: Manifest) -> None:
-    assert check_memory(manifest, settings(4), None)[1].endswith("; how much the GPU has cannot be asked")
+    line = check_memory(manifest, settings(4), None)[1]
+    assert line.endswith(f"; how much the GPU has cannot be asked: {install_command('gpu')}")
     with pytest.raises(
         ConfigError,
-        match=r"training.batch_size=auto: how much memory the GPU has cannot be asked; install nvidia-ml-py",
+        match=r"training.batch_size=auto: how much memory the GPU has cannot be asked; .*, or give a number",
     ):
         choose_batch_size(manifest, settings("auto"), None)
 
@@ -277,6 +279,11 @@ def test_buckets_are_advised_where_over_a_quarter_of_the_frames_is_padding(
         ({}, PLAIN, ""),
         ({"precision": "bfloat16"}, PLAIN, "no instructions for it; set training.precision=float32"),
         ({"precision": "bfloat16"}, WITH_BFLOAT16, ""),
+        (
+            {"precision": "bfloat16", "jit_compile": False},
+            WITH_BFLOAT16,
+            "since only XLA is faster with it; set training.precision=float32",
+        ),
         ({"precision": "bfloat16"}, OLD_GPU, ""),
         ({"debug_eager": True}, NEW_GPU, "for a debugger"),
     ],

@@ -328,7 +328,9 @@ DROPPED: dict[str, dict[str, str]] = {
         "see docs/vocoder.md": "vocoder_resblock_kernel_sizes vocoder_resblock_dilation_sizes vocoder_initial_channel",
     },
     "The run": {
-        "any lower validation loss counts": "early_stopping_min_delta",
+        (
+            "any lower value counts: of distortion_db, or of the validation loss if there are no samples"
+        ): "early_stopping_min_delta",
         "say it to the command: xtts train --output RUN": "checkpoint_dir",
         "metrics.jsonl and TensorBoard have all figures": "use_wandb wandb_project",
         _SPEECH: (

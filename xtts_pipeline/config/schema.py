@@ -352,7 +352,7 @@ class SynthesisConfig(Section):
     max_frames_per_token: a text's speech ends after so many frames for each of its tokens.
     flow_steps: steps by which the decoder draws the detail of its frames; more take longer.
     chunk_frames: frames of the first chunks of a stream; all others are longer, and cost less per frame.
-    max_attempts: how often a text is decoded at most, if words are skipped or repeated.
+    max_attempts: how often a piece of a text is decoded at most, if words are skipped or repeated.
     """
 
     max_frames_per_token: Annotated[float, Field(ge=1.0, le=1_000.0)] = 16.0

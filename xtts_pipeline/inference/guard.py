@@ -13,7 +13,7 @@ import numpy as np
 # docs/quality.md has the measurement.
 SHORTEST_TOKEN_SECONDS, LONGEST_TOKEN_SECONDS, LONGEST_PAUSE_SECONDS = 0.015, 1.0, 3.0
 COLLAPSED_SHARE, STRETCHED_SHARE = 0.6, 1.6
-# The least time of a word when a piece is decoded again: three frames of the usual 10 to 12 ms.
+# The least mean duration of a word's tokens when a piece is decoded again: three frames of the usual 10 to 12 ms.
 LEAST_TOKEN_SECONDS = 0.03
 # Short words move by a frame or two without being wrong.
 LOST_FRAMES, GAINED_FRAMES = 3, 4

@@ -23,9 +23,9 @@ class SpokenText:
     pauses counted with the token before them; wave float32 [samples].
 
     has_stopped is False if a length limit ended the text or one of its pieces. The tokens of several pieces are
-    concatenated. text_changes counts the characters that
-    the checkpoint lacks, as (character, replacement); the replacement of a dropped one is empty. attempts: how often a
-    piece was decoded, the most of all pieces. faults: the words that are wrong in the last one.
+    concatenated. text_changes counts the characters that the checkpoint lacks, as (character, replacement); the
+    replacement of a dropped one is empty. attempts: how often a piece was decoded, the most of all pieces. faults: the
+    words that are wrong in the attempts that were kept, of all pieces.
     """
 
     text: str

@@ -34,8 +34,8 @@ class Alignment(NamedTuple):
 class Aligner(tf.Module):
     """Predict each token's mean frame from the token, its two neighbours and the voice.
 
-    Without the voice one mean would stand for all speakers. It would explain half of their frames' variance, and the
-    durations would be as unsure.
+    With one mean for all speakers, the means explained only half of the frames' variance, and the durations that were
+    measured by them were inaccurate.
 
     voice_width: size of a voice's vector, None for a network of one voice.
     """
@@ -80,7 +80,7 @@ class Aligner(tf.Module):
     def mean_frames(
         self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor, voice_BD: tf.Tensor | None = None
     ) -> tf.Tensor:
-        """Return each token's mean frame in the network's scale, float32 [B, S, M]; `voice` is float32."""
+        """Return each token's mean frame in the network's scale, float32 [B, S, M]; `voice` is a memory's vector."""
         mask_BS = length_mask(text_length_B, tokens_BS.shape[1])
         x_BSD = embed(self.embedding, tokens_BS)
         if self.voice_weight is not None:

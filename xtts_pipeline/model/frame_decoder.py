@@ -1,4 +1,4 @@
-"""Predict the duration and the energy of tokens, and frames from the tokens that they belong to."""
+"""Predict the duration, energy and pitch of tokens, and frames from the tokens that they belong to."""
 
 from typing import NamedTuple
 

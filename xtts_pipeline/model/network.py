@@ -154,7 +154,7 @@ class Network(tf.Module):
         present_BS = tf.maximum(duration_BS, LEAST_DURATION)
         pitch = self.pitch_finder(mel_BTM, alignment.posterior)
         measured = Prosody(tf.math.log(present_BS), level_BS / present_BS, *pitch)
-        tokens_BSD = self._add_voice(memory)
+        tokens_BSD = self.add_voice(memory)
         predicted = self.predictor(tokens_BSD, memory.text_mask, dropout)
         tokens_BSD = self._add_prosody(tokens_BSD, measured)
         step_F = tf.range(decoder_steps(batch.mel.shape[1], self.frames_per_step))
@@ -184,7 +184,7 @@ class Network(tf.Module):
         self, memory: Memory, speed: tf.Tensor | float = 1.0, semitones: tf.Tensor | float = 0.0
     ) -> SpeechPlan:
         """Return the plan of the speech of texts."""
-        tokens_BSD = self._add_voice(memory)
+        tokens_BSD = self.add_voice(memory)
         predicted = self.predictor(tokens_BSD, memory.text_mask, Dropout.fixed(0))
         predicted = predicted._replace(octaves=predicted.octaves + predicted.voicing * semitones / SEMITONES_PER_OCTAVE)
         duration_BS = spoken_durations(predicted.log_duration, memory.text_mask, speed)
@@ -308,7 +308,8 @@ class Network(tf.Module):
             voice_BVD = tf.where(has_reference_B[:, None, None], voice_BVD, tf.cast(self.null_voice, self.dtype)[None])
         return Memory(text_BSD, length_mask(batch.text_length, batch.tokens.shape[1]), voice_BVD, speaker_BD)
 
-    def _add_voice(self, memory: Memory) -> tf.Tensor:
+    def add_voice(self, memory: Memory) -> tf.Tensor:
+        """Return the text with the mean of the voice's latents, [B, S, D]: the input of the predictor."""
         if self.voice_to_tokens is None:
             return memory.text
         return memory.text + self.voice_to_tokens(tf.reduce_mean(memory.voice, axis=1))[:, None, :]

@@ -14,12 +14,12 @@ from xtts_pipeline.system.machine import has_bfloat16_products
 
 def affine(x_ND: tf.Tensor, weight_DE: tf.Variable, bias_E: tf.Variable) -> tf.Tensor:
     """Return x @ weight + bias, [N, E] of the type of x."""
-    if x_ND.dtype == tf.bfloat16 and _has_wide_products():
-        return _affine_with_wide_sums(x_ND, tf.convert_to_tensor(weight_DE), tf.convert_to_tensor(bias_E))
+    if x_ND.dtype == tf.bfloat16 and _has_float32_sums():
+        return _affine_with_float32_sums(x_ND, tf.convert_to_tensor(weight_DE), tf.convert_to_tensor(bias_E))
     return tf.matmul(x_ND, tf.cast(weight_DE, x_ND.dtype)) + tf.cast(bias_E, x_ND.dtype)
 
 
-def _has_wide_products() -> bool:
+def _has_float32_sums() -> bool:
     """Return whether XLA compiles for a CPU that multiplies bfloat16.
 
     Only XLA has the product with a float32 result. A GPU does not need it, and would write twice the bytes.
@@ -29,7 +29,7 @@ def _has_wide_products() -> bool:
 
 
 @tf.custom_gradient
-def _affine_with_wide_sums(
+def _affine_with_float32_sums(
     x_ND: tf.Tensor, weight_DE: tf.Tensor, bias_E: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, ...]]]:
     narrow_DE = tf.cast(weight_DE, x_ND.dtype)
@@ -47,8 +47,8 @@ def _affine_with_wide_sums(
 
 def _outer_product(left_ND: tf.Tensor, right_NE: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return left^T @ right, float32 [D, E], and the sum of the right rows, [E]."""
-    # XLA would fold a bare transposition into the product, and the processor's instructions take no transposed left
-    # matrix. The row of ones prevents the folding, and sums the right rows.
+    # The left matrix is transposed in memory, since the processor's instructions take no transposed left matrix. XLA
+    # would fold a bare transposition into the product. The row of ones prevents that, and sums the right rows.
     padded_DN = tf.pad(tf.transpose(left_ND), [[0, 1], [0, 0]], constant_values=1)
     product_DE = _multiply(padded_DN, right_NE)
     return product_DE[:-1], product_DE[-1]

@@ -23,7 +23,7 @@ from xtts_pipeline.training.monitoring.memory_estimate import MemoryEstimate, es
 # GPU memory that TensorFlow leaves to the driver and to libraries.
 GPU_RESERVED_BYTES = 1_800 << 20
 # The first compute capability whose tensor cores multiply bfloat16.
-TENSOR_CORES_FROM = (8, 0)
+BFLOAT16_FROM_CAPABILITY = (8, 0)
 # `auto` uses this share of the memory, because the estimate is not exact.
 AUTO_SHARE = 0.85
 # `auto` rounds down to a multiple: tensor cores prefer it, and small changes of free memory do not change the batch.
@@ -60,7 +60,7 @@ def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> Non
         )
     if training.patience is not None and not manifest.split_records("val"):
         raise CacheError(
-            f"{cache}: no validation records, but training.patience={training.patience} waits for their loss; "
+            f"{cache}: no validation records, but training.patience={training.patience} waits for their figures; "
             "leave it out, or preprocess with cache.validation_share over 0"
         )
 
@@ -80,9 +80,9 @@ def slow_settings(training: TrainingConfig) -> list[str]:
         return [
             "training.debug_eager: the step runs uncompiled, operation by operation, many times slower; for a debugger"
         ]
-    if training.precision == "bfloat16" and not has_gpu() and not has_bfloat16_products():
-        found = "training.precision: bfloat16 saves no time, since this processor has no instructions for it"
-        return [f"warning: {found}; set training.precision=float32"]
+    if training.precision == "bfloat16" and not has_gpu() and not _is_bfloat16_fast(training):
+        cause = "only XLA is faster with it" if has_bfloat16_products() else "this processor has no instructions for it"
+        return [f"warning: training.precision: bfloat16 saves no time, since {cause}; set training.precision=float32"]
     return []
 
 
@@ -110,7 +110,7 @@ def _is_bfloat16_fast(training: TrainingConfig) -> bool:
     if training.debug_eager:
         return False
     if has_gpu():
-        return (compute_capability() or (0, 0)) >= TENSOR_CORES_FROM
+        return (compute_capability() or (0, 0)) >= BFLOAT16_FROM_CAPABILITY
     return training.jit_compile and has_bfloat16_products()
 
 
@@ -147,7 +147,7 @@ def check_memory(
     batch, rest = rows * estimate.row_bytes, needed - rows * estimate.row_bytes
     text = f"about {_gigabytes(needed)} needed"
     if available is None:
-        return needed, f"{text}; how much the GPU has cannot be asked"
+        return needed, f"{text}; how much the GPU has cannot be asked: {install_command('gpu')}"
     room = f"{_gigabytes(available.bytes)} of {available.where} available"
     if needed > available.bytes and training.check_memory and not training.autotune:
         text += f" ({_gigabytes(batch)} for the batch, {_gigabytes(rest)} for the rest)"
@@ -173,7 +173,7 @@ def choose_batch_size(
     if available is None:
         raise ConfigError(
             "training.batch_size=auto: how much memory the GPU has cannot be asked; "
-            "install nvidia-ml-py, or give a number"
+            f"{install_command('gpu')}, or give a number"
         )
     estimate, parts = training_memory(manifest, config), config.training.accumulation_steps * devices
     usable = round(AUTO_SHARE * available.bytes)

@@ -97,7 +97,7 @@ class CompiledByShape:
                 specs = [*(spec for spec in signature if spec is not None), *extra_specs(signature)]
             return tf.function(function, input_signature=specs, jit_compile=config.jit_compile, autograph=False)
 
-        if not config.jit_compile:
+        if not config.jit_compile:  # before anything is traced
             keep_order_of_sums()
         self.python_name = function.__name__
         self._name = self.python_name.lstrip("_")
@@ -156,10 +156,10 @@ class CompiledByShape:
 
 
 def keep_order_of_sums() -> None:
-    """Let plain graphs add in the order of the program, so that the same step gives the same bits.
+    """Let this process' plain graphs add in the order of the program, so that the same step gives the same bits.
 
     TensorFlow would join a chain of additions into one AddN. AddN begins with the first input that no other operation
-    still needs, so the order of its sum depends on which thread is ahead. XLA has no such operation.
+    still needs, so the order of its sum depends on which thread is ahead. Under XLA, AddN keeps the order.
     """
     tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 

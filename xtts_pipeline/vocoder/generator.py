@@ -44,32 +44,34 @@ class Generator(tf.Module):
         self.head = Dense(initializer, width, 2 * self.bins, "head")
         self.inverse = InverseStft(audio)
 
-    def __call__(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tf.Tensor:
-        """Return the wave [B, (frames - 1) * hop_samples] of natural-log mels; the mask is True for real frames."""
-        return self.inverse(*self.spectrum(mel_BTM, mask_BT), mask_BT)
+    def __call__(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None, dtype: tf.DType = tf.float32) -> tf.Tensor:
+        """Return the wave [B, (frames - 1) * hop_samples] of mels, float32 in natural log; see `spectrum`."""
+        return self.inverse(*self.spectrum(mel_BTM, mask_BT, dtype), mask_BT)
 
     def spectrum(
         self,
         mel_BTM: tf.Tensor,
         mask_BT: tf.Tensor | None = None,
+        dtype: tf.DType = tf.float32,
         *,
         has_context: bool = False,
         is_compiled: bool = True,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the real and the imaginary part of each frame's spectrum, float32 [B, T, 1 + fft_size // 2].
 
+        The mask is True for real frames. The blocks compute in `dtype`; the magnitudes of the mel are float32.
         With `has_context` the first and the last `reach` frames are context and have no spectrum. Without
         `is_compiled`, for float32 that XLA does not compile, TensorFlow's own kernels are used where they are faster.
         """
         # The frames at both edges of a layer, whose neighbours the last layer did not see.
         edge, context = (TAPS // 2, self.reach) if has_context else (0, 0)
         is_real = tf.ones(mel_BTM.shape[:2], tf.bool) if mask_BT is None else mask_BT
-        mask_BT1 = tf.cast(is_real, mel_BTM.dtype)[..., None]
+        mask_BT1 = tf.cast(is_real, dtype)[..., None]
         # A frame that is not there is zero for the network.
-        scaled_BTM = (mel_BTM + MEL_OFFSET) / MEL_SCALE * mask_BT1
+        scaled_BTM = tf.where(is_real[..., None], (mel_BTM + MEL_OFFSET) / MEL_SCALE, 0.0)
         padded_BTM = tf.pad(scaled_BTM, [[0, 0], [TAPS // 2, TAPS // 2], [0, 0]])
         window_BTN = tf.concat([padded_BTM[:, tap : tap + 1 - TAPS or None] for tap in range(TAPS)], axis=-1)
-        x_BTD = _without(edge, self.embed_norm(self.embed(window_BTN)) * mask_BT1)
+        x_BTD = _without(edge, self.embed_norm(self.embed(tf.cast(window_BTN, dtype))) * mask_BT1)
         for block in self.blocks:
             mask_BT1 = _without(edge, mask_BT1)
             x_BTD = _without(edge, block(x_BTD, mask_BT1, is_compiled=is_compiled))
@@ -83,7 +85,7 @@ class Generator(tf.Module):
 
     def mel_magnitude(self, mel_BTM: tf.Tensor) -> tf.Tensor:
         """Return the natural logs of the magnitudes that the pseudo-inverse of the mel filters gives, [B, T, K]."""
-        magnitude_BTK = tf.matmul(tf.exp(tf.cast(mel_BTM, tf.float32)), tf.constant(self.inverse_filters))
+        magnitude_BTK = tf.matmul(tf.exp(mel_BTM), tf.constant(self.inverse_filters))
         return tf.math.log(tf.maximum(magnitude_BTK, LEAST_MEL_MAGNITUDE))
 
 

@@ -184,7 +184,7 @@ def judge(
     """
     wait, figures = shares["data"], device_figures(samples)
     if samples and not has_gpu:
-        remedy = "pip install 'tensorflow[and-cuda]', and look at what xtts --debug prints as TensorFlow starts"
+        remedy = f"{install_command('gpu')}, and look at what xtts --debug prints as TensorFlow starts"
         return Verdict("GPU not used", "NVML sees a GPU, and TensorFlow computes on the CPU", remedy)
     if wait > STARVED_WAIT_SHARE:
         finding = f"{wait:.0%} of the time is spent waiting for data, over {STARVED_WAIT_SHARE:.0%}"

@@ -105,7 +105,7 @@ class VocoderStep(TrainStep):
         truth_BN = batch.sound
         # Both gradients come from one forward pass; each is taken of its own variables alone.
         with tf.GradientTape(persistent=True) as tape:
-            wave_BN = self.network(tf.cast(batch.mel, self._dtype))
+            wave_BN = self.network(tf.cast(batch.mel, tf.float32), dtype=self._dtype)
             rows_of_losses = self._reconstruction(wave_BN, truth_BN)
             metrics = {name: share * tf.reduce_mean(loss_B) for name, loss_B in rows_of_losses.items()}
             objective = metrics["loss"]

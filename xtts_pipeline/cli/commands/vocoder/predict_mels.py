@@ -80,8 +80,8 @@ def predict_mels(
 ) -> None:
     """Write a cache with the mels that a run predicts.
 
-    Each mel is what the run hands to the vocoder, predicted from the recorded frames before each frame. Waves and texts
-    stay the same. The folder appears when all is written: a command that was stopped begins again.
+    Each mel is what the run hands to the vocoder, with the durations, energies and pitches of the recording. Waves and
+    texts stay the same. The folder appears when all is written: a command that was stopped begins again.
     """
     started = time.perf_counter()
     cache = cache or cache_of_run(run)
