@@ -2,10 +2,11 @@
 
     python benchmarks/depthwise.py --widths 256 512
 
-`shifted` is the vocoder's: a product for each tap, over rows, added up; `two axes` is the same without rows, whose
-gradient of the weight sums over two axes. `depthwise` is `tf.nn.depthwise_conv2d`, `grouped` is
-`tf.nn.conv1d` with one group a channel. The gradient is that of input and weight, with the forward pass. Times are CPU
-time of the process: the median of --rounds rounds, in turns, of --calls calls each.
+`ours` is the vocoder's: a product for each tap, over rows, added up, with a gradient of its own. `shifted` is the same
+with TensorFlow's gradient; `two axes` is that without rows, whose gradient of the weight sums over two axes.
+`depthwise` is `tf.nn.depthwise_conv2d`, `grouped` is `tf.nn.conv1d` with one group a channel. The gradient is that of
+input and weight, with the forward pass. Times are CPU time of the process: the median of --rounds rounds, in turns, of
+--calls calls each.
 """
 
 import time
@@ -15,14 +16,18 @@ from typing import Any
 import numpy as np
 from kernels import measure, parse_arguments, print_table
 
+from xtts_pipeline.model.architecture import CONVNEXT_TAPS as TAPS
 from xtts_pipeline.system.runtime import NativeLog, prepare_environment
-
-TAPS = 7
 
 
 def convolutions() -> dict[str, Callable[[Any, Any], Any]]:
     """Return the convolutions of x [B, T, D] with weight [TAPS, D], by name."""
     import tensorflow as tf
+
+    from xtts_pipeline.model.convnext import convolve_taps
+
+    def ours(x_BTD: Any, weight: Any) -> Any:
+        return convolve_taps(x_BTD, weight, tf.zeros([x_BTD.shape[-1]]))
 
     def slices(x_BTD: Any) -> list[Any]:
         padded_BTD = tf.pad(x_BTD, [[0, 0], [TAPS // 2, TAPS // 2], [0, 0]])
@@ -41,7 +46,7 @@ def convolutions() -> dict[str, Callable[[Any, Any], Any]]:
     def grouped(x_BTD: Any, weight: Any) -> Any:
         return tf.nn.conv1d(x_BTD, weight[:, None], 1, "SAME")
 
-    return {"shifted": shifted, "two axes": two_axes, "depthwise": depthwise, "grouped": grouped}
+    return {"ours": ours, "shifted": shifted, "two axes": two_axes, "depthwise": depthwise, "grouped": grouped}
 
 
 def main() -> None:
