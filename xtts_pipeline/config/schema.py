@@ -79,6 +79,11 @@ class AudioConfig(Section):
             raise ValueError(f"min_hz={self.min_hz:g} is not below max_hz={self.max_hz:g}")
         return self
 
+    @property
+    def overlap(self) -> int:
+        """Number of frames that overlap at each sample: the hops of one frame."""
+        return -(-self.fft_size // self.hop_samples)
+
 
 class TextConfig(Section):
     """How a transcript becomes token ids. Every key is part of the cache's fingerprint."""

@@ -52,10 +52,10 @@ class InverseStft:
     """The wave of centred frames, as `log_mel` analyses them: frame 0 is centred at the first sample."""
 
     def __init__(self, audio: AudioConfig) -> None:
-        self.audio, self.overlap = audio, -(-audio.fft_size // audio.hop_samples)
+        self.audio = audio
         self._window = hann_window(audio).astype(np.float32)
         # Zeros that complete the last hop.
-        self._rest = self.overlap * audio.hop_samples - audio.fft_size
+        self._rest = audio.overlap * audio.hop_samples - audio.fft_size
 
     def __call__(self, real_BTK: tf.Tensor, imaginary_BTK: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tf.Tensor:
         """Return [B, (frames - 1) * hop_samples]; the mask is True for real frames, which come first.
@@ -73,7 +73,7 @@ class InverseStft:
         """Return the windowed samples of each frame of complex64 spectra, in hops: [B, T, overlap, hop_samples]."""
         samples_BTN = tf.signal.irfft(spectrum_BTK, [self.audio.fft_size]) * self._window
         samples_BTN = tf.pad(samples_BTN, [[0, 0], [0, 0], [0, self._rest]])
-        return tf.reshape(samples_BTN, [spectrum_BTK.shape[0], -1, self.overlap, self.audio.hop_samples])
+        return tf.reshape(samples_BTN, [spectrum_BTK.shape[0], -1, self.audio.overlap, self.audio.hop_samples])
 
 
 def overlap_add(hops_BTON: tf.Tensor) -> tf.Tensor:
@@ -97,7 +97,7 @@ def masked_gain(mask_BT: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
 def between_centres(wave_BHN: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
     """Return the samples from the centre of the first frame to that of the last, [B, (frames - 1) * hop_samples]."""
     rows, hops, hop_samples = wave_BHN.shape
-    frames = hops + 1 - -(-audio.fft_size // hop_samples)
+    frames = hops + 1 - audio.overlap
     start = audio.fft_size // 2
     return tf.reshape(wave_BHN, [rows, hops * hop_samples])[:, start : start + (frames - 1) * hop_samples]
 

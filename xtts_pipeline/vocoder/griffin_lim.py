@@ -77,7 +77,7 @@ class GriffinLimStream:
         self._vocoder = vocoder
         self._waiting: list[np.ndarray] = []
         self._span = _Span(vocoder.audio)
-        self._look_ahead = 2 * self._span.overlap
+        self._look_ahead = 2 * vocoder.audio.overlap
         self._samples_to_skip = vocoder.audio.fft_size // 2
 
     def push(self, log_mel: np.ndarray) -> np.ndarray:
@@ -123,12 +123,11 @@ class _Span:
 
     def __init__(self, audio: AudioConfig) -> None:
         self.audio = audio
-        self.overlap = -(-audio.fft_size // audio.hop_samples)
         self.first = 0  # number of settled frames
         bins = inversion_plan(audio)[0].shape[1]
         self._magnitudes = np.zeros((0, bins), np.float32)
         self._last = np.zeros((0, bins), np.complex64)
-        self._settled = np.zeros((self.overlap - 1, audio.hop_samples), np.float32)
+        self._settled = np.zeros((self.audio.overlap - 1, audio.hop_samples), np.float32)
         self._sums = self._settled.copy()
         self._spectrum = np.zeros((BLOCK_FRAMES, 1 + audio.fft_size // 2), np.complex64)
 
@@ -148,7 +147,7 @@ class _Span:
         for block in _blocks(old, old + frames):
             spectrum = self._spectrum[: block.stop - block.start]
             np.multiply(self._magnitudes[block], middle, out=spectrum[:, :bins])
-            _add_frames(spectrum, self._sums[block.start :], self.overlap, self.audio)
+            _add_frames(spectrum, self._sums[block.start :], self.audio)
 
     def search(self, iterations: int, momentum: float, settled: int, *, is_last: bool) -> np.ndarray:
         """Iterate, settle the first `settled` frames; return the wave, float32 [(frames + overlap - 1) * hop_samples].
@@ -161,13 +160,13 @@ class _Span:
         for _ in range(iterations):
             last_wave = (self._sums * gain).reshape(-1)
             self._sums = np.zeros_like(self._sums)
-            self._sums[: self.overlap - 1] = self._settled
+            self._sums[: self.audio.overlap - 1] = self._settled
             for block in [*_blocks(0, settled), *_blocks(settled, self.frames)]:
                 if block.start == settled:
-                    tails = self._sums[settled : settled + self.overlap - 1].copy()
+                    tails = self._sums[settled : settled + self.audio.overlap - 1].copy()
                 spectrum = self._spectrum[: block.stop - block.start]
                 _update_phases(last_wave, block, self._magnitudes, self._last, momentum, self.audio, spectrum[:, :bins])
-                _add_frames(spectrum, self._sums[block.start :], self.overlap, self.audio)
+                _add_frames(spectrum, self._sums[block.start :], self.audio)
         wave: np.ndarray = (self._sums * gain).reshape(-1)
         self.first += settled
         self._settled = tails
@@ -218,7 +217,7 @@ def overlap_gain(first: int, frames: int, audio: AudioConfig, is_last: bool) -> 
 
     It is zero before the centre of frame 0 and, if `is_last`, after the centre of the last frame.
     """
-    overlap = -(-audio.fft_size // audio.hop_samples)
+    overlap = audio.overlap
     squares = window_squares(audio)
     before = min(first, overlap - 1)
     summed = np.zeros((before + frames + overlap - 1, audio.hop_samples), np.float32)
@@ -235,7 +234,7 @@ def overlap_gain(first: int, frames: int, audio: AudioConfig, is_last: bool) -> 
 
 def window_squares(audio: AudioConfig) -> np.ndarray:
     """Return the squared window, cut into hops: float32 [overlap, hop_samples]."""
-    squares = np.zeros((-(-audio.fft_size // audio.hop_samples), audio.hop_samples), np.float32)
+    squares = np.zeros((audio.overlap, audio.hop_samples), np.float32)
     squares.reshape(-1)[: audio.fft_size] = np.square(hann_window(audio))
     return squares
 
@@ -262,13 +261,13 @@ def _update_phases(
     last[block] = spectrum
 
 
-def _add_frames(spectrum: np.ndarray, wave_hops: np.ndarray, overlap: int, audio: AudioConfig) -> None:
+def _add_frames(spectrum: np.ndarray, wave_hops: np.ndarray, audio: AudioConfig) -> None:
     """Overlap-add the block's windowed frames to the wave, [frames + overlap - 1, hop_samples]."""
     frames = scipy.fft.irfft(spectrum, audio.fft_size)
     frames *= hann_window(audio)
-    rest = overlap * audio.hop_samples - audio.fft_size
+    rest = audio.overlap * audio.hop_samples - audio.fft_size
     if rest:
         frames = np.pad(frames, ((0, 0), (0, rest)))
-    hops = frames.reshape(len(frames), overlap, audio.hop_samples)
-    for shift in range(overlap):
+    hops = frames.reshape(len(frames), audio.overlap, audio.hop_samples)
+    for shift in range(audio.overlap):
         wave_hops[shift : shift + len(frames)] += hops[:, shift]

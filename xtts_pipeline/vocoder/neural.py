@@ -53,13 +53,12 @@ class NeuralStream:
         self._vocoder, self._reach = vocoder, vocoder.generator.reach
         self._least, self._most = first_frames, block_frames
         audio = vocoder.audio
-        self._overlap = -(-audio.fft_size // audio.hop_samples)
         self._squares = window_squares(audio)
         # Frames not yet needed no more: those of the context before the next block, and all that follow.
         self._mel = np.zeros((0, audio.mel_bins), np.float32)
         self._first = 0  # the number of the first of them
         self._done = 0  # frames that are rendered
-        self._sums = np.zeros((self._overlap - 1, audio.hop_samples), np.float32)
+        self._sums = np.zeros((audio.overlap - 1, audio.hop_samples), np.float32)
         self._weights = self._sums.copy()
         self._samples_to_skip = audio.fft_size // 2
 
@@ -86,7 +85,7 @@ class NeuralStream:
         waves.append(self._without_start((self._sums / np.maximum(self._weights, TINY)).reshape(-1)))
         wave, audio = np.concatenate(waves), self._vocoder.audio
         # Nothing after the centre of the last frame.
-        return wave[: max(0, len(wave) - (self._overlap * audio.hop_samples - audio.fft_size // 2))]
+        return wave[: max(0, len(wave) - (audio.overlap * audio.hop_samples - audio.fft_size // 2))]
 
     def _render(self, frames: int) -> np.ndarray:
         """Render the next frames; return the samples that no later frame reaches."""
@@ -100,7 +99,7 @@ class NeuralStream:
             np.concatenate([tail, np.zeros((frames, tail.shape[1]), np.float32)])
             for tail in (self._sums, self._weights)
         )
-        for shift in range(self._overlap):
+        for shift in range(len(self._squares)):
             sums[shift : shift + frames] += windowed[:, shift]
             weights[shift : shift + frames] += self._squares[shift]
         self._sums, self._weights = sums[frames:], weights[frames:]

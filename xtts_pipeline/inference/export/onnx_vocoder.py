@@ -145,7 +145,7 @@ class _Graph:
 
 def _wave(graph: _Graph, generator: Generator, mel: str) -> str:
     """Add `Generator.__call__`."""
-    audio, overlap = generator.audio, generator.inverse.overlap
+    audio, overlap = generator.audio, generator.audio.overlap
     windowed = graph("MatMul", _spectrum(graph, generator, mel), graph.constant(_inverse_basis(audio)))
     # The gain at both ends depends on the number of frames, so the squares of their windows are added up here.
     frames = graph("Shape", mel, start=1, end=2)
