@@ -22,18 +22,22 @@ PAGES = sorted((ROOT / "docs" / "tasks").glob("*.md"))
 RATE = 8_000
 
 # What the pages name, and what stands for it here. `--config` and `--set` are checked by loading them; then the tiny
-# settings take their place, but for the language. All trainings are one run of two steps, which --resume finds done.
+# settings take their place, but for the language. All trainings of `train` are one run of two steps, which --resume
+# finds done; `train-vocoder` makes its own.
 TINY = {
     "audio": {"sample_rate": RATE, "max_hz": 4_000.0, "fft_size": 256, "window_samples": 256, "hop_samples": 128}
     | {"mel_bins": 20},
     "limits": {"max_text_length": 48, "max_mel_frames": 60},
-    "cache": {"validation_share": 0.2},
+    "cache": {"validation_share": 0.2, "store_waves": True},
     "model": MODEL,
+    "vocoder": {"width": 16, "blocks": 1, "crop_frames": 9, "crops_per_clip": 1, "adversarial_weight": 0.0}
+    | {"spectral_sizes": [128], "discriminator_sizes": [128]},
     "training": {"batch_size": 2, "jit_compile": False, "sample_every_evaluations": None},
     "synthesis": {"chunk_frames": 12, "batch_size": 2, "max_frames_per_token": 1.0, "griffin_lim_iterations": 2},
 }
 CORPORA = ("LJSpeech-1.1", "recordings", "voices", "corpus")
 TRAINING = "train --cache cache --config my.yaml --output runs/first --steps 2 --resume"
+VOCODER_TRAINING = "train-vocoder --cache cache --config my.yaml --output runs/vocoder --steps 2 --resume"
 # Programs of others.
 OTHERS = ("pip", "jq", "aplay", "tee", "hf")
 
@@ -102,10 +106,10 @@ def substitute(words: tuple[str, ...]) -> list[str]:
         elif word in (">", "<"):
             next(following)
         else:
-            kept.append(re.sub(r"^runs/\w+", "runs/first", word))
+            kept.append(re.sub(r"^runs/(?!vocoder)\w+", "runs/first", word))
     load_config([name for name in configs if name != "my.yaml"], settings)
-    if kept[0] == "train":
-        return TRAINING.split()
+    if kept[0] in ("train", "train-vocoder"):
+        return {"train": TRAINING, "train-vocoder": VOCODER_TRAINING}[kept[0]].split()
     languages = [word for setting in settings if setting.startswith("text.language=") for word in ("--set", setting)]
     tiny = ["--config", "my.yaml"] if kept[0] in ("preprocess", "stats") else []
     return [*kept, *tiny, *languages, *(["--jobs", "1"] if kept[0] == "preprocess" else [])]
