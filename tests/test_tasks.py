@@ -36,8 +36,10 @@ TINY = {
     "synthesis": {"chunk_frames": 12, "batch_size": 2, "max_frames_per_token": 1.0, "griffin_lim_iterations": 2},
 }
 CORPORA = ("LJSpeech-1.1", "recordings", "voices", "corpus")
-TRAINING = "train --cache cache --config my.yaml --output runs/first --steps 2 --resume"
-VOCODER_TRAINING = "train-vocoder --cache cache --config my.yaml --output runs/vocoder --steps 2 --resume"
+TRAININGS = {
+    "train": "train --cache cache --config my.yaml --output runs/first --steps 2 --resume",
+    "train-vocoder": "train-vocoder --cache cache --config my.yaml --output runs/vocoder --steps 2 --resume",
+}
 # Programs of others.
 OTHERS = ("pip", "jq", "aplay", "tee", "hf")
 
@@ -106,10 +108,10 @@ def substitute(words: tuple[str, ...]) -> list[str]:
         elif word in (">", "<"):
             next(following)
         else:
-            kept.append(re.sub(r"^runs/(?!vocoder)\w+", "runs/first", word))
+            kept.append(re.sub(r"^runs/(?!vocoder\b)\w+", "runs/first", word))
     load_config([name for name in configs if name != "my.yaml"], settings)
-    if kept[0] in ("train", "train-vocoder"):
-        return {"train": TRAINING, "train-vocoder": VOCODER_TRAINING}[kept[0]].split()
+    if kept[0] in TRAININGS:
+        return TRAININGS[kept[0]].split()
     languages = [word for setting in settings if setting.startswith("text.language=") for word in ("--set", setting)]
     tiny = ["--config", "my.yaml"] if kept[0] in ("preprocess", "stats") else []
     return [*kept, *tiny, *languages, *(["--jobs", "1"] if kept[0] == "preprocess" else [])]
@@ -134,7 +136,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "lines.txt").write_text("the first\nthe second\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for words in ("preprocess --data corpus --config my.yaml --jobs 1", TRAINING):
+        for words in ("preprocess --data corpus --config my.yaml --jobs 1", TRAININGS["train"]):
             result = CliRunner().invoke(cli, words.split(), catch_exceptions=False)
             assert result.exit_code == 0, result.output
     return folder

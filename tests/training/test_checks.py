@@ -1,5 +1,6 @@
 """Checks of cache and memory before TensorFlow is imported, and the batch size that `auto` chooses."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -119,7 +120,10 @@ def test_a_gpu_of_unknown_memory_is_accepted_but_not_for_auto(manifest: Manifest
     assert line.endswith(f"; how much the GPU has cannot be asked: {install_command('gpu')}")
     with pytest.raises(
         ConfigError,
-        match=r"training.batch_size=auto: how much memory the GPU has cannot be asked; .*, or give a number",
+        match=re.escape(
+            "training.batch_size=auto: how much memory the GPU has cannot be asked; "
+            f"{install_command('gpu')}, or give a number"
+        ),
     ):
         choose_batch_size(manifest, settings("auto"), None)
 

@@ -127,7 +127,7 @@ class _Span:
         bins = inversion_plan(audio)[0].shape[1]
         self._magnitudes = np.zeros((0, bins), np.float32)
         self._last = np.zeros((0, bins), np.complex64)
-        self._settled = np.zeros((self.audio.overlap - 1, audio.hop_samples), np.float32)
+        self._settled = np.zeros((audio.overlap - 1, audio.hop_samples), np.float32)
         self._sums = self._settled.copy()
         self._spectrum = np.zeros((BLOCK_FRAMES, 1 + audio.fft_size // 2), np.complex64)
 
