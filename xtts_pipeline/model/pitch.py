@@ -16,8 +16,10 @@ REFERENCE_HZ = 150.0
 CANDIDATES_PER_OCTAVE = 40
 # The score at which a token is as likely voiced as not, and how steep the change is.
 VOICING_SCORE, VOICING_SLOPE = 0.37, 15.0
-# Standard deviation, in mel bins, of the envelope that is taken from the harmonics.
-WHITENING_BINS = 1.0
+# Standard deviation of the envelope that is taken from the harmonics.
+WHITENING_HZ = 40.0
+# All harmonics of a pitch are harmonics of half of it as well. So a candidate loses this share of its octave's score.
+OCTAVE_SHARE = 0.8
 
 
 class Pitch(NamedTuple):
@@ -30,7 +32,7 @@ class Pitch(NamedTuple):
 class PitchFinder:
     """Compare the lowest mel bins, where filters are evenly spaced, with the harmonics of candidate pitches.
 
-    Cosines over frequency, as in the cepstrum (A. M. Noll, 1967); octave errors cancel.
+    Cosines over frequency, as in the cepstrum (A. M. Noll, 1967), and the score of a candidate's octave.
     """
 
     def __init__(self, audio: AudioConfig) -> None:
@@ -49,19 +51,29 @@ class PitchFinder:
         pattern_KC -= pattern_KC.mean(axis=0) * is_compared_KC
         self.pattern_KC = (pattern_KC / (np.linalg.norm(pattern_KC, axis=0) + 1e-6)).astype(np.float32)
         # Times it, mel frames keep how each bin differs from its neighbours.
-        whiten_MM = np.eye(audio.mel_bins) - _envelope_matrix(audio.mel_bins, WHITENING_BINS)
+        whiten_MM = np.eye(audio.mel_bins) - _envelope_matrix(audio.mel_bins, WHITENING_HZ / spacing)
         self.whiten_MK = whiten_MM[:, : len(hz_K)].astype(np.float32)
 
     def __call__(self, mel_BTM: tf.Tensor, posterior_BTS: tf.Tensor) -> Pitch:
         """Return the pitch of tokens, from the probability that each frame belongs to each."""
-        harmonic_BTK = tf.matmul(mel_BTM, self.whiten_MK)
-        norm_BT1 = tf.sqrt(tf.reduce_sum(tf.square(harmonic_BTK), axis=-1, keepdims=True) + 1e-4)
-        score_BTC = tf.matmul(harmonic_BTK / norm_BT1, self.pattern_KC)
+        score_BTC = self.compare(mel_BTM)
         duration_BS1 = tf.reduce_sum(posterior_BTS, axis=1)[..., None]
         score_BSC = tf.math.divide_no_nan(tf.matmul(posterior_BTS, score_BTC, transpose_a=True), duration_BS1)
+        score_BSC = self.without_halves(score_BSC)
         voicing_BS = tf.sigmoid(VOICING_SLOPE * (tf.reduce_max(score_BSC, axis=-1) - VOICING_SCORE))
         octaves_BS = tf.gather(self.octaves, tf.argmax(score_BSC, axis=-1))
         return Pitch(voicing_BS, voicing_BS * octaves_BS)
+
+    def compare(self, mel_BTM: tf.Tensor) -> tf.Tensor:
+        """Return how well the harmonics of each candidate fit each frame, [B, T, C]."""
+        harmonic_BTK = tf.matmul(mel_BTM, self.whiten_MK)
+        norm_BT1 = tf.sqrt(tf.reduce_sum(tf.square(harmonic_BTK), axis=-1, keepdims=True) + 1e-4)
+        return tf.matmul(harmonic_BTK / norm_BT1, self.pattern_KC)
+
+    def without_halves(self, score_BSC: tf.Tensor) -> tf.Tensor:
+        """Return the scores less a share of those of each candidate's octave, [B, S, C]."""
+        octave_BSC = tf.pad(score_BSC[..., CANDIDATES_PER_OCTAVE:], [[0, 0], [0, 0], [0, CANDIDATES_PER_OCTAVE]])
+        return score_BSC - OCTAVE_SHARE * tf.nn.relu(octave_BSC)
 
 
 def _envelope_matrix(mel_bins: int, width_bins: float) -> np.ndarray:
