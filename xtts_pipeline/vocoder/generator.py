@@ -1,8 +1,10 @@
 """The trained vocoder's network: mel frames to spectra by ConvNeXt blocks at the frame rate, then one inverse STFT.
 
-After Vocos (Siuzdak 2023). The magnitudes start from the pseudo-inverse of the mel, as in FreeV (Lv et al. 2024), so
-the blocks learn only what a mel does not hold: details of the magnitudes, and phases.
+After Vocos (Siuzdak 2023). The magnitudes start from the pseudo-inverse of the mel, as in FreeV (Lv et al. 2024), and
+the phases of low bins from harmonics of the pitch, so the blocks learn only what a mel does not hold.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -10,18 +12,30 @@ import tensorflow as tf
 from xtts_pipeline.audio.filterbank import mel_filterbank
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS as TAPS
+from xtts_pipeline.model.batch import to_network_scale
 from xtts_pipeline.model.convnext import ConvNextBlock
 from xtts_pipeline.model.layers import Dense, Initializer, LayerNorm
 from xtts_pipeline.vocoder.fourier import InverseStft
+from xtts_pipeline.vocoder.harmonic_phase import HarmonicPhase
 
 # The inner width of a block, in widths.
 EXPANSION = 3
-# The network sees (mel + MEL_OFFSET) / MEL_SCALE, which is near zero.
-MEL_OFFSET, MEL_SCALE = 5.0, 4.0
 # Natural logs of magnitudes: the floor, and a bound that keeps `exp` finite.
 LEAST_LOG_MAGNITUDE, GREATEST_LOG_MAGNITUDE = -16.0, 6.0
 # The least magnitude that the pseudo-inverse gives; it may be negative.
 LEAST_MEL_MAGNITUDE = 1e-4
+
+
+class Spectrum(NamedTuple):
+    """The spectrum of each frame.
+
+    real, imaginary: float32 [B, T, 1 + fft_size // 2]. cycles: the cycles of the pitch up to each frame, less whole
+    ones, float64 [B, T].
+    """
+
+    real: tf.Tensor
+    imaginary: tf.Tensor
+    cycles: tf.Tensor
 
 
 class Generator(tf.Module):
@@ -41,12 +55,14 @@ class Generator(tf.Module):
             for index in range(blocks)
         ]
         self.norm = LayerNorm(width, "norm")
-        self.head = Dense(initializer, width, 2 * self.bins, "head")
+        self.to_spectrum = Dense(initializer, width, 2 * self.bins, "to_spectrum")
         self.inverse = InverseStft(audio)
+        self.harmonic_phase = HarmonicPhase(audio)
 
     def __call__(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None, dtype: tf.DType = tf.float32) -> tf.Tensor:
         """Return the wave [B, (frames - 1) * hop_samples] of mels, float32 in natural log; see `spectrum`."""
-        return self.inverse(*self.spectrum(mel_BTM, mask_BT, dtype), mask_BT)
+        spectrum = self.spectrum(mel_BTM, mask_BT, dtype)
+        return self.inverse(spectrum.real, spectrum.imaginary, mask_BT)
 
     def spectrum(
         self,
@@ -54,34 +70,39 @@ class Generator(tf.Module):
         mask_BT: tf.Tensor | None = None,
         dtype: tf.DType = tf.float32,
         *,
+        cycles_before_B: tf.Tensor | float = 0.0,
         has_context: bool = False,
         is_compiled: bool = True,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the real and the imaginary part of each frame's spectrum, float32 [B, T, 1 + fft_size // 2].
+    ) -> Spectrum:
+        """Return each frame's spectrum.
 
         The mask is True for real frames. The blocks compute in `dtype`; the magnitudes of the mel are float32.
-        With `has_context` the first and the last `reach` frames are context and have no spectrum. Without
-        `is_compiled`, for float32 that XLA does not compile, TensorFlow's own kernels are used where they are faster.
+        `cycles_before` are those of `Spectrum.cycles` before the first frame. With `has_context` the first and the last
+        `reach` frames are context and have no spectrum. Without `is_compiled`, for float32 that XLA does not compile,
+        TensorFlow's own kernels are used where they are faster.
         """
         # The frames at both edges of a layer, whose neighbours the last layer did not see.
         edge, context = (TAPS // 2, self.reach) if has_context else (0, 0)
         is_real = tf.ones(mel_BTM.shape[:2], tf.bool) if mask_BT is None else mask_BT
         mask_BT1 = tf.cast(is_real, dtype)[..., None]
         # A frame that is not there is zero for the network.
-        scaled_BTM = tf.where(is_real[..., None], (mel_BTM + MEL_OFFSET) / MEL_SCALE, 0.0)
+        scaled_BTM = tf.where(is_real[..., None], to_network_scale(mel_BTM), 0.0)
         padded_BTM = tf.pad(scaled_BTM, [[0, 0], [TAPS // 2, TAPS // 2], [0, 0]])
         window_BTN = tf.concat([padded_BTM[:, tap : tap + 1 - TAPS or None] for tap in range(TAPS)], axis=-1)
         x_BTD = _without(edge, self.embed_norm(self.embed(tf.cast(window_BTN, dtype))) * mask_BT1)
         for block in self.blocks:
             mask_BT1 = _without(edge, mask_BT1)
             x_BTD = _without(edge, block(x_BTD, mask_BT1, is_compiled=is_compiled))
+        pitch_hz_BT = _without(context, self.harmonic_phase.pitch_hz(scaled_BTM))
+        cycles_BT = self.harmonic_phase.cycles(pitch_hz_BT, cycles_before_B)
         mask_BT1, mel_BTM = _without(edge, mask_BT1), _without(context, mel_BTM)
-        change_BTK, phase_BTK = tf.split(tf.cast(self.head(self.norm(x_BTD)), tf.float32), 2, axis=-1)
+        change_BTK, phase_BTK = tf.split(tf.cast(self.to_spectrum(self.norm(x_BTD)), tf.float32), 2, axis=-1)
         log_magnitude_BTK = tf.clip_by_value(
             self.mel_magnitude(mel_BTM) + change_BTK, LEAST_LOG_MAGNITUDE, GREATEST_LOG_MAGNITUDE
         )
+        phase_BTK += self.harmonic_phase(pitch_hz_BT, cycles_BT)
         magnitude_BTK = tf.exp(log_magnitude_BTK) * tf.cast(mask_BT1, tf.float32)
-        return magnitude_BTK * tf.cos(phase_BTK), magnitude_BTK * tf.sin(phase_BTK)
+        return Spectrum(magnitude_BTK * tf.cos(phase_BTK), magnitude_BTK * tf.sin(phase_BTK), cycles_BT)
 
     def mel_magnitude(self, mel_BTM: tf.Tensor) -> tf.Tensor:
         """Return the natural logs of the magnitudes that the pseudo-inverse of the mel filters gives, [B, T, K]."""

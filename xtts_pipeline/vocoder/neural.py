@@ -24,7 +24,8 @@ class NeuralVocoder:
     def __init__(self, generator: Generator) -> None:
         self.generator, self.audio = generator, generator.audio
         # Without XLA: it would compile each length for a second, and TensorFlow's own kernels are as fast.
-        signature = [tf.TensorSpec([1, None, self.audio.mel_bins]), tf.TensorSpec([1, None], tf.bool)]
+        mel, mask = tf.TensorSpec([1, None, self.audio.mel_bins]), tf.TensorSpec([1, None], tf.bool)
+        signature = [mel, mask, tf.TensorSpec([1], tf.float64)]
         self.frames_of_block = tf.function(self._frames_of_block, signature, autograph=False)
 
     def __call__(self, log_mel: np.ndarray) -> np.ndarray:
@@ -36,10 +37,18 @@ class NeuralVocoder:
         """Return a new stream, for one wave."""
         return NeuralStream(self, FIRST_FRAMES, STREAM_BLOCK_FRAMES)
 
-    def _frames_of_block(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor) -> tf.Tensor:
-        """Return the windowed samples of each frame between the contexts, float32 [B, T, overlap, hop_samples]."""
-        spectrum = self.generator.spectrum(mel_BTM, mask_BT, has_context=True, is_compiled=False)
-        return self.generator.inverse.windowed_frames(tf.complex(*spectrum))
+    def _frames_of_block(
+        self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor, cycles_before_B: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the windowed samples of each frame between the contexts, float32 [B, T, overlap, hop_samples].
+
+        And the cycles of the pitch up to the last of them, float64 [B].
+        """
+        spectrum = self.generator.spectrum(
+            mel_BTM, mask_BT, cycles_before_B=cycles_before_B, has_context=True, is_compiled=False
+        )
+        windowed_BTON = self.generator.inverse.windowed_frames(tf.complex(spectrum.real, spectrum.imaginary))
+        return windowed_BTON, spectrum.cycles[:, -1]
 
 
 class NeuralStream:
@@ -58,6 +67,7 @@ class NeuralStream:
         self._mel = np.zeros((0, audio.mel_bins), np.float32)
         self._first = 0  # the number of the first of them
         self._done = 0  # frames that are rendered
+        self._cycles = tf.zeros([1], tf.float64)  # of the pitch, up to the last of them
         self._sums = np.zeros((audio.overlap - 1, audio.hop_samples), np.float32)
         self._weights = self._sums.copy()
         self._samples_to_skip = audio.fft_size // 2
@@ -94,7 +104,8 @@ class NeuralStream:
         is_real = (number >= 0) & (number < self._first + len(self._mel))
         mel = np.zeros((size, self._mel.shape[1]), np.float32)
         mel[is_real] = self._mel[number[is_real] - self._first]
-        windowed = self._vocoder.frames_of_block(mel[None], is_real[None])[0].numpy()
+        windowed, self._cycles = self._vocoder.frames_of_block(mel[None], is_real[None], self._cycles)
+        windowed = windowed[0].numpy()
         sums, weights = (
             np.concatenate([tail, np.zeros((frames, tail.shape[1]), np.float32)])
             for tail in (self._sums, self._weights)

@@ -6,6 +6,7 @@ are static, and the layers are a short list of operations, all of which ONNX has
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,17 @@ from xtts_pipeline.errors import OutputError, output_errors
 from xtts_pipeline.inference.export.report import Export
 from xtts_pipeline.inference.vocoders import MEL_SETTINGS
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS as TAPS
+from xtts_pipeline.model.batch import MEL_CENTRE, MEL_SCALE
 from xtts_pipeline.model.convnext import ConvNextBlock
 from xtts_pipeline.model.layers import NORM_EPSILON, Dense, LayerNorm
+from xtts_pipeline.model.pitch import (
+    CANDIDATES_PER_OCTAVE,
+    LEAST_BEND,
+    LEAST_POWER,
+    OCTAVE_SHARE,
+    REFERENCE_HZ,
+    PitchFinder,
+)
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_generator
 from xtts_pipeline.training.checkpoints.variables import named_variables
@@ -31,19 +41,20 @@ from xtts_pipeline.vocoder.generator import (
     GREATEST_LOG_MAGNITUDE,
     LEAST_LOG_MAGNITUDE,
     LEAST_MEL_MAGNITUDE,
-    MEL_OFFSET,
-    MEL_SCALE,
     Generator,
 )
 from xtts_pipeline.vocoder.griffin_lim import TINY, window_squares
+from xtts_pipeline.vocoder.harmonic_phase import HarmonicPhase
 
 # The first with `Gelu`, which takes a fifth less time than the same in simpler operations.
 OPSET = 20
 # Frames of the mel on which the file and the generator are compared.
 COMPARED_FRAMES = 40
-# A sample is between -1 and 1; rounding makes about 1e-6.
+# As loud as speech: samples are between -1 and 1, and rounding makes about 1e-6.
+LOUDEST_COMPARED = -3.0
 MOST_DIFFERENCE = 1e-3
 END = np.iinfo(np.int64).max
+DOUBLE = TensorProto.DOUBLE
 
 
 def export_vocoder(run: Path, file: Path) -> Export:
@@ -118,10 +129,16 @@ class _Graph:
         self.nodes.append(helper.make_node(operation, inputs, outputs, outputs[0], **attributes))
         return outputs
 
-    def constant(self, value: Any, name: str = "") -> str:
-        """Add a float32 constant; return its name."""
+    def constant(self, value: Any, name: str = "", dtype: type[np.floating] = np.float32) -> str:
+        """Add a constant; return its name."""
         name = name or f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
+        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def integer(self, value: int) -> str:
+        """Add a constant int64 scalar; return its name."""
+        name = f"integer_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value, np.int64), name))
         return name
 
     def integers(self, *values: int) -> str:
@@ -176,21 +193,71 @@ def _inverse_basis(audio: AudioConfig) -> np.ndarray:
 
 def _spectrum(graph: _Graph, generator: Generator, mel: str) -> str:
     """Add `Generator.spectrum`; real and imaginary parts are concatenated."""
-    scaled = graph("Div", graph("Add", mel, graph.constant(MEL_OFFSET)), graph.constant(MEL_SCALE))
+    scaled = graph("Div", graph("Sub", mel, graph.constant(MEL_CENTRE)), graph.constant(MEL_SCALE))
     padded = graph.pad(scaled, TAPS // 2, TAPS // 2)
     taps = [graph.slice(padded, tap, tap + 1 - TAPS or END) for tap in range(TAPS)]
     embedded = _dense(graph, generator.embed, graph("Concat", *taps, axis=2))
     x = _norm(graph, generator.embed_norm, embedded)
     for block in generator.blocks:
         x = _block(graph, block, x)
-    head = _dense(graph, generator.head, _norm(graph, generator.norm, x))
-    change, phase = graph.split("Split", head, parts=2, axis=2, num_outputs=2)
+    both = _dense(graph, generator.to_spectrum, _norm(graph, generator.norm, x))
+    change, phase = graph.split("Split", both, parts=2, axis=2, num_outputs=2)
     inverted = graph("MatMul", graph("Exp", mel), graph.constant(generator.inverse_filters))
     known = graph("Log", graph("Max", inverted, graph.constant(LEAST_MEL_MAGNITUDE)))
     bounds = (graph.constant(bound) for bound in (LEAST_LOG_MAGNITUDE, GREATEST_LOG_MAGNITUDE))
     magnitude = graph("Exp", graph("Clip", graph("Add", known, change), *bounds))
+    phase = graph("Add", phase, _harmonic_phase(graph, generator.harmonic_phase, scaled))
     parts = [graph("Mul", magnitude, graph(function, phase)) for function in ("Cos", "Sin")]
     return graph("Concat", *parts, axis=2)
+
+
+def _harmonic_phase(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
+    """Add `HarmonicPhase` of all frames, in float64 as there."""
+    number = partial(graph.constant, dtype=np.float64)
+    pitch_hz, one = _pitch_hz(graph, harmonic, graph("Cast", scaled, to=DOUBLE)), number(1.0)
+    per_frame = graph("Mul", pitch_hz, number(harmonic.hop_seconds))
+    cycles = graph("Mod", graph("CumSum", per_frame, graph.integers(1)), one, fmod=1)
+    times = graph("Round", graph("Div", number(harmonic.harmonic_hz), pitch_hz))
+    turned = graph("Mod", graph("Mul", times, cycles), one, fmod=1)
+    phase = graph("Cast", graph("Mul", turned, number(2.0 * np.pi)), to=TensorProto.FLOAT)
+    phase = graph("Pad", phase, graph.integers(0, 0, 0, 0, 0, harmonic.other_bins))
+    return graph("Add", phase, graph.constant(harmonic.pulse_phase))
+
+
+def _pitch_hz(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
+    """Add `HarmonicPhase.pitch_hz`, [B, T, 1], of float64 frames in the network's scale."""
+    number = partial(graph.constant, dtype=np.float64)
+    finder, reach, weights = harmonic.finder, harmonic.reach, harmonic.weights
+    whitened = graph("MatMul", scaled, number(finder.whiten_MK))
+    squares = graph("ReduceSum", graph("Mul", whitened, whitened), graph.integers(2), keepdims=1)
+    norm = graph("Sqrt", graph("Add", squares, number(LEAST_POWER)))
+    score = graph("MatMul", graph("Div", whitened, norm), number(finder.pattern_KC))
+    # Averaged over neighbouring frames, less a share of the score of the octave.
+    padded = graph("Pad", score, graph.integers(0, reach, 0, 0, reach, 0))
+    shifted = [graph.slice(padded, shift, shift + 1 - len(weights) or END) for shift in range(len(weights))]
+    score = graph("Sum", *(graph("Mul", each, number(w)) for each, w in zip(shifted, weights, strict=True)))
+    bounds = [graph.integers(value) for value in (CANDIDATES_PER_OCTAVE, END, 2)]
+    octave = graph("Pad", graph("Slice", score, *bounds), graph.integers(0, 0, 0, 0, 0, CANDIDATES_PER_OCTAVE))
+    score = graph("Sub", score, graph("Mul", graph("Max", octave, number(0.0)), number(OCTAVE_SHARE)))
+    return _best_hz(graph, finder, score)
+
+
+def _best_hz(graph: _Graph, finder: PitchFinder, score: str) -> str:
+    """Add `PitchFinder.best_hz`, [B, T, 1]."""
+    number = partial(graph.constant, dtype=np.float64)
+    last = len(finder.octaves) - 1
+    best = graph("Clip", graph("ArgMax", score, axis=2, keepdims=1), graph.integer(1), graph.integer(last - 1))
+    below, top, above = (
+        graph("GatherElements", score, graph("Add", best, graph.integers(shift)), axis=2) for shift in (-1, 0, 1)
+    )
+    bend = graph("Add", graph("Sub", below, graph("Add", top, top)), above)
+    bend = graph("Min", bend, number(-LEAST_BEND))
+    half = number(0.5)
+    offset = graph("Div", graph("Mul", graph("Sub", below, above), half), bend)
+    offset = graph("Clip", offset, number(-0.5), half)
+    steps = graph("Add", graph("Cast", best, to=DOUBLE), offset)
+    octaves = graph("Add", graph("Div", steps, number(float(CANDIDATES_PER_OCTAVE))), number(float(finder.octaves[0])))
+    return graph("Mul", graph("Pow", number(2.0), octaves), number(REFERENCE_HZ))
 
 
 def _block(graph: _Graph, block: ConvNextBlock, x: str) -> str:
@@ -239,7 +306,7 @@ def _metadata(checkpoint: Checkpoint) -> dict[str, str]:
 def _largest_difference(generator: Generator, content: bytes) -> float:
     """Return the largest difference between onnxruntime's wave and the generator's, for mels of two random clips."""
     shape = (2, COMPARED_FRAMES, generator.audio.mel_bins)
-    mel = np.random.default_rng(0).uniform(-9.0, 0.0, shape).astype(np.float32)
+    mel = np.random.default_rng(0).uniform(-9.0, LOUDEST_COMPARED, shape).astype(np.float32)
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     (wave,) = session.run(["wave"], {"mel": mel})
     return float(np.abs(wave - generator(tf.constant(mel)).numpy()).max())

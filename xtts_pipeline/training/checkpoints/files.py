@@ -46,6 +46,8 @@ from xtts_pipeline.training.checkpoints.state import (
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.vocoder.generator import Generator
 
+OTHER_WEIGHTS = "another model's weights, or an earlier version's? train again"
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -93,7 +95,7 @@ def load_network(checkpoint: Checkpoint) -> Network:
     sizes = NetworkSizes(cache.spec, symbols, len(cache.speakers), len(cache.languages))
     if (expected := parameter_count(config.model, sizes)) > found:
         problem = f"found {found} weights, its settings make {expected}"
-        raise CheckpointError(f"{checkpoint.folder}: {problem}; another model's weights?")
+        raise CheckpointError(f"{checkpoint.folder}: {problem}; {OTHER_WEIGHTS}")
     network = build_network(cache, config)
     restore_variables(named_variables(network), checkpoint, "average.")
     return network
@@ -240,7 +242,7 @@ def restore_variables(variables: Mapping[str, tf.Variable], checkpoint: Checkpoi
         expected = f"{variables[name].dtype.name} {tuple(variables[name].shape)}" if name in variables else "nothing"
         if found != expected:
             raise CheckpointError(
-                f"{checkpoint.folder}: {prefix}{name}: found {found}, expected {expected}; another model's weights?"
+                f"{checkpoint.folder}: {prefix}{name}: found {found}, expected {expected}; {OTHER_WEIGHTS}"
             )
     for name, variable in variables.items():
         variable.assign(arrays[name])

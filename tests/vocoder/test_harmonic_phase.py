@@ -1,0 +1,53 @@
+"""The phases of harmonics, by the sound of a generator whose network adds nothing."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtts_pipeline.audio.mel import log_mel
+from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.evaluation.pitch import find_pitch
+from xtts_pipeline.model.batch import to_network_scale
+from xtts_pipeline.vocoder.generator import Generator
+from xtts_pipeline.vocoder.harmonic_phase import HarmonicPhase
+
+# The settings for low voices of docs/quality.md. Frames come at 86.1 Hz.
+AUDIO = AudioConfig(mel_bins=128, fft_size=2048, window_samples=1536)
+
+
+def buzz(hz: np.ndarray) -> np.ndarray:
+    """Return harmonics of a pitch, float32 [samples], that fall by 6 dB an octave."""
+    turns = np.cumsum(hz) / AUDIO.sample_rate
+    number = np.arange(1, 40)[:, None]
+    wave: np.ndarray = 0.1 * (np.sin(2 * np.pi * number * turns) / number).sum(axis=0)
+    return wave.astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def generator() -> Generator:
+    """A generator with the magnitudes and the phases of the mel alone."""
+    made = Generator(AUDIO, width=8, blocks=1)
+    made.to_spectrum.weight.assign(tf.zeros_like(made.to_spectrum.weight))
+    return made
+
+
+@pytest.mark.parametrize("hz", [70.0, 77.0, 95.0, 210.0])
+def test_a_voice_near_the_rate_of_frames_keeps_its_pitch(generator: Generator, hz: float) -> None:
+    mel = log_mel(buzz(np.full(AUDIO.sample_rate, hz)), AUDIO)
+    found_hz = find_pitch(generator(tf.constant(mel[None]))[0].numpy(), AUDIO)[10:-10]
+    assert np.isfinite(found_hz).mean() > 0.95
+    assert np.nanmedian(found_hz) == pytest.approx(hz, rel=0.02)
+
+
+def test_a_pitch_that_glides_is_followed(generator: Generator) -> None:
+    hz = np.linspace(75.0, 130.0, 2 * AUDIO.sample_rate)
+    mel = log_mel(buzz(hz), AUDIO)
+    found_hz = find_pitch(generator(tf.constant(mel[None]))[0].numpy(), AUDIO)[10:-10]
+    true_hz = hz[:: AUDIO.hop_samples][10:][: len(found_hz)]
+    assert np.nanmedian(np.abs(found_hz / true_hz - 1.0)) < 0.02
+
+
+def test_the_pitch_of_a_frame_is_nearer_than_the_candidates_are() -> None:
+    mel = log_mel(buzz(np.full(AUDIO.sample_rate, 101.0)), AUDIO)
+    found_hz = HarmonicPhase(AUDIO).pitch_hz(to_network_scale(tf.constant(mel[None])))[0, 10:-10].numpy()
+    assert found_hz == pytest.approx(np.full(len(found_hz), 101.0), rel=0.01)
