@@ -23,7 +23,7 @@ BLOCK_FRAMES = (4, 8)
 TOLERANCE = 0.06
 
 
-def ratios(mel_TM: np.ndarray, true_hz: np.ndarray, finder: PitchFinder, block: int) -> Iterator[float]:
+def compare_pitch(mel_TM: np.ndarray, true_hz: np.ndarray, finder: PitchFinder, block: int) -> Iterator[float]:
     """Yield the pitch of each voiced block of `block` frames, relative to the true one."""
     blocks = min(len(mel_TM), len(true_hz)) // block
     posterior_TS = np.repeat(np.eye(blocks, dtype=np.float32), block, axis=0)
@@ -50,8 +50,10 @@ def main() -> None:
         for _, mel, wave in read_ground_truth(asked.cache, manifest, spoken, None):
             true_hz = find_pitch(np.asarray(wave), manifest.audio)
             for block in BLOCK_FRAMES:
-                found[block] += ratios(mel, true_hz, finder, block)
+                found[block] += compare_pitch(mel, true_hz, finder, block)
         for block, values in found.items():
+            if not values:
+                continue
             ratio = np.array(values)
             near, high, low = np.mean(np.abs(ratio - 1.0) < TOLERANCE), np.mean(ratio > 1.5), np.mean(ratio < 0.7)
             figures = f"within 6% {near:.3f}, an octave high {high:.3f}, low {low:.3f}"

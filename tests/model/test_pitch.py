@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts_pipeline.audio.mel import log_mel
+from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice
 from xtts_pipeline.evaluation.pitch import find_pitch
@@ -42,10 +42,22 @@ def test_the_pitch_of_harmonics_is_found_within_three_percent(hz: float) -> None
     assert found_hz == pytest.approx(np.full(len(found_hz), hz), rel=0.03)
 
 
+@pytest.mark.parametrize("hz", [60.0, 90.0, 150.0, 240.0, 380.0, 430.0])
+def test_no_multiple_and_no_part_of_a_pitch_is_taken_for_it(hz: float) -> None:
+    _, found_hz = find(buzz(hz), FINE_AUDIO)
+    assert found_hz == pytest.approx(np.full(len(found_hz), hz), rel=0.03)
+
+
+def test_mels_without_a_bin_below_1000_hz_have_a_pitch_that_is_a_number() -> None:
+    audio = AudioConfig(min_hz=1_500.0)
+    posterior = tf.ones([1, 10, 1])
+    assert np.isfinite(PitchFinder(audio)(tf.zeros([1, 10, audio.mel_bins]), posterior).octaves).all()
+
+
 @pytest.mark.parametrize(("voice", "audio"), [("ian", FINE_AUDIO), ("linda", FINE_AUDIO), ("linda", AUDIO)])
 def test_the_pitch_of_a_low_and_of_a_high_voice_is_that_of_probabilistic_yin(voice: str, audio: AudioConfig) -> None:
     with EspeakVoice(f"en-us+{voice}") as speaker:
-        wave = speaker.speak("How many years ago did you learn to row a boat on a lake near a mill?")
+        wave = speaker.speak("How many years ago did you learn to row a boat on a lake near a mill?") / PCM_SCALE
     _, found_hz = find(wave, audio, frames_per_token=4)
     true_hz = find_pitch(wave, audio)[4 : 4 + 4 * len(found_hz)].reshape(-1, 4).mean(axis=1)
     is_voiced = np.isfinite(true_hz)

@@ -47,6 +47,13 @@ def test_a_pitch_that_glides_is_followed(generator: Generator) -> None:
     assert np.nanmedian(np.abs(found_hz / true_hz - 1.0)) < 0.02
 
 
+def test_mels_too_coarse_for_low_pitches_have_no_phases_of_harmonics() -> None:
+    assert len(HarmonicPhase(AudioConfig()).harmonic_hz) > 0
+    coarse = AudioConfig(sample_rate=16_000, mel_bins=40, max_hz=8_000.0)
+    phase = HarmonicPhase(coarse)(tf.constant([[100.0, 150.0]], tf.float64), tf.constant([[0.3, 0.6]], tf.float64))
+    np.testing.assert_allclose(phase, np.broadcast_to(np.pi * (np.arange(513) % 2), (1, 2, 513)), rtol=1e-6)
+
+
 def test_the_pitch_of_a_frame_is_nearer_than_the_candidates_are() -> None:
     mel = log_mel(buzz(np.full(AUDIO.sample_rate, 101.0)), AUDIO)
     found_hz = HarmonicPhase(AUDIO).pitch_hz(to_network_scale(tf.constant(mel[None])))[0, 10:-10].numpy()

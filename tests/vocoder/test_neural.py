@@ -19,8 +19,8 @@ def vocoder() -> NeuralVocoder:
     return NeuralVocoder(Generator(AUDIO, width=32, blocks=2, seed=1))
 
 
-def mels(frames: int) -> np.ndarray:
-    return np.random.default_rng(0).uniform(-8.0, 0.0, (frames, AUDIO.mel_bins)).astype(np.float32)
+def mels(frames: int, audio: AudioConfig = AUDIO) -> np.ndarray:
+    return np.random.default_rng(0).uniform(-8.0, 0.0, (frames, audio.mel_bins)).astype(np.float32)
 
 
 @pytest.mark.parametrize("frames", [0, 1, 2, 7, STREAM_BLOCK_FRAMES, WHOLE_BLOCK_FRAMES + 5])
@@ -34,6 +34,20 @@ def test_the_streamed_wave_is_the_whole_wave(vocoder: NeuralVocoder, frames: int
     whole = vocoder(mel)
     assert whole.shape == (max(0, frames - 1) * AUDIO.hop_samples,)
     np.testing.assert_allclose(streamed, whole, atol=1e-5)
+
+
+def test_silence_in_a_stream_does_not_change_the_phases_after_it() -> None:
+    """The default settings have phases of harmonics, and all bins of a silent frame are equal but for rounding."""
+    audio = AudioConfig()
+    vocoder = NeuralVocoder(Generator(audio, width=32, blocks=2, seed=1))
+    mel = mels(2 * STREAM_BLOCK_FRAMES, audio) - 3.0
+    mel[20:60] = mel[100:103] = np.log(audio.floor)
+    assert len(vocoder.generator.harmonic_phase.harmonic_hz) > 0
+    stream = vocoder.stream()
+    pieces = [stream.push(mel[start : start + 7]) for start in range(0, len(mel), 7)]
+    streamed, whole = np.concatenate([*pieces, stream.finish()]), vocoder(mel)
+    np.testing.assert_allclose(streamed, whole, atol=1e-5)
+    np.testing.assert_allclose(vocoder.generator(tf.constant(mel[None]))[0], whole, atol=1e-5)
 
 
 def test_blocks_give_the_wave_of_the_network_on_the_whole_mel(vocoder: NeuralVocoder) -> None:

@@ -1,4 +1,7 @@
-"""The pitch of tokens and of frames, from the harmonics in mels; tensor operations alone, so a cache needs no pitch."""
+"""The pitch of tokens and of frames, from the harmonics in mels; tensor operations alone, so a cache needs no pitch.
+
+Shape key, beside that of `layers`: C candidate pitches, L the mel bins below 1,000 Hz, which are evenly spaced.
+"""
 
 from typing import NamedTuple
 
@@ -10,7 +13,7 @@ from xtts_pipeline.config.schema import AudioConfig
 
 # Below this number of mel bins a period, harmonics cannot be told apart, and a low pitch looks like a higher one.
 LEAST_BINS_PER_HARMONIC = 2.1
-HIGHEST_HZ = 450.0
+HIGHEST_PITCH_HZ = 450.0
 # Pitch is in octaves from here: between most men and most women.
 REFERENCE_HZ = 150.0
 CANDIDATES_PER_OCTAVE = 40
@@ -18,8 +21,13 @@ CANDIDATES_PER_OCTAVE = 40
 VOICING_SCORE, VOICING_SLOPE = 0.37, 15.0
 # Standard deviation of the envelope that is taken from the harmonics.
 WHITENING_HZ = 40.0
-# All harmonics of a pitch are harmonics of half of it as well. So a candidate loses this share of its octave's score.
-OCTAVE_SHARE = 0.8
+# All harmonics of a pitch are harmonics of its half and of its third as well. So this share of the scores of twice and
+# of three times a candidate, the larger one, is subtracted from its own.
+MULTIPLE_SHARE = 0.8
+# How many candidates further twice and three times a pitch are.
+MULTIPLE_SHIFTS = tuple(round(CANDIDATES_PER_OCTAVE * float(np.log2(multiple))) for multiple in (2, 3))
+# Frames of silence are equal in all bins but for rounding, which must not decide on a pitch.
+LEAST_DIFFERENCE = 1e-4
 # Keeps the scores of silence finite.
 LEAST_POWER = 1e-4
 # Keeps the parabola of equal scores finite.
@@ -36,35 +44,37 @@ class Pitch(NamedTuple):
 class PitchFinder:
     """Compare the lowest mel bins, where filters are evenly spaced, with the harmonics of candidate pitches.
 
-    Cosines over frequency, as in the cepstrum (A. M. Noll, 1967), and the score of a candidate's octave.
+    Cosines over frequency, as in the cepstrum (A. M. Noll, 1967), less the scores of a candidate's multiples.
+
+    octaves: the candidates, from 150 Hz, [C].
     """
 
     def __init__(self, audio: AudioConfig, dtype: tf.DType = tf.float32) -> None:
-        hz_K = bin_hz(np.arange(audio.mel_bins), audio)
-        hz_K = hz_K[hz_K < SLANEY_CORNER_HZ]
-        spacing = float(np.diff(hz_K).mean()) if len(hz_K) > 1 else SLANEY_CORNER_HZ
-        lowest = min(LEAST_BINS_PER_HARMONIC * spacing, HIGHEST_HZ / 2)
+        hz_L = bin_hz(np.arange(audio.mel_bins), audio)
+        hz_L = hz_L[hz_L < SLANEY_CORNER_HZ]
+        spacing = float(np.diff(hz_L).mean()) if len(hz_L) > 1 else SLANEY_CORNER_HZ
+        lowest = min(LEAST_BINS_PER_HARMONIC * spacing, HIGHEST_PITCH_HZ / 2)
         octaves = np.arange(
-            np.log2(lowest / REFERENCE_HZ), np.log2(HIGHEST_HZ / REFERENCE_HZ), 1 / CANDIDATES_PER_OCTAVE
+            np.log2(lowest / REFERENCE_HZ), np.log2(HIGHEST_PITCH_HZ / REFERENCE_HZ), 1 / CANDIDATES_PER_OCTAVE
         )
         candidate_hz = REFERENCE_HZ * 2.0**octaves
-        number = dtype.as_numpy_dtype
-        self.octaves = octaves.astype(number)
+        numpy_dtype = dtype.as_numpy_dtype
+        self.octaves = octaves.astype(numpy_dtype)
         # Below the first harmonic there is nothing to compare.
-        is_compared_KC = hz_K[:, None] > candidate_hz / 2
-        pattern_KC = np.cos(2 * np.pi * hz_K[:, None] / candidate_hz) * is_compared_KC
-        pattern_KC -= pattern_KC.mean(axis=0) * is_compared_KC
-        self.pattern_KC = (pattern_KC / (np.linalg.norm(pattern_KC, axis=0) + 1e-6)).astype(number)
+        is_compared_LC = hz_L[:, None] > candidate_hz / 2
+        pattern_LC = np.cos(2 * np.pi * hz_L[:, None] / candidate_hz) * is_compared_LC
+        pattern_LC -= pattern_LC.sum(axis=0) / max(1, len(hz_L)) * is_compared_LC
+        self.pattern_LC = (pattern_LC / (np.linalg.norm(pattern_LC, axis=0) + 1e-6)).astype(numpy_dtype)
         # Times it, mel frames keep how each bin differs from its neighbours.
         whiten_MM = np.eye(audio.mel_bins) - _envelope_matrix(audio.mel_bins, WHITENING_HZ / spacing)
-        self.whiten_MK = whiten_MM[:, : len(hz_K)].astype(number)
+        self.whiten_ML = whiten_MM[:, : len(hz_L)].astype(numpy_dtype)
 
     def __call__(self, mel_BTM: tf.Tensor, posterior_BTS: tf.Tensor) -> Pitch:
         """Return the pitch of tokens, from the probability that each frame belongs to each."""
         score_BTC = self.compare(mel_BTM)
         duration_BS1 = tf.reduce_sum(posterior_BTS, axis=1)[..., None]
         score_BSC = tf.math.divide_no_nan(tf.matmul(posterior_BTS, score_BTC, transpose_a=True), duration_BS1)
-        score_BSC = self.without_halves(score_BSC)
+        score_BSC = self.without_multiples(score_BSC)
         voicing_BS = tf.sigmoid(VOICING_SLOPE * (tf.reduce_max(score_BSC, axis=-1) - VOICING_SCORE))
         octaves_BS = tf.gather(self.octaves, tf.argmax(score_BSC, axis=-1))
         return Pitch(voicing_BS, voicing_BS * octaves_BS)
@@ -81,14 +91,18 @@ class PitchFinder:
 
     def compare(self, mel_BTM: tf.Tensor) -> tf.Tensor:
         """Return how well the harmonics of each candidate fit each frame, [B, T, C]."""
-        harmonic_BTK = tf.matmul(mel_BTM, self.whiten_MK)
-        norm_BT1 = tf.sqrt(tf.reduce_sum(tf.square(harmonic_BTK), axis=-1, keepdims=True) + LEAST_POWER)
-        return tf.matmul(harmonic_BTK / norm_BT1, self.pattern_KC)
+        harmonic_BTL = tf.matmul(mel_BTM, self.whiten_ML)
+        harmonic_BTL = tf.where(tf.abs(harmonic_BTL) > LEAST_DIFFERENCE, harmonic_BTL, tf.zeros([], mel_BTM.dtype))
+        norm_BT1 = tf.sqrt(tf.reduce_sum(tf.square(harmonic_BTL), axis=-1, keepdims=True) + LEAST_POWER)
+        return tf.matmul(harmonic_BTL / norm_BT1, self.pattern_LC)
 
-    def without_halves(self, score_BSC: tf.Tensor) -> tf.Tensor:
-        """Return the scores less a share of those of each candidate's octave, [B, S, C]."""
-        octave_BSC = tf.pad(score_BSC[..., CANDIDATES_PER_OCTAVE:], [[0, 0], [0, 0], [0, CANDIDATES_PER_OCTAVE]])
-        return score_BSC - OCTAVE_SHARE * tf.nn.relu(octave_BSC)
+    def without_multiples(self, score_BTC: tf.Tensor) -> tf.Tensor:
+        """Return the scores less a share of those of each candidate's multiples, [B, T, C]."""
+        multiples = [
+            tf.pad(score_BTC[..., shift:], [[0, 0], [0, 0], [0, min(shift, len(self.octaves))]])
+            for shift in MULTIPLE_SHIFTS
+        ]
+        return score_BTC - MULTIPLE_SHARE * tf.nn.relu(tf.maximum(*multiples))
 
 
 def _envelope_matrix(mel_bins: int, width_bins: float) -> np.ndarray:

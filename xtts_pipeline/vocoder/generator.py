@@ -29,8 +29,8 @@ LEAST_MEL_MAGNITUDE = 1e-4
 class Spectrum(NamedTuple):
     """The spectrum of each frame.
 
-    real, imaginary: float32 [B, T, 1 + fft_size // 2]. cycles: the cycles of the pitch up to each frame, less whole
-    ones, float64 [B, T].
+    real, imaginary: float32 [B, T, 1 + fft_size // 2].
+    cycles: the fractional part of the pitch's cycles up to each frame, float64 [B, T].
     """
 
     real: tf.Tensor
@@ -39,7 +39,10 @@ class Spectrum(NamedTuple):
 
 
 class Generator(tf.Module):
-    """Mel frames to a wave. `reach` is how many frames to each side a frame's spectrum depends on."""
+    """Mel frames to a wave.
+
+    reach: how many frames to each side a frame's spectrum depends on, but for the cycles of the pitch up to it.
+    """
 
     def __init__(self, audio: AudioConfig, width: int, blocks: int, seed: int = 0) -> None:
         super().__init__(name="generator")
@@ -55,9 +58,14 @@ class Generator(tf.Module):
             for index in range(blocks)
         ]
         self.norm = LayerNorm(width, "norm")
+        # A vocoder of an earlier version, which has no phases of harmonics, calls it `head`, so it does not load.
         self.to_spectrum = Dense(initializer, width, 2 * self.bins, "to_spectrum")
         self.inverse = InverseStft(audio)
         self.harmonic_phase = HarmonicPhase(audio)
+        if self.reach < self.harmonic_phase.reach:
+            raise ValueError(
+                f"blocks={blocks} reach {self.reach} frames, less than the {HarmonicPhase.reach} of a pitch"
+            )
 
     def __call__(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None, dtype: tf.DType = tf.float32) -> tf.Tensor:
         """Return the wave [B, (frames - 1) * hop_samples] of mels, float32 in natural log; see `spectrum`."""
@@ -76,10 +84,10 @@ class Generator(tf.Module):
     ) -> Spectrum:
         """Return each frame's spectrum.
 
-        The mask is True for real frames. The blocks compute in `dtype`; the magnitudes of the mel are float32.
-        `cycles_before` are those of `Spectrum.cycles` before the first frame. With `has_context` the first and the last
-        `reach` frames are context and have no spectrum. Without `is_compiled`, for float32 that XLA does not compile,
-        TensorFlow's own kernels are used where they are faster.
+        The mask is True for real frames. The blocks compute in `dtype`; the magnitudes of the mel are float32, its
+        pitch is float64. `cycles_before_B` are those of `Spectrum.cycles` before the first frame. With `has_context`
+        the first and the last `reach` frames are context and have no spectrum. Without `is_compiled`, for float32 that
+        XLA does not compile, TensorFlow's own kernels are used where they are faster.
         """
         # The frames at both edges of a layer, whose neighbours the last layer did not see.
         edge, context = (TAPS // 2, self.reach) if has_context else (0, 0)

@@ -1,27 +1,31 @@
 """The phases of a voice's harmonics, from the pitch that is read from mels.
 
-A mel has no phases, and a network that sees equal frames gives them equal phases: the wave then repeats with each hop,
-which is a pitch of 86 Hz with the default `audio` settings. So voices near it got that pitch. Here the phase runs on
-with the pitch from frame to frame, as in the source of neural source-filter models (Wang, Takaki and Yamagishi 2019).
+A mel has no phases, and equal frames give equal phases. The wave of a steady voice then repeats with each hop, at 86
+Hz with the default `audio` settings, and voices near 86 Hz spoke at 86 Hz. Here the phase runs on with the pitch from
+frame to frame, as in the source of neural source-filter models (Wang, Takaki and Yamagishi 2019).
+
+Shape key, beside that of `layers`: G the bins of a spectrum whose phases are those of harmonics.
 """
 
 import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.model.pitch import PitchFinder
+from xtts_pipeline.model.pitch import REFERENCE_HZ, PitchFinder
 
 # Scores of candidates are averaged over this many frames to each side.
 SMOOTHED_FRAMES = 3
 # Above it a small error of the pitch turns a harmonic's phase by whole turns, and there is more noise than harmonics.
-# Validation losses after 1,000 steps for 600, 1,500, 3,000 and all Hz: 4.72, 4.71, 4.94 and 5.30, without it 4.95.
-HIGHEST_HZ = 1_000.0
+HIGHEST_HARMONIC_HZ = 1_000.0
+# Where mels cannot tell pitches as low as this, low voices are read an octave too high: no phase is better than a wrong
+# one.
+NEEDED_PITCH_HZ = 80.0
 
 
 class HarmonicPhase:
     """The phase of each frame's spectrum if its harmonics run on from frame to frame.
 
-    All in float64, since phases add up over a whole text.
+    Pitch and cycles are float64, since cycles add up over a whole text.
 
     reach: how many frames to each side the pitch of a frame depends on.
     """
@@ -35,7 +39,8 @@ class HarmonicPhase:
         self.weights = weights / weights.sum()
         bins = 1 + audio.fft_size // 2
         bin_hz = np.arange(bins) * audio.sample_rate / audio.fft_size
-        self.harmonic_hz = bin_hz[bin_hz < HIGHEST_HZ]
+        lowest_hz = REFERENCE_HZ * 2.0 ** self.finder.octaves[0]
+        self.harmonic_hz = bin_hz[bin_hz < (HIGHEST_HARMONIC_HZ if lowest_hz <= NEEDED_PITCH_HZ else 0.0)]
         self.other_bins = bins - len(self.harmonic_hz)
         # Frames start half a transform before their centre, so the phase of a pulse at the centre alternates.
         self.pulse_phase = (np.pi * (np.arange(bins) % 2)).astype(np.float32)
@@ -49,19 +54,19 @@ class HarmonicPhase:
         padded_BTC = tf.pad(score_BTC, [[0, 0], [SMOOTHED_FRAMES, SMOOTHED_FRAMES], [0, 0]])
         last = 2 * SMOOTHED_FRAMES
         shifted = [padded_BTC[:, shift : shift - last or None] * weight for shift, weight in enumerate(self.weights)]
-        return self.finder.best_hz(self.finder.without_halves(tf.add_n(shifted)))
+        return self.finder.best_hz(self.finder.without_multiples(tf.add_n(shifted)))
 
     def cycles(self, pitch_hz_BT: tf.Tensor, before_B: tf.Tensor | float = 0.0) -> tf.Tensor:
-        """Return the cycles of the pitch up to each frame, less whole ones, [B, T].
+        """Return the fractional part of the pitch's cycles up to each frame, [B, T].
 
-        `before` are those up to the frame before the first one.
+        before_B: the cycles up to the frame before the first.
         """
         before_B1 = tf.reshape(tf.cast(before_B, tf.float64), [-1, 1])
         return tf.math.floormod(before_B1 + tf.cumsum(pitch_hz_BT * self.hop_seconds, axis=1), 1.0)
 
     def __call__(self, pitch_hz_BT: tf.Tensor, cycles_BT: tf.Tensor) -> tf.Tensor:
-        """Return the phase of each frame's bins in radians, float32 [B, T, K], where the pitch has had these cycles."""
-        harmonic_BTH = tf.round(self.harmonic_hz / pitch_hz_BT[..., None])
-        turned_BTH = tf.math.floormod(harmonic_BTH * cycles_BT[..., None], 1.0)
-        phase_BTH = tf.cast(2.0 * np.pi * turned_BTH, tf.float32)
-        return tf.pad(phase_BTH, [[0, 0], [0, 0], [0, self.other_bins]]) + self.pulse_phase
+        """Return the phase of each frame's bins in radians, float32 [B, T, K], at these cycles of the pitch."""
+        harmonic_BTG = tf.round(self.harmonic_hz / pitch_hz_BT[..., None])
+        turned_BTG = tf.math.floormod(harmonic_BTG * cycles_BT[..., None], 1.0)
+        phase_BTG = tf.cast(2.0 * np.pi * turned_BTG, tf.float32)
+        return tf.pad(phase_BTG, [[0, 0], [0, 0], [0, self.other_bins]]) + self.pulse_phase

@@ -1,7 +1,7 @@
 """Speak mels by a trained generator, whole or streamed, with one wave for both.
 
-The generator runs on blocks of frames, each with as many frames of context as a frame's spectrum depends on. So a
-streamed block equals its part of the whole.
+The generator runs on blocks of frames, each with as many frames of context as the network sees. The cycles of the pitch
+are carried from block to block. So a streamed block equals its part of the whole.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ class NeuralVocoder:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the windowed samples of each frame between the contexts, float32 [B, T, overlap, hop_samples].
 
-        And the cycles of the pitch up to the last of them, float64 [B].
+        Also return the cycles of the pitch up to the last frame, float64 [B].
         """
         spectrum = self.generator.spectrum(
             mel_BTM, mask_BT, cycles_before_B=cycles_before_B, has_context=True, is_compiled=False

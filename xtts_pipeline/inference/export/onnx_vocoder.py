@@ -29,8 +29,10 @@ from xtts_pipeline.model.layers import NORM_EPSILON, Dense, LayerNorm
 from xtts_pipeline.model.pitch import (
     CANDIDATES_PER_OCTAVE,
     LEAST_BEND,
+    LEAST_DIFFERENCE,
     LEAST_POWER,
-    OCTAVE_SHARE,
+    MULTIPLE_SHARE,
+    MULTIPLE_SHIFTS,
     REFERENCE_HZ,
     PitchFinder,
 )
@@ -49,7 +51,7 @@ from xtts_pipeline.vocoder.harmonic_phase import HarmonicPhase
 # The first with `Gelu`, which takes a fifth less time than the same in simpler operations.
 OPSET = 20
 # Frames of the mel on which the file and the generator are compared.
-COMPARED_FRAMES = 40
+COMPARED_FRAMES, SILENT_FRAMES = 60, 15
 # As loud as speech: samples are between -1 and 1, and rounding makes about 1e-6.
 LOUDEST_COMPARED = -3.0
 MOST_DIFFERENCE = 1e-3
@@ -213,51 +215,56 @@ def _spectrum(graph: _Graph, generator: Generator, mel: str) -> str:
 
 def _harmonic_phase(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
     """Add `HarmonicPhase` of all frames, in float64 as there."""
-    number = partial(graph.constant, dtype=np.float64)
-    pitch_hz, one = _pitch_hz(graph, harmonic, graph("Cast", scaled, to=DOUBLE)), number(1.0)
-    per_frame = graph("Mul", pitch_hz, number(harmonic.hop_seconds))
+    double = partial(graph.constant, dtype=np.float64)
+    pitch_hz, one = _pitch_hz(graph, harmonic, graph("Cast", scaled, to=DOUBLE)), double(1.0)
+    per_frame = graph("Mul", pitch_hz, double(harmonic.hop_seconds))
     cycles = graph("Mod", graph("CumSum", per_frame, graph.integers(1)), one, fmod=1)
-    times = graph("Round", graph("Div", number(harmonic.harmonic_hz), pitch_hz))
+    times = graph("Round", graph("Div", double(harmonic.harmonic_hz), pitch_hz))
     turned = graph("Mod", graph("Mul", times, cycles), one, fmod=1)
-    phase = graph("Cast", graph("Mul", turned, number(2.0 * np.pi)), to=TensorProto.FLOAT)
+    phase = graph("Cast", graph("Mul", turned, double(2.0 * np.pi)), to=TensorProto.FLOAT)
     phase = graph("Pad", phase, graph.integers(0, 0, 0, 0, 0, harmonic.other_bins))
     return graph("Add", phase, graph.constant(harmonic.pulse_phase))
 
 
 def _pitch_hz(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
     """Add `HarmonicPhase.pitch_hz`, [B, T, 1], of float64 frames in the network's scale."""
-    number = partial(graph.constant, dtype=np.float64)
+    double = partial(graph.constant, dtype=np.float64)
     finder, reach, weights = harmonic.finder, harmonic.reach, harmonic.weights
-    whitened = graph("MatMul", scaled, number(finder.whiten_MK))
+    whitened = graph("MatMul", scaled, double(finder.whiten_ML))
+    is_different = graph("Greater", graph("Abs", whitened), double(LEAST_DIFFERENCE))
+    whitened = graph("Where", is_different, whitened, double(0.0))
     squares = graph("ReduceSum", graph("Mul", whitened, whitened), graph.integers(2), keepdims=1)
-    norm = graph("Sqrt", graph("Add", squares, number(LEAST_POWER)))
-    score = graph("MatMul", graph("Div", whitened, norm), number(finder.pattern_KC))
-    # Averaged over neighbouring frames, less a share of the score of the octave.
+    norm = graph("Sqrt", graph("Add", squares, double(LEAST_POWER)))
+    score = graph("MatMul", graph("Div", whitened, norm), double(finder.pattern_LC))
+    # Averaged over neighbouring frames, less a share of the scores of multiples.
     padded = graph("Pad", score, graph.integers(0, reach, 0, 0, reach, 0))
     shifted = [graph.slice(padded, shift, shift + 1 - len(weights) or END) for shift in range(len(weights))]
-    score = graph("Sum", *(graph("Mul", each, number(w)) for each, w in zip(shifted, weights, strict=True)))
-    bounds = [graph.integers(value) for value in (CANDIDATES_PER_OCTAVE, END, 2)]
-    octave = graph("Pad", graph("Slice", score, *bounds), graph.integers(0, 0, 0, 0, 0, CANDIDATES_PER_OCTAVE))
-    score = graph("Sub", score, graph("Mul", graph("Max", octave, number(0.0)), number(OCTAVE_SHARE)))
+    score = graph("Sum", *(graph("Mul", each, double(weight)) for each, weight in zip(shifted, weights, strict=True)))
+    multiples = []
+    for shift in MULTIPLE_SHIFTS:
+        bounds = [graph.integers(value) for value in (shift, END, 2)]
+        added = graph.integers(0, 0, 0, 0, 0, min(shift, len(finder.octaves)))
+        multiples.append(graph("Pad", graph("Slice", score, *bounds), added))
+    score = graph("Sub", score, graph("Mul", graph("Max", *multiples, double(0.0)), double(MULTIPLE_SHARE)))
     return _best_hz(graph, finder, score)
 
 
 def _best_hz(graph: _Graph, finder: PitchFinder, score: str) -> str:
     """Add `PitchFinder.best_hz`, [B, T, 1]."""
-    number = partial(graph.constant, dtype=np.float64)
+    double = partial(graph.constant, dtype=np.float64)
     last = len(finder.octaves) - 1
     best = graph("Clip", graph("ArgMax", score, axis=2, keepdims=1), graph.integer(1), graph.integer(last - 1))
     below, top, above = (
         graph("GatherElements", score, graph("Add", best, graph.integers(shift)), axis=2) for shift in (-1, 0, 1)
     )
     bend = graph("Add", graph("Sub", below, graph("Add", top, top)), above)
-    bend = graph("Min", bend, number(-LEAST_BEND))
-    half = number(0.5)
+    bend = graph("Min", bend, double(-LEAST_BEND))
+    half = double(0.5)
     offset = graph("Div", graph("Mul", graph("Sub", below, above), half), bend)
-    offset = graph("Clip", offset, number(-0.5), half)
+    offset = graph("Clip", offset, double(-0.5), half)
     steps = graph("Add", graph("Cast", best, to=DOUBLE), offset)
-    octaves = graph("Add", graph("Div", steps, number(float(CANDIDATES_PER_OCTAVE))), number(float(finder.octaves[0])))
-    return graph("Mul", graph("Pow", number(2.0), octaves), number(REFERENCE_HZ))
+    octaves = graph("Add", graph("Div", steps, double(float(CANDIDATES_PER_OCTAVE))), double(float(finder.octaves[0])))
+    return graph("Mul", graph("Pow", double(2.0), octaves), double(REFERENCE_HZ))
 
 
 def _block(graph: _Graph, block: ConvNextBlock, x: str) -> str:
@@ -307,6 +314,8 @@ def _largest_difference(generator: Generator, content: bytes) -> float:
     """Return the largest difference between onnxruntime's wave and the generator's, for mels of two random clips."""
     shape = (2, COMPARED_FRAMES, generator.audio.mel_bins)
     mel = np.random.default_rng(0).uniform(-9.0, LOUDEST_COMPARED, shape).astype(np.float32)
+    # Silence between sounds, where all bins are equal.
+    mel[:, COMPARED_FRAMES // 2 : COMPARED_FRAMES // 2 + SILENT_FRAMES] = np.log(generator.audio.floor)
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     (wave,) = session.run(["wave"], {"mel": mel})
     return float(np.abs(wave - generator(tf.constant(mel)).numpy()).max())
