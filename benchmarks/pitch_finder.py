@@ -3,7 +3,7 @@
     python benchmarks/pitch_finder.py --cache cache --clips 8
 
 Needs a cache with stored waves. Prints, over blocks of frames that are voiced throughout, the share whose pitch is
-within 6%, and the shares that are an octave too high or too low.
+within 6%, the shares that are an octave too high or too low, and the median error.
 """
 
 import argparse
@@ -56,7 +56,8 @@ def main() -> None:
                 continue
             ratio = np.array(values)
             near, high, low = np.mean(np.abs(ratio - 1.0) < TOLERANCE), np.mean(ratio > 1.5), np.mean(ratio < 0.7)
-            figures = f"within 6% {near:.3f}, an octave high {high:.3f}, low {low:.3f}"
+            error = np.median(np.abs(ratio - 1.0))
+            figures = f"within 6% {near:.3f}, an octave high {high:.3f}, low {low:.3f}, median error {error:.2%}"
             print(f"{speaker}: {len(values)} blocks of {block} frames, {figures}", flush=True)
 
 

@@ -76,18 +76,24 @@ class PitchFinder:
         score_BSC = tf.math.divide_no_nan(tf.matmul(posterior_BTS, score_BTC, transpose_a=True), duration_BS1)
         score_BSC = self.without_multiples(score_BSC)
         voicing_BS = tf.sigmoid(VOICING_SLOPE * (tf.reduce_max(score_BSC, axis=-1) - VOICING_SCORE))
-        octaves_BS = tf.gather(self.octaves, tf.argmax(score_BSC, axis=-1))
-        return Pitch(voicing_BS, voicing_BS * octaves_BS)
+        return Pitch(voicing_BS, voicing_BS * self._best_octaves(score_BSC))
 
     def best_hz(self, score_BTC: tf.Tensor) -> tf.Tensor:
-        """Return the best pitch of scores, [B, T]: where the parabola through three neighbouring scores is highest."""
+        """Return the best pitch of scores, [B, T]."""
+        return REFERENCE_HZ * tf.pow(tf.constant(2.0, score_BTC.dtype), self._best_octaves(score_BTC))
+
+    def _best_octaves(self, score_BTC: tf.Tensor) -> tf.Tensor:
+        """Return the octaves above 150 Hz where the parabola through the best score and its neighbours is highest.
+
+        No gradient: that of a flat parabola is large.
+        """
+        score_BTC = tf.stop_gradient(score_BTC)
         last = score_BTC.shape[-1] - 1
         best_BT = tf.clip_by_value(tf.argmax(score_BTC, axis=-1, output_type=tf.int32), 1, last - 1)
         below_BT, top_BT, above_BT = (tf.gather(score_BTC, best_BT + shift, batch_dims=2) for shift in (-1, 0, 1))
         bend_BT = tf.minimum(below_BT - 2.0 * top_BT + above_BT, -LEAST_BEND)
         offset_BT = tf.clip_by_value(0.5 * (below_BT - above_BT) / bend_BT, -0.5, 0.5)
-        octaves_BT = self.octaves[0] + (tf.cast(best_BT, score_BTC.dtype) + offset_BT) / CANDIDATES_PER_OCTAVE
-        return REFERENCE_HZ * tf.pow(tf.constant(2.0, score_BTC.dtype), octaves_BT)
+        return self.octaves[0] + (tf.cast(best_BT, score_BTC.dtype) + offset_BT) / CANDIDATES_PER_OCTAVE
 
     def compare(self, mel_BTM: tf.Tensor) -> tf.Tensor:
         """Return how well the harmonics of each candidate fit each frame, [B, T, C]."""
