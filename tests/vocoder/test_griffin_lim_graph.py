@@ -24,7 +24,8 @@ def test_each_row_is_the_wave_of_its_frames_alone_then_zero(audio: AudioConfig) 
     mel, lengths, vocoder = (
         log_mel(voice(1.5, audio), audio)[:FRAMES],
         [FRAMES, 33, 2, 1, 0],
-        GriffinLim(audio, 5, 0.99),
+        # Each iteration amplifies differences of rounding; five reach the tolerance on some processors.
+        GriffinLim(audio, 2, 0.99),
     )
     waves = waves_of(np.stack([mel] * len(lengths)), lengths, vocoder)
 
