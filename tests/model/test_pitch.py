@@ -11,7 +11,7 @@ from xtts_pipeline.model.network import Network
 from xtts_pipeline.model.pitch import REFERENCE_HZ, PitchFinder
 
 AUDIO = AudioConfig()
-# The settings for low voices of docs/quality.md.
+# The settings of voice cloning in docs/quality.md.
 FINE_AUDIO = AudioConfig(mel_bins=128, fft_size=2048, window_samples=1536)
 FRAMES_PER_TOKEN = 10
 

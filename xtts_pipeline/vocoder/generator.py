@@ -62,10 +62,6 @@ class Generator(tf.Module):
         self.to_spectrum = Dense(initializer, width, 2 * self.bins, "to_spectrum")
         self.inverse = InverseStft(audio)
         self.harmonic_phase = HarmonicPhase(audio)
-        if self.reach < self.harmonic_phase.reach:
-            raise ValueError(
-                f"blocks={blocks} reach {self.reach} frames, less than the {HarmonicPhase.reach} of a pitch"
-            )
 
     def __call__(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None, dtype: tf.DType = tf.float32) -> tf.Tensor:
         """Return the wave [B, (frames - 1) * hop_samples] of mels, float32 in natural log; see `spectrum`."""

@@ -13,8 +13,6 @@ import tensorflow as tf
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.model.pitch import REFERENCE_HZ, PitchFinder
 
-# Scores of candidates are averaged over this many frames to each side.
-SMOOTHED_FRAMES = 3
 # Above it a small error of the pitch turns a harmonic's phase by whole turns, and there is more noise than harmonics.
 HIGHEST_HARMONIC_HZ = 1_000.0
 # Where mels cannot tell pitches as low as this, low voices are read an octave too high: no phase is better than a wrong
@@ -27,20 +25,22 @@ class HarmonicPhase:
 
     Pitch and cycles are float64, since cycles add up over a whole text.
 
-    reach: how many frames to each side the pitch of a frame depends on.
+    reach: how many frames to each side the pitch of a frame depends on, since scores of candidates are averaged. A
+    generator of one block sees twice as many, so its context frames are enough.
     """
 
-    reach = SMOOTHED_FRAMES
+    reach = 3
 
     def __init__(self, audio: AudioConfig) -> None:
         self.finder = PitchFinder(audio, tf.float64)
         self.hop_seconds = audio.hop_samples / audio.sample_rate
-        weights = np.hanning(2 * SMOOTHED_FRAMES + 3)[1:-1]
+        weights = np.hanning(2 * self.reach + 3)[1:-1]
         self.weights = weights / weights.sum()
         bins = 1 + audio.fft_size // 2
         bin_hz = np.arange(bins) * audio.sample_rate / audio.fft_size
         lowest_hz = REFERENCE_HZ * 2.0 ** self.finder.octaves[0]
-        self.harmonic_hz = bin_hz[bin_hz < (HIGHEST_HARMONIC_HZ if lowest_hz <= NEEDED_PITCH_HZ else 0.0)]
+        highest_hz = HIGHEST_HARMONIC_HZ if lowest_hz <= NEEDED_PITCH_HZ else 0.0
+        self.harmonic_hz = bin_hz[bin_hz < highest_hz]
         self.other_bins = bins - len(self.harmonic_hz)
         # Frames start half a transform before their centre, so the phase of a pulse at the centre alternates.
         self.pulse_phase = (np.pi * (np.arange(bins) % 2)).astype(np.float32)
@@ -51,8 +51,8 @@ class HarmonicPhase:
         Frames that are not there are zero, and have no influence on others.
         """
         score_BTC = self.finder.compare(tf.cast(scaled_BTM, tf.float64))
-        padded_BTC = tf.pad(score_BTC, [[0, 0], [SMOOTHED_FRAMES, SMOOTHED_FRAMES], [0, 0]])
-        last = 2 * SMOOTHED_FRAMES
+        padded_BTC = tf.pad(score_BTC, [[0, 0], [self.reach, self.reach], [0, 0]])
+        last = 2 * self.reach
         shifted = [padded_BTC[:, shift : shift - last or None] * weight for shift, weight in enumerate(self.weights)]
         return self.finder.best_hz(self.finder.without_multiples(tf.add_n(shifted)))
 

@@ -6,7 +6,6 @@ are static, and the layers are a short list of operations, all of which ONNX has
 
 import json
 import os
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,22 +130,25 @@ class _Graph:
         self.nodes.append(helper.make_node(operation, inputs, outputs, outputs[0], **attributes))
         return outputs
 
-    def constant(self, value: Any, name: str = "", dtype: type[np.floating] = np.float32) -> str:
-        """Add a constant; return its name."""
-        name = name or f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
-        return name
+    def constant(self, value: Any, name: str = "") -> str:
+        """Add a float32 constant; return its name."""
+        return self._add_constant(np.asarray(value, np.float32), name)
+
+    def double(self, value: Any) -> str:
+        """Add a float64 constant; return its name."""
+        return self._add_constant(np.asarray(value, np.float64))
 
     def integer(self, value: int) -> str:
         """Add a constant int64 scalar; return its name."""
-        name = f"integer_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(value, np.int64), name))
-        return name
+        return self._add_constant(np.asarray(value, np.int64))
 
     def integers(self, *values: int) -> str:
         """Add a constant int64 [n]; return its name."""
-        name = f"integers_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(values, np.int64), name))
+        return self._add_constant(np.asarray(values, np.int64))
+
+    def _add_constant(self, value: np.ndarray, name: str = "") -> str:
+        name = name or f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(value, name))
         return name
 
     def weight(self, variable: tf.Variable) -> str:
@@ -160,6 +162,10 @@ class _Graph:
     def pad(self, tensor: str, before: int, after: int) -> str:
         """Pad the second axis of a tensor of three with zeros."""
         return self("Pad", tensor, self.integers(0, before, 0, 0, after, 0))
+
+    def pad_last(self, tensor: str, after: int) -> str:
+        """Pad the end of the third axis of a tensor of three with zeros."""
+        return self("Pad", tensor, self.integers(0, 0, 0, 0, 0, after))
 
 
 def _wave(graph: _Graph, generator: Generator, mel: str) -> str:
@@ -215,56 +221,55 @@ def _spectrum(graph: _Graph, generator: Generator, mel: str) -> str:
 
 def _harmonic_phase(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
     """Add `HarmonicPhase` of all frames, in float64 as there."""
-    double = partial(graph.constant, dtype=np.float64)
-    pitch_hz, one = _pitch_hz(graph, harmonic, graph("Cast", scaled, to=DOUBLE)), double(1.0)
-    per_frame = graph("Mul", pitch_hz, double(harmonic.hop_seconds))
+    pitch_hz, one = _pitch_hz(graph, harmonic, graph("Cast", scaled, to=DOUBLE)), graph.double(1.0)
+    per_frame = graph("Mul", pitch_hz, graph.double(harmonic.hop_seconds))
     cycles = graph("Mod", graph("CumSum", per_frame, graph.integers(1)), one, fmod=1)
-    times = graph("Round", graph("Div", double(harmonic.harmonic_hz), pitch_hz))
+    times = graph("Round", graph("Div", graph.double(harmonic.harmonic_hz), pitch_hz))
     turned = graph("Mod", graph("Mul", times, cycles), one, fmod=1)
-    phase = graph("Cast", graph("Mul", turned, double(2.0 * np.pi)), to=TensorProto.FLOAT)
-    phase = graph("Pad", phase, graph.integers(0, 0, 0, 0, 0, harmonic.other_bins))
-    return graph("Add", phase, graph.constant(harmonic.pulse_phase))
+    phase = graph("Cast", graph("Mul", turned, graph.double(2.0 * np.pi)), to=TensorProto.FLOAT)
+    return graph("Add", graph.pad_last(phase, harmonic.other_bins), graph.constant(harmonic.pulse_phase))
 
 
 def _pitch_hz(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
     """Add `HarmonicPhase.pitch_hz`, [B, T, 1], of float64 frames in the network's scale."""
-    double = partial(graph.constant, dtype=np.float64)
     finder, reach, weights = harmonic.finder, harmonic.reach, harmonic.weights
-    whitened = graph("MatMul", scaled, double(finder.whiten_ML))
-    is_different = graph("Greater", graph("Abs", whitened), double(LEAST_DIFFERENCE))
-    whitened = graph("Where", is_different, whitened, double(0.0))
+    whitened = graph("MatMul", scaled, graph.double(finder.whiten_ML))
+    is_different = graph("Greater", graph("Abs", whitened), graph.double(LEAST_DIFFERENCE))
+    whitened = graph("Where", is_different, whitened, graph.double(0.0))
     squares = graph("ReduceSum", graph("Mul", whitened, whitened), graph.integers(2), keepdims=1)
-    norm = graph("Sqrt", graph("Add", squares, double(LEAST_POWER)))
-    score = graph("MatMul", graph("Div", whitened, norm), double(finder.pattern_LC))
+    norm = graph("Sqrt", graph("Add", squares, graph.double(LEAST_POWER)))
+    score = graph("MatMul", graph("Div", whitened, norm), graph.double(finder.pattern_LC))
     # Averaged over neighbouring frames, less a share of the scores of multiples.
-    padded = graph("Pad", score, graph.integers(0, reach, 0, 0, reach, 0))
+    padded = graph.pad(score, reach, reach)
     shifted = [graph.slice(padded, shift, shift + 1 - len(weights) or END) for shift in range(len(weights))]
-    score = graph("Sum", *(graph("Mul", each, double(weight)) for each, weight in zip(shifted, weights, strict=True)))
+    score = graph(
+        "Sum", *(graph("Mul", each, graph.double(weight)) for each, weight in zip(shifted, weights, strict=True))
+    )
     multiples = []
     for shift in MULTIPLE_SHIFTS:
         bounds = [graph.integers(value) for value in (shift, END, 2)]
-        added = graph.integers(0, 0, 0, 0, 0, min(shift, len(finder.octaves)))
-        multiples.append(graph("Pad", graph("Slice", score, *bounds), added))
-    score = graph("Sub", score, graph("Mul", graph("Max", *multiples, double(0.0)), double(MULTIPLE_SHARE)))
+        multiples.append(graph.pad_last(graph("Slice", score, *bounds), min(shift, len(finder.octaves))))
+    score = graph("Sub", score, graph("Mul", graph("Max", *multiples, graph.double(0.0)), graph.double(MULTIPLE_SHARE)))
     return _best_hz(graph, finder, score)
 
 
 def _best_hz(graph: _Graph, finder: PitchFinder, score: str) -> str:
     """Add `PitchFinder.best_hz`, [B, T, 1]."""
-    double = partial(graph.constant, dtype=np.float64)
     last = len(finder.octaves) - 1
     best = graph("Clip", graph("ArgMax", score, axis=2, keepdims=1), graph.integer(1), graph.integer(last - 1))
     below, top, above = (
         graph("GatherElements", score, graph("Add", best, graph.integers(shift)), axis=2) for shift in (-1, 0, 1)
     )
     bend = graph("Add", graph("Sub", below, graph("Add", top, top)), above)
-    bend = graph("Min", bend, double(-LEAST_BEND))
-    half = double(0.5)
+    bend = graph("Min", bend, graph.double(-LEAST_BEND))
+    half = graph.double(0.5)
     offset = graph("Div", graph("Mul", graph("Sub", below, above), half), bend)
-    offset = graph("Clip", offset, double(-0.5), half)
+    offset = graph("Clip", offset, graph.double(-0.5), half)
     steps = graph("Add", graph("Cast", best, to=DOUBLE), offset)
-    octaves = graph("Add", graph("Div", steps, double(float(CANDIDATES_PER_OCTAVE))), double(float(finder.octaves[0])))
-    return graph("Mul", graph("Pow", double(2.0), octaves), double(REFERENCE_HZ))
+    octaves = graph(
+        "Add", graph("Div", steps, graph.double(float(CANDIDATES_PER_OCTAVE))), graph.double(float(finder.octaves[0]))
+    )
+    return graph("Mul", graph("Pow", graph.double(2.0), octaves), graph.double(REFERENCE_HZ))
 
 
 def _block(graph: _Graph, block: ConvNextBlock, x: str) -> str:
