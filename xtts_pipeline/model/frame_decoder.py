@@ -11,7 +11,7 @@ from xtts_pipeline.model.durations import Timing, places, token_shares
 from xtts_pipeline.model.layers import Convolution, Dense, Dropout, Initializer, LayerNorm, recomputed
 
 # A corpus has far fewer tokens than frames, so their prosody is learned by heart sooner than frames are.
-PREDICTOR_DROPOUT = 0.2
+PREDICTOR_DROPOUT = 0.1
 
 
 class Prosody(NamedTuple):

@@ -26,7 +26,7 @@ LOSS_METRICS = (
     "alignment_fit",
 )
 # Of the losses of prosody: squared errors of logs and levels, larger than those of frames.
-PROSODY_WEIGHT = 0.1
+PROSODY_WEIGHT = 0.3
 
 
 class Prediction(NamedTuple):
