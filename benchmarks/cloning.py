@@ -1,4 +1,4 @@
-"""Synthesize in the voices of reference clips that a run was not trained on; measure speaker similarity and intelligibility.
+"""Synthesize in the voices of reference clips that a run was not trained on; measure how near and how clear they are.
 
     python benchmarks/cloning.py speak --run R --cache C --data CORPUS --output FOLDER --sentences 5
     python benchmarks/cloning.py judge --output FOLDER

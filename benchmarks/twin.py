@@ -21,6 +21,8 @@ MEL_CENTRE, MEL_SCALE = -5.0, 4.0
 TEXT_TAPS = REFERENCE_TAPS = 5
 CONVNEXT_TAPS, PREDICTOR_TAPS = 7, 3
 PLACE_FEATURES, FLOW_TIME_FEATURES = 3, 64
+HARMONIC_FEATURES, HIGHEST_FEATURE_HZ, REFERENCE_HZ = 64, 2_000.0, 150.0
+LEAST_VOICING, MAX_OCTAVES = 0.1, 3.0
 NOISE, HIGHEST_FREQUENCY = 0.5, 200.0
 PROSODY_WEIGHT = 0.3
 LEAST_DURATION = 1e-3
@@ -31,6 +33,15 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9
 def length_mask(lengths: Tensor, size: int) -> Tensor:
     """Return bool [B, size]: True for the first `length` positions of each row."""
     return torch.arange(size, device=lengths.device)[None, :] < lengths[:, None]
+
+
+def harmonics(prosody: Tensor) -> Tensor:
+    """Return where the harmonics of each token's pitch lie, [B, S, HARMONIC_FEATURES]."""
+    voicing, octaves = prosody[..., 1:2], prosody[..., 2:3]
+    octaves = octaves / voicing.clamp(min=LEAST_VOICING)
+    cycles = 2.0 ** -octaves.clamp(-MAX_OCTAVES, MAX_OCTAVES) / REFERENCE_HZ
+    hz = torch.arange(1, HARMONIC_FEATURES + 1, device=prosody.device) * (HIGHEST_FEATURE_HZ / HARMONIC_FEATURES)
+    return torch.cos(2.0 * np.pi * cycles * hz) * voicing.clamp(0.0, 1.0)
 
 
 def sinusoid_positions(length: int, width: int) -> Tensor:
@@ -213,7 +224,8 @@ class Twin(nn.Module):
         self.reference_frames = min(model["reference_frames"], shape["max_mel_frames"])
         self.silence = (shape["pad_value"] - MEL_CENTRE) / MEL_SCALE
         self.text_encoder = TextEncoder(model, shape["symbols"], shape["max_text_length"])
-        self.predictor, self.prosody_to_tokens = ProsodyPredictor(model), nn.Linear(3, width)
+        self.predictor = ProsodyPredictor(model)
+        self.prosody_to_tokens = nn.Linear(3 + HARMONIC_FEATURES, width)
         self.place = nn.Linear(PLACE_FEATURES, width)
         layers = model["decoder_layers"]
         self.blocks = nn.ModuleList(ConvNextBlock(model, 1.0 / layers) for _ in range(layers))
@@ -234,7 +246,7 @@ class Twin(nn.Module):
         if self.model["voice_latents"]:
             tokens = tokens + self.voice_to_tokens(self._voice(mel, first, crop).mean(dim=1))[:, None]
         prosody = self.predictor(tokens.detach(), text_mask)
-        tokens = tokens + self.prosody_to_tokens(batch["prosody"])
+        tokens = tokens + self.prosody_to_tokens(torch.cat([batch["prosody"], harmonics(batch["prosody"])], dim=-1))
         duration = batch["posterior"].sum(dim=1)
         step = torch.arange(-(-mel.shape[1] // self.per_step), device=mel.device)
         mask = (step * self.per_step < batch["mel_length"][:, None])[..., None].float()

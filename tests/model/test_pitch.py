@@ -8,7 +8,7 @@ from xtts_pipeline.corpus.demo.espeak import EspeakVoice
 from xtts_pipeline.evaluation.pitch import find_pitch
 from xtts_pipeline.model.batch import to_network_scale
 from xtts_pipeline.model.network import Network
-from xtts_pipeline.model.pitch import REFERENCE_HZ, PitchFinder
+from xtts_pipeline.model.pitch import REFERENCE_HZ, Pitch, PitchFinder, harmonics
 
 AUDIO = AudioConfig()
 # The settings of voice cloning in docs/quality.md.
@@ -63,6 +63,21 @@ def test_the_pitch_of_a_low_and_of_a_high_voice_is_that_of_probabilistic_yin(voi
     is_voiced = np.isfinite(true_hz)
     assert is_voiced.sum() > 20
     assert np.mean(np.abs(found_hz[is_voiced] / true_hz[is_voiced] - 1.0) < 0.06) > 0.9
+
+
+def test_harmonics_have_peaks_at_the_multiples_of_the_pitch() -> None:
+    # Frequencies are 31.25 Hz apart, so 250 Hz is the eighth.
+    octaves = np.log2(250.0 / REFERENCE_HZ)
+    comb = harmonics(Pitch(tf.constant([[1.0, 0.5]]), tf.constant([[octaves, 0.5 * octaves]], tf.float32))).numpy()[0]
+    assert comb[0, 7::8] == pytest.approx(np.ones(8), abs=1e-4)
+    assert comb[0, 3::8] == pytest.approx(-np.ones(8), abs=1e-4)
+    np.testing.assert_allclose(comb[1], 0.5 * comb[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("voicing", [0.0, -0.2, 1e-6])
+def test_a_token_without_pitch_has_no_harmonics(voicing: float) -> None:
+    comb = harmonics(Pitch(tf.constant([[voicing]]), tf.constant([[3.0]])))
+    assert np.abs(comb).max() <= 1e-6
 
 
 def test_noise_is_not_voiced() -> None:

@@ -14,6 +14,9 @@ CONVNEXT_TAPS = 7
 PREDICTOR_TAPS = 3
 # Where a frame lies in its token: its distance from both ends, in token lengths, and the token's log duration.
 PLACE_FEATURES = 3
+# Of a token: its energy, its voicing, its octaves, and the harmonics of its pitch at as many frequencies.
+HARMONIC_FEATURES = 64
+PROSODY_FEATURES = 3 + HARMONIC_FEATURES
 # Sines and cosines of the flow's time.
 FLOW_TIME_FEATURES = 64
 # A token and its neighbours: too few to learn the sound of a neighbour's neighbour.
@@ -68,4 +71,4 @@ def _decoder(model: ModelConfig, bins: int) -> int:
     frames = _dense(PLACE_FEATURES, width) + model.decoder_layers * block + norm + _dense(width, step)
     flow = _dense(step, width) + _dense(width, width) + _dense(FLOW_TIME_FEATURES, width)
     flow += model.flow_layers * block + norm + _dense(width, step)
-    return voice + predictor + _dense(3, width) + frames + (flow if model.flow_layers else 0)
+    return voice + predictor + _dense(PROSODY_FEATURES, width) + frames + (flow if model.flow_layers else 0)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig, ModelConfig, SynthesisConfig
 from xtts_pipeline.model.aligner import Aligner
+from xtts_pipeline.model.architecture import PROSODY_FEATURES
 from xtts_pipeline.model.batch import Batch, Crop, References, from_network_scale, to_network_scale
 from xtts_pipeline.model.durations import LEAST_DURATION, Timing, spoken_durations, timing_of
 from xtts_pipeline.model.encoders import TextEncoder, VoiceEncoder
@@ -25,7 +26,7 @@ from xtts_pipeline.model.losses import (
     target_frames,
     training_losses,
 )
-from xtts_pipeline.model.pitch import PitchFinder
+from xtts_pipeline.model.pitch import Pitch, PitchFinder, harmonics
 
 SEMITONES_PER_OCTAVE = 12.0
 
@@ -128,7 +129,7 @@ class Network(tf.Module):
             self.voice_to_tokens = Dense(initializer, config.width, config.width, "voice_to_tokens")
         self.predictor = ProsodyPredictor(initializer, config)
         self.pitch_finder = PitchFinder(audio)
-        self.prosody_to_tokens = Dense(initializer, 3, config.width, "prosody_to_tokens")
+        self.prosody_to_tokens = Dense(initializer, PROSODY_FEATURES, config.width, "prosody_to_tokens")
         self.frame_decoder = FrameDecoder(initializer, config, spec.mel_bins)
         self.flow_head = FlowHead(initializer, config, spec.mel_bins) if config.flow_layers else None
         self.voice_encoder = self.null_voice = None
@@ -315,8 +316,9 @@ class Network(tf.Module):
         return memory.text + self.voice_to_tokens(tf.reduce_mean(memory.voice, axis=1))[:, None, :]
 
     def _add_prosody(self, tokens_BSD: tf.Tensor, prosody: Prosody) -> tf.Tensor:
-        prosody_BS3 = tf.stack([prosody.energy, prosody.voicing, prosody.octaves], axis=-1)
-        return tokens_BSD + self.prosody_to_tokens(tf.cast(prosody_BS3, tokens_BSD.dtype))
+        features_BS3 = tf.stack([prosody.energy, prosody.voicing, prosody.octaves], axis=-1)
+        features_BSP = tf.concat([features_BS3, harmonics(Pitch(prosody.voicing, prosody.octaves))], axis=-1)
+        return tokens_BSD + self.prosody_to_tokens(tf.cast(features_BSP, tokens_BSD.dtype))
 
     def _finish_frames(
         self, decoded: DecodedFrames, dropout: Dropout, first_step: tf.Tensor | int, settings: SynthesisConfig

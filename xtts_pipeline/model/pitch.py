@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.filterbank import SLANEY_CORNER_HZ, bin_hz
 from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.model.architecture import HARMONIC_FEATURES
 
 # Below this number of mel bins a period, harmonics cannot be told apart, and a low pitch looks like a higher one.
 LEAST_BINS_PER_HARMONIC = 2.1
@@ -32,6 +33,12 @@ LEAST_DIFFERENCE = 1e-4
 LEAST_POWER = 1e-4
 # Keeps the parabola of equal scores finite.
 LEAST_BEND = 1e-6
+# Above it the harmonics of a token's mean pitch are blurred by what the pitch changes within the token.
+HIGHEST_FEATURE_HZ = 2_000.0
+# Keeps the pitch of unvoiced tokens finite.
+LEAST_VOICING = 0.1
+# No pitch is further than this from 150 Hz, in octaves.
+MAX_OCTAVES = 3.0
 
 
 class Pitch(NamedTuple):
@@ -109,6 +116,20 @@ class PitchFinder:
             for shift in MULTIPLE_SHIFTS
         ]
         return score_BTC - MULTIPLE_SHARE * tf.nn.relu(tf.maximum(*multiples))
+
+
+def harmonics(pitch: Pitch) -> tf.Tensor:
+    """Return where the harmonics of each token's pitch lie, float32 [B, S, HARMONIC_FEATURES].
+
+    Cosines with a peak at each harmonic, at evenly spaced frequencies, times the voiced share. A network hardly learns
+    such a comb from the pitch as one number. No gradient: a comb's slopes are steep, and would move the aligner.
+    """
+    pitch = Pitch(*(tf.stop_gradient(tensor_BS) for tensor_BS in pitch))
+    octaves_BS = pitch.octaves / tf.maximum(pitch.voicing, LEAST_VOICING)
+    cycles_BS = tf.pow(2.0, -tf.clip_by_value(octaves_BS, -MAX_OCTAVES, MAX_OCTAVES)) / REFERENCE_HZ
+    hz = np.arange(1, HARMONIC_FEATURES + 1, dtype=np.float32) * (HIGHEST_FEATURE_HZ / HARMONIC_FEATURES)
+    comb_BSH = tf.cos(2.0 * np.pi * cycles_BS[..., None] * hz)
+    return comb_BSH * tf.clip_by_value(pitch.voicing, 0.0, 1.0)[..., None]
 
 
 def _envelope_matrix(mel_bins: int, width_bins: float) -> np.ndarray:

@@ -76,6 +76,22 @@ def test_a_checkpoint_of_an_earlier_version_gets_a_voice_weight_that_changes_not
     assert not any(variables[name].numpy().any() for name in added)
 
 
+def test_a_checkpoint_of_an_earlier_version_gets_weights_of_harmonics_that_change_nothing(
+    step: AcousticStep, tmp_path: Path
+) -> None:
+    variables = named_variables(step)
+    name, moment = "network.prosody_to_tokens.weight", "optimizer.first_moment.prosody_to_tokens.weight"
+    earlier: dict[str, np.ndarray] = {
+        name: variable.numpy()[:3] if name.endswith("prosody_to_tokens.weight") else variable.numpy()
+        for name, variable in variables.items()
+    }
+    save_checkpoint(tmp_path, 1, CONFIG, CACHE, earlier, 1)
+    restore_variables(variables, load_checkpoint(tmp_path))
+    for each in (name, moment):
+        np.testing.assert_array_equal(variables[each].numpy()[:3], earlier[each])
+        assert not variables[each].numpy()[3:].any()
+
+
 def test_training_continues_bit_for_bit_after_loading(step: AcousticStep, batch: Batch, tmp_path: Path) -> None:
     step(batch)
     save(tmp_path, step, 1)
