@@ -92,6 +92,15 @@ def test_a_checkpoint_of_an_earlier_version_gets_weights_of_harmonics_that_chang
         assert not variables[each].numpy()[3:].any()
 
 
+def test_a_weight_of_prosody_without_axes_is_refused(step: AcousticStep, tmp_path: Path) -> None:
+    variables = named_variables(step)
+    name = "network.prosody_to_tokens.weight"
+    arrays = {each: variable.numpy() for each, variable in variables.items()} | {name: np.zeros((), np.float32)}
+    save_checkpoint(tmp_path, 1, CONFIG, CACHE, arrays, 1)
+    with pytest.raises(CheckpointError, match=name):
+        restore_variables(variables, load_checkpoint(tmp_path))
+
+
 def test_training_continues_bit_for_bit_after_loading(step: AcousticStep, batch: Batch, tmp_path: Path) -> None:
     step(batch)
     save(tmp_path, step, 1)

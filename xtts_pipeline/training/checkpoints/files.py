@@ -18,7 +18,13 @@ from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
 from xtts_pipeline.config.load import override_synthesis
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
-from xtts_pipeline.model.architecture import ALIGNER_WIDTH, PROSODY_FEATURES, NetworkSizes, parameter_count
+from xtts_pipeline.model.architecture import (
+    ALIGNER_WIDTH,
+    HARMONIC_FEATURES,
+    PROSODY_FEATURES,
+    NetworkSizes,
+    parameter_count,
+)
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import seal_json
@@ -205,8 +211,10 @@ def _with_added_weights(arrays: dict[str, np.ndarray], cache: CacheIdentity, con
 
     Those of the harmonics of a token's pitch, and the aligner's weight of the voice.
     """
-    for name in [name for name in arrays if name.endswith("prosody_to_tokens.weight")]:
-        arrays[name] = np.pad(arrays[name], [[0, max(0, PROSODY_FEATURES - len(arrays[name]))], [0, 0]])
+    earlier_shape = (PROSODY_FEATURES - HARMONIC_FEATURES, config.model.width)
+    for name, array in arrays.items():
+        if name.endswith("prosody_to_tokens.weight") and array.shape == earlier_shape:
+            arrays[name] = np.pad(array, [[0, HARMONIC_FEATURES], [0, 0]])
     if not config.model.voice_latents and len(cache.speakers) == 1:
         return arrays
     weight = np.zeros([config.model.width, ALIGNER_WIDTH], np.float32)
