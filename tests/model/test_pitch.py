@@ -11,7 +11,7 @@ from xtts_pipeline.model.network import Network
 from xtts_pipeline.model.pitch import REFERENCE_HZ, Pitch, PitchFinder, harmonics
 
 AUDIO = AudioConfig()
-# The settings of voice cloning in docs/quality.md.
+# A longer window and narrower bins than the default, for low voices.
 FINE_AUDIO = AudioConfig(mel_bins=128, fft_size=2048, window_samples=1536)
 FRAMES_PER_TOKEN = 10
 
