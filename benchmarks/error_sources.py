@@ -28,7 +28,7 @@ from xtts_pipeline.model.batch import Batch, References
 from xtts_pipeline.model.frame_decoder import Prosody
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Network
-from xtts_pipeline.training.checkpoints.files import load_network
+from xtts_pipeline.training.checkpoints.files import Checkpoint, load_network
 
 KNOWN = {
     "nothing known": (),
@@ -38,9 +38,9 @@ KNOWN = {
 }
 
 
-def one_clip(tokens: np.ndarray, mel_TM: np.ndarray, speaker: int, synthesizer: Synthesizer) -> Batch:
+def one_clip(tokens: np.ndarray, mel_TM: np.ndarray, speaker: int, checkpoint: Checkpoint) -> Batch:
     """Return a clip of the speaker with this number as a batch of one row in the shape of the limits."""
-    spec = synthesizer.checkpoint.cache.spec
+    spec = checkpoint.cache.spec
     return Batch(
         tf.constant(pad_to(tokens, spec.max_text_length, 0)[None]),
         tf.constant(pad_to(mel_TM.astype(np.float16), spec.max_mel_frames, spec.pad_value)[None]),
@@ -50,9 +50,8 @@ def one_clip(tokens: np.ndarray, mel_TM: np.ndarray, speaker: int, synthesizer: 
     )
 
 
-def as_reference(mel_TM: np.ndarray, synthesizer: Synthesizer) -> References:
+def as_reference(mel_TM: np.ndarray, checkpoint: Checkpoint) -> References:
     """Return the first frames of a clip as the reference of a batch of one row."""
-    checkpoint = synthesizer.checkpoint
     frames = checkpoint.config.model.reference_frames
     padded_CM = pad_to(mel_TM[:frames], frames, checkpoint.cache.spec.pad_value)
     return References(tf.constant(padded_CM[None]), tf.constant([min(len(mel_TM), frames)]))
@@ -112,12 +111,13 @@ def main() -> None:
     truth = read_ground_truth(asked.cache, manifest, entries, None)
     for (entry, mel_TM, wave), speech in zip(truth, spoken, strict=True):
         if network.voice_encoder is not None and entry.speaker not in references:
-            references[entry.speaker] = as_reference(mel_TM, synthesizer)
+            references[entry.speaker] = as_reference(mel_TM, synthesizer.checkpoint)
             continue
         texts.append(entry.raw_text)
         recordings.append(wave)
         waves.setdefault("copies", []).append(synthesizer.vocoder(mel_TM))
-        batch = one_clip(speech.tokens, mel_TM, manifest.speakers.index(entry.speaker), synthesizer)
+        speaker = manifest.speakers.index(entry.speaker)
+        batch = one_clip(speech.tokens, mel_TM, speaker, synthesizer.checkpoint)
         for name, version_TM in versions(network, batch, references.get(entry.speaker), settings):
             waves.setdefault(name, []).append(synthesizer.vocoder(version_TM))
     for pace in asked.paces:

@@ -3,9 +3,9 @@
     pip install torch==2.13.0
 
 The same layers with the same parameters, as a PyTorch user would write them: scaled_dot_product_attention, fused AdamW,
-torch.nn.functional.dropout. Three parts of the TensorFlow step are left out: the aligner's walk through the frames, the
-search for the pitch, and metrics that are no loss. The batch holds the alignment and the pitch instead. Needs neither
-TensorFlow nor the package.
+torch.nn.functional.dropout. Four parts of the TensorFlow step are left out: the smoothing of the aligner's frames and
+its walk through them, the search for the pitch, and metrics that are no loss. The batch holds the alignment and the
+pitch instead. Needs neither TensorFlow nor the package.
 """
 
 import json

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
-from xtts_pipeline.model.aligner import Aligner, alignment_posterior
+from xtts_pipeline.model.aligner import SMOOTHING, Aligner, alignment_posterior, smoothed
 from xtts_pipeline.model.layers import Initializer
 
 
@@ -45,6 +45,16 @@ def test_unlikely_frames_do_not_overflow() -> None:
     np.testing.assert_allclose(share[0].sum(axis=-1), 1.0, atol=1e-3)
 
 
+def test_frames_are_averaged_with_their_neighbours_in_the_clip() -> None:
+    mel = np.full((2, 17, 1), 1e6, np.float32)
+    mel[0, :, 0], mel[1, :3, 0] = np.eye(17)[8], [4.0, 2.0, 8.0]
+    whole, short = smoothed(tf.constant(mel), tf.constant([17, 3])).numpy()[..., 0]
+    np.testing.assert_allclose(whole[4:13], SMOOTHING, atol=1e-6)
+    # Weights of the frame itself and of the next two: 70, 56 and 28.
+    assert short[0] == pytest.approx((70 * 4 + 56 * 2 + 28 * 8) / 154)
+    assert short[1] == pytest.approx((56 * 4 + 70 * 2 + 56 * 8) / 182)
+
+
 def test_error_is_the_mean_square_of_the_difference() -> None:
     aligner = Aligner(Initializer(1), 11, 5)
     batch = random_batch(SPEC, (9, 4, 6), (20, 7, 12))
@@ -79,12 +89,12 @@ def learn(random: np.random.Generator, sounds: np.ndarray, voice: tf.Tensor | No
     @tf.function
     def update() -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
-            error, posterior = aligner(tokens, lengths, mel, frames, voice)
-            loss = tf.reduce_sum(posterior * error) / float(frames.sum())
+            found = aligner(tokens, lengths, mel, frames, voice)
+            loss = tf.reduce_sum(found.posterior * found.error) / float(frames.sum())
         optimizer.apply_gradients(
             zip(tape.gradient(loss, aligner.trainable_variables), aligner.trainable_variables, strict=True)
         )
-        return posterior, loss
+        return found.posterior, loss
 
     for _ in range(150):
         posterior, loss = update()
@@ -96,6 +106,16 @@ def test_the_aligner_learns_without_supervision() -> None:
     random = np.random.default_rng(0)
     _, right = learn(random, random.normal(size=(1, 11, 5)))
     assert right > 0.95
+
+
+def test_a_pause_that_the_text_does_not_show_moves_no_other_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    means = tf.constant([[[0.0], [0.8], [0.2], [-0.6]]])
+    # Of all tokens the last one is nearest to the silence before the second one.
+    mel = np.repeat([0.0, -2.0, 0.8, 0.2, -0.6], [4, 8, 4, 4, 4]).astype(np.float32)[None, :, None]
+    aligner = Aligner(Initializer(1), 11, 1)
+    monkeypatch.setattr(aligner, "mean_frames", lambda *_: means)
+    posterior = aligner(tf.constant([[3, 4, 5, 6]]), tf.constant([4]), tf.constant(mel), tf.constant([24])).posterior
+    assert np.argmax(posterior[0], axis=-1)[14:].tolist() == [1] * 2 + [2] * 4 + [3] * 4
 
 
 def test_the_aligner_tells_voices_apart() -> None:

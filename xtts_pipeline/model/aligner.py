@@ -4,6 +4,7 @@ A hidden Markov model trained by gradient. Each token has a mean frame, and the 
 through the text that skip no token (Baum et al. 1970). The posterior gives each token its frames, in training.
 """
 
+import math
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -14,25 +15,33 @@ from xtts_pipeline.model.layers import Convolution, Dense, Initializer, embed, l
 # Cost of a mean squared error of 1 in the network's scale. The bins of a frame are correlated, so this is a third of
 # the value for 80 independent bins with a trained model's error. A higher value would lock in the first bad paths.
 SHARPNESS = 32.0
+# Errors above it count alike. A silent frame is far from every token of speech, and has an error of up to 3. So a pause
+# that the text does not show would decide on the path, and squeeze the words beside it into a few frames.
+LARGEST_ERROR = 0.3
 IMPOSSIBLE = -1e9
+# Weights of a frame and its neighbours, a Gaussian with a standard deviation of 1.4 frames. Frames differ by more than
+# their tokens, such as by single pulses of the voice. Paths that follow that give many tokens a single frame.
+SMOOTHING = tuple(math.comb(8, place) / 2**8 for place in range(9))
 # Of the loop over frames. Each iteration costs a GPU the start of several kernels, and a CPU nothing; there, the fused
 # program of several frames would compute the first ones again for each of the others.
 FRAMES_PER_GPU_ITERATION = 4
 
 
 class Alignment(NamedTuple):
-    """Alignment of a batch, float32 [B, T, S] each.
+    """Alignment of a batch.
 
-    error: mean squared error of each frame against each token's mean frame, in the network's scale. posterior:
-    probability that each frame belongs to each token; no gradient flows through it.
+    mel: the smoothed frames that were aligned, float32 [B, T, M]. error: their mean squared error against each token's
+    mean frame, in the network's scale, float32 [B, T, S]. posterior: probability that each frame belongs to each token,
+    float32 [B, T, S]; no gradient flows through it.
     """
 
+    mel: tf.Tensor
     error: tf.Tensor
     posterior: tf.Tensor
 
 
 class Aligner(tf.Module):
-    """Predict each token's mean frame from the token, its two neighbours and the voice.
+    """Compare smoothed frames with each token's mean frame, predicted from it, its two neighbours and the voice.
 
     With one mean for all speakers, the means explained only half of the frames' variance, and the durations that were
     measured by them were inaccurate.
@@ -61,8 +70,11 @@ class Aligner(tf.Module):
         voice_BD: tf.Tensor | None = None,
     ) -> Alignment:
         """Return the alignment of texts and mels; mels are in the network's scale."""
-        error_BTS = self.errors(tokens_BS, text_length_B, mel_BTM, voice_BD)
-        return Alignment(error_BTS, alignment_posterior(-SHARPNESS * error_BTS, text_length_B, mel_length_B))
+        smooth_BTM = smoothed(mel_BTM, mel_length_B)
+        error_BTS = self.errors(tokens_BS, text_length_B, smooth_BTM, voice_BD)
+        log_likelihood_BTS = -SHARPNESS * tf.minimum(error_BTS, LARGEST_ERROR)
+        posterior_BTS = alignment_posterior(log_likelihood_BTS, text_length_B, mel_length_B)
+        return Alignment(smooth_BTM, error_BTS, posterior_BTS)
 
     def errors(
         self, tokens_BS: tf.Tensor, text_length_B: tf.Tensor, mel_BTM: tf.Tensor, voice_BD: tf.Tensor | None = None
@@ -87,6 +99,18 @@ class Aligner(tf.Module):
             x_BSD += tf.matmul(voice_BD, self.voice_weight)[:, None, :]
         x_BSD = tf.where(mask_BS[..., None], x_BSD, 0.0)
         return self.to_frame(x_BSD + tf.nn.relu(self.convolution(x_BSD)))
+
+
+def smoothed(mel_BTM: tf.Tensor, mel_length_B: tf.Tensor) -> tf.Tensor:
+    """Return each frame's average with its neighbours in the clip by `SMOOTHING`, [B, T, M]."""
+    frames, reach = mel_BTM.shape[1], len(SMOOTHING) // 2
+    is_real_BT1 = tf.cast(length_mask(mel_length_B, frames), mel_BTM.dtype)[..., None]
+
+    def weighted_sum(x_BTM: tf.Tensor) -> tf.Tensor:
+        padded_BTM = tf.pad(x_BTM, [[0, 0], [reach, reach], [0, 0]])
+        return tf.add_n([weight * padded_BTM[:, first : first + frames] for first, weight in enumerate(SMOOTHING)])
+
+    return tf.math.divide_no_nan(weighted_sum(mel_BTM * is_real_BT1), weighted_sum(is_real_BT1))
 
 
 def alignment_posterior(log_likelihood_BTS: tf.Tensor, text_length_B: tf.Tensor, mel_length_B: tf.Tensor) -> tf.Tensor:

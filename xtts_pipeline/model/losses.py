@@ -78,8 +78,8 @@ def training_losses(
 
     `target` is that of `target_frames`. `loss` has the same parts in training and in validation. `mel_l1` is in natural
     log units. The losses of prosody are squared errors of the log of the duration, of the level and of the pitch.
-    `token_error` is the aligner's loss. `alignment_fit` is the share of a clip's variance that its tokens' mean frames
-    explain, mean over clips.
+    `token_error` is the aligner's loss. `alignment_fit` is the share of the variance of a clip's smoothed
+    frames that its tokens' mean frames explain, mean over clips.
     """
     mask_BT = loss_mask(batch.mel_length, crop, target_BTM.shape[1])
     coarse_BTM = tf.reshape(prediction.decoded.coarse, target_BTM.shape)
@@ -104,7 +104,8 @@ def training_losses(
         "energy_loss": energy,
         "pitch_loss": voicing + octaves,
         "flow_loss": flow,
-        "alignment_fit": tf.reduce_sum(_explained_share(target_BTM, batch.mel_length, error_B)) / totals.rows,
+        "alignment_fit": tf.reduce_sum(_explained_share(prediction.alignment.mel, batch.mel_length, error_B))
+        / totals.rows,
     }
 
 

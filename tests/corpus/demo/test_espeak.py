@@ -75,6 +75,18 @@ def test_words_start_in_order_and_merged_words_start_together():
     assert np.diff(starts).argmax() == words.index("day,")
 
 
+def test_phonemes_start_in_order_and_spell_the_text():
+    with EspeakVoice() as voice:
+        wave, phonemes = voice.speak_phonemes("A small boat waits.")
+        assert len(voice.speak_phonemes("Hold.")[1]) < len(phonemes)
+
+    assert "".join(name for name, _ in phonemes) == "ɐsmˈɔːlbˈoʊtwˈeɪts"
+    starts = [sample for _, sample in phonemes]
+    assert starts[0] == 0
+    assert starts == sorted(starts)
+    assert starts[-1] <= len(wave)
+
+
 def test_more_words_a_minute_are_shorter():
     lengths = []
     for words_per_minute in (120, 240):

@@ -21,18 +21,20 @@ PERSIAN_SENTENCES_FILE = Path(__file__).parent / "sentences_fa.txt"
 
 # Values of espeak-ng's speak_lib.h, version 1.52.
 _AUDIO_OUTPUT_SYNCHRONOUS = 2
-_INITIALIZE_DONT_EXIT = 0x8000
+# Events of phonemes, in IPA; an error is returned.
+_INITIALIZE_OPTIONS = 0x0001 | 0x0002 | 0x8000
 _CHARS_UTF8 = 1
 _POSITION_CHARACTER = 1
 _PARAMETER_RATE = 1
 _OK = 0
 
 _SSML = 0x10
-_EVENT_END, _EVENT_MARK = 0, 3
+_EVENT_END, _EVENT_MARK, _EVENT_PHONEME = 0, 3, 7
+_PHONEME_BYTES = 8
 
 
 class _Event(ctypes.Structure):
-    """espeak-ng's report of a place in its speech; `id` is the name of a mark."""
+    """espeak-ng's report of a place in its speech; `id` points to a mark's name, or is itself a phoneme's."""
 
     _fields_ = (
         ("type", ctypes.c_int),
@@ -72,7 +74,7 @@ class EspeakVoice:
             raise CorpusError(f"espeak-ng: not installed; {install_command('demo')}") from None
         self._library = ctypes.CDLL(espeakng_loader.get_library_path())
         folder = espeakng_loader.get_data_path()
-        rate = self._library.espeak_Initialize(_AUDIO_OUTPUT_SYNCHRONOUS, 0, folder.encode(), _INITIALIZE_DONT_EXIT)
+        rate = self._library.espeak_Initialize(_AUDIO_OUTPUT_SYNCHRONOUS, 0, folder.encode(), _INITIALIZE_OPTIONS)
         if rate <= 0:
             # espeak-ng keeps its data's path in a buffer of fixed size; a deeply nested environment does not fit.
             found = f"cannot read {folder} ({len(folder)} characters)"
@@ -80,6 +82,7 @@ class EspeakVoice:
         self.sample_rate = int(rate)
         self._chunks: list[np.ndarray] = []
         self._marks: dict[int, int] = {}
+        self._phonemes: list[tuple[str, int]] = []
         # The library keeps the pointer alone, so the callback must live as long as the voice.
         self._callback = _SynthCallback(self._collect)
         self._library.espeak_SetSynthCallback(self._callback)
@@ -99,6 +102,13 @@ class EspeakVoice:
         """
         return self._synthesize(text, text, 0)
 
+    def speak_phonemes(self, text: str) -> tuple[np.ndarray, list[tuple[str, int]]]:
+        """Return the text spoken, int16 [samples], and each phoneme in IPA with its first sample.
+
+        A stress mark belongs to the phoneme after it; a pause has an empty name. Raises CorpusError as `speak`.
+        """
+        return self.speak(text), list(self._phonemes)
+
     def speak_words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return words spoken as one text, int16 [samples], and the first sample of each word, int [words].
 
@@ -115,6 +125,7 @@ class EspeakVoice:
     def _synthesize(self, text: str, shown: str, flags: int) -> np.ndarray:
         self._chunks.clear()
         self._marks.clear()
+        self._phonemes.clear()
         encoded = text.encode() + b"\0"
         size = ctypes.c_size_t(len(encoded))
         status = self._library.espeak_Synth(encoded, size, 0, _POSITION_CHARACTER, 0, _CHARS_UTF8 | flags, None, None)
@@ -133,6 +144,9 @@ class EspeakVoice:
         while events[place].type != _EVENT_END:
             if events[place].type == _EVENT_MARK:
                 self._marks[int(events[place].id)] = events[place].sample
+            elif events[place].type == _EVENT_PHONEME:
+                name = ctypes.string_at(ctypes.addressof(events[place]) + _Event.id.offset, _PHONEME_BYTES)
+                self._phonemes.append((name.partition(b"\0")[0].decode(errors="replace"), events[place].sample))
             place += 1
         return 0
 
