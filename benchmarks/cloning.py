@@ -6,7 +6,7 @@
 `speak` uses the first validation clips of each speaker as references and speaks the same validation sentences in every
 voice. It reports the median fundamental frequency of the speech over that of the reference speaker. With `--per` (extra
 `eval`) each voice also speaks as many of its own other validation sentences; the phoneme error rate is that against the
-recordings of the same voice.
+recordings of the same voice. Beside it is that of the recordings after their mels went through the same vocoder.
 
 `judge` compares speaker embeddings with the mean embedding of each speaker's other validation clips. It reports how
 often the right speaker is the nearest, for the speech and for those clips, each against the rest of its speaker.
@@ -27,6 +27,7 @@ ROWS_NAME, SUMMARY_NAME = "spoken.jsonl", "cloning.json"
 def speak(arguments: argparse.Namespace) -> None:
     """Speak every sentence in every voice; write the waves, a line for each, and the summary."""
     from xtts_pipeline.audio.load import load_wave
+    from xtts_pipeline.audio.mel import log_mel
     from xtts_pipeline.audio.save import write_wave
     from xtts_pipeline.cache.format.manifest import load_manifest
     from xtts_pipeline.evaluation.ground_truth import split_entries
@@ -44,7 +45,7 @@ def speak(arguments: argparse.Namespace) -> None:
     sentences = sorted(entries, key=lambda entry: entry.id)[: arguments.sentences]
     arguments.output.mkdir(parents=True, exist_ok=True)
 
-    rows, ratios, errors = [], {}, defaultdict(list)
+    rows, ratios, errors, errors_of_copies = [], {}, defaultdict(list), []
     few = sorted(speaker for speaker, members in by_speaker.items() if len(members) < arguments.references + 2)
     if few:
         raise SystemExit(
@@ -65,9 +66,14 @@ def speak(arguments: argparse.Namespace) -> None:
         own = members[arguments.references : arguments.references + arguments.sentences]
         for entry in own if recogniser is not None else []:
             spoken = synthesizer.synthesize(entry.raw_text, language=entry.language, references=references)
-            truth, rate = soundfile.read(arguments.data / entry.source.path, dtype="float32")
+            path = arguments.data / entry.source.path
+            truth, rate = soundfile.read(path, dtype="float32")
             found = recogniser.transcribe(spoken.wave, spoken.sample_rate)
-            errors[speaker].append(count_errors(found, recogniser.transcribe(truth, rate)))
+            recognised = recogniser.transcribe(truth, rate)
+            errors[speaker].append(count_errors(found, recognised))
+            wave = load_wave(path, manifest.audio, manifest.limits)
+            copy = synthesizer.vocode(log_mel(wave, manifest.audio))
+            errors_of_copies.append(count_errors(recogniser.transcribe(copy, spoken.sample_rate), recognised))
         true_hz = [find_pitch(load_wave(path, manifest.audio, manifest.limits), manifest.audio) for path in paths]
         spoken_median, true_median = (float(np.nanmedian(np.concatenate(hz))) for hz in (spoken_hz, true_hz))
         ratios[speaker] = {"spoken_hz": spoken_median, "true_hz": true_median, "ratio": spoken_median / true_median}
@@ -81,6 +87,7 @@ def speak(arguments: argparse.Namespace) -> None:
         "stopped": sum(bool(row.get("has_stopped")) for row in rows),
         "spoken": len(sentences) * len(by_speaker),
         "per": pool_errors([count for counts in errors.values() for count in counts]).rate if errors else None,
+        "per_of_copies": pool_errors(errors_of_copies).rate if errors else None,
         "per_by_speaker": {speaker: round(pool_errors(counts).rate, 3) for speaker, counts in errors.items()},
     }
     (arguments.output / ROWS_NAME).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
