@@ -2,10 +2,11 @@
 
     python benchmarks/alignment.py --run runs/eight --cache cache-eight
 
-For a corpus of make_corpora.py with English voices. espeak-ng speaks the held-out texts again and says when each
-phoneme begins. The aligner's time is the begin of the phoneme's first token; a space, a point or a stress mark before
-it may belong to either side, so any time within them is right. A run that clones voices takes the first clip of each
-speaker as the reference of the others.
+For a run and a cache of phonemes of a corpus by make_corpora.py with English voices; needs the extra `demo`. espeak-ng
+speaks the held-out texts again and says when each phoneme begins. The aligner's time is the begin of the phoneme's
+first token. A space, a point or a stress mark before it may belong to either side, so any time within them is right.
+The median of the other differences is taken off first, since an equal shift of all tokens does no harm. A run that
+clones voices takes the first clip of each speaker as the reference of the others.
 """
 
 import argparse
@@ -32,8 +33,8 @@ BETWEEN_PHONEMES = frozenset(" .,;:!?-()\"'" + STRESS)
 FAR_FRAMES = (3, 5, 10)
 # A clip that espeak-ng now speaks in another time has other times of phonemes.
 MOST_FRAMES_OFF = 2.0
-# The aligner gives each token about one frame or more.
-SQUEEZED_FRAMES = 1.15
+# No path gives a token less than one frame.
+LONE_FRAMES = 1.15
 
 
 def speak_again(entries: Sequence[UtteranceEntry], manifest: Manifest) -> Iterator[tuple[str, list[tuple[str, float]]]]:
@@ -41,6 +42,8 @@ def speak_again(entries: Sequence[UtteranceEntry], manifest: Manifest) -> Iterat
     hop = manifest.audio.hop_samples
     for speaker in sorted({entry.speaker for entry in entries}):
         with EspeakVoice("en-us" if speaker == "plain" else f"en-us+{speaker}") as voice:
+            if voice.sample_rate != manifest.audio.sample_rate:
+                raise SystemExit(f"espeak-ng has {voice.sample_rate} Hz, the cache {manifest.audio.sample_rate}")
             for entry in entries:
                 if entry.speaker == speaker:
                     wave, phonemes = voice.speak_phonemes(entry.raw_text)
@@ -48,8 +51,13 @@ def speak_again(entries: Sequence[UtteranceEntry], manifest: Manifest) -> Iterat
                         yield entry.id, [(name.lstrip(STRESS), sample / hop) for name, sample in phonemes if name]
 
 
-def frames_off(symbols: Sequence[str], durations: np.ndarray, phonemes: Sequence[tuple[str, float]]) -> list[float]:
-    """Return how far the begin of each phoneme is from its token's; empty if the tokens are not these phonemes."""
+def compare(
+    symbols: Sequence[str], durations: np.ndarray, phonemes: Sequence[tuple[str, float]]
+) -> list[tuple[float, float, float]]:
+    """Return the frame at which each phoneme begins, and the first and the last one that its tokens allow.
+
+    Empty if the tokens are not these phonemes.
+    """
     begin, token, found = np.append(0.0, np.cumsum(durations)), 0, []
     for name, frame in phonemes:
         first = token
@@ -57,9 +65,9 @@ def frames_off(symbols: Sequence[str], durations: np.ndarray, phonemes: Sequence
             token += 1
         if "".join(symbols[token : token + len(name)]) != name:
             return []
-        found.append(frame - np.clip(frame, begin[first], begin[token]))
+        found.append((frame, float(begin[first]), float(begin[token])))
         token += len(name)
-    return found
+    return found if BETWEEN_PHONEMES.issuperset(symbols[token:]) else []
 
 
 def main() -> None:
@@ -70,12 +78,16 @@ def main() -> None:
     parser.add_argument("--limit", type=int)
     asked = parser.parse_args()
     manifest, checkpoint = load_manifest(asked.cache), load_checkpoint(asked.run)
+    if (manifest.symbols, manifest.speakers) != (checkpoint.cache.symbols, checkpoint.cache.speakers):
+        raise SystemExit(
+            f"{asked.cache}: other symbols or speakers than those of {asked.run}; name the cache of the run"
+        )
     network, dropout = load_network(checkpoint), Dropout.fixed(0)
     entries = split_entries(asked.cache, manifest, "val", asked.limit)
     truth = dict(speak_again(entries, manifest))
     wanted = {entry.id: entry.speaker for entry in entries}
     references: dict[str, References] = {}
-    off, squeezed, clips = defaultdict(list), [], 0
+    compared, lone_tokens, tokens_in_all = defaultdict(list), 0, 0
     for name in manifest.shard_names("val"):
         spec = record_spec(manifest, manifest.bucket_of_shard(name) if manifest.buckets else None)
         for record in read_records(asked.cache / name):
@@ -92,20 +104,23 @@ def main() -> None:
             durations = np.exp(measured.log_duration[0, : len(tokens)].numpy())
             # The begin of the text may belong to either side as well.
             symbols = [" ", *(manifest.symbols[token - FIRST_SYMBOL_ID] for token in tokens[1:-1])]
-            found = frames_off(symbols, durations[:-1], truth.get(values["id"], []))
+            found = compare(symbols, durations[:-1], truth.get(values["id"], []))
             if found:
-                off[speaker] += found
-                squeezed.append(float(np.mean(durations[1:-1] < SQUEEZED_FRAMES)))
-                clips += 1
-    everything = np.concatenate([np.array(found) for found in off.values()])
-    # Tokens may begin early or late in all clips alike, which does no harm.
-    usual = np.median(everything)
-    print(f"{clips} of {len(entries)} clips, {len(everything)} phonemes, usually {usual:+.2f} frames off")
-    for speaker, found in {"all": everything, **off}.items():
-        distance = np.abs(np.array(found) - usual)
+                compared[speaker] += found
+                lone_tokens += int(np.sum(durations[1:-1] < LONE_FRAMES))
+                tokens_in_all += len(durations) - 2
+    if not compared:
+        raise SystemExit(f"{asked.cache}: no held-out clip has the phonemes and the length that espeak-ng speaks")
+    everything = np.array([each for found in compared.values() for each in found])
+    is_sure = everything[:, 1] == everything[:, 2]
+    shift = np.median(everything[is_sure, 0] - everything[is_sure, 1])
+    print(f"{len(everything)} phonemes, {shift:+.2f} frames after their tokens in the median")
+    for speaker, found in {"all": everything, **compared}.items():
+        frame, first, last = np.array(found).T
+        distance = np.abs(frame - shift - np.clip(frame - shift, first, last))
         far = ", ".join(f"over {frames} frames {np.mean(distance > frames):.2%}" for frames in FAR_FRAMES)
         print(f"{speaker:<12} {distance.mean():.2f} frames off in the mean, {far}")
-    print(f"tokens of a single frame {np.mean(squeezed):.1%}")
+    print(f"tokens of a single frame {lone_tokens / tokens_in_all:.1%}")
 
 
 if __name__ == "__main__":

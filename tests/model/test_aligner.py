@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
-from xtts_pipeline.model.aligner import SMOOTHING, Aligner, alignment_posterior, smoothed
+from xtts_pipeline.model.aligner import Aligner, alignment_posterior, smoothed
+from xtts_pipeline.model.architecture import ALIGNER_SMOOTHING
 from xtts_pipeline.model.layers import Initializer
 
 
@@ -49,7 +50,7 @@ def test_frames_are_averaged_with_their_neighbours_in_the_clip() -> None:
     mel = np.full((2, 17, 1), 1e6, np.float32)
     mel[0, :, 0], mel[1, :3, 0] = np.eye(17)[8], [4.0, 2.0, 8.0]
     whole, short = smoothed(tf.constant(mel), tf.constant([17, 3])).numpy()[..., 0]
-    np.testing.assert_allclose(whole[4:13], SMOOTHING, atol=1e-6)
+    np.testing.assert_allclose(whole[4:13], ALIGNER_SMOOTHING, atol=1e-6)
     # Weights of the frame itself and of the next two: 70, 56 and 28.
     assert short[0] == pytest.approx((70 * 4 + 56 * 2 + 28 * 8) / 154)
     assert short[1] == pytest.approx((56 * 4 + 70 * 2 + 56 * 8) / 182)

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xtts_pipeline.model.architecture import ALIGNER_LARGEST_ERROR, ALIGNER_SMOOTHING
+
 # Words of recorded and of good synthetic speech are far from these limits, except those merged with the next word.
 # docs/quality.md has the measurement.
 SHORTEST_TOKEN_SECONDS, LONGEST_TOKEN_SECONDS, LONGEST_PAUSE_SECONDS = 0.015, 1.0, 3.0
@@ -39,8 +41,8 @@ NO_FAULTS = Faults()
 class PlannedSpeech(NamedTuple):
     """What the frames of a piece are decoded from, at normal speed.
 
-    seconds: duration of each token, float [S]. mean_frame: the aligner's mean frame of each token, float [S, M]. words:
-    the first and the last token of each word.
+    seconds: duration of each token, float [S]. mean_frame: the mean of each token's smoothed frames by the aligner,
+    float [S, M]. words: the first and the last token of each word.
     """
 
     seconds: np.ndarray
@@ -78,8 +80,8 @@ def spoken_faults(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float,
     mel_TM = mel_TM[(np.arange(round(len(mel_TM) * speed)) / speed).astype(int)]
     if len(mel_TM) < len(plan.seconds):
         return faults
-    error_TS = _errors(mel_TM, plan.mean_frame)
-    token_T = likeliest_path(error_TS)
+    error_TS = _errors(_smoothed(mel_TM), plan.mean_frame)
+    token_T = likeliest_path(np.minimum(error_TS, ALIGNER_LARGEST_ERROR))
     error_T = error_TS[np.arange(len(token_T)), token_T]
     chance = plan.mean_frame.var(axis=0).mean()
     skipped = repeated = 0
@@ -115,6 +117,20 @@ def likeliest_path(error_TS: np.ndarray) -> np.ndarray:
         path[frame] = token
         token -= int(has_moved_TS[frame, token])
     return path
+
+
+def _smoothed(mel_TM: np.ndarray) -> np.ndarray:
+    """Return frames as the aligner compares them: each averaged with its neighbours, [T, M]."""
+    reach = len(ALIGNER_SMOOTHING) // 2
+
+    def weighted_sum(x_TM: np.ndarray) -> np.ndarray:
+        padded_TM = np.pad(x_TM, [(reach, reach), (0, 0)])
+        windows_TMW = np.lib.stride_tricks.sliding_window_view(padded_TM, len(ALIGNER_SMOOTHING), axis=0)
+        total_TM: np.ndarray = windows_TMW @ np.array(ALIGNER_SMOOTHING, x_TM.dtype)
+        return total_TM
+
+    average_TM: np.ndarray = weighted_sum(mel_TM) / weighted_sum(np.ones_like(mel_TM[:, :1]))
+    return average_TM
 
 
 def _errors(mel_TM: np.ndarray, mean_SM: np.ndarray) -> np.ndarray:

@@ -4,24 +4,17 @@ A hidden Markov model trained by gradient. Each token has a mean frame, and the 
 through the text that skip no token (Baum et al. 1970). The posterior gives each token its frames, in training.
 """
 
-import math
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from xtts_pipeline.model.architecture import ALIGNER_TAPS, ALIGNER_WIDTH
+from xtts_pipeline.model.architecture import ALIGNER_LARGEST_ERROR, ALIGNER_SMOOTHING, ALIGNER_TAPS, ALIGNER_WIDTH
 from xtts_pipeline.model.layers import Convolution, Dense, Initializer, embed, length_mask
 
-# Cost of a mean squared error of 1 in the network's scale. The bins of a frame are correlated, so this is a third of
-# the value for 80 independent bins with a trained model's error. A higher value would lock in the first bad paths.
+# Cost of a mean squared error of 1 in the network's scale: far below the value for independent bins and frames. A
+# higher value would lock in the first bad paths.
 SHARPNESS = 32.0
-# Errors above it count alike. A silent frame is far from every token of speech, and has an error of up to 3. So a pause
-# that the text does not show would decide on the path, and squeeze the words beside it into a few frames.
-LARGEST_ERROR = 0.3
 IMPOSSIBLE = -1e9
-# Weights of a frame and its neighbours, a Gaussian with a standard deviation of 1.4 frames. Frames differ by more than
-# their tokens, such as by single pulses of the voice. Paths that follow that give many tokens a single frame.
-SMOOTHING = tuple(math.comb(8, place) / 2**8 for place in range(9))
 # Of the loop over frames. Each iteration costs a GPU the start of several kernels, and a CPU nothing; there, the fused
 # program of several frames would compute the first ones again for each of the others.
 FRAMES_PER_GPU_ITERATION = 4
@@ -41,7 +34,7 @@ class Alignment(NamedTuple):
 
 
 class Aligner(tf.Module):
-    """Compare smoothed frames with each token's mean frame, predicted from it, its two neighbours and the voice.
+    """Compare smoothed frames with each token's mean frame, predicted from the token, its neighbours and the voice.
 
     With one mean for all speakers, the means explained only half of the frames' variance, and the durations that were
     measured by them were inaccurate.
@@ -72,7 +65,7 @@ class Aligner(tf.Module):
         """Return the alignment of texts and mels; mels are in the network's scale."""
         smooth_BTM = smoothed(mel_BTM, mel_length_B)
         error_BTS = self.errors(tokens_BS, text_length_B, smooth_BTM, voice_BD)
-        log_likelihood_BTS = -SHARPNESS * tf.minimum(error_BTS, LARGEST_ERROR)
+        log_likelihood_BTS = -SHARPNESS * tf.minimum(error_BTS, ALIGNER_LARGEST_ERROR)
         posterior_BTS = alignment_posterior(log_likelihood_BTS, text_length_B, mel_length_B)
         return Alignment(smooth_BTM, error_BTS, posterior_BTS)
 
@@ -102,15 +95,16 @@ class Aligner(tf.Module):
 
 
 def smoothed(mel_BTM: tf.Tensor, mel_length_B: tf.Tensor) -> tf.Tensor:
-    """Return each frame's average with its neighbours in the clip by `SMOOTHING`, [B, T, M]."""
-    frames, reach = mel_BTM.shape[1], len(SMOOTHING) // 2
-    is_real_BT1 = tf.cast(length_mask(mel_length_B, frames), mel_BTM.dtype)[..., None]
+    """Return each frame's average with its neighbours in the clip by `ALIGNER_SMOOTHING`, [B, T, M]."""
+    frames, reach = mel_BTM.shape[1], len(ALIGNER_SMOOTHING) // 2
+    is_real_BT1 = length_mask(mel_length_B, frames)[..., None]
 
     def weighted_sum(x_BTM: tf.Tensor) -> tf.Tensor:
         padded_BTM = tf.pad(x_BTM, [[0, 0], [reach, reach], [0, 0]])
-        return tf.add_n([weight * padded_BTM[:, first : first + frames] for first, weight in enumerate(SMOOTHING)])
+        return tf.add_n([weight * padded_BTM[:, k : k + frames] for k, weight in enumerate(ALIGNER_SMOOTHING)])
 
-    return tf.math.divide_no_nan(weighted_sum(mel_BTM * is_real_BT1), weighted_sum(is_real_BT1))
+    total_BT1 = weighted_sum(tf.cast(is_real_BT1, mel_BTM.dtype))
+    return tf.math.divide_no_nan(weighted_sum(tf.where(is_real_BT1, mel_BTM, 0.0)), total_BT1)
 
 
 def alignment_posterior(log_likelihood_BTS: tf.Tensor, text_length_B: tf.Tensor, mel_length_B: tf.Tensor) -> tf.Tensor:

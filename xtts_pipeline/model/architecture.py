@@ -1,8 +1,9 @@
-"""Fixed sizes of the network, which no setting changes, and its number of parameters.
+"""Fixed sizes and values of the network, which no setting changes, and its number of parameters.
 
 Imports no TensorFlow, so a run's memory can be estimated before TensorFlow is imported.
 """
 
+import math
 from dataclasses import dataclass
 
 from xtts_pipeline.cache.format.schema import RecordSpec
@@ -21,6 +22,13 @@ PROSODY_FEATURES = 3 + HARMONIC_FEATURES
 FLOW_TIME_FEATURES = 64
 # A token and its neighbours: too few to learn the sound of a neighbour's neighbour.
 ALIGNER_WIDTH, ALIGNER_TAPS = 128, 3
+# Weights of a frame and its neighbours: about a Gaussian with a standard deviation of 1.4 frames. Frames of one sound
+# differ too, such as by single pulses of a low voice. Paths that follow these differences give many tokens one frame.
+ALIGNER_SMOOTHING = tuple(math.comb(8, place) / 2**8 for place in range(9))
+# In paths, errors above it count alike; the loss counts them whole. A silent frame is far from every token of speech,
+# with an error of up to 3. So a pause that the text does not show would decide on the path, and squeeze the words
+# beside it into a few frames.
+ALIGNER_LARGEST_ERROR = 0.3
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ PERSIAN_SENTENCES_FILE = Path(__file__).parent / "sentences_fa.txt"
 
 # Values of espeak-ng's speak_lib.h, version 1.52.
 _AUDIO_OUTPUT_SYNCHRONOUS = 2
-# Events of phonemes, in IPA; an error is returned.
+# Report phonemes (1), in IPA (2), and return errors in place of ending the process (0x8000).
 _INITIALIZE_OPTIONS = 0x0001 | 0x0002 | 0x8000
 _CHARS_UTF8 = 1
 _POSITION_CHARACTER = 1

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.training.checkpoints.state import LossSpikeState
 
-# The aligner is sure of its paths from the first step on; the tokens' mean frames show whether they are right.
+# A sure path may be a wrong one; the tokens' mean frames show whether it is right.
 ALIGNED_FIT = 0.4
 ALIGNMENT_REMEDIES = "train for more steps, use phonemes (text.tokens), shorter clips, or trim silence (audio.trim_db)"
 MAX_WAIT_SHARE, WAITING_STEPS = 0.05, 100
