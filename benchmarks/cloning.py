@@ -6,7 +6,8 @@
 `speak` uses the first validation clips of each speaker as references and speaks the same validation sentences in every
 voice. It reports the median fundamental frequency of the speech over that of the reference speaker. With `--per` (extra
 `eval`) each voice also speaks as many of its own other validation sentences; the phoneme error rate is that against the
-recordings of the same voice. Beside it is that of the recordings after their mels went through the same vocoder.
+recordings of the same voice. `per_of_copies` is that of these recordings after their mels went through the same
+vocoder.
 
 `judge` compares speaker embeddings with the mean embedding of each speaker's other validation clips. It reports how
 often the right speaker is the nearest, for the speech and for those clips, each against the rest of its speaker.

@@ -1,10 +1,10 @@
-"""Synthesize one of the corpora of docs/quality.md with espeak-ng.
+"""Synthesize one of the corpora of docs/quality.md and docs/voice-cloning.md with espeak-ng.
 
     python benchmarks/make_corpora.py one-voice --out corpus --transcripts transcripts.csv --count 4000
     python benchmarks/make_corpora.py eight-voices --out voices --transcripts transcripts.csv --count 3200
     python benchmarks/make_corpora.py two-languages --out languages --transcripts transcripts.csv --count 2100
 
-docs/quality.md adds `--max-characters 70` to the latter two. English sentences are the first rows of `--transcripts`,
+docs/quality.md adds `--max-characters 70` to the last one. English sentences are the first rows of `--transcripts`,
 lines of `id|text` as in LJSpeech (the last column is read), or the demo's sentences. `eight-voices` assigns them to its
 voices in turn. `two-languages` adds the project's Persian sentences; without those rows it equals `one-voice`. The
 layout is `manifest`: manifest.tsv beside LANGUAGE/SPEAKER/ID.wav. The speaker is the voice's variant, the same in both
