@@ -17,19 +17,17 @@ from pathlib import Path
 import numpy as np
 from error_sources import as_reference, one_clip
 
-from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import UtteranceEntry
-from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, record_spec
-from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice
-from xtts_pipeline.evaluation.ground_truth import split_entries
+from xtts_pipeline.evaluation.ground_truth import read_true_mels, split_entries
 from xtts_pipeline.model.batch import References
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.text.tokens import FIRST_SYMBOL_ID
+from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_network
 
 STRESS = "ˈˌ"
-BETWEEN_PHONEMES = frozenset(" .,;:!?-()\"'" + STRESS)
+BETWEEN_PHONEMES = frozenset(" .,;:!?-()\"'" + STRESS) | {"<begin>", "<blank>", "<end>"}
 FAR_FRAMES = (3, 5, 10)
 # A clip that espeak-ng now speaks in another time has other times of phonemes.
 MOST_FRAMES_OFF = 2.0
@@ -83,32 +81,24 @@ def main() -> None:
             f"{asked.cache}: other symbols or speakers than those of {asked.run}; name the cache of the run"
         )
     network, dropout = load_network(checkpoint), Dropout.fixed(0)
+    tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
     entries = split_entries(asked.cache, manifest, "val", asked.limit)
     truth = dict(speak_again(entries, manifest))
-    wanted = {entry.id: entry.speaker for entry in entries}
     references: dict[str, References] = {}
     compared, lone_tokens, tokens_in_all = defaultdict(list), 0, 0
-    for name in manifest.shard_names("val"):
-        spec = record_spec(manifest, manifest.bucket_of_shard(name) if manifest.buckets else None)
-        for record in read_records(asked.cache / name):
-            values = decode_example(record, spec)
-            if values["id"] not in wanted:
-                continue
-            speaker, mel = wanted[values["id"]], values["mel"][: values["mel_length"]]
-            if network.voice_encoder is not None and speaker not in references:
-                references[speaker] = as_reference(mel, checkpoint)
-                continue
-            tokens = values["tokens"][: values["text_length"]]
-            batch = one_clip(tokens, mel, values["speaker"], checkpoint)
-            measured = network(batch, references.get(speaker), dropout).measured
-            durations = np.exp(measured.log_duration[0, : len(tokens)].numpy())
-            # The begin of the text may belong to either side as well.
-            symbols = [" ", *(manifest.symbols[token - FIRST_SYMBOL_ID] for token in tokens[1:-1])]
-            found = compare(symbols, durations[:-1], truth.get(values["id"], []))
-            if found:
-                compared[speaker] += found
-                lone_tokens += int(np.sum(durations[1:-1] < LONE_FRAMES))
-                tokens_in_all += len(durations) - 2
+    for entry, mel in read_true_mels(asked.cache, manifest, entries):
+        if network.voice_encoder is not None and entry.speaker not in references:
+            references[entry.speaker] = as_reference(mel, checkpoint)
+            continue
+        tokens = tokenizer.encode(entry.text)
+        batch = one_clip(tokens, mel, manifest.speakers.index(entry.speaker), checkpoint)
+        measured = network(batch, references.get(entry.speaker), dropout).measured
+        durations = np.exp(measured.log_duration[0, : len(tokens)].numpy())
+        found = compare([tokenizer.name_of(int(token)) for token in tokens], durations, truth.get(entry.id, []))
+        if found:
+            compared[entry.speaker] += found
+            lone_tokens += int(np.sum(durations[1:-1] < LONE_FRAMES))
+            tokens_in_all += len(durations) - 2
     if not compared:
         raise SystemExit(f"{asked.cache}: no held-out clip has the phonemes and the length that espeak-ng speaks")
     everything = np.array([each for found in compared.values() for each in found])

@@ -28,10 +28,9 @@ ROWS_NAME, SUMMARY_NAME = "spoken.jsonl", "cloning.json"
 def speak(arguments: argparse.Namespace) -> None:
     """Speak every sentence in every voice; write the waves, a line for each, and the summary."""
     from xtts_pipeline.audio.load import load_wave
-    from xtts_pipeline.audio.mel import log_mel
     from xtts_pipeline.audio.save import write_wave
     from xtts_pipeline.cache.format.manifest import load_manifest
-    from xtts_pipeline.evaluation.ground_truth import split_entries
+    from xtts_pipeline.evaluation.ground_truth import read_true_mels, split_entries
     from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
     from xtts_pipeline.evaluation.pitch import find_pitch
     from xtts_pipeline.inference.synthesizer import Synthesizer
@@ -65,16 +64,14 @@ def speak(arguments: argparse.Namespace) -> None:
                 {"wave": path.name, "speaker": speaker, "text": sentence.raw_text, "has_stopped": spoken.has_stopped}
             )
         own = members[arguments.references : arguments.references + arguments.sentences]
-        for entry in own if recogniser is not None else []:
+        for entry, mel in read_true_mels(arguments.cache, manifest, own) if recogniser is not None else []:
             spoken = synthesizer.synthesize(entry.raw_text, language=entry.language, references=references)
-            path = arguments.data / entry.source.path
-            truth, rate = soundfile.read(path, dtype="float32")
+            truth, rate = soundfile.read(arguments.data / entry.source.path, dtype="float32")
             found = recogniser.transcribe(spoken.wave, spoken.sample_rate)
             recognised = recogniser.transcribe(truth, rate)
             errors[speaker].append(count_errors(found, recognised))
-            wave = load_wave(path, manifest.audio, manifest.limits)
-            copy = synthesizer.vocode(log_mel(wave, manifest.audio))
-            errors_of_copies.append(count_errors(recogniser.transcribe(copy, spoken.sample_rate), recognised))
+            copied = recogniser.transcribe(synthesizer.vocode(mel), spoken.sample_rate)
+            errors_of_copies.append(count_errors(copied, recognised))
         true_hz = [find_pitch(load_wave(path, manifest.audio, manifest.limits), manifest.audio) for path in paths]
         spoken_median, true_median = (float(np.nanmedian(np.concatenate(hz))) for hz in (spoken_hz, true_hz))
         ratios[speaker] = {"spoken_hz": spoken_median, "true_hz": true_median, "ratio": spoken_median / true_median}
