@@ -55,6 +55,24 @@ def test_a_word_that_is_cut_out_silenced_or_said_twice_is_found(word: int):
     assert spoken_faults(plan, twice, FRAME_SECONDS).repeated_words == 1
 
 
+def test_a_pause_before_a_word_is_no_fault_and_silence_in_place_of_its_end_is():
+    plan = plan_with(t5=15)
+    mel, first = speak(plan), 25
+    paused, unfinished = mel.copy(), mel.copy()
+    paused[first : first + 12] = -4.0
+    unfinished[first + 15 : first + 25] = -4.0
+    assert spoken_faults(plan, paused, FRAME_SECONDS) == NO_FAULTS
+    assert spoken_faults(plan, unfinished, FRAME_SECONDS) == Faults(skipped_words=1)
+
+
+def test_a_word_replaced_by_others_or_by_noise_is_found():
+    plan = plan_with()
+    mel, draw = speak(plan), np.random.default_rng(2)
+    for other in (mel[45:60], draw.normal(size=(15, 20))):
+        replaced = np.concatenate([mel[:25], other, mel[40:]])
+        assert spoken_faults(plan, replaced, FRAME_SECONDS).skipped_words >= 1
+
+
 def test_durations_alone_show_a_word_without_time_and_a_token_without_end():
     assert planned_faults(plan_with()) == NO_FAULTS
     assert planned_faults(plan_with(t5=1, t6=1, t7=1)) == Faults(skipped_words=1)

@@ -19,8 +19,10 @@ COLLAPSED_SHARE, STRETCHED_SHARE = 0.6, 1.6
 LEAST_TOKEN_SECONDS = 0.03
 # Short words move by a frame or two without being wrong.
 LOST_FRAMES, GAINED_FRAMES = 3, 4
-# An error of 1 is chance: the frames are as far from their tokens as these are from each other.
-CHANCE_ERROR = 1.0
+# Limits of errors, as shares of chance: there, frames are as far from their tokens as these are from each other. The
+# first limit is of the nearest quarter of a word's frames. The second is of the mean of the frames after the word's
+# first token, which may have a pause before the word: silence is far from every token of speech.
+NEAREST_SHARE, LARGEST_NEAREST_ERROR, LARGEST_LATER_ERROR = 0.25, 0.3, 1.0
 
 
 class Faults(NamedTuple):
@@ -73,7 +75,7 @@ def spoken_faults(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float,
     """Return the faults of a plan and of its frames, which are in the network's scale and at `speed`.
 
     The likeliest path through the text gives each word its frames. A skipped word has lost them to its neighbours, or
-    they fit it no better than chance. A repeated word has gained some. With fewer frames than tokens there is no path.
+    they do not fit it. A repeated word has gained some. With fewer frames than tokens there is no path.
     """
     faults = planned_faults(plan)
     # At normal speed, since a path gives each token a frame or more.
@@ -89,7 +91,9 @@ def spoken_faults(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float,
         is_word_T = (token_T >= first) & (token_T <= last)
         planned, frames = plan.seconds[first : last + 1].sum() / frame_seconds, is_word_T.sum()
         has_lost = frames < COLLAPSED_SHARE * planned and planned - frames >= LOST_FRAMES
-        is_unlike = error_T[is_word_T].mean() > CHANCE_ERROR * chance
+        later_error_F = error_T[is_word_T & (token_T > first)]
+        is_unlike = np.quantile(error_T[is_word_T], NEAREST_SHARE) > LARGEST_NEAREST_ERROR * chance
+        is_unlike |= len(later_error_F) > 0 and later_error_F.mean() > LARGEST_LATER_ERROR * chance
         skipped += bool(has_lost or is_unlike or _is_too_short(plan.seconds[first : last + 1]))
         repeated += bool(frames > STRETCHED_SHARE * planned and frames - planned >= GAINED_FRAMES)
     return Faults(skipped, repeated, faults.overlong_tokens)
