@@ -24,7 +24,7 @@ PLACE_FEATURES, FLOW_TIME_FEATURES = 3, 64
 HARMONIC_FEATURES, HIGHEST_FEATURE_HZ, REFERENCE_HZ = 64, 2_000.0, 150.0
 LEAST_VOICING, MAX_OCTAVES = 0.1, 3.0
 NOISE, HIGHEST_FREQUENCY = 0.5, 200.0
-PROSODY_WEIGHT = 0.3
+PROSODY_WEIGHT, LARGEST_SQUARED_PITCH_ERROR = 0.3, 0.1
 LEAST_DURATION = 1e-3
 ALIGNER_WIDTH, ALIGNER_TAPS = 128, 3
 BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9
@@ -245,7 +245,7 @@ class Twin(nn.Module):
         tokens = self.text_encoder(batch["tokens"], text_mask)
         if self.model["voice_latents"]:
             tokens = tokens + self.voice_to_tokens(self._voice(mel, first, crop).mean(dim=1))[:, None]
-        prosody = self.predictor(tokens.detach(), text_mask)
+        prosody = self.predictor(tokens, text_mask)
         tokens = tokens + self.prosody_to_tokens(torch.cat([batch["prosody"], harmonics(batch["prosody"])], dim=-1))
         duration = batch["posterior"].sum(dim=1)
         step = torch.arange(-(-mel.shape[1] // self.per_step), device=mel.device)
@@ -326,7 +326,11 @@ class TrainStep:
             loss = loss + error.square().sum() / count
         text_mask = length_mask(batch["text_length"], batch["tokens"].shape[1])
         measured = torch.cat([duration.clamp(min=LEAST_DURATION).log()[..., None], batch["prosody"]], dim=-1)
-        prosody_error = torch.where(text_mask[..., None], prosody - measured, 0.0).square().sum() / text_mask.sum()
+        if_voiced = prosody[..., 3] / prosody[..., 2].detach().clamp(min=LEAST_VOICING)
+        size = (if_voiced * measured[..., 2] - measured[..., 3]).abs()
+        squared = size.clamp(max=LARGEST_SQUARED_PITCH_ERROR)
+        error = (prosody - measured)[..., :3].square().sum(dim=-1) + squared * (2.0 * size - squared)
+        prosody_error = torch.where(text_mask, error, 0.0).sum() / text_mask.sum()
         return loss + PROSODY_WEIGHT * prosody_error + self._token_error(batch, mel, text_mask)
 
     def _token_error(self, batch: dict[str, Tensor], mel: Tensor, text_mask: Tensor) -> Tensor:

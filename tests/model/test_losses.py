@@ -7,8 +7,18 @@ import tensorflow as tf
 from tests.model.conftest import SPEC, SYMBOL_COUNT, losses_of, make_network, no_reference, random_batch
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.model.batch import Batch, Crop
+from xtts_pipeline.model.frame_decoder import Prosody
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import LOSS_METRICS, batch_totals, decoder_steps, loss_mask, mel_losses, target_frames
+from xtts_pipeline.model.losses import (
+    LOSS_METRICS,
+    batch_totals,
+    decoder_steps,
+    linear_beyond,
+    loss_mask,
+    mel_losses,
+    prosody_losses,
+    target_frames,
+)
 from xtts_pipeline.model.network import Network
 
 
@@ -99,6 +109,25 @@ def test_the_parts_of_a_batch_add_up_to_the_whole(network: Network, batch: Batch
         for name, value in losses.items():
             parts[name] += float(value)
     assert parts == pytest.approx({name: float(value) for name, value in whole.items()}, abs=1e-5)
+
+
+def test_a_loss_is_a_square_up_to_its_limit_and_a_line_with_the_same_slope_beyond() -> None:
+    error = tf.constant([0.0, 0.1, -0.1, 0.2, -1.0])
+    with tf.GradientTape() as tape:
+        tape.watch(error)
+        loss = linear_beyond(error, 0.2)
+    np.testing.assert_allclose(loss, [0.0, 0.01, 0.01, 0.04, 0.36], atol=1e-6)
+    np.testing.assert_allclose(tape.gradient(loss, error), [0.0, 0.2, -0.2, 0.4, -0.4], atol=1e-6)
+
+
+def test_the_pitch_of_a_token_counts_as_far_as_it_is_voiced() -> None:
+    measured = Prosody(*(tf.constant([[value, 0.0]]) for value in (1.0, 2.0, 0.5, -0.4)))
+    # Half voiced and 0.8 octaves low: so is a prediction with another voicing and 0.8 octaves.
+    predicted = Prosody(*(tf.constant([[value, 0.1]]) for value in (1.1, 1.8, 0.9, -0.72)))
+    losses = prosody_losses(predicted, measured)
+    for loss, expected in zip(losses, (0.01, 0.04, 0.16, 0.0), strict=True):
+        np.testing.assert_allclose(loss[0, 0], expected, atol=1e-6)
+    assert losses.octaves[0, 1] == 0.0
 
 
 def test_a_row_without_a_path_has_no_duration_loss(network: Network, dropout: Dropout) -> None:

@@ -13,6 +13,7 @@ from xtts_pipeline.model.batch import MEL_SCALE, Batch, Crop, to_network_scale
 from xtts_pipeline.model.flow_head import Velocities
 from xtts_pipeline.model.frame_decoder import DecodedFrames, Prosody
 from xtts_pipeline.model.layers import length_mask
+from xtts_pipeline.model.pitch import Pitch, octaves_if_voiced
 
 LOSS_METRICS = (
     "loss",
@@ -27,6 +28,8 @@ LOSS_METRICS = (
 )
 # Of the losses of prosody: squared errors of logs and levels, larger than those of frames.
 PROSODY_WEIGHT = 0.3
+# In octaves. The pitch of hardly voiced tokens is sometimes read an octave too high or more.
+LARGEST_SQUARED_PITCH_ERROR = 0.1
 
 
 class Prediction(NamedTuple):
@@ -77,17 +80,16 @@ def training_losses(
     """Return LOSS_METRICS: `objective`, which training minimises, its parts, and metrics.
 
     `target` is that of `target_frames`. `loss` has the same parts in training and in validation. `mel_l1` is in natural
-    log units. The losses of prosody are squared errors of the log of the duration, of the level and of the pitch.
-    `token_error` is the aligner's loss. `alignment_fit` is the share of the variance of a clip's smoothed
-    frames that its tokens' mean frames explain, mean over clips.
+    log units. The losses of prosody are those of `prosody_losses`. `token_error` is the aligner's loss. `alignment_fit`
+    is the share of the variance of a clip's smoothed frames that its tokens' mean frames explain, mean over clips.
     """
     mask_BT = loss_mask(batch.mel_length, crop, target_BTM.shape[1])
     coarse_BTM = tf.reshape(prediction.decoded.coarse, target_BTM.shape)
     l1, l2 = mel_losses(coarse_BTM, target_BTM, mask_BT, totals.frames)
     mask_BS = length_mask(batch.text_length, batch.tokens.shape[1]) & (batch.mel_length > 0)[:, None]
     duration, energy, voicing, octaves = (
-        tf.reduce_sum(tf.where(mask_BS, tf.square(predicted - measured), 0.0)) / totals.tokens
-        for predicted, measured in zip(prediction.prosody, prediction.measured, strict=True)
+        tf.reduce_sum(tf.where(mask_BS, loss_BS, 0.0)) / totals.tokens
+        for loss_BS in prosody_losses(prediction.prosody, prediction.measured)
     )
     error_B = tf.reduce_sum(prediction.alignment.posterior * prediction.alignment.error, axis=[1, 2])
     token_error = tf.reduce_sum(error_B) / totals.all_frames
@@ -140,6 +142,29 @@ def mel_losses(
     bins = target_BTM.shape[-1]
     absolute = tf.reduce_sum(tf.abs(difference_BTM)) / (bins * frames)
     return absolute, tf.reduce_sum(tf.square(difference_BTM)) / (bins * frames)
+
+
+def prosody_losses(predicted: Prosody, measured: Prosody) -> Prosody:
+    """Return the loss of each token's prosody, [B, S] each: squared errors, but for the octaves.
+
+    The measured voicing weighs the octaves. With the predicted one, the pitch of a token that is only sometimes voiced
+    became a mean that had random readings of its unvoiced instances in it, and low voices became higher.
+    """
+    voicing_BS = tf.stop_gradient(predicted.voicing)
+    octaves_BS = octaves_if_voiced(Pitch(voicing_BS, predicted.octaves)) * measured.voicing
+    return Prosody(
+        tf.square(predicted.log_duration - measured.log_duration),
+        tf.square(predicted.energy - measured.energy),
+        tf.square(predicted.voicing - measured.voicing),
+        linear_beyond(octaves_BS - measured.octaves, LARGEST_SQUARED_PITCH_ERROR),
+    )
+
+
+def linear_beyond(error: tf.Tensor, largest: float) -> tf.Tensor:
+    """Return the squares of errors, continued as straight lines beyond the largest error (Huber 1964)."""
+    size = tf.abs(error)
+    squared = tf.minimum(size, largest)
+    return squared * (2.0 * size - squared)
 
 
 def _float_sum(counts_B: tf.Tensor) -> tf.Tensor:

@@ -118,6 +118,11 @@ class PitchFinder:
         return score_BTC - MULTIPLE_SHARE * tf.nn.relu(tf.maximum(*multiples))
 
 
+def octaves_if_voiced(pitch: Pitch) -> tf.Tensor:
+    """Return the octaves above 150 Hz, float32 [B, S]; those of unvoiced tokens have no meaning, but are finite."""
+    return pitch.octaves / tf.maximum(pitch.voicing, LEAST_VOICING)
+
+
 def harmonics(pitch: Pitch) -> tf.Tensor:
     """Return where the harmonics of each token's pitch lie, float32 [B, S, HARMONIC_FEATURES].
 
@@ -125,8 +130,7 @@ def harmonics(pitch: Pitch) -> tf.Tensor:
     such a comb from the pitch as one number. No gradient: a comb's slopes are steep, and would move the aligner.
     """
     pitch = Pitch(*(tf.stop_gradient(tensor_BS) for tensor_BS in pitch))
-    octaves_BS = pitch.octaves / tf.maximum(pitch.voicing, LEAST_VOICING)
-    cycles_BS = tf.pow(2.0, -tf.clip_by_value(octaves_BS, -MAX_OCTAVES, MAX_OCTAVES)) / REFERENCE_HZ
+    cycles_BS = tf.pow(2.0, -tf.clip_by_value(octaves_if_voiced(pitch), -MAX_OCTAVES, MAX_OCTAVES)) / REFERENCE_HZ
     hz = np.arange(1, HARMONIC_FEATURES + 1, dtype=np.float32) * (HIGHEST_FEATURE_HZ / HARMONIC_FEATURES)
     comb_BSH = tf.cos(2.0 * np.pi * cycles_BS[..., None] * hz)
     return comb_BSH * tf.clip_by_value(pitch.voicing, 0.0, 1.0)[..., None]
