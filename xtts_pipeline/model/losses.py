@@ -147,8 +147,8 @@ def mel_losses(
 def prosody_losses(predicted: Prosody, measured: Prosody) -> Prosody:
     """Return the loss of each token's prosody, [B, S] each: squared errors, but for the octaves.
 
-    The measured voicing weighs the octaves. With the predicted one, the pitch of a token that is only sometimes voiced
-    became a mean that had random readings of its unvoiced instances in it, and low voices became higher.
+    The measured voicing weighs the octaves. With the predicted one, random readings of a token's unvoiced instances
+    would count in its pitch nearly as much as those of its voiced ones.
     """
     voicing_BS = tf.stop_gradient(predicted.voicing)
     octaves_BS = octaves_if_voiced(Pitch(voicing_BS, predicted.octaves)) * measured.voicing
