@@ -22,7 +22,7 @@ LOST_FRAMES, GAINED_FRAMES = 3, 4
 # Limits of errors, as shares of chance: there, frames are as far from their tokens as these are from each other. The
 # first limit is of the nearest quarter of a word's frames. The second is of the mean of the frames after the word's
 # first token, which may have a pause before the word: silence is far from every token of speech.
-NEAREST_SHARE, LARGEST_NEAREST_ERROR, LARGEST_LATER_ERROR = 0.25, 0.3, 1.0
+NEAREST_SHARE, LARGEST_NEAREST_ERROR, LARGEST_LATER_ERROR = 0.25, 0.5, 1.0
 
 
 class Faults(NamedTuple):
