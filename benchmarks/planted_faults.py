@@ -4,7 +4,7 @@
 
 The speech is of held-out texts, without the vocoder. A fault is found if the speech has more skipped or repeated words
 than without it. The false alarms are those without a fault. Words are drawn among those planned for three frames or
-more.
+more. A run that clones voices takes the first clip of each speaker as the reference of the others.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from error_sources import one_clip
+from error_sources import as_reference, one_clip
 
 from xtts_pipeline.audio.mel import log_mel
 from xtts_pipeline.cache.format.manifest import load_manifest
@@ -21,7 +21,7 @@ from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.evaluation.ground_truth import read_true_mels, split_entries
 from xtts_pipeline.inference.guard import PlannedSpeech, spoken_faults
 from xtts_pipeline.inference.timings import find_words
-from xtts_pipeline.model.batch import to_network_scale
+from xtts_pipeline.model.batch import References, to_network_scale
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_network
@@ -68,10 +68,14 @@ def speeches(run: Path, cache: Path, limit: int | None) -> Iterator[tuple[Planne
     manifest, checkpoint = load_manifest(cache), load_checkpoint(run)
     network, dropout, settings = load_network(checkpoint), Dropout.fixed(0), checkpoint.config.synthesis
     audio, tokenizer = checkpoint.config.audio, Tokenizer(checkpoint.cache.symbols, checkpoint.config.text.blank)
+    references: dict[str, References] = {}
     for entry, recorded_TM in read_true_mels(cache, manifest, split_entries(cache, manifest, "val", limit)):
+        if network.voice_encoder is not None and entry.speaker not in references:
+            references[entry.speaker] = as_reference(recorded_TM, checkpoint)
+            continue
         tokens = tokenizer.encode(entry.text)
         batch = one_clip(tokens, recorded_TM, manifest.speakers.index(entry.speaker), checkpoint)
-        memory = network.encode_clips(batch, None, dropout)
+        memory = network.encode_clips(batch, references.get(entry.speaker), dropout)
         speech = network.speak(memory, dropout, tf.constant([network.max_mel_frames]), settings)
         mean_frames = network.aligner.mean_frames(batch.tokens, batch.text_length, memory.voice_vector)
         frame_seconds = audio.hop_samples / audio.sample_rate
