@@ -15,13 +15,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from error_sources import as_reference, one_clip
+from error_sources import check_cache_of, held_out_clips
 
 from xtts_pipeline.cache.format.listings import UtteranceEntry
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice
-from xtts_pipeline.evaluation.ground_truth import read_true_mels, split_entries
-from xtts_pipeline.model.batch import References
+from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_network
@@ -76,23 +75,14 @@ def main() -> None:
     parser.add_argument("--limit", type=int)
     asked = parser.parse_args()
     manifest, checkpoint = load_manifest(asked.cache), load_checkpoint(asked.run)
-    if (manifest.symbols, manifest.speakers) != (checkpoint.cache.symbols, checkpoint.cache.speakers):
-        raise SystemExit(
-            f"{asked.cache}: other symbols or speakers than those of {asked.run}; name the cache of the run"
-        )
+    check_cache_of(asked.run, checkpoint, asked.cache, manifest)
     network, dropout = load_network(checkpoint), Dropout.fixed(0)
     tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
     entries = split_entries(asked.cache, manifest, "val", asked.limit)
     truth = dict(speak_again(entries, manifest))
-    references: dict[str, References] = {}
     compared, lone_tokens, tokens_in_all = defaultdict(list), 0, 0
-    for entry, mel in read_true_mels(asked.cache, manifest, entries):
-        if network.voice_encoder is not None and entry.speaker not in references:
-            references[entry.speaker] = as_reference(mel, checkpoint)
-            continue
-        tokens = tokenizer.encode(entry.text)
-        batch = one_clip(tokens, mel, manifest.speakers.index(entry.speaker), checkpoint)
-        measured = network(batch, references.get(entry.speaker), dropout).measured
+    for entry, tokens, batch, reference in held_out_clips(asked.cache, manifest, checkpoint, entries):
+        measured = network(batch, reference, dropout).measured
         durations = np.exp(measured.log_duration[0, : len(tokens)].numpy())
         found = compare([tokenizer.name_of(int(token)) for token in tokens], durations, truth.get(entry.id, []))
         if found:

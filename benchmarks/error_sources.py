@@ -17,17 +17,19 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
-from xtts_pipeline.cache.format.manifest import load_manifest, require_waves
+from xtts_pipeline.cache.format.listings import UtteranceEntry
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, require_waves
 from xtts_pipeline.cache.format.schema import pad_to
 from xtts_pipeline.config.schema import SynthesisConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice
-from xtts_pipeline.evaluation.ground_truth import read_ground_truth, split_entries
+from xtts_pipeline.evaluation.ground_truth import read_ground_truth, read_true_mels, split_entries
 from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.model.batch import Batch, References
 from xtts_pipeline.model.frame_decoder import Prosody
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Network
+from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_network
 
 KNOWN = {
@@ -55,6 +57,29 @@ def as_reference(mel_TM: np.ndarray, checkpoint: Checkpoint) -> References:
     frames = checkpoint.config.model.reference_frames
     padded_CM = pad_to(mel_TM[:frames], frames, checkpoint.cache.spec.pad_value)
     return References(tf.constant(padded_CM[None]), tf.constant([min(len(mel_TM), frames)]))
+
+
+def check_cache_of(run: Path, checkpoint: Checkpoint, cache: Path, manifest: Manifest) -> None:
+    """End the program if the numbers of tokens and speakers have other meanings in the cache than in the run."""
+    if (manifest.symbols, manifest.speakers) != (checkpoint.cache.symbols, checkpoint.cache.speakers):
+        raise SystemExit(f"{cache}: other symbols or speakers than those of {run}; name the cache of the run")
+
+
+def held_out_clips(
+    cache: Path, manifest: Manifest, checkpoint: Checkpoint, entries: Sequence[UtteranceEntry]
+) -> Iterator[tuple[UtteranceEntry, np.ndarray, Batch, References | None]]:
+    """Yield the entry, the tokens, the batch of one row and the speaker's reference of clips of the cache of a run.
+
+    A run that clones voices takes the first of the clips of each speaker as the reference of the others.
+    """
+    tokenizer, references = Tokenizer(manifest.symbols, manifest.text.blank), dict[str, References]()
+    for entry, mel_TM in read_true_mels(cache, manifest, entries):
+        if checkpoint.config.model.voice_latents and entry.speaker not in references:
+            references[entry.speaker] = as_reference(mel_TM, checkpoint)
+            continue
+        tokens = tokenizer.encode(entry.text)
+        batch = one_clip(tokens, mel_TM, manifest.speakers.index(entry.speaker), checkpoint)
+        yield entry, tokens, batch, references.get(entry.speaker)
 
 
 def versions(

@@ -10,18 +10,19 @@ more. A run that clones voices takes the first clip of each speaker as the refer
 import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from error_sources import as_reference, one_clip
+from error_sources import check_cache_of, held_out_clips
 
 from xtts_pipeline.audio.mel import log_mel
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.evaluation.ground_truth import read_true_mels, split_entries
+from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.inference.guard import PlannedSpeech, spoken_faults
 from xtts_pipeline.inference.timings import find_words
-from xtts_pipeline.model.batch import References, to_network_scale
+from xtts_pipeline.model.batch import to_network_scale
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_network
@@ -29,60 +30,61 @@ from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_netwo
 LEAST_FRAMES = 3
 NOISE_PEAK = 0.1
 
-# A fault maps the frames of a speech, the first and the end frame of a word, and frames of noise and of other speech
-# to new frames.
-Fault = Callable[[np.ndarray, int, int, np.ndarray, np.ndarray], np.ndarray]
+
+class Frames(NamedTuple):
+    """What a fault is made of, [F, M] each: the word's frames, and as many of silence, of noise and of other speech."""
+
+    word: np.ndarray
+    silence: np.ndarray
+    noise: np.ndarray
+    other: np.ndarray
+
+    @property
+    def half(self) -> int:
+        """Half of the number of frames, rounded down."""
+        return len(self.word) // 2
 
 
-def _with(mel_TM: np.ndarray, first: int, end: int, word_FM: np.ndarray) -> np.ndarray:
-    """Return the speech with other frames for a word."""
-    return np.concatenate([mel_TM[:first], word_FM, mel_TM[end:]])
-
-
-def _repeated(frames_FM: np.ndarray, count: int) -> np.ndarray:
-    return np.resize(frames_FM, (count, frames_FM.shape[1]))
-
-
-FAULTS: dict[str, Fault] = {
-    "none": lambda mel, *_: mel,
-    "cut out": lambda mel, first, end, *_: _with(mel, first, end, mel[:0]),
-    "silenced": lambda mel, first, end, *_: _with(mel, first, end, _repeated(mel.min(axis=0)[None], end - first)),
-    "half silenced": lambda mel, first, end, *_: _with(
-        mel, first, (first + end) // 2, _repeated(mel.min(axis=0)[None], (first + end) // 2 - first)
-    ),
-    "noise": lambda mel, first, end, noise, _: _with(mel, first, end, _repeated(noise, end - first)),
-    "other speech": lambda mel, first, end, _, other: _with(mel, first, end, _repeated(other, end - first)),
-    "said twice": lambda mel, first, end, *_: _with(mel, first, end, np.tile(mel[first:end], (2, 1))),
-    "half cut": lambda mel, first, end, *_: _with(mel, first, end, mel[first : (first + end) // 2]),
-    "averaged": lambda mel, first, end, *_: _with(
-        mel, first, end, _repeated(mel[first:end].mean(axis=0)[None], end - first)
-    ),
-    "one frame held": lambda mel, first, end, *_: _with(
-        mel, first, end, _repeated(mel[(first + end) // 2][None], end - first)
-    ),
+# Each returns the frames that take the word's place.
+FAULTS: dict[str, Callable[[Frames], np.ndarray]] = {
+    "cut out": lambda frames: frames.word[:0],
+    "silenced": lambda frames: frames.silence,
+    "half silenced": lambda frames: np.concatenate([frames.silence[: frames.half], frames.word[frames.half :]]),
+    "noise": lambda frames: frames.noise,
+    "other speech": lambda frames: frames.other,
+    "said twice": lambda frames: np.tile(frames.word, (2, 1)),
+    "half cut": lambda frames: frames.word[: frames.half],
+    "averaged": lambda frames: np.broadcast_to(frames.word.mean(axis=0), frames.word.shape),
+    "one frame held": lambda frames: np.broadcast_to(frames.word[frames.half], frames.word.shape),
 }
 
 
 def speeches(run: Path, cache: Path, limit: int | None) -> Iterator[tuple[PlannedSpeech, np.ndarray]]:
     """Yield the plan and the frames, in the network's scale, of the speech of held-out texts."""
     manifest, checkpoint = load_manifest(cache), load_checkpoint(run)
+    check_cache_of(run, checkpoint, cache, manifest)
     network, dropout, settings = load_network(checkpoint), Dropout.fixed(0), checkpoint.config.synthesis
-    audio, tokenizer = checkpoint.config.audio, Tokenizer(checkpoint.cache.symbols, checkpoint.config.text.blank)
-    references: dict[str, References] = {}
-    for entry, recorded_TM in read_true_mels(cache, manifest, split_entries(cache, manifest, "val", limit)):
-        if network.voice_encoder is not None and entry.speaker not in references:
-            references[entry.speaker] = as_reference(recorded_TM, checkpoint)
-            continue
-        tokens = tokenizer.encode(entry.text)
-        batch = one_clip(tokens, recorded_TM, manifest.speakers.index(entry.speaker), checkpoint)
-        memory = network.encode_clips(batch, references.get(entry.speaker), dropout)
+    tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
+    entries = split_entries(cache, manifest, "val", limit)
+    for _, tokens, batch, reference in held_out_clips(cache, manifest, checkpoint, entries):
+        memory = network.encode_clips(batch, reference, dropout)
         speech = network.speak(memory, dropout, tf.constant([network.max_mel_frames]), settings)
         mean_frames = network.aligner.mean_frames(batch.tokens, batch.text_length, memory.voice_vector)
-        frame_seconds = audio.hop_samples / audio.sample_rate
         words = list(find_words([tokenizer.name_of(int(token)) for token in tokens]))
-        seconds = speech.duration[0, : len(tokens)].numpy() * frame_seconds
+        seconds = speech.duration[0, : len(tokens)].numpy() * frame_seconds_of(manifest.audio)
         plan = PlannedSpeech(seconds, mean_frames[0, : len(tokens)].numpy(), words)
         yield plan, to_network_scale(speech.mel[0, : speech.mel_length[0]]).numpy()
+
+
+def frame_seconds_of(audio: AudioConfig) -> float:
+    """Return the time from one frame to the next."""
+    return audio.hop_samples / audio.sample_rate
+
+
+def count_wrong_words(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float) -> int:
+    """Return how many words count as skipped or repeated."""
+    faults = spoken_faults(plan, mel_TM, frame_seconds)
+    return faults.skipped_words + faults.repeated_words
 
 
 def white_noise(audio: AudioConfig, seed: int) -> np.ndarray:
@@ -102,17 +104,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     audio = load_manifest(asked.cache).audio
-    frame_seconds, noise_TM = audio.hop_samples / audio.sample_rate, white_noise(audio, asked.seed)
+    frame_seconds, noise_TM = frame_seconds_of(audio), white_noise(audio, asked.seed)
     draw, found = np.random.default_rng(asked.seed), dict.fromkeys(FAULTS, 0)
     words_in_all = false_alarms = planted = 0
     other_TM: np.ndarray | None = None
     for plan, mel_TM in speeches(asked.run, asked.cache, asked.limit):
-
-        def count(frames_TM: np.ndarray, plan: PlannedSpeech = plan) -> int:
-            faults = spoken_faults(plan, frames_TM, frame_seconds)
-            return faults.skipped_words + faults.repeated_words
-
-        before = count(mel_TM)
+        before = count_wrong_words(plan, mel_TM, frame_seconds)
         words_in_all, false_alarms = words_in_all + len(plan.words), false_alarms + before
         end_S = np.cumsum(plan.seconds) / frame_seconds
         spans = [(round(end_S[first - 1]), round(end_S[last])) for first, last in plan.words]
@@ -121,8 +118,12 @@ def main() -> None:
             first, end = spans[number]
             planted += 1
             start = draw.integers(max(1, len(other_TM) - (end - first)))
+            shape = end - first, mel_TM.shape[1]
+            sources = mel_TM.min(axis=0), noise_TM, other_TM[start:]
+            frames = Frames(mel_TM[first:end], *(np.resize(source, shape) for source in sources))
             for name, plant in FAULTS.items():
-                found[name] += count(plant(mel_TM, first, end, noise_TM, other_TM[start:])) > before
+                planted_TM = np.concatenate([mel_TM[:first], plant(frames), mel_TM[end:]])
+                found[name] += count_wrong_words(plan, planted_TM, frame_seconds) > before
         other_TM = mel_TM
     print(f"without a fault: {false_alarms} of {words_in_all} words count as skipped or repeated")
     print(f"with faults in {planted} words, found:")

@@ -2,16 +2,19 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from xtts_pipeline.inference.guard import (
     NO_FAULTS,
     Faults,
     PlannedSpeech,
+    _smoothed,
     lengthen_words,
     likeliest_path,
     planned_faults,
     spoken_faults,
 )
+from xtts_pipeline.model.aligner import smoothed
 
 FRAME_SECONDS = 0.0116
 # Begin, four words of three tokens with a space between, end.
@@ -71,6 +74,13 @@ def test_a_word_replaced_by_others_or_by_noise_is_found():
     for other in (mel[45:60], draw.normal(size=(15, 20))):
         replaced = np.concatenate([mel[:25], other, mel[40:]])
         assert spoken_faults(plan, replaced, FRAME_SECONDS).skipped_words >= 1
+
+
+@pytest.mark.parametrize("frames", [1, 5, 30])
+def test_frames_are_smoothed_as_by_the_aligner(frames: int):
+    mel = np.random.default_rng(3).normal(size=(frames, 20)).astype(np.float32)
+    expected = smoothed(tf.constant(mel[None]), tf.constant([frames]))[0]
+    np.testing.assert_allclose(_smoothed(mel), expected, atol=1e-6)
 
 
 def test_durations_alone_show_a_word_without_time_and_a_token_without_end():

@@ -1,7 +1,8 @@
 """Find words that finished speech does not say as planned: skipped, repeated, or drawn out.
 
 Two signs. The planned durations show words that are far too short or too long, before any frame exists. The aligner,
-which never saw the plan, shows where the finished frames really say each word. Pure NumPy.
+which never saw the plan, shows where the finished frames really say each word. Pure NumPy, since the command line
+imports it before TensorFlow.
 """
 
 from collections.abc import Sequence
@@ -124,7 +125,7 @@ def likeliest_path(error_TS: np.ndarray) -> np.ndarray:
 
 
 def _smoothed(mel_TM: np.ndarray) -> np.ndarray:
-    """Return frames as the aligner compares them: each averaged with its neighbours, [T, M]."""
+    """Return frames as the aligner compares them: each averaged with its neighbours, [T, M]; as `aligner.smoothed`."""
     reach = len(ALIGNER_SMOOTHING) // 2
 
     def weighted_sum(x_TM: np.ndarray) -> np.ndarray:
