@@ -29,7 +29,7 @@ def compare_pitch(mel_TM: np.ndarray, true_hz: np.ndarray, finder: PitchFinder, 
     posterior_TS = np.repeat(np.eye(blocks, dtype=np.float32), block, axis=0)
     mel_BTM = to_network_scale(tf.constant(mel_TM[None, : blocks * block]))
     pitch = finder(mel_BTM, tf.constant(posterior_TS[None]))
-    found_hz = REFERENCE_HZ * 2.0 ** (pitch.octaves / pitch.voicing).numpy()[0]
+    found_hz = REFERENCE_HZ * 2.0 ** pitch.octaves.numpy()[0]
     expected_hz = true_hz[: blocks * block].reshape(blocks, block).mean(axis=1)
     yield from (found_hz / expected_hz)[np.isfinite(expected_hz)]
 

@@ -42,9 +42,9 @@ def make_run(folder: Path, preset: str) -> Path:
     config = load_config([preset], ["synthesis.max_attempts=1"])
     cache = CacheIdentity("random", record_spec_of(config.audio, config.limits), SYMBOLS, ("nobody",), ("en",))
     network = build_network(cache, config)
-    to_prosody = network.predictor.to_prosody
-    to_prosody.weight.assign(np.zeros(to_prosody.weight.shape))
-    to_prosody.bias.assign([math.log(FRAMES_PER_CHARACTER), 0.0, 0.0, 0.0])
+    projection = network.predictor.projection
+    projection.weight.assign(np.zeros(projection.weight.shape))
+    projection.bias.assign([math.log(FRAMES_PER_CHARACTER), 0.0, 0.0, 0.0])
     save_checkpoint(
         folder, 0, config, cache, {f"average.{name}": value for name, value in named_variables(network).items()}, keep=1
     )

@@ -22,9 +22,9 @@ TEXT_TAPS = REFERENCE_TAPS = 5
 CONVNEXT_TAPS, PREDICTOR_TAPS = 7, 3
 PLACE_FEATURES, FLOW_TIME_FEATURES = 3, 64
 HARMONIC_FEATURES, HIGHEST_FEATURE_HZ, REFERENCE_HZ = 64, 2_000.0, 150.0
-LEAST_VOICING, MAX_OCTAVES = 0.1, 3.0
+MAX_OCTAVES = 3.0
 NOISE, HIGHEST_FREQUENCY = 0.5, 200.0
-PROSODY_WEIGHT, LARGEST_SQUARED_PITCH_ERROR = 0.3, 0.1
+PROSODY_WEIGHT, OCTAVES_WEIGHT, LARGEST_SQUARED_PITCH_ERROR = 0.3, 10.0, 0.1
 LEAST_DURATION = 1e-3
 ALIGNER_WIDTH, ALIGNER_TAPS = 128, 3
 BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9
@@ -38,7 +38,6 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
 def harmonics(prosody: Tensor) -> Tensor:
     """Return where the harmonics of each token's pitch lie, [B, S, HARMONIC_FEATURES]."""
     voicing, octaves = prosody[..., 1:2], prosody[..., 2:3]
-    octaves = octaves / voicing.clamp(min=LEAST_VOICING)
     cycles = 2.0 ** -octaves.clamp(-MAX_OCTAVES, MAX_OCTAVES) / REFERENCE_HZ
     hz = torch.arange(1, HARMONIC_FEATURES + 1, device=prosody.device) * (HIGHEST_FEATURE_HZ / HARMONIC_FEATURES)
     return torch.cos(2.0 * np.pi * cycles * hz) * voicing.clamp(0.0, 1.0)
@@ -326,10 +325,10 @@ class TrainStep:
             loss = loss + error.square().sum() / count
         text_mask = length_mask(batch["text_length"], batch["tokens"].shape[1])
         measured = torch.cat([duration.clamp(min=LEAST_DURATION).log()[..., None], batch["prosody"]], dim=-1)
-        if_voiced = prosody[..., 3] / prosody[..., 2].detach().clamp(min=LEAST_VOICING)
-        size = (if_voiced * measured[..., 2] - measured[..., 3]).abs()
+        size = (prosody - measured)[..., 3].abs()
         squared = size.clamp(max=LARGEST_SQUARED_PITCH_ERROR)
-        error = (prosody - measured)[..., :3].square().sum(dim=-1) + squared * (2.0 * size - squared)
+        error = (prosody - measured)[..., :3].square().sum(dim=-1)
+        error = error + OCTAVES_WEIGHT * measured[..., 2] * squared * (2.0 * size - squared)
         prosody_error = torch.where(text_mask, error, 0.0).sum() / text_mask.sum()
         return loss + PROSODY_WEIGHT * prosody_error + self._token_error(batch, mel, text_mask)
 

@@ -62,8 +62,8 @@ def make_run_of_cache(folder: Path, manifest: Manifest) -> Path:
 def save_untrained(folder: Path, config: Config, cache: CacheIdentity, token_frames: float = 20.0) -> Path:
     """Write a checkpoint of random weights, and return its run."""
     network = build_network(cache, config)
-    network.predictor.to_prosody.weight.assign(tf.zeros_like(network.predictor.to_prosody.weight))
-    network.predictor.to_prosody.bias.assign([math.log(token_frames), 0.0, 1.0, 0.0])
+    network.predictor.projection.weight.assign(tf.zeros_like(network.predictor.projection.weight))
+    network.predictor.projection.bias.assign([math.log(token_frames), 0.0, 1.0, 0.0])
     weights = {f"average.{name}": variable for name, variable in named_variables(network).items()}
     save_checkpoint(folder, 7, config, cache, weights, keep=1)
     return folder

@@ -127,9 +127,9 @@ def test_a_language_changes_each_token_in_its_own_way(batch: Batch, dropout: Dro
 @pytest.mark.parametrize("speed", [1.0, 0.5])
 def test_chunks_equal_whole_speech(network: Network, chunk_frames: int, speed: float) -> None:
     # Random durations, about three frames a token.
-    to_prosody = network.predictor.to_prosody
-    to_prosody.weight.assign(0.1 * to_prosody.weight)
-    to_prosody.bias.assign([1.1, 0.0, 0.0, 0.0])
+    projection = network.predictor.projection
+    projection.weight.assign(0.1 * projection.weight)
+    projection.bias.assign([1.1, 0.0, 0.0, 0.0])
     settings = SynthesisConfig()
     memory = encode(network, random_batch(SPEC, (5, 4, 2), (20, 7, 12)))
     limit = tf.fill([3], LIMIT)

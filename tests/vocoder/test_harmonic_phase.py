@@ -13,13 +13,15 @@ from xtts_pipeline.vocoder.harmonic_phase import HarmonicPhase
 
 # A longer window and narrower bins than the default, for low voices. Frames come at 86.1 Hz.
 AUDIO = AudioConfig(mel_bins=128, fft_size=2048, window_samples=1536)
+REACH = 21
 
 
-def buzz(hz: np.ndarray) -> np.ndarray:
-    """Return harmonics of a pitch, float32 [samples], that fall by 6 dB an octave."""
+def buzz(hz: np.ndarray, odd_level: float = 1.0) -> np.ndarray:
+    """Return harmonics of a pitch, float32 [samples], that fall by 6 dB an octave; the odd ones have this level."""
     turns = np.cumsum(hz) / AUDIO.sample_rate
     number = np.arange(1, 40)[:, None]
-    wave: np.ndarray = 0.1 * (np.sin(2 * np.pi * number * turns) / number).sum(axis=0)
+    levels = np.where(number % 2, odd_level, 1.0) / number
+    wave: np.ndarray = 0.1 * (levels * np.sin(2 * np.pi * number * turns)).sum(axis=0)
     return wave.astype(np.float32)
 
 
@@ -48,13 +50,27 @@ def test_a_pitch_that_glides_is_followed(generator: Generator) -> None:
 
 
 def test_mels_too_coarse_for_low_pitches_have_no_phases_of_harmonics() -> None:
-    assert len(HarmonicPhase(AudioConfig()).harmonic_hz) > 0
+    assert len(HarmonicPhase(AudioConfig(), REACH).harmonic_hz) > 0
     coarse = AudioConfig(sample_rate=16_000, mel_bins=40, max_hz=8_000.0)
-    phase = HarmonicPhase(coarse)(tf.constant([[100.0, 150.0]], tf.float64), tf.constant([[0.3, 0.6]], tf.float64))
+    phase = HarmonicPhase(coarse, REACH)(
+        tf.constant([[100.0, 150.0]], tf.float64), tf.constant([[0.3, 0.6]], tf.float64)
+    )
     np.testing.assert_allclose(phase, np.broadcast_to(np.pi * (np.arange(513) % 2), (1, 2, 513)), rtol=1e-6)
 
 
 def test_the_pitch_of_a_frame_is_nearer_than_the_candidates_are() -> None:
     mel = log_mel(buzz(np.full(AUDIO.sample_rate, 101.0)), AUDIO)
-    found_hz = HarmonicPhase(AUDIO).pitch_hz(to_network_scale(tf.constant(mel[None])))[0, 10:-10].numpy()
+    found_hz = HarmonicPhase(AUDIO, REACH).pitch_hz(to_network_scale(tf.constant(mel[None])))[0, 10:-10].numpy()
     assert found_hz == pytest.approx(np.full(len(found_hz), 101.0), rel=0.01)
+
+
+def test_a_frame_whose_odd_harmonics_are_hardly_there_has_the_pitch_of_its_context() -> None:
+    clear, weak = buzz(np.full(AUDIO.sample_rate, 100.0)), buzz(np.full(AUDIO.sample_rate // 10, 100.0), odd_level=0.05)
+    phase = HarmonicPhase(AUDIO, REACH)
+
+    def find_hz(*waves: np.ndarray) -> np.ndarray:
+        mel = log_mel(np.concatenate(waves), AUDIO)
+        return phase.pitch_hz(to_network_scale(tf.constant(mel[None])))[0].numpy()
+
+    assert find_hz(*10 * [weak])[10:-10] == pytest.approx(200.0, rel=0.02)
+    assert find_hz(clear, weak, clear)[10:-10] == pytest.approx(100.0, rel=0.02)

@@ -37,7 +37,8 @@ class ProsodyPredictor(tf.Module):
         ]
         self.norms = [LayerNorm(config.width, f"norm_{index}") for index in range(2)]
         self.salts = [initializer.salt() for _ in range(2)]
-        self.to_prosody = Dense(initializer, config.width, len(Prosody._fields), "to_prosody")
+        # Runs of an earlier version, which predicted voicing times octaves, do not load: they call it `to_prosody`.
+        self.projection = Dense(initializer, config.width, len(Prosody._fields), "projection")
 
     def __call__(self, token_BSD: tf.Tensor, mask_BS: tf.Tensor, dropout: Dropout) -> Prosody:
         """Return the prosody of tokens; padded ones have no influence."""
@@ -46,7 +47,7 @@ class ProsodyPredictor(tf.Module):
         for convolution, norm, salt in zip(self.convolutions, self.norms, self.salts, strict=True):
             x_BSD = norm(tf.nn.relu(convolution(x_BSD * mask_BS1)))
             x_BSD = dropout.apply(x_BSD, PREDICTOR_DROPOUT, salt)
-        return Prosody(*tf.unstack(tf.cast(self.to_prosody(x_BSD), tf.float32), axis=-1))
+        return Prosody(*tf.unstack(tf.cast(self.projection(x_BSD), tf.float32), axis=-1))
 
 
 class DecodedFrames(NamedTuple):

@@ -13,7 +13,6 @@ from xtts_pipeline.model.batch import MEL_SCALE, Batch, Crop, to_network_scale
 from xtts_pipeline.model.flow_head import Velocities
 from xtts_pipeline.model.frame_decoder import DecodedFrames, Prosody
 from xtts_pipeline.model.layers import length_mask
-from xtts_pipeline.model.pitch import Pitch, octaves_if_voiced
 
 LOSS_METRICS = (
     "loss",
@@ -28,6 +27,8 @@ LOSS_METRICS = (
 )
 # Of the losses of prosody: squared errors of logs and levels, larger than those of frames.
 PROSODY_WEIGHT = 0.3
+# A semitone, which is clearly heard, is 0.08 octaves, and its square 0.007.
+OCTAVES_WEIGHT = 10.0
 # In octaves. The pitch of hardly voiced tokens is sometimes read an octave too high or more.
 LARGEST_SQUARED_PITCH_ERROR = 0.1
 
@@ -96,7 +97,7 @@ def training_losses(
     flow = tf.zeros([])
     if velocities is not None:
         flow = mel_losses(velocities.predicted, velocities.true, mask_BT, totals.frames)[1]
-    loss = l1 + l2 + PROSODY_WEIGHT * (duration + energy + voicing + octaves) + flow
+    loss = l1 + l2 + PROSODY_WEIGHT * (duration + energy + voicing + OCTAVES_WEIGHT * octaves) + flow
     return {
         "objective": loss + token_error,
         "loss": loss,
@@ -147,16 +148,13 @@ def mel_losses(
 def prosody_losses(predicted: Prosody, measured: Prosody) -> Prosody:
     """Return the loss of each token's prosody, [B, S] each: squared errors, but for the octaves.
 
-    The measured voicing weighs the octaves. With the predicted one, random readings of a token's unvoiced instances
-    would count in its pitch nearly as much as those of its voiced ones.
+    The measured voicing weighs the octaves, since those of unvoiced tokens have no meaning.
     """
-    voicing_BS = tf.stop_gradient(predicted.voicing)
-    octaves_BS = octaves_if_voiced(Pitch(voicing_BS, predicted.octaves)) * measured.voicing
     return Prosody(
         tf.square(predicted.log_duration - measured.log_duration),
         tf.square(predicted.energy - measured.energy),
         tf.square(predicted.voicing - measured.voicing),
-        linear_beyond(octaves_BS - measured.octaves, LARGEST_SQUARED_PITCH_ERROR),
+        measured.voicing * linear_beyond(predicted.octaves - measured.octaves, LARGEST_SQUARED_PITCH_ERROR),
     )
 
 

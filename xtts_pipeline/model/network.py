@@ -187,7 +187,7 @@ class Network(tf.Module):
         """Return the plan of the speech of texts."""
         tokens_BSD = self.add_voice(memory)
         predicted = self.predictor(tokens_BSD, memory.text_mask, Dropout.fixed(0))
-        predicted = predicted._replace(octaves=predicted.octaves + predicted.voicing * semitones / SEMITONES_PER_OCTAVE)
+        predicted = predicted._replace(octaves=predicted.octaves + semitones / SEMITONES_PER_OCTAVE)
         duration_BS = spoken_durations(predicted.log_duration, memory.text_mask, speed)
         return SpeechPlan.of(self._add_prosody(tokens_BSD, predicted), duration_BS)
 
@@ -316,7 +316,7 @@ class Network(tf.Module):
         return memory.text + self.voice_to_tokens(tf.reduce_mean(memory.voice, axis=1))[:, None, :]
 
     def _add_prosody(self, tokens_BSD: tf.Tensor, prosody: Prosody) -> tf.Tensor:
-        features_BS3 = tf.stack([prosody.energy, prosody.voicing, prosody.octaves], axis=-1)
+        features_BS3 = tf.stack([prosody.energy, prosody.voicing, prosody.voicing * prosody.octaves], axis=-1)
         features_BSP = tf.concat([features_BS3, harmonics(Pitch(prosody.voicing, prosody.octaves))], axis=-1)
         return tokens_BSD + self.prosody_to_tokens(tf.cast(features_BSP, tokens_BSD.dtype))
 

@@ -25,6 +25,9 @@ WHITENING_HZ = 40.0
 # All harmonics of a pitch are harmonics of its half and of its third as well. So this share of the scores of twice and
 # of three times a candidate, the larger one, is subtracted from its own.
 MULTIPLE_SHARE = 0.8
+# What a candidate's score loses for the square of its distance in octaves from the pitch of the context. Without it the
+# pitch of hardly voiced sounds is often read one or two octaves too high.
+SQUARED_OCTAVE_COST = 0.1
 # How many candidates further twice and three times a pitch are.
 MULTIPLE_SHIFTS = tuple(round(CANDIDATES_PER_OCTAVE * float(np.log2(multiple))) for multiple in (2, 3))
 # Frames of silence are equal in all bins but for rounding, which must not decide on a pitch.
@@ -35,14 +38,15 @@ LEAST_POWER = 1e-4
 LEAST_BEND = 1e-6
 # Above it the harmonics of a token's mean pitch are blurred by what the pitch changes within the token.
 HIGHEST_FEATURE_HZ = 2_000.0
-# Keeps the pitch of unvoiced tokens finite.
-LEAST_VOICING = 0.1
 # No pitch is further than this from 150 Hz, in octaves.
 MAX_OCTAVES = 3.0
 
 
 class Pitch(NamedTuple):
-    """Of each token, float32 [B, S]: the voiced share, 0 to 1, and that share times the octaves above 150 Hz."""
+    """Of each token, float32 [B, S]: the voiced share, 0 to 1, and the octaves above 150 Hz.
+
+    The octaves of an unvoiced token have no meaning.
+    """
 
     voicing: tf.Tensor
     octaves: tf.Tensor
@@ -82,21 +86,33 @@ class PitchFinder:
         duration_BS1 = tf.reduce_sum(posterior_BTS, axis=1)[..., None]
         score_BSC = tf.math.divide_no_nan(tf.matmul(posterior_BTS, score_BTC, transpose_a=True), duration_BS1)
         score_BSC = self.without_multiples(score_BSC)
-        voicing_BS = tf.sigmoid(VOICING_SLOPE * (tf.reduce_max(score_BSC, axis=-1) - VOICING_SCORE))
-        return Pitch(voicing_BS, voicing_BS * self._best_octaves(score_BSC))
+        clip_B1C = tf.reduce_sum(weight_of(score_BSC) * duration_BS1, axis=1, keepdims=True)
+        best_BS = self.best_near(score_BSC, clip_B1C)
+        best_score_BS = tf.gather(score_BSC, best_BS, batch_dims=2)
+        voicing_BS = tf.sigmoid(VOICING_SLOPE * (best_score_BS - VOICING_SCORE))
+        return Pitch(voicing_BS, self._best_octaves(score_BSC, best_BS))
 
-    def best_hz(self, score_BTC: tf.Tensor) -> tf.Tensor:
-        """Return the best pitch of scores, [B, T]."""
-        return REFERENCE_HZ * tf.pow(tf.constant(2.0, score_BTC.dtype), self._best_octaves(score_BTC))
+    def best_near(self, score_BTC: tf.Tensor, context_BTC: tf.Tensor) -> tf.Tensor:
+        """Return the number of the best candidate, int32 [B, T]; those far from the context's best cost some score.
 
-    def _best_octaves(self, score_BTC: tf.Tensor) -> tf.Tensor:
+        context: sums of `weight_of` scores over what surrounds each frame, or over the clip.
+        """
+        centre_BT = tf.gather(self.octaves, tf.argmax(context_BTC, axis=-1, output_type=tf.int32))
+        cost_BTC = SQUARED_OCTAVE_COST * tf.square(self.octaves - centre_BT[..., None])
+        return tf.argmax(score_BTC - cost_BTC, axis=-1, output_type=tf.int32)
+
+    def best_hz(self, score_BTC: tf.Tensor, best_BT: tf.Tensor) -> tf.Tensor:
+        """Return the pitch at the best candidates of scores, [B, T]."""
+        return REFERENCE_HZ * tf.pow(tf.constant(2.0, score_BTC.dtype), self._best_octaves(score_BTC, best_BT))
+
+    def _best_octaves(self, score_BTC: tf.Tensor, best_BT: tf.Tensor) -> tf.Tensor:
         """Return the octaves above 150 Hz where the parabola through the best score and its neighbours is highest.
 
         No gradient: that of a flat parabola is large.
         """
         score_BTC = tf.stop_gradient(score_BTC)
         last = score_BTC.shape[-1] - 1
-        best_BT = tf.clip_by_value(tf.argmax(score_BTC, axis=-1, output_type=tf.int32), 1, last - 1)
+        best_BT = tf.clip_by_value(best_BT, 1, last - 1)
         below_BT, top_BT, above_BT = (tf.gather(score_BTC, best_BT + shift, batch_dims=2) for shift in (-1, 0, 1))
         bend_BT = tf.minimum(below_BT - 2.0 * top_BT + above_BT, -LEAST_BEND)
         offset_BT = tf.clip_by_value(0.5 * (below_BT - above_BT) / bend_BT, -0.5, 0.5)
@@ -118,9 +134,9 @@ class PitchFinder:
         return score_BTC - MULTIPLE_SHARE * tf.nn.relu(tf.maximum(*multiples))
 
 
-def octaves_if_voiced(pitch: Pitch) -> tf.Tensor:
-    """Return the octaves above 150 Hz, float32 [B, S]; those of unvoiced tokens have no meaning, but are finite."""
-    return pitch.octaves / tf.maximum(pitch.voicing, LEAST_VOICING)
+def weight_of(score_BTC: tf.Tensor) -> tf.Tensor:
+    """Return how much scores count in the pitch of their context: clear ones most, negative ones not at all."""
+    return tf.square(tf.nn.relu(score_BTC))
 
 
 def harmonics(pitch: Pitch) -> tf.Tensor:
@@ -130,7 +146,7 @@ def harmonics(pitch: Pitch) -> tf.Tensor:
     such a comb from the pitch as one number. No gradient: a comb's slopes are steep, and would move the aligner.
     """
     pitch = Pitch(*(tf.stop_gradient(tensor_BS) for tensor_BS in pitch))
-    cycles_BS = tf.pow(2.0, -tf.clip_by_value(octaves_if_voiced(pitch), -MAX_OCTAVES, MAX_OCTAVES)) / REFERENCE_HZ
+    cycles_BS = tf.pow(2.0, -tf.clip_by_value(pitch.octaves, -MAX_OCTAVES, MAX_OCTAVES)) / REFERENCE_HZ
     hz = np.arange(1, HARMONIC_FEATURES + 1, dtype=np.float32) * (HIGHEST_FEATURE_HZ / HARMONIC_FEATURES)
     comb_BSH = tf.cos(2.0 * np.pi * cycles_BS[..., None] * hz)
     return comb_BSH * tf.clip_by_value(pitch.voicing, 0.0, 1.0)[..., None]

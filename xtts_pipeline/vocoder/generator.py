@@ -61,7 +61,7 @@ class Generator(tf.Module):
         # A vocoder of an earlier version, which has no phases of harmonics, calls it `head`, so it does not load.
         self.to_spectrum = Dense(initializer, width, 2 * self.bins, "to_spectrum")
         self.inverse = InverseStft(audio)
-        self.harmonic_phase = HarmonicPhase(audio)
+        self.harmonic_phase = HarmonicPhase(audio, self.reach)
 
     def __call__(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None, dtype: tf.DType = tf.float32) -> tf.Tensor:
         """Return the wave [B, (frames - 1) * hop_samples] of mels, float32 in natural log; see `spectrum`."""

@@ -11,13 +11,15 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.model.pitch import REFERENCE_HZ, PitchFinder
+from xtts_pipeline.model.pitch import REFERENCE_HZ, PitchFinder, weight_of
 
 # Above it a small error of the pitch turns a harmonic's phase by whole turns, and there is more noise than harmonics.
 HIGHEST_HARMONIC_HZ = 1_000.0
 # Where mels cannot tell pitches as low as this, low voices are read an octave too high: no phase is better than a wrong
 # one.
 NEEDED_PITCH_HZ = 80.0
+# Scores of candidates are averaged over this many frames to each side.
+SMOOTHING_REACH = 3
 
 
 class HarmonicPhase:
@@ -25,16 +27,14 @@ class HarmonicPhase:
 
     Pitch and cycles are float64, since cycles add up over a whole text.
 
-    reach: how many frames to each side the pitch of a frame depends on, since scores of candidates are averaged. A
-    generator of one block sees twice as many, so its context frames are enough.
+    reach: how many frames to each side the pitch of a frame depends on, a multiple of 3 from 3 on.
     """
 
-    reach = 3
-
-    def __init__(self, audio: AudioConfig) -> None:
+    def __init__(self, audio: AudioConfig, reach: int) -> None:
+        self.reach = reach
         self.finder = PitchFinder(audio, tf.float64)
         self.hop_seconds = audio.hop_samples / audio.sample_rate
-        weights = np.hanning(2 * self.reach + 3)[1:-1]
+        weights = np.hanning(2 * SMOOTHING_REACH + 3)[1:-1]
         self.weights = weights / weights.sum()
         bins = 1 + audio.fft_size // 2
         bin_hz = np.arange(bins) * audio.sample_rate / audio.fft_size
@@ -50,11 +50,13 @@ class HarmonicPhase:
 
         Frames that are not there are zero, and have no influence on others.
         """
-        score_BTC = self.finder.compare(tf.cast(scaled_BTM, tf.float64))
-        padded_BTC = tf.pad(score_BTC, [[0, 0], [self.reach, self.reach], [0, 0]])
-        last = 2 * self.reach
-        shifted = [padded_BTC[:, shift : shift - last or None] * weight for shift, weight in enumerate(self.weights)]
-        return self.finder.best_hz(self.finder.without_multiples(tf.add_n(shifted)))
+        finder = self.finder
+        score_BTC = finder.compare(tf.cast(scaled_BTM, tf.float64))
+        shifted = zip(self.weights, _shifted(score_BTC, SMOOTHING_REACH, 1), strict=True)
+        score_BTC = finder.without_multiples(tf.add_n([weight * x_BTC for weight, x_BTC in shifted]))
+        # Every third frame: neighbours are averages of nearly the same frames.
+        context_BTC = tf.add_n(_shifted(weight_of(score_BTC), self.reach - SMOOTHING_REACH, SMOOTHING_REACH))
+        return finder.best_hz(score_BTC, finder.best_near(score_BTC, context_BTC))
 
     def cycles(self, pitch_hz_BT: tf.Tensor, before_B: tf.Tensor | float = 0.0) -> tf.Tensor:
         """Return the fractional part of the pitch's cycles up to each frame, [B, T].
@@ -70,3 +72,9 @@ class HarmonicPhase:
         turned_BTG = tf.math.floormod(harmonic_BTG * cycles_BT[..., None], 1.0)
         phase_BTG = tf.cast(2.0 * np.pi * turned_BTG, tf.float32)
         return tf.pad(phase_BTG, [[0, 0], [0, 0], [0, self.other_bins]]) + self.pulse_phase
+
+
+def _shifted(x_BTC: tf.Tensor, reach: int, step: int) -> list[tf.Tensor]:
+    """Return the tensor shifted in time by -reach to reach frames; zero where there are none."""
+    padded_BTC = tf.pad(x_BTC, [[0, 0], [reach, reach], [0, 0]])
+    return [padded_BTC[:, shift : shift - 2 * reach or None] for shift in range(0, 2 * reach + 1, step)]

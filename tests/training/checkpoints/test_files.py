@@ -63,35 +63,6 @@ def test_a_loaded_checkpoint_equals_the_saved_run(step: AcousticStep, batch: Bat
         np.testing.assert_array_equal(loaded.arrays[name], variable.numpy())
 
 
-def test_a_checkpoint_of_an_earlier_version_gets_a_voice_weight_that_changes_nothing(
-    step: AcousticStep, tmp_path: Path
-) -> None:
-    variables = named_variables(step)
-    earlier = {name: variable for name, variable in variables.items() if not name.endswith("voice_weight")}
-    save_checkpoint(tmp_path, 1, CONFIG, CACHE, earlier, 1)
-    loaded = load_checkpoint(tmp_path)
-    restore_variables(variables, loaded)
-    added = variables.keys() - earlier.keys()
-    assert {"network.aligner.voice_weight", "optimizer.first_moment.aligner.voice_weight"} <= added
-    assert not any(variables[name].numpy().any() for name in added)
-
-
-def test_a_checkpoint_of_an_earlier_version_gets_weights_of_harmonics_that_change_nothing(
-    step: AcousticStep, tmp_path: Path
-) -> None:
-    variables = named_variables(step)
-    name, moment = "network.prosody_to_tokens.weight", "optimizer.first_moment.prosody_to_tokens.weight"
-    earlier: dict[str, np.ndarray] = {
-        name: variable.numpy()[:3] if name.endswith("prosody_to_tokens.weight") else variable.numpy()
-        for name, variable in variables.items()
-    }
-    save_checkpoint(tmp_path, 1, CONFIG, CACHE, earlier, 1)
-    restore_variables(variables, load_checkpoint(tmp_path))
-    for each in (name, moment):
-        np.testing.assert_array_equal(variables[each].numpy()[:3], earlier[each])
-        assert not variables[each].numpy()[3:].any()
-
-
 def test_a_weight_of_prosody_without_axes_is_refused(step: AcousticStep, tmp_path: Path) -> None:
     variables = named_variables(step)
     name = "network.prosody_to_tokens.weight"

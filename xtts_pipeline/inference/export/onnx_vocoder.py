@@ -33,6 +33,7 @@ from xtts_pipeline.model.pitch import (
     MULTIPLE_SHARE,
     MULTIPLE_SHIFTS,
     REFERENCE_HZ,
+    SQUARED_OCTAVE_COST,
     PitchFinder,
 )
 from xtts_pipeline.system.atomic_files import atomic_write
@@ -45,7 +46,7 @@ from xtts_pipeline.vocoder.generator import (
     Generator,
 )
 from xtts_pipeline.vocoder.griffin_lim import TINY, window_squares
-from xtts_pipeline.vocoder.harmonic_phase import HarmonicPhase
+from xtts_pipeline.vocoder.harmonic_phase import SMOOTHING_REACH, HarmonicPhase
 
 # The first with `Gelu`, which takes a fifth less time than the same in simpler operations.
 OPSET = 20
@@ -232,7 +233,7 @@ def _harmonic_phase(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
 
 def _pitch_hz(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
     """Add `HarmonicPhase.pitch_hz`, [B, T, 1], of float64 frames in the network's scale."""
-    finder, reach, weights = harmonic.finder, harmonic.reach, harmonic.weights
+    finder = harmonic.finder
     whitened = graph("MatMul", scaled, graph.double(finder.whiten_ML))
     is_different = graph("Greater", graph("Abs", whitened), graph.double(LEAST_DIFFERENCE))
     whitened = graph("Where", is_different, whitened, graph.double(0.0))
@@ -240,23 +241,38 @@ def _pitch_hz(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
     norm = graph("Sqrt", graph("Add", squares, graph.double(LEAST_POWER)))
     score = graph("MatMul", graph("Div", whitened, norm), graph.double(finder.pattern_LC))
     # Averaged over neighbouring frames, less a share of the scores of multiples.
-    padded = graph.pad(score, reach, reach)
-    shifted = [graph.slice(padded, shift, shift + 1 - len(weights) or END) for shift in range(len(weights))]
-    score = graph(
-        "Sum", *(graph("Mul", each, graph.double(weight)) for each, weight in zip(shifted, weights, strict=True))
-    )
+    shifted = zip(_shifted(graph, score, SMOOTHING_REACH, 1), harmonic.weights, strict=True)
+    score = graph("Sum", *(graph("Mul", each, graph.double(weight)) for each, weight in shifted))
     multiples = []
     for shift in MULTIPLE_SHIFTS:
         bounds = [graph.integers(value) for value in (shift, END, 2)]
         multiples.append(graph.pad_last(graph("Slice", score, *bounds), min(shift, len(finder.octaves))))
     score = graph("Sub", score, graph("Mul", graph("Max", *multiples, graph.double(0.0)), graph.double(MULTIPLE_SHARE)))
-    return _best_hz(graph, finder, score)
+    return _best_hz(graph, finder, score, _best_near(graph, harmonic, score))
 
 
-def _best_hz(graph: _Graph, finder: PitchFinder, score: str) -> str:
+def _shifted(graph: _Graph, x: str, reach: int, step: int) -> list[str]:
+    """Add a tensor shifted in time by -reach to reach frames; zero where there are none."""
+    padded = graph.pad(x, reach, reach)
+    return [graph.slice(padded, shift, shift - 2 * reach or END) for shift in range(0, 2 * reach + 1, step)]
+
+
+def _best_near(graph: _Graph, harmonic: HarmonicPhase, score: str) -> str:
+    """Add `PitchFinder.best_near` of the scores and their context, [B, T, 1]."""
+    octaves = harmonic.finder.octaves
+    positive = graph("Max", score, graph.double(0.0))
+    context_reach = harmonic.reach - SMOOTHING_REACH
+    context = graph("Sum", *_shifted(graph, graph("Mul", positive, positive), context_reach, SMOOTHING_REACH))
+    centre = graph("Gather", graph.double(octaves), graph("ArgMax", context, axis=2, keepdims=1))
+    distance = graph("Sub", graph.double(octaves), centre)
+    cost = graph("Mul", graph("Mul", distance, distance), graph.double(SQUARED_OCTAVE_COST))
+    return graph("ArgMax", graph("Sub", score, cost), axis=2, keepdims=1)
+
+
+def _best_hz(graph: _Graph, finder: PitchFinder, score: str, best: str) -> str:
     """Add `PitchFinder.best_hz`, [B, T, 1]."""
     last = len(finder.octaves) - 1
-    best = graph("Clip", graph("ArgMax", score, axis=2, keepdims=1), graph.integer(1), graph.integer(last - 1))
+    best = graph("Clip", best, graph.integer(1), graph.integer(last - 1))
     below, top, above = (
         graph("GatherElements", score, graph("Add", best, graph.integers(shift)), axis=2) for shift in (-1, 0, 1)
     )

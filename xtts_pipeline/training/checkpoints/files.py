@@ -18,13 +18,7 @@ from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
 from xtts_pipeline.config.load import override_synthesis
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
-from xtts_pipeline.model.architecture import (
-    ALIGNER_WIDTH,
-    HARMONIC_FEATURES,
-    PROSODY_FEATURES,
-    NetworkSizes,
-    parameter_count,
-)
+from xtts_pipeline.model.architecture import NetworkSizes, parameter_count
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import seal_json
@@ -200,26 +194,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
         if hashlib.sha256(weights).hexdigest() != expected.sha256:
             raise _damaged(weights_path, f"checksum differs from {STATE_NAME}")
         _check_identity(state.cache, state.config)
-        arrays = _with_added_weights(load(weights), state.cache, state.config)
-        return Checkpoint(
-            folder, state.step, state.config, state.cache, arrays, expected.sha256, state.run, state.network
-        )
-
-
-def _with_added_weights(arrays: dict[str, np.ndarray], cache: CacheIdentity, config: Config) -> dict[str, np.ndarray]:
-    """Return the arrays with weights that an earlier version did not have, all zero, so that they change nothing.
-
-    Those of the harmonics of a token's pitch, and the aligner's weight of the voice.
-    """
-    earlier_shape = (PROSODY_FEATURES - HARMONIC_FEATURES, config.model.width)
-    for name, array in arrays.items():
-        if name.endswith("prosody_to_tokens.weight") and array.shape == earlier_shape:
-            arrays[name] = np.pad(array, [[0, HARMONIC_FEATURES], [0, 0]])
-    if not config.model.voice_latents and len(cache.speakers) == 1:
-        return arrays
-    weight = np.zeros([config.model.width, ALIGNER_WIDTH], np.float32)
-    names = [name for name in arrays if name.endswith("aligner.embedding")]
-    return {name.replace("aligner.embedding", "aligner.voice_weight"): weight for name in names} | arrays
+        about = state.step, state.config, state.cache
+        return Checkpoint(folder, *about, load(weights), expected.sha256, state.run, state.network)
 
 
 def _damaged(path: Path, found: str) -> DamagedCheckpointError:
