@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xtts_pipeline.model.architecture import ALIGNER_LARGEST_ERROR, ALIGNER_SMOOTHING, ALIGNER_TAPS, ALIGNER_WIDTH
-from xtts_pipeline.model.layers import Convolution, Dense, Initializer, embed, length_mask
+from xtts_pipeline.model.layers import Convolution, Dense, Initializer, embed, length_mask, shifted
 
 # Cost of a mean squared error of 1 in the network's scale: far below the value for independent bins and frames. A
 # higher value would lock in the first bad paths.
@@ -96,12 +96,11 @@ class Aligner(tf.Module):
 
 def smoothed(mel_BTM: tf.Tensor, mel_length_B: tf.Tensor) -> tf.Tensor:
     """Return each frame's average with its neighbours in the clip by `ALIGNER_SMOOTHING`, [B, T, M]."""
-    frames, reach = mel_BTM.shape[1], len(ALIGNER_SMOOTHING) // 2
-    is_real_BT1 = length_mask(mel_length_B, frames)[..., None]
+    is_real_BT1 = length_mask(mel_length_B, mel_BTM.shape[1])[..., None]
 
     def weighted_sum(x_BTM: tf.Tensor) -> tf.Tensor:
-        padded_BTM = tf.pad(x_BTM, [[0, 0], [reach, reach], [0, 0]])
-        return tf.add_n([weight * padded_BTM[:, k : k + frames] for k, weight in enumerate(ALIGNER_SMOOTHING)])
+        neighbours = zip(ALIGNER_SMOOTHING, shifted(x_BTM, len(ALIGNER_SMOOTHING) // 2), strict=True)
+        return tf.add_n([weight * neighbour_BTM for weight, neighbour_BTM in neighbours])
 
     total_BT1 = weighted_sum(tf.cast(is_real_BT1, mel_BTM.dtype))
     return tf.math.divide_no_nan(weighted_sum(tf.where(is_real_BT1, mel_BTM, 0.0)), total_BT1)

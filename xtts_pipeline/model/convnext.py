@@ -5,7 +5,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS
-from xtts_pipeline.model.layers import Dense, Initializer, LayerNorm, recomputed, unflatten
+from xtts_pipeline.model.layers import Dense, Initializer, LayerNorm, recomputed, shifted, unflatten
 
 
 class DepthwiseConvolution(tf.Module):
@@ -40,7 +40,7 @@ def convolve_taps(
     def gradient(above_BTD: tf.Tensor) -> tuple[tf.Tensor, ...]:
         # As rows, so that the sums are over one axis, as in `Dense`.
         above_ND = tf.reshape(above_BTD, [-1, above_BTD.shape[-1]])
-        sums_LD = [tf.reduce_sum(shifted_ND * above_ND, axis=0) for shifted_ND in _shifted(x_BTD)]
+        sums_LD = [tf.reduce_sum(shifted_ND * above_ND, axis=0) for shifted_ND in _taps(x_BTD)]
         x_gradient_ND = _sum_of_products(above_BTD, weight_LD[::-1])
         return unflatten(x_gradient_ND, x_BTD), tf.stack(sums_LD), tf.reduce_sum(above_ND, axis=0)
 
@@ -49,14 +49,12 @@ def convolve_taps(
 
 def _sum_of_products(x_BTD: tf.Tensor, weight_LD: tf.Tensor) -> tf.Tensor:
     """Return [N, D]."""
-    return tf.add_n([rows_ND * tap_D for rows_ND, tap_D in zip(_shifted(x_BTD), tf.unstack(weight_LD), strict=True)])
+    return tf.add_n([rows_ND * tap_D for rows_ND, tap_D in zip(_taps(x_BTD), tf.unstack(weight_LD), strict=True)])
 
 
-def _shifted(x_BTD: tf.Tensor) -> list[tf.Tensor]:
+def _taps(x_BTD: tf.Tensor) -> list[tf.Tensor]:
     """Return x as seen by each tap, [N, D] each, with zeros outside."""
-    _, frames, width = x_BTD.shape
-    padded_BTD = tf.pad(x_BTD, [[0, 0], [CONVNEXT_TAPS // 2, CONVNEXT_TAPS // 2], [0, 0]])
-    return [tf.reshape(padded_BTD[:, tap : tap + frames], [-1, width]) for tap in range(CONVNEXT_TAPS)]
+    return [tf.reshape(tap_BTD, [-1, x_BTD.shape[-1]]) for tap_BTD in shifted(x_BTD, CONVNEXT_TAPS // 2)]
 
 
 class ConvNextBlock(tf.Module):

@@ -194,6 +194,12 @@ class LayerNorm(tf.Module):
         return unflatten(tf.cast(normal_ND, x.dtype), x)
 
 
+def shifted(x_BTD: tf.Tensor, reach: int, step: int = 1) -> list[tf.Tensor]:
+    """Return the tensor shifted in time, each [B, T, D]: what is `reach` earlier first; zero where there is nothing."""
+    padded_BTD = tf.pad(x_BTD, [[0, 0], [reach, reach], [0, 0]])
+    return [padded_BTD[:, first : first - 2 * reach or None] for first in range(0, 2 * reach + 1, step)]
+
+
 class Convolution(tf.Module):
     """A convolution along time, [B, T, inputs] -> [B, T, outputs]."""
 

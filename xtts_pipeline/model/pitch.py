@@ -106,11 +106,7 @@ class PitchFinder:
         return REFERENCE_HZ * tf.pow(tf.constant(2.0, score_BTC.dtype), self._best_octaves(score_BTC, best_BT))
 
     def _best_octaves(self, score_BTC: tf.Tensor, best_BT: tf.Tensor) -> tf.Tensor:
-        """Return the octaves above 150 Hz where the parabola through the best score and its neighbours is highest.
-
-        No gradient: that of a flat parabola is large.
-        """
-        score_BTC = tf.stop_gradient(score_BTC)
+        """Return the octaves above 150 Hz where the parabola through the best score and its neighbours is highest."""
         last = score_BTC.shape[-1] - 1
         best_BT = tf.clip_by_value(best_BT, 1, last - 1)
         below_BT, top_BT, above_BT = (tf.gather(score_BTC, best_BT + shift, batch_dims=2) for shift in (-1, 0, 1))
@@ -143,9 +139,8 @@ def harmonics(pitch: Pitch) -> tf.Tensor:
     """Return where the harmonics of each token's pitch lie, float32 [B, S, HARMONIC_FEATURES].
 
     Cosines with a peak at each harmonic, at evenly spaced frequencies, times the voiced share. A network hardly learns
-    such a comb from the pitch as one number. No gradient: a comb's slopes are steep, and would move the aligner.
+    such a comb from the pitch as one number.
     """
-    pitch = Pitch(*(tf.stop_gradient(tensor_BS) for tensor_BS in pitch))
     cycles_BS = tf.pow(2.0, -tf.clip_by_value(pitch.octaves, -MAX_OCTAVES, MAX_OCTAVES)) / REFERENCE_HZ
     hz = np.arange(1, HARMONIC_FEATURES + 1, dtype=np.float32) * (HIGHEST_FEATURE_HZ / HARMONIC_FEATURES)
     comb_BSH = tf.cos(2.0 * np.pi * cycles_BS[..., None] * hz)

@@ -14,7 +14,7 @@ from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS as TAPS
 from xtts_pipeline.model.batch import to_network_scale
 from xtts_pipeline.model.convnext import ConvNextBlock
-from xtts_pipeline.model.layers import Dense, Initializer, LayerNorm
+from xtts_pipeline.model.layers import Dense, Initializer, LayerNorm, shifted
 from xtts_pipeline.vocoder.fourier import InverseStft
 from xtts_pipeline.vocoder.harmonic_phase import HarmonicPhase
 
@@ -91,8 +91,7 @@ class Generator(tf.Module):
         mask_BT1 = tf.cast(is_real, dtype)[..., None]
         # A frame that is not there is zero for the network.
         scaled_BTM = tf.where(is_real[..., None], to_network_scale(mel_BTM), 0.0)
-        padded_BTM = tf.pad(scaled_BTM, [[0, 0], [TAPS // 2, TAPS // 2], [0, 0]])
-        window_BTN = tf.concat([padded_BTM[:, tap : tap + 1 - TAPS or None] for tap in range(TAPS)], axis=-1)
+        window_BTN = tf.concat(shifted(scaled_BTM, TAPS // 2), axis=-1)
         x_BTD = _without(edge, self.embed_norm(self.embed(tf.cast(window_BTN, dtype))) * mask_BT1)
         for block in self.blocks:
             mask_BT1 = _without(edge, mask_BT1)

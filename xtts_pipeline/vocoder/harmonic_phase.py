@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.model.layers import shifted
 from xtts_pipeline.model.pitch import REFERENCE_HZ, PitchFinder, weight_of
 
 # Above it a small error of the pitch turns a harmonic's phase by whole turns, and there is more noise than harmonics.
@@ -52,10 +53,10 @@ class HarmonicPhase:
         """
         finder = self.finder
         score_BTC = finder.compare(tf.cast(scaled_BTM, tf.float64))
-        shifted = zip(self.weights, _shifted(score_BTC, SMOOTHING_REACH, 1), strict=True)
-        score_BTC = finder.without_multiples(tf.add_n([weight * x_BTC for weight, x_BTC in shifted]))
+        neighbours = zip(self.weights, shifted(score_BTC, SMOOTHING_REACH), strict=True)
+        score_BTC = finder.without_multiples(tf.add_n([weight * x_BTC for weight, x_BTC in neighbours]))
         # Every third frame: neighbours are averages of nearly the same frames.
-        context_BTC = tf.add_n(_shifted(weight_of(score_BTC), self.reach - SMOOTHING_REACH, SMOOTHING_REACH))
+        context_BTC = tf.add_n(shifted(weight_of(score_BTC), self.reach - SMOOTHING_REACH, SMOOTHING_REACH))
         return finder.best_hz(score_BTC, finder.best_near(score_BTC, context_BTC))
 
     def cycles(self, pitch_hz_BT: tf.Tensor, before_B: tf.Tensor | float = 0.0) -> tf.Tensor:
@@ -72,9 +73,3 @@ class HarmonicPhase:
         turned_BTG = tf.math.floormod(harmonic_BTG * cycles_BT[..., None], 1.0)
         phase_BTG = tf.cast(2.0 * np.pi * turned_BTG, tf.float32)
         return tf.pad(phase_BTG, [[0, 0], [0, 0], [0, self.other_bins]]) + self.pulse_phase
-
-
-def _shifted(x_BTC: tf.Tensor, reach: int, step: int) -> list[tf.Tensor]:
-    """Return the tensor shifted in time by -reach to reach frames; zero where there are none."""
-    padded_BTC = tf.pad(x_BTC, [[0, 0], [reach, reach], [0, 0]])
-    return [padded_BTC[:, shift : shift - 2 * reach or None] for shift in range(0, 2 * reach + 1, step)]

@@ -203,8 +203,7 @@ def _inverse_basis(audio: AudioConfig) -> np.ndarray:
 def _spectrum(graph: _Graph, generator: Generator, mel: str) -> str:
     """Add `Generator.spectrum`; real and imaginary parts are concatenated."""
     scaled = graph("Div", graph("Sub", mel, graph.constant(MEL_CENTRE)), graph.constant(MEL_SCALE))
-    padded = graph.pad(scaled, TAPS // 2, TAPS // 2)
-    taps = [graph.slice(padded, tap, tap + 1 - TAPS or END) for tap in range(TAPS)]
+    taps = _shifted(graph, scaled, TAPS // 2)
     embedded = _dense(graph, generator.embed, graph("Concat", *taps, axis=2))
     x = _norm(graph, generator.embed_norm, embedded)
     for block in generator.blocks:
@@ -241,7 +240,7 @@ def _pitch_hz(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
     norm = graph("Sqrt", graph("Add", squares, graph.double(LEAST_POWER)))
     score = graph("MatMul", graph("Div", whitened, norm), graph.double(finder.pattern_LC))
     # Averaged over neighbouring frames, less a share of the scores of multiples.
-    shifted = zip(_shifted(graph, score, SMOOTHING_REACH, 1), harmonic.weights, strict=True)
+    shifted = zip(_shifted(graph, score, SMOOTHING_REACH), harmonic.weights, strict=True)
     score = graph("Sum", *(graph("Mul", each, graph.double(weight)) for each, weight in shifted))
     multiples = []
     for shift in MULTIPLE_SHIFTS:
@@ -251,8 +250,8 @@ def _pitch_hz(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
     return _best_hz(graph, finder, score, _best_near(graph, harmonic, score))
 
 
-def _shifted(graph: _Graph, x: str, reach: int, step: int) -> list[str]:
-    """Add a tensor shifted in time by -reach to reach frames; zero where there are none."""
+def _shifted(graph: _Graph, x: str, reach: int, step: int = 1) -> list[str]:
+    """Add `layers.shifted`."""
     padded = graph.pad(x, reach, reach)
     return [graph.slice(padded, shift, shift - 2 * reach or END) for shift in range(0, 2 * reach + 1, step)]
 
