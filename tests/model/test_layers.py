@@ -106,6 +106,14 @@ def test_a_convolution_reaches_only_the_positions_under_its_taps() -> None:
     assert changed.tolist() == list(range(4, 9))
 
 
+def test_a_convolution_is_tensorflows() -> None:
+    convolution = Convolution(Initializer(0), 4, 6, 3, "convolution")
+    convolution.bias.assign(tf.range(6.0))
+    x = tf.random.stateless_normal([2, 9, 4], [1, 2])
+    expected = tf.nn.conv1d(x, convolution.weight, stride=1, padding="SAME") + convolution.bias
+    np.testing.assert_allclose(convolution(x), expected, atol=1e-5)
+
+
 def test_attention_sees_all_of_its_mask_and_nothing_else() -> None:
     attention = Attention(Initializer(0), 8, 2, "attention")
     x = tf.random.stateless_normal([2, 3, 8], [1, 2])

@@ -19,7 +19,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
-def test_the_step_has_no_branch_no_scatter_and_one_short_loop(network: Network, crop: Crop) -> None:
+def test_the_step_has_no_branch_no_scatter_no_convolution_and_one_short_loop(network: Network, crop: Crop) -> None:
     @tf.function(jit_compile=True)
     def gradients(*tensors: tf.Tensor) -> list[tf.Tensor]:
         dropout = Dropout(tf.constant(7, tf.uint32), is_training=True)
@@ -34,6 +34,8 @@ def test_the_step_has_no_branch_no_scatter_and_one_short_loop(network: Network, 
     assert "conditional(" not in program
     # A GPU adds to one address in any order, so a rerun would not be equal.
     assert "scatter(" not in program
+    # cuDNN may ask for more memory than the rest of the step.
+    assert "convolution(" not in program
     iterations = [int(count) for count in re.findall(r'"known_trip_count":\{"n":"(\d+)"', program)]
     assert len(iterations) == len(re.findall(r" while\(", program))
     assert max(iterations) == -(-SPEC.max_mel_frames // FRAMES_PER_GPU_ITERATION)

@@ -17,7 +17,7 @@ SHARPNESS = 32.0
 IMPOSSIBLE = -1e9
 # Of the loop over frames. Each iteration costs a GPU the start of several kernels, and a CPU nothing; there, the fused
 # program of several frames would compute the first ones again for each of the others.
-FRAMES_PER_GPU_ITERATION = 4
+FRAMES_PER_GPU_ITERATION = 16
 
 
 class Alignment(NamedTuple):

@@ -201,18 +201,21 @@ def shifted(x_BTD: tf.Tensor, reach: int, step: int = 1) -> list[tf.Tensor]:
 
 
 class Convolution(tf.Module):
-    """A convolution along time, [B, T, inputs] -> [B, T, outputs]."""
+    """A convolution along time with an odd number of taps, [B, T, inputs] -> [B, T, outputs].
+
+    It is one product of matrices, with neighbouring frames side by side. While XLA tried cuDNN's convolutions on an
+    H100, one asked for 12 GB, six times the memory of the step: docs/benchmarks/gpu.md.
+    """
 
     def __init__(self, initializer: Initializer, inputs: int, outputs: int, taps: int, name: str) -> None:
         super().__init__(name=name)
         self.weight = initializer.glorot((taps, inputs, outputs), "weight")
         self.bias = tf.Variable(tf.zeros([outputs]), name="bias")
-        before = (taps - 1) // 2
-        self.padding = [[0, 0], [before, taps - 1 - before], [0, 0]]
 
-    def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        weight, bias = tf.cast(self.weight, x.dtype), tf.cast(self.bias, x.dtype)
-        return tf.nn.conv1d(tf.pad(x, self.padding), weight, stride=1, padding="VALID") + bias
+    def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
+        taps, inputs, outputs = self.weight.shape
+        near_NK = tf.reshape(tf.concat(shifted(x_BTD, taps // 2), axis=-1), [-1, taps * inputs])
+        return unflatten(affine(near_NK, tf.reshape(self.weight, [-1, outputs]), self.bias), x_BTD)
 
 
 class FeedForward(tf.Module):

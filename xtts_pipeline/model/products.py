@@ -12,7 +12,7 @@ from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from xtts_pipeline.system.machine import has_bfloat16_products
 
 
-def affine(x_ND: tf.Tensor, weight_DE: tf.Variable, bias_E: tf.Variable) -> tf.Tensor:
+def affine(x_ND: tf.Tensor, weight_DE: tf.Variable | tf.Tensor, bias_E: tf.Variable) -> tf.Tensor:
     """Return x @ weight + bias, [N, E] of the type of x."""
     if x_ND.dtype == tf.bfloat16 and _has_float32_sums():
         return _affine_with_float32_sums(x_ND, tf.convert_to_tensor(weight_DE), tf.convert_to_tensor(bias_E))

@@ -34,8 +34,12 @@ _PROGRAM_MEMORY = re.compile(
 _UNIT_BYTES = {b"B": 1, b"KiB": 1 << 10, b"MiB": 1 << 20, b"GiB": 1 << 30, b"TiB": 1 << 40}
 _LOGGED_MODULES = ("device_compilation_profiler=1", "buffer_assignment=1")
 
-# By device. oneDNN took a fused step from 0.36 s to 0.31 s on a CPU; no flag has been measured to help on a GPU.
-XLA_FLAGS: dict[str, tuple[str, ...]] = {"CPU": ("--xla_cpu_use_onednn=true",), "GPU": ()}
+# By device. oneDNN took a fused step from 0.36 s to 0.31 s on a CPU. On an H100, XLA spent half of the compile time on
+# trials of its own kernels for matrix products, and they were no faster than cuBLAS: docs/benchmarks/gpu.md.
+XLA_FLAGS: dict[str, tuple[str, ...]] = {
+    "CPU": ("--xla_cpu_use_onednn=true",),
+    "GPU": ("--xla_gpu_enable_triton_gemm=false",),
+}
 
 _CACHE_FLAG = "--tf_xla_persistent_cache_directory"
 # About a hundred compiled steps: one of a network of 10 M parameters took 25 MB.
