@@ -204,7 +204,7 @@ class Convolution(tf.Module):
     """A convolution along time with an odd number of taps, [B, T, inputs] -> [B, T, outputs].
 
     It is one product of matrices, with neighbouring frames side by side. While XLA tried cuDNN's convolutions on an
-    H100, one asked for 12 GB, six times the memory of the step: docs/benchmarks/gpu.md.
+    H100, one asked for 13 GB, six times the memory of the step: docs/benchmarks/gpu.md.
     """
 
     def __init__(self, initializer: Initializer, inputs: int, outputs: int, taps: int, name: str) -> None:

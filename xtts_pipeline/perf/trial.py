@@ -23,7 +23,7 @@ _LEAST_STEPS = 3
 
 
 class StepTime(NamedTuple):
-    """The seconds of one step: waiting for its batch, in the host's call, and waiting for the device.
+    """The seconds of one step: waiting for its batch, in the host's call, and then waiting for the device.
 
     On a CPU the call is the computation, so host is 0.
     """
@@ -58,16 +58,22 @@ def has_device() -> bool:
 
 def time_step(step: TrainStep, batch: Any, started: float | None = None) -> StepTime:
     """Run the step on a batch and wait for its end; `started` is the time at which the batch was requested."""
+    return _time_step(step, batch, started, None)[0]
+
+
+def _time_step(
+    step: TrainStep, batch: Any, started: float | None, awaited: tf.Tensor | None
+) -> tuple[StepTime, tf.Tensor]:
+    """Run the step on a batch, wait for the result `awaited` (None: the step's own), and return the step's result."""
     fetched = time.perf_counter()
     result = step(batch)
     called = time.perf_counter()
-    # Training reads results back rarely. Here each step's time must be its own on a GPU too.
-    result.numpy()
+    (result if awaited is None else awaited).numpy()
     ended = time.perf_counter()
     began = fetched if started is None else started
     host = called - fetched if has_device() else 0.0
     rows, is_compiling = rows_of(batch), step.compiled.is_new_shape
-    return StepTime(began, fetched - began, host, ended - fetched - host, rows, is_compiling)
+    return StepTime(began, fetched - began, host, ended - fetched - host, rows, is_compiling), result
 
 
 class Trial:
@@ -88,6 +94,7 @@ class Trial:
         self.batches = source.training_batches(config, self.signatures)
         self.source, self.monitor = source, monitor
         self._steps = 0
+        self._result: tf.Tensor | None = None
 
     @classmethod
     def of_cache(
@@ -111,8 +118,11 @@ class Trial:
         return self.run(next(self.batches), started)
 
     def run(self, batch: Any, started: float | None = None) -> StepTime:
-        """Run the step on a batch, as `time_step`. Raises TrainingError if strict and anything is traced again."""
-        taken = time_step(self.step, batch, started)
+        """Run the step on a batch, then wait for the end of the one before: a GPU always has work, as in training.
+
+        Raises TrainingError if strict and anything is traced again.
+        """
+        taken, self._result = _time_step(self.step, batch, started, self._result)
         self._steps += 1
         self.monitor.check(self._steps)
         return taken
