@@ -5,7 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from xtts_pipeline.evaluation.distortion import COEFFICIENTS, mel_cepstral_distortion, mel_cepstrum, warping_path
+from xtts_pipeline.evaluation.distortion import (
+    COEFFICIENTS,
+    mel_cepstral_distortion,
+    mel_cepstrum,
+    mel_variance_ratio,
+    warping_path,
+)
 
 BINS = 80
 
@@ -90,3 +96,16 @@ def test_warping_costs_no_more_than_the_straight_way():
     ]
 
     assert costs[0] <= costs[1]
+
+
+def test_the_variance_of_a_flattened_spectrum_is_that_share_of_the_truth():
+    true = random_mel(50)
+    flattened = true.mean(axis=0) + 0.5 * (true - true.mean(axis=0))
+
+    assert mel_variance_ratio(true, true) == 1.0
+    assert mel_variance_ratio(true, flattened) == pytest.approx(0.25)
+    assert mel_variance_ratio(true, random_mel(1)) == 0.0
+
+
+def test_a_truth_that_never_varies_has_no_ratio_of_variances():
+    assert mel_variance_ratio(np.full((4, BINS), -11.5), random_mel(4)) is None

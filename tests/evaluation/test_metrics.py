@@ -14,6 +14,7 @@ from xtts_pipeline.inference.guard import NO_FAULTS, Faults
 AUDIO = AudioConfig(sample_rate=8_000, fft_size=256, window_samples=256, hop_samples=128, mel_bins=16, max_hz=4_000.0)
 EVEN = SpeechMetrics(
     mel_cepstral_distortion_db=5.0,
+    mel_variance_ratio=1.0,
     pitch_error_cents=None,
     voicing_error=0.1,
     voiced_share_difference=0.0,
@@ -66,6 +67,13 @@ def test_one_frame_of_speech_without_a_sample_still_has_figures():
     assert figures.duration_ratio == 1 / 40
     assert figures.pitch_error_cents is None
     assert figures.real_time_factor is None
+
+
+def test_speech_without_variance_is_the_worst():
+    rows = [replace(EVEN, mel_variance_ratio=ratio) for ratio in (0.9, 0.0, 1.3)]
+    worst = {summary.metric.name: summary.worst_at for summary in summarize(rows)}
+
+    assert worst["mel_variance_ratio"] == 1
 
 
 def test_every_figure_is_summarised():

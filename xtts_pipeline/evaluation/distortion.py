@@ -1,4 +1,4 @@
-"""Measure the distance of two mel spectra, whatever their timing.
+"""Compare two mel spectra, whatever their timing.
 
 A path is an array int [P, 2] of (true frame, spoken frame), both ascending. No TensorFlow.
 """
@@ -44,3 +44,14 @@ def mel_cepstral_distortion(true: np.ndarray, spoken: np.ndarray, path: np.ndarr
     """
     differences = true[path[:, 0]] - spoken[path[:, 1]]
     return float(np.mean(DECIBELS * np.sqrt(2 * np.square(differences).sum(axis=1))))
+
+
+def mel_variance_ratio(true_mel: np.ndarray, spoken_mel: np.ndarray) -> float | None:
+    """Return the variance over time of the spoken mel [T', mel_bins] over that of the true one [T, mel_bins].
+
+    The median over the bins, without those that are constant in the truth; None if all are. Below 1 the spectrum is
+    smoothed: averaged frames vary less than speech (T. Toda and K. Tokuda, 2007, the global variance).
+    """
+    true, spoken = (mel.var(axis=0, dtype=np.float64) for mel in (true_mel, spoken_mel))
+    varies = true > 0.0
+    return float(np.median(spoken[varies] / true[varies])) if varies.any() else None

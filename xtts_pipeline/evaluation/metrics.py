@@ -8,7 +8,12 @@ from operator import neg, pos
 import numpy as np
 
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.evaluation.distortion import mel_cepstral_distortion, mel_cepstrum, warping_path
+from xtts_pipeline.evaluation.distortion import (
+    mel_cepstral_distortion,
+    mel_cepstrum,
+    mel_variance_ratio,
+    warping_path,
+)
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison
 from xtts_pipeline.evaluation.judges import JudgedSound, Judgements
 from xtts_pipeline.evaluation.pitch import find_pitch, pitch_error_cents, voiced_share_difference, voicing_error
@@ -28,6 +33,7 @@ class SpeechMetrics:
     """The metrics of one utterance, explained in docs/evaluation.md; None where the input of a metric is missing."""
 
     mel_cepstral_distortion_db: float
+    mel_variance_ratio: float | None
     pitch_error_cents: float | None
     voicing_error: float
     voiced_share_difference: float
@@ -94,12 +100,13 @@ class MetricSummary:
 
 
 def _further_from_one(value: float) -> float:
-    # Half the duration is as bad as twice the duration.
-    return abs(math.log(value))
+    # Half the duration is as bad as twice the duration. A single frame has no variance.
+    return abs(math.log(value)) if value else math.inf
 
 
 METRICS = (
     Metric("mel_cepstral_distortion_db", "mel-cepstral distortion, dB", 2, pos),
+    Metric("mel_variance_ratio", "variance of mel bins, ratio", 3, _further_from_one),
     Metric("pitch_error_cents", "F0 error, cents", 0, pos),
     Metric("voicing_error", "voicing error", 3, pos),
     Metric("voiced_share_difference", "voiced share, difference", 3, abs),
@@ -136,6 +143,7 @@ def measure_speech(
     judged, copied = ((judgements or {}).get(label, JudgedSound()) for label in ("spoken", "copy"))
     return SpeechMetrics(
         mel_cepstral_distortion_db=mel_cepstral_distortion(true_cepstrum, spoken_cepstrum, path),
+        mel_variance_ratio=mel_variance_ratio(true.mel, spoken.mel),
         pitch_error_cents=pitch_error_cents(true_hz, spoken_hz, path),
         voicing_error=voicing_error(true_hz, spoken_hz, path),
         voiced_share_difference=voiced_share_difference(true_hz, spoken_hz),
