@@ -27,7 +27,7 @@ from jax._src.interpreters import mlir
 from jax._src.lib import xla_client
 from jaxlib.mlir import ir
 
-ROW, SMALL = 10, 100_000
+ROW, TRACED, SMALL = 10, 3, 100_000
 KINDS = {
     "copy": "Memcpy|Memset",
     "product": "nvjet|gemm|cublas|cutlass|sm[0-9]+_xmma|cudnn|conv",
@@ -73,23 +73,22 @@ def load(folder: Path) -> tuple[Any, list[Any]]:
 
 
 def kernel_times(run: Callable[[], object], steps: int) -> tuple[Counter[str], float]:
-    """Return the milliseconds of a step's kernels by kind, and their number."""
+    """Return the milliseconds of the kernels of a step by kind, and their number; `run` runs `steps` steps."""
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
-            for _ in range(steps):
-                run()
+            run()
         with gzip.open(next(Path(folder).rglob("*.trace.json.gz"))) as file:
             events = json.load(file)["traceEvents"]
-    names = {
-        (event["pid"], event.get("tid", -1) if event["name"] == "thread_name" else -1): event["args"]["name"]
-        for event in events
-        if event.get("ph") == "M" and event["name"] in {"process_name", "thread_name"}
+    processes = {event["pid"]: event["args"]["name"] for event in events if event.get("name") == "process_name"}
+    threads = {
+        (event["pid"], event["tid"]): event["args"]["name"] for event in events if event.get("name") == "thread_name"
     }
     times: Counter[str] = Counter()
     kernels = 0
     for event in events:
-        place = names.get((event.get("pid"), -1), ""), names.get((event.get("pid"), event.get("tid")), "")
-        if event.get("ph") == "X" and "GPU" in place[0] and "Stream" in place[1]:
+        if event.get("ph") != "X" or "GPU" not in processes.get(event["pid"], ""):
+            continue
+        if "Stream" in threads.get((event["pid"], event["tid"]), ""):
             kind = next((kind for kind, name in KINDS.items() if re.search(name, event["name"])), "other")
             times[kind] += event["dur"] / 1e3 / steps
             kernels += 1
@@ -107,20 +106,26 @@ def main() -> None:
     program, inputs = load(asked.folder)
     compile_seconds = time.perf_counter() - started
 
-    def timed(count: int) -> tuple[float, list[Any]]:
-        copies = [[jnp.copy(value) for value in inputs] for _ in range(count)]
-        jax.block_until_ready(copies)
-        begun = time.perf_counter()
-        for given in copies:
+    def copies(count: int) -> list[list[Any]]:
+        return jax.block_until_ready([[jnp.copy(value) for value in inputs] for _ in range(count)])
+
+    def run(rounds: list[list[Any]]) -> list[Any]:
+        for given in rounds:
             outputs = program.execute_sharded(given).disassemble_into_single_device_arrays()
-        jax.block_until_ready(outputs)
-        small = [np.asarray(output[0]) for output in outputs if output[0].size < SMALL]
-        return (time.perf_counter() - begun) * 1e3 / count, small
+        return jax.block_until_ready(outputs)
+
+    def timed(count: int) -> tuple[float, list[Any]]:
+        rounds = copies(count)
+        begun = time.perf_counter()
+        outputs = run(rounds)
+        milliseconds = (time.perf_counter() - begun) * 1e3 / count
+        return milliseconds, [np.asarray(output[0]) for output in outputs if output[0].size < SMALL]
 
     _, first = timed(1)
     milliseconds = [timed(1)[0] for _ in range(asked.steps)]
     in_a_row, last = timed(ROW)
-    times, kernels = kernel_times(lambda: timed(1), 3)
+    traced = copies(TRACED)
+    times, kernels = kernel_times(lambda: run(traced), TRACED)
     report = {
         "device": jax.devices()[0].device_kind,
         "compile_seconds": compile_seconds,

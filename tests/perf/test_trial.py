@@ -27,4 +27,4 @@ def test_a_trial_waits_for_a_step_once_the_next_one_has_begun(monkeypatch: pytes
     running.monitor, running._steps, running._result = SimpleNamespace(check=lambda _: None), 0, None
     for _ in range(3):
         assert running.take_step().rows == 4
-    assert running.step.told == ["begin 0", "wait 0", "begin 1", "wait 0", "begin 2", "wait 1"]
+    assert running.step.told == ["begin 0", "begin 1", "wait 0", "begin 2", "wait 1"]

@@ -1,6 +1,7 @@
 """Run and time the real training step on the real batches, without validation, checkpoints or metrics."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,24 +57,30 @@ def has_device() -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
 
 
-def time_step(step: TrainStep, batch: Any, started: float | None = None) -> StepTime:
-    """Run the step on a batch and wait for its end; `started` is the time at which the batch was requested."""
-    return _time_step(step, batch, started, None)[0]
+def _await_result(result: tf.Tensor) -> None:
+    result.numpy()
 
 
-def _time_step(
-    step: TrainStep, batch: Any, started: float | None, awaited: tf.Tensor | None
-) -> tuple[StepTime, tf.Tensor]:
-    """Run the step on a batch, wait for the result `awaited` (None: the step's own), and return the step's result."""
+def time_step(
+    step: TrainStep,
+    batch: Any,
+    started: float | None = None,
+    *,
+    await_device: Callable[[tf.Tensor], None] = _await_result,
+) -> StepTime:
+    """Run the step on a batch and wait for the device, by default for this step's end.
+
+    started: the time at which the batch was requested. await_device: is given the step's result.
+    """
     fetched = time.perf_counter()
     result = step(batch)
     called = time.perf_counter()
-    (result if awaited is None else awaited).numpy()
+    await_device(result)
     ended = time.perf_counter()
     began = fetched if started is None else started
     host = called - fetched if has_device() else 0.0
     rows, is_compiling = rows_of(batch), step.compiled.is_new_shape
-    return StepTime(began, fetched - began, host, ended - fetched - host, rows, is_compiling), result
+    return StepTime(began, fetched - began, host, ended - fetched - host, rows, is_compiling)
 
 
 class Trial:
@@ -122,10 +129,16 @@ class Trial:
 
         Raises TrainingError if strict and anything is traced again.
         """
-        taken, self._result = _time_step(self.step, batch, started, self._result)
+        taken = time_step(self.step, batch, started, await_device=self._await_step_before)
         self._steps += 1
         self.monitor.check(self._steps)
         return taken
+
+    def _await_step_before(self, result: tf.Tensor) -> None:
+        # The first step, which compiles, waits for nothing: else the second would wait for it again, and seem short.
+        before, self._result = self._result, result
+        if before is not None:
+            before.numpy()
 
     def take_steps(self, seconds: float, least: int = 1) -> list[StepTime]:
         """Run steps for `seconds`, and at least `least` of them; return those that compiled nothing."""

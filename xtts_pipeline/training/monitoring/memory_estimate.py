@@ -24,7 +24,7 @@ SELF_ATTENTION, FEEDFORWARD = 6, 2
 # each further shape. Fitted to the resident memory of a run of one shape and of six runs of three.
 PROCESS_BYTES, PART_BYTES, FURTHER_PART_BYTES = 1_350_000_000, 27_000_000, 44_000_000
 # What a row takes on a GPU, against a CPU. Measured once, on an H100: docs/benchmarks/gpu.md.
-GPU_ROW_SHARE = 1.26
+GPU_ROW_FACTOR = 1.26
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def estimate_memory(
         row_bytes(model, spec, training.product_type) * specs[-1].max_mel_frames / spec.max_mel_frames for spec in specs
     )
     if is_gpu:
-        return MemoryEstimate(0, network, 0, round(GPU_ROW_SHARE * row))
+        return MemoryEstimate(0, network, 0, round(GPU_ROW_FACTOR * row))
     return MemoryEstimate(process_bytes(model, len(specs)), network, data_bytes, round(row))
 
 
