@@ -2,7 +2,7 @@
 
     python benchmarks/planted_faults.py --run runs/two-cores --cache cache --limit 64 --words 4
 
-The speech is of held-out texts, without the vocoder. A fault is found if the speech has more skipped or repeated words
+The speech is of held-out texts (or of trained ones, for a corpus too small), without the vocoder. A fault is found if the speech has more skipped or repeated words
 than without it. The false alarms are those without a fault. Words are drawn among those planned for three frames or
 more. A run that clones voices takes the first clip of each speaker as the reference of the others.
 """
@@ -59,13 +59,13 @@ FAULTS: dict[str, Callable[[Frames], np.ndarray]] = {
 }
 
 
-def speeches(run: Path, cache: Path, limit: int | None) -> Iterator[tuple[PlannedSpeech, np.ndarray]]:
-    """Yield the plan and the frames, in the network's scale, of the speech of held-out texts."""
+def speeches(run: Path, cache: Path, split: str, limit: int | None) -> Iterator[tuple[PlannedSpeech, np.ndarray]]:
+    """Yield the plan and the frames, in the network's scale, of the speech of a split's texts."""
     manifest, checkpoint = load_manifest(cache), load_checkpoint(run)
     check_cache_of(run, checkpoint, cache, manifest)
     network, dropout, settings = load_network(checkpoint), Dropout.fixed(0), checkpoint.config.synthesis
     tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
-    entries = split_entries(cache, manifest, "val", limit)
+    entries = split_entries(cache, manifest, split, limit)
     for _, tokens, batch, reference in held_out_clips(cache, manifest, checkpoint, entries):
         memory = network.encode_clips(batch, reference, dropout)
         speech = network.speak(memory, dropout, tf.constant([network.max_mel_frames]), settings)
@@ -99,6 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--split", choices=["val", "train"], default="val")
     parser.add_argument("--limit", type=int, default=64)
     parser.add_argument("--words", type=int, default=4, help="words of each text")
     parser.add_argument("--seed", type=int, default=0)
@@ -108,7 +109,7 @@ def main() -> None:
     draw, found = np.random.default_rng(asked.seed), dict.fromkeys(FAULTS, 0)
     words_in_all = false_alarms = planted = 0
     other_TM: np.ndarray | None = None
-    for plan, mel_TM in speeches(asked.run, asked.cache, asked.limit):
+    for plan, mel_TM in speeches(asked.run, asked.cache, asked.split, asked.limit):
         before = count_wrong_words(plan, mel_TM, frame_seconds)
         words_in_all, false_alarms = words_in_all + len(plan.words), false_alarms + before
         end_S = np.cumsum(plan.seconds) / frame_seconds

@@ -76,6 +76,25 @@ def test_a_word_replaced_by_others_or_by_noise_is_found():
         assert spoken_faults(plan, replaced, FRAME_SECONDS).skipped_words >= 1
 
 
+def test_a_word_is_judged_by_the_other_words_where_all_are_far_from_their_means():
+    plan, draw = plan_with(), np.random.default_rng(4)
+    # Chance as in real speech: larger errors than ALIGNER_LARGEST_ERROR would count as equal.
+    plan = plan._replace(mean_frame=0.35 * plan.mean_frame)
+    offset_SM = np.sqrt(plan.mean_frame.var(axis=0).mean()) * draw.choice([-1.0, 1.0], size=plan.mean_frame.shape)
+
+    def speak_with(error_of_words: list[float]) -> np.ndarray:
+        error_S = np.repeat([0.1, *error_of_words], [1, 4, 4, 4, 4])
+        return np.repeat(plan.mean_frame + offset_SM * np.sqrt(error_S)[:, None], 5, axis=0)
+
+    assert spoken_faults(plan, speak_with([0.1, 0.1, 0.8, 0.1]), FRAME_SECONDS) == Faults(skipped_words=1)
+    mel = speak_with([0.4, 0.4, 0.8, 0.4])
+    assert spoken_faults(plan, mel, FRAME_SECONDS) == NO_FAULTS
+    mel[25:40] = -4.0
+    assert spoken_faults(plan, mel, FRAME_SECONDS).skipped_words >= 1
+    # All may be wrong.
+    assert spoken_faults(plan, speak_with([1.6, 1.6, 1.6, 1.6]), FRAME_SECONDS).skipped_words >= 1
+
+
 @pytest.mark.parametrize("frames", [1, 5, 30])
 def test_frames_are_smoothed_as_by_the_aligner(frames: int):
     mel = np.random.default_rng(3).normal(size=(frames, 20)).astype(np.float32)

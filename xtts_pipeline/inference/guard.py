@@ -24,6 +24,9 @@ LOST_FRAMES, GAINED_FRAMES = 3, 4
 # first limit is of the nearest quarter of a word's frames. The second is of the mean of the frames after the word's
 # first token, which may have a pause before the word: silence is far from every token of speech.
 NEAREST_SHARE, LARGEST_NEAREST_ERROR, LARGEST_LATER_ERROR = 0.25, 0.5, 1.0
+# Recorded voices vary more than synthetic ones, so their good words are nearer to these limits. Both limits grow, to
+# LARGEST_TOLERANCE times as much, until the first is WORST_TO_MEDIAN times the error of the median word of the speech.
+WORST_TO_MEDIAN, LARGEST_TOLERANCE = 3.0, 2.0
 
 
 class Faults(NamedTuple):
@@ -81,20 +84,21 @@ def spoken_faults(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float,
     faults = planned_faults(plan)
     # At normal speed, since a path gives each token a frame or more.
     mel_TM = mel_TM[(np.arange(round(len(mel_TM) * speed)) / speed).astype(int)]
-    if len(mel_TM) < len(plan.seconds):
+    if len(mel_TM) < len(plan.seconds) or not plan.words:
         return faults
     error_TS = _errors(_smoothed(mel_TM), plan.mean_frame)
     token_T = likeliest_path(np.minimum(error_TS, ALIGNER_LARGEST_ERROR))
-    error_T = error_TS[np.arange(len(token_T)), token_T]
-    chance = plan.mean_frame.var(axis=0).mean()
+    error_T = error_TS[np.arange(len(token_T)), token_T] / plan.mean_frame.var(axis=0).mean()
+    is_word_WT = [(token_T >= first) & (token_T <= last) for first, last in plan.words]
+    nearest_W = [np.quantile(error_T[is_word_T], NEAREST_SHARE) for is_word_T in is_word_WT]
+    tolerance = np.clip(WORST_TO_MEDIAN * np.median(nearest_W) / LARGEST_NEAREST_ERROR, 1.0, LARGEST_TOLERANCE)
     skipped = repeated = 0
-    for first, last in plan.words:
-        is_word_T = (token_T >= first) & (token_T <= last)
+    for (first, last), is_word_T, nearest in zip(plan.words, is_word_WT, nearest_W, strict=True):
         planned, frames = plan.seconds[first : last + 1].sum() / frame_seconds, is_word_T.sum()
         has_lost = frames < COLLAPSED_SHARE * planned and planned - frames >= LOST_FRAMES
         later_error_F = error_T[is_word_T & (token_T > first)]
-        is_unlike = np.quantile(error_T[is_word_T], NEAREST_SHARE) > LARGEST_NEAREST_ERROR * chance
-        is_unlike |= len(later_error_F) > 0 and later_error_F.mean() > LARGEST_LATER_ERROR * chance
+        is_unlike = nearest > LARGEST_NEAREST_ERROR * tolerance
+        is_unlike |= len(later_error_F) > 0 and later_error_F.mean() > LARGEST_LATER_ERROR * tolerance
         skipped += bool(has_lost or is_unlike or _is_too_short(plan.seconds[first : last + 1]))
         repeated += bool(frames > STRETCHED_SHARE * planned and frames - planned >= GAINED_FRAMES)
     return Faults(skipped, repeated, faults.overlong_tokens)
