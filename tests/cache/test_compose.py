@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -46,13 +48,27 @@ def shard_bytes(cache: Path) -> dict[str, bytes]:
     return {name: data for name, data in cache_bytes(cache).items() if name not in ("manifest.json", "rejected.jsonl")}
 
 
-def test_a_part_has_the_shards_that_preprocess_would_write(whole: Path, tmp_path: Path) -> None:
-    ids = {f"clip-{number:03d}" for number in range(CLIPS) if number % 3}
+def every_third_left_out(whole: Path) -> set[str]:
+    return ids_of(whole) - {f"clip-{number:03d}" for number in range(0, CLIPS, 3)}
+
+
+def without_validation(whole: Path) -> set[str]:
+    """Return a row more than two shards of `train` have; one of them moves to `val`."""
+    return {entry.id for entry in islice((entry for entry in read_utterances(whole) if entry.split == "train"), 17)}
+
+
+@pytest.mark.parametrize("choose", [every_third_left_out, without_validation])
+def test_a_part_has_the_shards_that_preprocess_would_write(
+    whole: Path, tmp_path: Path, choose: Callable[[Path], set[str]]
+) -> None:
+    ids = choose(whole)
     result = run("subset", "--ids", listed(tmp_path / "ids.txt", {*ids, "nobody"}), whole, tmp_path / "part")
     assert result.stderr == f"warning: --ids: 1 of {len(ids) + 1} are not in {whole}, such as nobody\n"
     config = make_config(WAVES, BUCKETS)
     build(whole.parent / "data", tmp_path / "made", config, excluded=ids_of(whole) - ids)
     assert shard_bytes(tmp_path / "part") == shard_bytes(tmp_path / "made")
+    run("subset", "--ids", tmp_path / "ids.txt", tmp_path / "part", tmp_path / "again")
+    assert shard_bytes(tmp_path / "again") == shard_bytes(tmp_path / "made")
     part, made = load_manifest(tmp_path / "part"), load_manifest(tmp_path / "made")
     assert (part.fingerprint, part.counts, part.excluded) == (made.fingerprint, made.counts, made.excluded)
     assert verify_cache(tmp_path / "part", "full", 1).problems == ()

@@ -16,6 +16,7 @@ from tests.training.tiny_run import (
     RUN_CONFIG,
     Killed,
     TinySource,
+    TinyStep,
     TinyValidation,
     config_with,
     read_metrics,
@@ -30,6 +31,7 @@ from xtts_pipeline.training.checkpoints import saver as saving
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, checkpoint_folders, write_config
 from xtts_pipeline.training.checkpoints.state import BestEvaluation
+from xtts_pipeline.training.optimizer import LossScale
 from xtts_pipeline.training.resume import check_same_cache, resume
 
 pytestmark = pytest.mark.usefixtures("tiny_training")
@@ -175,6 +177,24 @@ def test_fewer_steps_than_done_are_refused_and_more_steps_continue(
     assert summary["steps"] == 14
     assert summary["loss"]["first"] == whole[1]["loss"]["first"]
     assert [line["step"] for line in read_metrics(run) if line["split"] == "train"] == [1, 3, 5, 6, 9, 10, 12, 14]
+
+
+def test_a_loss_scale_ends_with_float16_and_begins_anew_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ScaledStep(TinyStep):
+        def __init__(self, *_: object) -> None:
+            super().__init__()
+            self.loss_scale = LossScale()
+
+    scale = {"loss_scale.scale", "loss_scale.finite_steps"}
+    for steps, step, names in ((4, ScaledStep, scale), (8, TinyStep, set()), (12, ScaledStep, scale)):
+        monkeypatch.setattr(task, "AcousticStep", step)
+        settings = config_with(steps=steps, evaluate_every=100)
+        resume_and_train(tmp_path, TinySource(), settings, allowed=("training",))
+        newest = load_checkpoint(checkpoint_folders(tmp_path)[-1])
+        assert newest.step == steps
+        assert {name for name in newest.arrays if name.startswith("loss_scale")} == names
 
 
 def test_patience_does_not_depend_on_whether_the_best_checkpoint_was_written(

@@ -32,7 +32,14 @@ from xtts_pipeline.cache.format.manifest import (
     manifest_bytes,
 )
 from xtts_pipeline.cache.format.schema import bucket_of, without_padding
-from xtts_pipeline.cache.format.shards import WAVE_PREFIX, ShardName, ShardPlan, default_shard_count, digest_of
+from xtts_pipeline.cache.format.shards import (
+    WAVE_PREFIX,
+    ShardName,
+    ShardPlan,
+    default_shard_count,
+    digest_of,
+    split_of,
+)
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_record, record_starts
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import CacheConfig, TextConfig, show_value
@@ -149,6 +156,10 @@ def _with_splits(chosen: Sequence[tuple[SourceCache, UtteranceEntry]], config: C
 
 def _lay_out(members: Sequence[_Member], config: CacheConfig) -> dict[ShardName, list[_Member]]:
     rows = Counter(member.split for member in members)
+    validation = [member for member in members if member.split == "val"]
+    if len(validation) == 1 and split_of(validation[0].digest, config) == "train":
+        # Moved to `val`, here or by `preprocess`, which counts shards before.
+        rows["train"] += 1
     plan = ShardPlan({split: default_shard_count(count, config.records_per_shard) for split, count in rows.items()})
     shards: dict[ShardName, list[_Member]] = {name: [] for name in plan.names()}
     for member in sorted(members, key=lambda member: member.digest):

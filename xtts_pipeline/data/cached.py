@@ -102,7 +102,7 @@ class CachedSource(Source):
         With `rows` they are read one by one, since the order of record numbers is known without reading.
         """
         if order.rows is not None:
-            read, workers = RecordReader(self._paths(order.bucket)).read, parallel_calls(order.config.data)
+            read, workers = RecordReader(self.shard_paths(order.bucket)).read, parallel_calls(order.config.data)
             return self.record_numbers(order).map(read, num_parallel_calls=workers, deterministic=True)
         names, buffer_bytes = self._paths(order.bucket), self._buffer_bytes
         return order.elements(lambda shard, _epoch: shard_records(tf.gather(names, shard), buffer_bytes))
@@ -124,7 +124,7 @@ class CachedSource(Source):
 
     def bucket_left_out(self, order: TrainingOrder) -> list[str]:
         """Return the ids of the clips that no batch of the position's epoch holds."""
-        read = RecordReader(self._paths(order.bucket)).read
+        read = RecordReader(self.shard_paths(order.bucket)).read
         records = order.left_out(self._number_reader(order.bucket)).map(read)
         return [str(decode_example(record.numpy(), self.specs[order.bucket])["id"]) for record in records]
 
@@ -220,9 +220,9 @@ def shard_records(path: tf.Tensor, buffer_bytes: int = _READ_BUFFER_BYTES) -> tf
 class RecordReader:
     """Read single records of some files by number; numbers count from 0 through the files in turn."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        starts = [record_starts(Path(path)) for path in paths]
-        self._paths = tf.constant(paths, tf.string)
+    def __init__(self, paths: Sequence[Path]) -> None:
+        starts = list(map(record_starts, paths))
+        self._paths = tf.constant(list(map(str, paths)), tf.string)
         self._starts = tf.constant(list(chain.from_iterable(starts)), tf.int64)
         self._first = tf.constant([0, *accumulate(map(len, starts))], tf.int64)
 

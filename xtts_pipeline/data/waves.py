@@ -57,12 +57,12 @@ class _Split:
     @cached_property
     def mels(self) -> RecordReader:
         """Reads mel records. Making a reader goes through all of its files, so a split has one."""
-        return RecordReader([str(path) for path in self.paths])
+        return RecordReader(self.paths)
 
     @cached_property
     def waves(self) -> RecordReader:
         """Reads the wave records beside them."""
-        return RecordReader([str(path.with_name(f"{WAVE_PREFIX}{path.name}")) for path in self.paths])
+        return RecordReader([path.with_name(f"{WAVE_PREFIX}{path.name}") for path in self.paths])
 
 
 class WaveSource(CachedSource):

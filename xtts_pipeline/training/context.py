@@ -6,6 +6,7 @@ Imports TensorFlow, so `xtts train` reaches it only through the gate. Knows noth
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -66,6 +67,7 @@ class RunContext:
     resumption: the checkpoint and state to continue from; None for a new run.
     base: the checkpoint whose weights a new run starts with; None for random weights.
     network: what the run trains.
+    write_plan: write the settings of a resumed run, once they are known to fit its weights.
     """
 
     folder: Path
@@ -80,6 +82,7 @@ class RunContext:
     startup: StartupTimer = field(default_factory=StartupTimer)
     distribution: Distribution = SINGLE_DEVICE
     network: NetworkKind = "acoustic"
+    write_plan: Callable[[], None] = lambda: None
     metrics: MetricsWriter = field(init=False)
     media: MediaWriter = field(init=False)
     saver: CheckpointSaver = field(init=False)
@@ -134,7 +137,7 @@ class RunContext:
 def prepare_run(
     log: NativeLog, plan: RunPlan, progress: TrainingProgress, startup: StartupTimer
 ) -> Iterator[RunContext]:
-    """Yield the context of a planned run, after its settings and, if it does not resume, its origin are on disk.
+    """Yield the context of a planned run. The settings and the origin of a new one are on disk by then.
 
     Raises ConfigError, CacheError or CheckpointError if workers differ, or the run cannot resume or start as planned.
     """
@@ -160,8 +163,9 @@ def prepare_run(
                     plan.run, source, plan.config, plan.allowed, progress.log, distribution, plan.network
                 )
         base = None if plan.init_from is None else load_base(plan.init_from, plan.network, resumption, progress.log)
-        if plan.is_chief:
-            _write_plan(plan, base)
+        write_plan = partial(_write_plan, plan, base) if plan.is_chief else lambda: None
+        if resumption is None:
+            write_plan()
         with RunContext(
             plan.run,
             plan.config,
@@ -175,6 +179,7 @@ def prepare_run(
             startup,
             distribution,
             plan.network,
+            write_plan,
         ) as context:
             try:
                 yield context

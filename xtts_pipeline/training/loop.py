@@ -139,11 +139,20 @@ class _Training:
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         """Load the weights of the checkpoint that the run continues from."""
-        restore_variables(self.variables, checkpoint)
+        self._load_weights(checkpoint)
+        # Not before: settings that do not fit the weights must not replace those that do.
+        self.context.write_plan()
         self.context.saver.restore_best()
         if missing := self.context.metrics.lines.missing_bytes:
             found = f"{METRICS_NAME}: {missing} bytes fewer than at step {checkpoint.step}"
             self.warn(f"{found}; reports before it are lost")
+
+    def _load_weights(self, checkpoint: Checkpoint) -> None:
+        """Load a checkpoint's weights. The loss scale, which only float16 has, is left out if the precision differs."""
+        changed = {name for name in self.variables.keys() ^ checkpoint.arrays.keys() if name.startswith("loss_scale.")}
+        variables = {name: variable for name, variable in self.variables.items() if name not in changed}
+        arrays = {name: array for name, array in checkpoint.arrays.items() if name not in changed}
+        restore_variables(variables, replace(checkpoint, arrays=arrays))
 
     def run(self) -> None:
         """Train until the run is over."""
@@ -215,13 +224,13 @@ class _Training:
             ids = self.source.left_out(self.config, self.signatures, epoch)
             self.context.metrics.left_out.write({"epoch": epoch, "ids": ids})
 
-    def _stop_if_asked(self, unsettled: Snapshot | None) -> None:
-        """Save and raise InterruptedRunError if a stop is requested. `unsettled` is the run before an evaluation."""
+    def _stop_if_asked(self, unsettled: RunState | None) -> None:
+        """Save and raise InterruptedRunError if a stop is requested. `unsettled` is the state before an evaluation."""
         if not self._is_stop_agreed():
             return
         saver = self.context.saver
         if saver.saved_step != self.steps_done:
-            self._save(unsettled or self._snapshot())
+            self._save(self._snapshot(unsettled or self._run_state()))
         saver.finish()
         self.context.distribution.barrier()
         raise InterruptedRunError(
@@ -245,7 +254,7 @@ class _Training:
         best = None
         # The report comes first: its window must hold the time of steps only.
         if validation is not None:
-            unsettled = self._snapshot()
+            unsettled = self._run_state()
             self._report(step)
             best = self._evaluate(validation, step, unsettled)
             if validation.are_samples_due(is_last=self._is_over()):
@@ -286,7 +295,7 @@ class _Training:
         if (warning := self.skip_log.write(step, self.window, is_bad, positions)) and is_first:
             self.warn(warning)
 
-    def _evaluate(self, validation: Validation, step: int, unsettled: Snapshot) -> BestEvaluation | None:
+    def _evaluate(self, validation: Validation, step: int, unsettled: RunState) -> BestEvaluation | None:
         """Validate; return the evaluation if it is better than every evaluation on disk, else None."""
         numbers = validation.evaluate(lambda: self._stop_if_asked(unsettled))
         self._record(step, "val", numbers)
@@ -312,9 +321,9 @@ class _Training:
                 link_best(self.context.folder, checkpoint_folders(self.context.folder)[-1])
                 saver.saved_best = best
         elif is_over or (is_due and not saver.is_busy and not self.skips.in_a_row):
-            self._save(self._snapshot(best))
+            self._save(self._snapshot(self._run_state(best), best))
         elif best is not None:
-            saver.enqueue(self._snapshot(best))
+            saver.enqueue(self._snapshot(self._run_state(best), best))
             self.clock.restart()
 
     def _save(self, snapshot: Snapshot) -> None:
@@ -328,10 +337,10 @@ class _Training:
             if complaint is not None:
                 self.warn(f"checkpoint not saved: {complaint}")
 
-    def _snapshot(self, best: BestEvaluation | None = None) -> Snapshot:
-        """Return a copy of the run as it is now. Steps wait for this copy only, not for the disk."""
+    def _run_state(self, best: BestEvaluation | None = None) -> RunState:
+        """Return the state of the run as it is now; `best` is the evaluation of this step if it is the best so far."""
         kept = best or self.context.saver.best
-        state = replace(
+        return replace(
             self.state,
             position=self.position,
             is_settled=self.is_settled,
@@ -350,7 +359,10 @@ class _Training:
             rolled_back_at_step=self.rolled_back_at_step,
             warnings=tuple(self.warnings),
         )
-        # Reading the window has waited for all queued steps.
+
+    def _snapshot(self, state: RunState, best: BestEvaluation | None = None) -> Snapshot:
+        """Return a copy of the weights with a state of the run. Steps wait for this copy only, not for the disk."""
+        # Reading the window for the state has waited for all queued steps.
         with self.timer.pausing():
             arrays = {name: variable.numpy() for name, variable in self.variables.items()}
         return Snapshot(self.steps_done, arrays, state, best)
@@ -373,7 +385,7 @@ class _Training:
         checkpoint = load_newest_finite(context.folder, self.warn)
         if checkpoint is None or checkpoint.state is None:
             raise TrainingError(f"{found}, and there is no checkpoint to go back to; {remedy}")
-        restore_variables(self.variables, checkpoint)
+        self._load_weights(checkpoint)
         self.task.step.rate_factor.assign(ROLL_BACK_RATE)
         context.distribution.barrier()
         if context.is_chief:

@@ -123,6 +123,15 @@ def test_a_run_without_a_sound_checkpoint_is_refused_each_time(stopped: tuple[Pa
             begin(cache, run, resume=True)
 
 
+def test_settings_that_do_not_fit_the_weights_leave_the_run_as_it_was(stopped: tuple[Path, Path]) -> None:
+    cache, run = stopped
+    settings = (run / "config.yaml").read_bytes()
+    narrow = ["model.width=8", "model.heads=2", "model.feedforward_width=8"]
+    with pytest.raises(CheckpointError, match="step-00000001: .*: found nothing, expected float32"):
+        begin(cache, run, settings=narrow, resume=True, allow_change=("model",))
+    assert (run / "config.yaml").read_bytes() == settings
+
+
 def test_a_run_resumed_before_its_first_checkpoint_keeps_its_own_settings(
     tmp_path: Path, write_cache: WriteCache, bases: list[Any]
 ) -> None:
