@@ -2,9 +2,9 @@
 
     python benchmarks/planted_faults.py --run runs/two-cores --cache cache --limit 64 --words 4
 
-The speech is of held-out texts (or of trained ones, for a corpus too small), without the vocoder. A fault is found if the speech has more skipped or repeated words
-than without it. The false alarms are those without a fault. Words are drawn among those planned for three frames or
-more. A run that clones voices takes the first clip of each speaker as the reference of the others.
+The speech is of the texts of --split, without the vocoder. A fault is found if the speech has more skipped or repeated
+words than without it. The false alarms are those without a fault. Words are drawn among those planned for three frames
+or more. A run that clones voices takes the first clip of each speaker as the reference of the others.
 """
 
 import argparse

@@ -29,7 +29,7 @@ PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 # Natural log magnitude. Speech at full scale stays below.
 MEL_CEILING = 2.0
 _TICKS_HZ = (250, 500, 1000, 2000, 4000, 8000)
-# Of the height between two ticks, so that no label covers another.
+# The least share of the height between two ticks, so that no label covers another.
 _TICK_SHARE = 0.07
 # The colour map magma by Smith and van der Walt (2015) at equal distances, in sRGB.
 MAGMA = (

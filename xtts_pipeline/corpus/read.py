@@ -27,7 +27,7 @@ _READERS: tuple[Layout, ...] = (
     Pairs(),
 )
 LAYOUTS: tuple[str, ...] = tuple(reader.name for reader in _READERS)
-# What tells a cache from a corpus.
+# These files tell a cache from a corpus.
 CACHE_FILES = ("manifest.json", "utterances.jsonl")
 
 

@@ -209,7 +209,10 @@ class Synthesizer:
         semitones: float = 0.0,
         seed: int | None = None,
     ) -> SpeechStream:
-        """Return the wave of the first attempt of `synthesize`, chunk by chunk; raises its errors at once."""
+        """Return the wave of the first attempt of `synthesize`, chunk by chunk; raises its errors at once.
+
+        Griffin-Lim gives it other phases; a trained vocoder does not.
+        """
         return self.stream_batch([text], speaker, language, references, speed, semitones, seed)[0]
 
     def stream_batch(

@@ -15,8 +15,8 @@ from xtts_pipeline.model.layers import Convolution, Dense, Initializer, embed, l
 # higher value would lock in the first bad paths.
 SHARPNESS = 32.0
 IMPOSSIBLE = -1e9
-# Of the loop over frames. Each iteration costs a GPU the start of several kernels, and a CPU nothing; there, the fused
-# program of several frames would compute the first ones again for each of the others.
+# Each iteration starts several kernels on a GPU, so it handles several frames there. On a CPU it handles one: there,
+# XLA's fused program would compute the earlier frames of an iteration again for each later one.
 FRAMES_PER_GPU_ITERATION = 16
 
 

@@ -15,7 +15,7 @@ CONVNEXT_TAPS = 7
 PREDICTOR_TAPS = 3
 # Where a frame lies in its token: its distance from both ends, in token lengths, and the token's log duration.
 PLACE_FEATURES = 3
-# Of a token: its energy, its voicing, its octaves, and the harmonics of its pitch at as many frequencies.
+# A token has these features: energy, voicing, octaves, and the harmonics of its pitch at as many frequencies.
 HARMONIC_FEATURES = 64
 PROSODY_FEATURES = 3 + HARMONIC_FEATURES
 # Sines and cosines of the flow's time.

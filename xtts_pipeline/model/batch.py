@@ -36,6 +36,21 @@ class References(NamedTuple):
     length: tf.Tensor
 
 
+def next_of_speaker(speaker_B: tf.Tensor, mel_length_B: tf.Tensor) -> tf.Tensor:
+    """Return the row of the next clip of each row's speaker in the batch, int32 [B]; -1 without another clip."""
+    rows = speaker_B.shape[0]
+    row_B = tf.range(rows)
+    ahead_BB = tf.math.floormod(row_B[None, :] - row_B[:, None], rows)
+    is_other_BB = (speaker_B[:, None] == speaker_B[None, :]) & (mel_length_B > 0)[None, :] & (ahead_BB > 0)
+    next_B = tf.argmin(tf.where(is_other_BB, ahead_BB, rows), axis=1, output_type=tf.int32)
+    return tf.where(tf.reduce_any(is_other_BB, axis=1), next_B, -1)
+
+
+def without_others(crop: Crop, other_B: tf.Tensor) -> Crop:
+    """Return the crops that are still used if rows with another clip hear that one."""
+    return crop._replace(length=tf.where(other_B >= 0, 0, crop.length))
+
+
 def to_network_scale(mel: tf.Tensor) -> tf.Tensor:
     """Return natural-log mels in the network's scale, float32."""
     return (tf.cast(mel, tf.float32) - MEL_CENTRE) / MEL_SCALE

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-# The same coefficients and scale as the mel-cepstral distortion of `xtts evaluate`.
+# As the mel-cepstral distortion of `xtts evaluate`, whose mean over the path is another one.
 COEFFICIENTS = 13
 DECIBELS = 10.0 / math.log(10.0)
 UNREACHABLE = 1e9
@@ -14,7 +14,7 @@ UNREACHABLE = 1e9
 def mel_distortion(
     true_BTM: tf.Tensor, true_length_B: tf.Tensor, spoken_BTM: tf.Tensor, spoken_length_B: tf.Tensor
 ) -> tf.Tensor:
-    """Return the mel-cepstral distortion of each row in dB, float32 [B]; 0 for a row without a frame.
+    """Return the mel-cepstral distortion of each row in dB, float32 [B]; rows have frames.
 
     Mels are in natural log. Dynamic time warping in its symmetric form: a step of both sequences counts twice, a step
     of one once, and the sum is divided by both lengths (H. Sakoe and S. Chiba, 1978).

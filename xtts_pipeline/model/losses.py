@@ -25,7 +25,7 @@ LOSS_METRICS = (
     "flow_loss",
     "alignment_fit",
 )
-# Of the losses of prosody: squared errors of logs and levels, larger than those of frames.
+# The losses of prosody are squared errors of logs and levels, larger than those of frames.
 PROSODY_WEIGHT = 0.3
 # A semitone, which is clearly heard, is 0.08 octaves, and its square 0.007.
 OCTAVES_WEIGHT = 10.0

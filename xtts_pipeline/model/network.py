@@ -12,7 +12,15 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig, ModelConfig, SynthesisConfig
 from xtts_pipeline.model.aligner import Aligner
 from xtts_pipeline.model.architecture import PROSODY_FEATURES
-from xtts_pipeline.model.batch import Batch, Crop, References, from_network_scale, to_network_scale
+from xtts_pipeline.model.batch import (
+    Batch,
+    Crop,
+    References,
+    from_network_scale,
+    next_of_speaker,
+    to_network_scale,
+    without_others,
+)
 from xtts_pipeline.model.durations import LEAST_DURATION, Timing, spoken_durations, timing_of
 from xtts_pipeline.model.encoders import TextEncoder, VoiceEncoder
 from xtts_pipeline.model.flow_head import FlowHead
@@ -259,21 +267,26 @@ class Network(tf.Module):
         A clip's own frames tell its level and its prosody, which no reference of a user does. The other clip is the
         next of the speaker in the batch; a row without one keeps its crop, and a row without a reference has none.
         """
-        own = self.own_references(batch, crop)
-        if own is None or batch.speaker is None:
-            return crop, own
-        rows = batch.speaker.shape[0]
-        number_B, is_real_B = tf.range(rows), batch.mel_length > 0
-        ahead_BB = tf.math.floormod(number_B[None, :] - number_B[:, None], rows)
-        is_other_BB = (batch.speaker[:, None] == batch.speaker[None, :]) & is_real_B[None, :] & (ahead_BB > 0)
-        other_B = tf.argmin(tf.where(is_other_BB, ahead_BB, rows), axis=1, output_type=tf.int32)
-        has_other_B = tf.reduce_any(is_other_BB, axis=1) & (crop.length > 0)
-        other_length_B = tf.gather(batch.mel_length, other_B)
-        length_B = tf.minimum(other_length_B, self.reference_frames)
-        start_B = self._crop_start(other_length_B - length_B, dropout)
-        other_BCM = self._window(tf.gather(batch.mel, other_B), start_B)
-        return crop._replace(length=tf.where(has_other_B, 0, crop.length)), References(
-            tf.where(has_other_B[:, None, None], other_BCM, own.mel), tf.where(has_other_B, length_B, own.length)
+        if self.voice_encoder is None or batch.speaker is None:
+            return crop, self.own_references(batch, crop)
+        other_B = next_of_speaker(batch.speaker, batch.mel_length)
+        return without_others(crop, other_B), self.choose_references(
+            batch, crop, other_B, self.shared_references(batch, dropout)
+        )
+
+    def shared_references(self, batch: Batch, dropout: Dropout) -> References:
+        """Return a random crop of each clip as the reference of other clips, `reference_frames` long if the clip is."""
+        length_B = tf.minimum(batch.mel_length, self.reference_frames)
+        return References(self._window(batch.mel, self._crop_start(batch.mel_length - length_B, dropout)), length_B)
+
+    def choose_references(self, batch: Batch, crop: Crop, other_B: tf.Tensor, shared: References) -> References:
+        """Return the shared reference at row `other` of each row that hears one and has another clip, else its crop."""
+        has_other_B, row_B = (other_B >= 0) & (crop.length > 0), tf.maximum(other_B, 0)
+        return References(
+            tf.where(
+                has_other_B[:, None, None], tf.gather(shared.mel, row_B), self._window(batch.mel, crop.first_frame)
+            ),
+            tf.where(has_other_B, tf.gather(shared.length, row_B), crop.length),
         )
 
     def _crop_start(self, last_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:

@@ -25,7 +25,7 @@ WHITENING_HZ = 40.0
 # All harmonics of a pitch are harmonics of its half and of its third as well. So this share of the scores of twice and
 # of three times a candidate, the larger one, is subtracted from its own.
 MULTIPLE_SHARE = 0.8
-# What a candidate's score loses for the square of its distance in octaves from the pitch of the context. Without it the
+# A candidate's score loses this for the square of its distance in octaves from the pitch of the context. Without it the
 # pitch of hardly voiced sounds is often read one or two octaves too high.
 SQUARED_OCTAVE_COST = 0.1
 # How many candidates further twice and three times a pitch are.

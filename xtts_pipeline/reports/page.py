@@ -20,7 +20,7 @@ from xtts_pipeline.plots import encode_mel, hertz_ticks
 Verdict = Literal["good", "mixed", "bad", ""]
 _VERDICTS = {"good": "✓ good", "mixed": "◐ mixed", "bad": "✗ bad"}
 _MOST_TIMES = 6
-# Of every page: its own file, and the folder of its sounds beside it.
+# A page is one file with the folder of its sounds beside it.
 PAGE_NAME, SOUNDS_FOLDER = "index.html", "sounds"
 
 

@@ -13,7 +13,7 @@ from xtts_pipeline.errors import Reason, TextError
 TextChanges = Counter[tuple[str, str]]
 
 MOST_CHANGES_NAMED = 150
-# What a character becomes, the first form that the model has; Unicode decomposes none of these letters.
+# Replacements of a character; the first that the model has is taken; Unicode decomposes none of these letters.
 _FORMS = {
     "\u00df": ("ss",),
     "\u00e6": ("ae",),

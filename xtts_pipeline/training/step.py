@@ -25,11 +25,13 @@ class GlobalBatch(NamedTuple):
     """The whole batch that several devices share, as one device sees it.
 
     first_row: index of the device's first row in the whole batch, int32 [].
-    lengths: what `TrainStep.row_lengths` returns for all rows of the whole batch, int32 [kinds, rows].
+    numbers: what `TrainStep.row_numbers` returns for all rows of the whole batch, int32 [NUMBERS, rows].
+    shared: what `TrainStep.shared_rows` returns for all rows.
     """
 
     first_row: tf.Tensor
-    lengths: tf.Tensor
+    numbers: tf.Tensor
+    shared: tuple[tf.Tensor, ...] = ()
 
 
 class TrainStep(tf.Module, ABC):
@@ -40,13 +42,13 @@ class TrainStep(tf.Module, ABC):
     is 1), but the step still counts.
     METRICS: what a call returns; `is_skipped` is the last.
     SUMMED_METRICS: what `batch_gradients` returns; the shares of several devices add up to those of the whole batch.
-    LENGTHS: how many kinds of lengths `row_lengths` returns.
+    NUMBERS: how many numbers of a row `row_numbers` returns.
     programs: one for each phase. compiled: that of the step that `begin` announced.
     """
 
     METRICS: tuple[str, ...]
     SUMMED_METRICS: tuple[str, ...]
-    LENGTHS: ClassVar[int] = 0
+    NUMBERS: ClassVar[int] = 0
     BETAS: ClassVar[Betas] = Betas()
 
     def __init__(
@@ -99,9 +101,17 @@ class TrainStep(tf.Module, ABC):
         the whole batch, so that the devices' results add up.
         """
 
-    def row_lengths(self, batch: Any) -> np.ndarray:
-        """Return what the means of other devices depend on, int [LENGTHS, rows]."""
-        return np.zeros([self.LENGTHS, rows_of(batch)])
+    def row_numbers(self, batch: Any) -> np.ndarray:
+        """Return the numbers of each row that the gradients of other devices depend on, int [NUMBERS, rows]."""
+        return np.zeros([self.NUMBERS, rows_of(batch)])
+
+    def shared_rows(self, batch: Any, first_row: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Return the tensors of a device's rows, each [rows, ...], that the gradients of other devices depend on.
+
+        `first_row` is the index of the device's first row in the whole batch.
+        """
+        del batch, first_row
+        return ()
 
     def clip(self, gradients: Gradients) -> tuple[Gradients, Metrics]:
         """Return the clipped gradients, and the metrics of their norms before."""

@@ -63,7 +63,7 @@ class NeuralStream:
         self._least, self._most = first_frames, block_frames
         audio = vocoder.audio
         self._squares = window_squares(audio)
-        # Frames not yet needed no more: those of the context before the next block, and all that follow.
+        # Frames that are still needed: the context before the next block, and all later ones.
         self._mel = np.zeros((0, audio.mel_bins), np.float32)
         self._first = 0  # the number of the first of them
         self._done = 0  # frames that are rendered

@@ -127,7 +127,7 @@ def test_settings_that_do_not_fit_the_weights_leave_the_run_as_it_was(stopped: t
     cache, run = stopped
     settings = (run / "config.yaml").read_bytes()
     narrow = ["model.width=8", "model.heads=2", "model.feedforward_width=8"]
-    with pytest.raises(CheckpointError, match="step-00000001: .*: found nothing, expected float32"):
+    with pytest.raises(CheckpointError, match=r"step-00000001: .*: found nothing, expected float32"):
         begin(cache, run, settings=narrow, resume=True, allow_change=("model",))
     assert (run / "config.yaml").read_bytes() == settings
 

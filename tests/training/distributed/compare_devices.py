@@ -1,7 +1,7 @@
 """A program that trains on one device and on several logical devices of the CPU, from the same weights and batches.
 
-It trains an acoustic model with a voice encoder and scheduled sampling, or a vocoder whose discriminators begin at step
-ADVERSARIAL_START.
+It trains an acoustic model with a voice encoder, of one or several speakers, or a vocoder whose discriminators begin at
+step ADVERSARIAL_START.
 
 Prints JSON. `one` and `many`: the METRICS of each step. `variables`: the largest difference of any variable at the end.
 `traces`: by function. `one_apart` and `many_apart`: the METRICS of `synchronised` more steps, each of which starts with
@@ -12,10 +12,12 @@ Logical devices must be configured before TensorFlow computes anything, so tests
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tests.model.conftest import SPEC, make_network, random_batch
 from tests.training.vocoder.test_step import config_with, make_batch, make_step, signature_of
@@ -42,7 +44,7 @@ LAST_PLACE = 2.0**-24
 Training = tuple[Callable[[], TrainStep], list[Any], Callable[[int], Any]]
 
 
-def acoustic(*, is_compiled: bool, accumulation_steps: int) -> Training:
+def acoustic(*, is_compiled: bool, accumulation_steps: int, speakers: int) -> Training:
     """Return the training of an acoustic model."""
     settings = TrainingConfig(
         batch_size=ROWS,
@@ -50,12 +52,12 @@ def acoustic(*, is_compiled: bool, accumulation_steps: int) -> Training:
         steps=60,
         jit_compile=is_compiled,
     )
-    signatures = [batch_signature(SPEC, ROWS, with_speaker=False, with_language=False)]
+    signatures = [batch_signature(SPEC, ROWS, with_speaker=speakers > 1, with_language=False)]
 
     def networks() -> list[Network]:
-        return [make_network(**LAYERS) for _ in range(2)]
+        return [make_network(**LAYERS, speakers=speakers) for _ in range(2)]
 
-    return lambda: AcousticStep(*networks(), settings, signatures), signatures, batch_of
+    return lambda: AcousticStep(*networks(), settings, signatures), signatures, partial(batch_of, speakers=speakers)
 
 
 def vocoder(*, is_compiled: bool) -> Training:
@@ -104,10 +106,12 @@ def compare(
     return {**found, "variables": apart, "traces": traces}
 
 
-def batch_of(number: int) -> Batch:
-    """Return the batch of this number, with clips of random lengths."""
+def batch_of(number: int, speakers: int) -> Batch:
+    """Return the batch of this number, with clips of random lengths and speakers."""
     random = np.random.default_rng(number)
-    return random_batch(SPEC, random.integers(2, 10, ROWS).tolist(), random.integers(3, 21, ROWS).tolist(), seed=number)
+    lengths = [random.integers(first, last, ROWS).tolist() for first, last in ((2, 10), (3, 21))]
+    batch = random_batch(SPEC, *lengths, seed=number)
+    return batch if speakers == 1 else batch._replace(speaker=tf.constant(random.integers(0, speakers, ROWS), tf.int32))
 
 
 def metrics(step: TrainStep | DistributedStep, batches: Sequence[Any], first: int = 0) -> list[list[float]]:

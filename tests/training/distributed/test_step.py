@@ -48,8 +48,13 @@ def apart(found: dict[str, Any], pair: tuple[str, str], columns: Sequence[int]) 
     return np.abs(other - one) / np.maximum(np.abs(one), 1e-30)
 
 
-@pytest.mark.parametrize(("devices", "accumulation_steps", "is_compiled"), [(2, 1, True), (4, 1, False), (2, 2, False)])
-def test_fifty_steps_equal_those_of_one_device(devices: int, accumulation_steps: int, is_compiled: bool) -> None:
+@pytest.mark.parametrize(
+    ("devices", "accumulation_steps", "speakers", "is_compiled"),
+    [(2, 1, 3, True), (4, 1, 1, False), (4, 1, 3, False), (2, 2, 3, False)],
+)
+def test_fifty_steps_equal_those_of_one_device(
+    devices: int, accumulation_steps: int, speakers: int, is_compiled: bool
+) -> None:
     found = compare(
         network="acoustic",
         devices=devices,
@@ -58,6 +63,7 @@ def test_fifty_steps_equal_those_of_one_device(devices: int, accumulation_steps:
         is_perturbed=True,
         is_compiled=is_compiled,
         accumulation_steps=accumulation_steps,
+        speakers=speakers,
     )
     pairs = ("one", "many"), ("one_apart", "many_apart"), ("one", "perturbed")
     columns = [AcousticStep.METRICS.index(name) for name in COMPARED]

@@ -121,7 +121,7 @@ def test_one_trace_and_one_compilation_pass() -> None:
 
 
 def test_without_xla_no_compilation_is_expected() -> None:
-    monitor_of(1, 0, is_compiled=False).check(7)
+    assert monitor_of(1, 0, is_compiled=False).check(7) == []
 
 
 def test_two_functions_of_one_name_are_refused() -> None:

@@ -104,7 +104,7 @@ class SynthesisReport:
         """Return the report for people."""
         seconds, frames = sum(file.seconds for file in self.files), sum(file.mel_frames for file in self.files)
         cut = [file.output.name for file in self.files if not file.has_stopped]
-        reason = "cut by synthesis.max_frames_per_token or the longest mel: train longer, or split the text"
+        reason = "cut by synthesis.max_frames_per_token: train longer, or split the text"
         if self._is_single:
             ending = reason if cut else "stopped by itself"
         else:

@@ -24,7 +24,7 @@ DIRECTIONS = 24
 # Higher cepstra tell speakers apart rather than sounds; the adaptation finds its own weights.
 LIFTER = 5 / (5 + np.arange(CEPSTRA, dtype=np.float32))
 RIDGE, NOISE_VARIANCE = 10.0, 0.01
-# Of the variance of the speech: less is no right text; more needs no second try.
+# Shares of the variance of the speech: under the first the text is wrong, over the second no second try is needed.
 LEAST_EXPLAINED, WELL_EXPLAINED = 0.05, 0.15
 MOST_ADAPTATIONS, LEAST_GAIN = 6, 0.02
 HELD_OUT_FRAMES = 10 * FRAMES_PER_SECOND

@@ -175,7 +175,7 @@ class _SynthesisGraph:
         settings, spec, network = self._config.synthesis, self._cache.spec, self.network
         unused_mel = tf.zeros([tokens_BS.shape[0], 1, spec.mel_bins], tf.float16)
         batch = Batch(tokens_BS, unused_mel, text_length_B, text_length_B, speaker_B, language_B)
-        # float64, rounding halves to even as Python does: the same limit as in Synthesizer.
+        # float64, rounding halves to even as Python does: the limit of Synthesizer, and the longest mel besides.
         asked_B = tf.round(tf.cast(text_length_B, tf.float64) * settings.max_frames_per_token)
         max_frames_B = tf.cast(tf.minimum(asked_B, spec.max_mel_frames), tf.int32)
         memory = network.encode(batch, voice_BVD, has_reference_B, self._dropout())

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import from_signature
-from xtts_pipeline.model.batch import Batch, Crop, References
+from xtts_pipeline.model.batch import Batch, Crop, References, next_of_speaker, without_others
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import LOSS_METRICS, BatchTotals, batch_totals, decoder_steps
 from xtts_pipeline.model.network import Network
@@ -21,12 +21,20 @@ class AcousticStep(TrainStep):
 
     METRICS = (*LOSS_METRICS, "gradient_norm", "learning_rate", "mel_frames", "is_skipped")
     SUMMED_METRICS = (*LOSS_METRICS, "mel_frames")
-    LENGTHS = 2
+    NUMBERS = 3
     network: Network
 
-    def row_lengths(self, batch: Batch) -> np.ndarray:
-        """Return text and mel lengths, int32 [2, rows]."""
-        return np.stack([batch.text_length, batch.mel_length])
+    def row_numbers(self, batch: Batch) -> np.ndarray:
+        """Return text lengths, mel lengths and speakers, int32 [3, rows]; one speaker is 0."""
+        speaker = np.zeros(batch.mel.shape[0]) if batch.speaker is None else batch.speaker
+        return np.stack([batch.text_length, batch.mel_length, speaker])
+
+    def shared_rows(self, batch: Batch, first_row: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Return the references that clips of other devices may hear, [rows, C, M], if there are several speakers."""
+        if self.network.voice_encoder is None or batch.speaker is None:
+            return ()
+        dropout = Dropout.for_step(self.config.seed, self.step.read_value(), first_row)
+        return (self.network.shared_references(batch, dropout).mel,)
 
     def batch_gradients(
         self, batch: Batch, step: tf.Tensor, whole: GlobalBatch | None = None
@@ -48,12 +56,7 @@ class AcousticStep(TrainStep):
             crop, reference = network.other_references(batch, crop, dropout)
             totals = batch_totals(batch, crop)
         else:
-            # Several devices would find other clips: each sees its own rows alone.
-            reference = network.own_references(batch, crop)
-            whole_batch = batch._replace(text_length=whole.lengths[0], mel_length=whole.lengths[1])
-            whole_dropout = Dropout.for_step(config.seed, step)
-            whole_crop = network.choose_crops(whole_batch.mel_length, whole_dropout, config.reference_dropout)
-            totals = batch_totals(whole_batch, whole_crop)
+            crop, reference, totals = self._references_of_all(batch, crop, step, whole)
         if config.accumulation_steps == 1:
             return self._gradients(batch, crop, reference, totals, dropout)
 
@@ -77,6 +80,25 @@ class AcousticStep(TrainStep):
         zeros = (no_gradients, {name: tf.zeros([]) for name in LOSS_METRICS})
         _, sums = tf.while_loop(lambda index, _: index < config.accumulation_steps, add_part, (tf.constant(0), zeros))
         return sums
+
+    def _references_of_all(
+        self, batch: Batch, crop: Crop, step: tf.Tensor, whole: GlobalBatch
+    ) -> tuple[Crop, References | None, BatchTotals]:
+        """Return what `other_references` would, and the totals, with the clips of all devices in view."""
+        network, (text_length_B, mel_length_B, speaker_B) = self.network, tf.unstack(whole.numbers)
+        whole_batch = batch._replace(text_length=text_length_B, mel_length=mel_length_B)
+        dropout = Dropout.for_step(self.config.seed, step)
+        whole_crop = network.choose_crops(mel_length_B, dropout, self.config.reference_dropout)
+        if not whole.shared:
+            return crop, network.own_references(batch, crop), batch_totals(whole_batch, whole_crop)
+        whole_other_B = next_of_speaker(speaker_B, mel_length_B)
+        other_B = tf.gather(whole_other_B, whole.first_row + tf.range(batch.mel.shape[0]))
+        shared = References(whole.shared[0], tf.minimum(mel_length_B, network.reference_frames))
+        return (
+            without_others(crop, other_B),
+            network.choose_references(batch, crop, other_B, shared),
+            batch_totals(whole_batch, without_others(whole_crop, whole_other_B)),
+        )
 
     def _gradients(
         self, batch: Batch, crop: Crop, reference: References | None, totals: BatchTotals, dropout: Dropout

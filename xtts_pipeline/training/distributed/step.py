@@ -45,8 +45,10 @@ class DistributedStep:
         parts = [with_rows(signature, rows_of(signature) // replicas) for signature in signatures]
 
         def extra_specs(part: Any) -> list[tf.TensorSpec]:
-            lengths = tf.TensorSpec([step.LENGTHS, rows_of(part) * replicas], tf.int32, "lengths")
-            return [tf.TensorSpec([], tf.int32, "first"), lengths]
+            first, rows = tf.TensorSpec([], tf.int32, "first"), rows_of(part) * replicas
+            shared = tf.function(step.shared_rows, autograph=False).get_concrete_function(part, first)
+            gathered = [tf.TensorSpec([rows, *each.shape[1:]], each.dtype) for each in shared.structured_outputs]
+            return [first, tf.TensorSpec([step.NUMBERS, rows], tf.int32, "numbers"), *gathered]
 
         self._programs = [
             CompiledByShape(function, parts, step.config, extra_specs)
@@ -94,7 +96,7 @@ class DistributedStep:
             self._runs[id(function)] = tf.function(self._run_on_replicas(function, rows), autograph=False)
         inputs = self._ahead.popleft() if self._ahead else self._shares(batch)
         with self.compiled.showing_compilation():
-            result = self._runs[id(function)](inputs, self._whole_lengths(batch))
+            result = self._runs[id(function)](inputs, self._whole_numbers(batch))
         return self._strategy.experimental_local_results(result)[0]
 
     def watch_with(self, monitor: CompilationMonitor) -> None:
@@ -117,27 +119,33 @@ class DistributedStep:
 
         return self._strategy.experimental_distribute_values_from_function(values_of)
 
-    def _whole_lengths(self, batch: Any) -> tf.Tensor:
-        """Exchange lengths and requests to stop; return the lengths of the whole batch, int32 [LENGTHS, rows]."""
+    def _whole_numbers(self, batch: Any) -> tf.Tensor:
+        """Exchange row numbers and requests to stop; return those of the whole batch, int32 [NUMBERS, rows]."""
         distribution = self._distribution
-        whole = np.zeros([self._step.LENGTHS, rows_of(batch) * distribution.workers])
+        whole = np.zeros([self._step.NUMBERS, rows_of(batch) * distribution.workers])
         mine = distribution.rows_of_worker(whole.shape[1])
-        whole[:, mine.start : mine.stop] = self._step.row_lengths(batch)
+        whole[:, mine.start : mine.stop] = self._step.row_numbers(batch)
         is_asked = self._interruption is not None and self._interruption.is_asked
-        *lengths, asked = distribution.sum([*whole.ravel(), float(is_asked)])
+        *numbers, asked = distribution.sum([*whole.ravel(), float(is_asked)])
         self.is_stop_agreed = asked > 0.0
-        return tf.constant(np.reshape(lengths, whole.shape), tf.int32)
+        return tf.constant(np.reshape(numbers, whole.shape), tf.int32)
 
     def _run_on_replicas(self, function: Any, rows: int) -> Callable[..., Any]:
-        """Return a function that runs both programs on every device and sums the vectors of the first between them."""
+        """Return a function that runs both programs on every device and sums the vectors of the first between them.
 
-        def on_replica(tensors: Sequence[tf.Tensor], lengths: tf.Tensor) -> tf.Tensor:
+        Before, the devices exchange their shared rows.
+        """
+
+        def on_replica(tensors: Sequence[tf.Tensor], numbers: tf.Tensor) -> tf.Tensor:
             replica = tf.distribute.get_replica_context()
             first = tf.cast(replica.replica_id_in_sync_group * rows, tf.int32)
-            return self.update(replica.all_reduce(tf.distribute.ReduceOp.SUM, function(*tensors, first, lengths)))
+            shared = self._step.shared_rows(from_signature(tensors, self._signature), first)
+            gathered = [replica.all_gather(each, axis=0) for each in shared]
+            vector = function(*tensors, first, numbers, *gathered)
+            return self.update(replica.all_reduce(tf.distribute.ReduceOp.SUM, vector))
 
-        def run(tensors: Any, lengths: tf.Tensor) -> Any:
-            return self._strategy.run(on_replica, args=(tensors, lengths))
+        def run(tensors: Any, numbers: tf.Tensor) -> Any:
+            return self._strategy.run(on_replica, args=(tensors, numbers))
 
         return run
 
@@ -147,9 +155,10 @@ class DistributedStep:
 
     def _gradient_step(self, *tensors: tf.Tensor) -> tf.Tensor:
         """Return gradients and SUMMED_METRICS of a device's rows in one vector, so that one all-reduce sums them."""
-        *fields, first, lengths = tensors
-        batch, step = from_signature(fields, self._signature), self._step.step.read_value()
-        gradients, metrics = self._step.batch_gradients(batch, step, GlobalBatch(first, lengths))
+        fields = len([spec for spec in self._signature if spec is not None])
+        batch, step = from_signature(tensors[:fields], self._signature), self._step.step.read_value()
+        first, numbers, *shared = tensors[fields:]
+        gradients, metrics = self._step.batch_gradients(batch, step, GlobalBatch(first, numbers, tuple(shared)))
         summed = stack_metrics(metrics, self._step.SUMMED_METRICS)
         return tf.concat([*(tf.reshape(gradient, [-1]) for gradient in gradients), summed], axis=0)
 

@@ -17,7 +17,7 @@ from xtts_pipeline.system.terminal import echo_line
 from xtts_pipeline.training.compiled import CompiledByShape, Compiling
 
 MAX_WARNINGS = 5
-# What people call the Python functions of a run.
+# Names of the Python functions of a run, for people.
 _PARTS = {
     "_train_step": "the training step",
     "_reconstruction_step": "the training step without discriminators",

@@ -23,7 +23,7 @@ SELF_ATTENTION, FEEDFORWARD = 6, 2
 # TensorFlow with XLA's compiler, and what compiling each part of a layer leaves behind: for the first shape, and for
 # each further shape. Fitted to the resident memory of a run of one shape and of six runs of three.
 PROCESS_BYTES, PART_BYTES, FURTHER_PART_BYTES = 1_350_000_000, 27_000_000, 44_000_000
-# What a row takes on a GPU, against a CPU. Measured once, on an H100: docs/benchmarks/gpu.md.
+# A row takes this much more on a GPU than on a CPU. Measured once, on an H100: docs/benchmarks/gpu.md.
 GPU_ROW_FACTOR = 1.26
 
 

@@ -100,7 +100,7 @@ class VocoderStep(TrainStep):
         settings, rows = self._settings, rows_of(batch)
         # The phase is known when a program is traced; each program is one phase's.
         discriminators = self.discriminators if self.compiled is self.programs[-1] else None
-        share = 1.0 if whole is None else rows / whole.lengths.shape[1]
+        share = 1.0 if whole is None else rows / whole.numbers.shape[1]
         variables = list(self.optimizer.trained.values())
         truth_BN = batch.sound
         # Both gradients come from one forward pass; each is taken of its own variables alone.
