@@ -83,9 +83,10 @@ def command(
     steps: int = STEPS,
     training: Mapping[str, Any] = TRAINING,
     name: str = "train",
+    model: Mapping[str, Any] = MODEL,
 ) -> list[str]:
     """Return `xtts train` or `xtts train-vocoder` of a small network; discriminators begin in the middle of the run."""
-    network = {"model": MODEL} if name == "train" else {"vocoder": {**VOCODER, "adversarial_start": steps // 2}}
+    network = {"model": model} if name == "train" else {"vocoder": {**VOCODER, "adversarial_start": steps // 2}}
     settings = {**network, "training": {**training, "jit_compile": str(is_compiled).lower()}}
     texts = [f"--set={section}.{key}={value}" for section, keys in settings.items() for key, value in keys.items()]
     options = ["--cache", str(cache), "--output", str(run), "--steps", str(steps), "--resume", "--json"]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks.scaling_processes import free_ports
-from tests.training.test_kills import command, held_at, metrics
+from tests.training.test_kills import MODEL, command, held_at, metrics
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
 from xtts_pipeline.training.distributed.cluster import Cluster
@@ -40,14 +40,17 @@ def environment(addresses: Sequence[str], index: int) -> dict[str, str]:
 class Workers:
     """The processes of one run; a context manager that kills the remaining ones."""
 
-    def __init__(self, cache: Path, run: Path, count: int, steps: int, *, hold_at: int | None = None) -> None:
+    def __init__(
+        self, cache: Path, run: Path, count: int, steps: int, *, hold_at: int | None = None, voice_latents: int = 0
+    ) -> None:
         """Start the processes; with `hold_at` the chief waits after the report of this step until `go_on`."""
         addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
         self.run, self.gate = run, run.with_name(f"{run.name}-goes-on")
         self.processes = []
         for index in range(count):
             # test_step.py compares compiled steps of several devices.
-            arguments = command(cache, run, is_compiled=False, steps=steps, training=TRAINING)
+            model = {**MODEL, "voice_latents": voice_latents}
+            arguments = command(cache, run, is_compiled=False, steps=steps, training=TRAINING, model=model)
             if hold_at is not None and index == 0:
                 arguments = held_at(arguments, hold_at, self.gate)
             with (run.parent / f"{run.name}-{index}.err").open("a") as said:
@@ -109,11 +112,16 @@ def left_out(run: Path) -> list[Any]:
     return [json.loads(line) for line in (run / "left_out.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_several_processes_train_like_one(tmp_path: Path, write_cache: Callable[..., Manifest], count: int) -> None:
-    write_cache(tmp_path / "cache", train=220, val=9, shards=5, buckets=BUCKETS)
-    one, many = tmp_path / "one", tmp_path / "many"
-    with Workers(tmp_path / "cache", one, 1, 50) as alone, Workers(tmp_path / "cache", many, count, 50) as together:
+@pytest.mark.parametrize(("count", "voice_latents"), [(2, 4), (4, 0)])
+def test_several_processes_train_like_one(
+    tmp_path: Path, write_cache: Callable[..., Manifest], count: int, voice_latents: int
+) -> None:
+    cache, one, many = tmp_path / "cache", tmp_path / "one", tmp_path / "many"
+    write_cache(cache, train=220, val=9, shards=5, buckets=BUCKETS)
+    with (
+        Workers(cache, one, 1, 50, voice_latents=voice_latents) as alone,
+        Workers(cache, many, count, 50, voice_latents=voice_latents) as together,
+    ):
         alone.finish()
         _, *others = together.finish()
     assert others == [{"steps": 50}] * (count - 1)
