@@ -27,9 +27,7 @@ from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, file_ch
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.cli.options import STORED_CACHE_FOLDER, cache_option, stored_cache_option
-from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
-from xtts_pipeline.data.batching import bucket_signatures
-from xtts_pipeline.data.cached import CachedSource
+from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system import storage
 from xtts_pipeline.system.regular_files import read_regular_file
@@ -168,27 +166,6 @@ def test_a_pushed_cache_is_verified_and_read_as_the_local_one(
     ]
     np.testing.assert_array_equal(batches[0], batches[1])
     assert len(batches[0])
-
-
-def test_workers_read_their_rows_from_a_store(cache: Path, store: StoredPath) -> None:
-    copy(cache, store)
-    manifest, data = load_manifest(store), DataConfig(cache_records=False)
-    local, stored = (
-        [
-            batch["mel"].numpy()
-            for batch in training_dataset(folder, manifest, batch_size=2, seed=3, data=data, epochs=1, rows=range(1, 2))
-        ]
-        for folder in (cache, store)
-    )
-    np.testing.assert_array_equal(local, stored)
-    assert len(local)
-    config = Config(training=TrainingConfig(batch_size=2), data=data)
-    left_out = []
-    for folder in (cache, store):
-        source = CachedSource(folder, manifest)
-        signatures = bucket_signatures(source.identity(), source.specs, config.training)
-        left_out.append(source.left_out(config, signatures, 0))
-    assert left_out[0] == left_out[1]
 
 
 def test_damage_in_a_store_is_found(cache: Path, store: StoredPath) -> None:

@@ -209,10 +209,7 @@ class Synthesizer:
         semitones: float = 0.0,
         seed: int | None = None,
     ) -> SpeechStream:
-        """Return the wave of the first attempt of `synthesize`, chunk by chunk; raises its errors at once.
-
-        Griffin-Lim gives it other phases; a trained vocoder does not.
-        """
+        """Return the wave of the first attempt by chunks, of other phases with Griffin-Lim; raises errors at once."""
         return self.stream_batch([text], speaker, language, references, speed, semitones, seed)[0]
 
     def stream_batch(

@@ -163,7 +163,7 @@ def prepare_run(
                     plan.run, source, plan.config, plan.allowed, progress.log, distribution, plan.network
                 )
         base = None if plan.init_from is None else load_base(plan.init_from, plan.network, resumption, progress.log)
-        write_plan = partial(_write_plan, plan, base) if plan.is_chief else lambda: None
+        write_plan = partial(_write_plan, plan, base)
         if resumption is None:
             write_plan()
         with RunContext(
@@ -199,7 +199,9 @@ def _open_source(plan: RunPlan) -> Source:
 
 
 def _write_plan(plan: RunPlan, base: Checkpoint | None) -> None:
-    """Write the run's settings, the path of its base checkpoint and the rejected rows of a corpus."""
+    """Write the run's settings, the path of its base checkpoint and the rejected rows of a corpus, as the chief."""
+    if not plan.is_chief:
+        return
     if base is not None and plan.init_from is not None:
         write_init_from(plan.run, plan.init_from)
     write_config(plan.run, dump_config(plan.config), plan.network)

@@ -18,18 +18,8 @@ from xtts_pipeline.errors import InterruptedRunError, TrainingError
 from xtts_pipeline.system.memory_release import freeze_objects, release_free_memory, unfreezing_objects
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.acoustic.task import AcousticTask
-from xtts_pipeline.training.checkpoints.files import (
-    Checkpoint,
-    link_best,
-    read_weights_sha256,
-    restore_variables,
-)
-from xtts_pipeline.training.checkpoints.run_folder import (
-    METRICS_NAME,
-    SKIPPED_NAME,
-    checkpoint_folders,
-    remove_after,
-)
+from xtts_pipeline.training.checkpoints.files import Checkpoint, link_best, read_weights_sha256, restore_step
+from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME, checkpoint_folders, remove_after
 from xtts_pipeline.training.checkpoints.saver import SaveSchedule, Snapshot
 from xtts_pipeline.training.checkpoints.state import BestEvaluation, NetworkKind, RunState, origin_to_json
 from xtts_pipeline.training.checkpoints.summary import write_summary
@@ -139,20 +129,13 @@ class _Training:
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         """Load the weights of the checkpoint that the run continues from."""
-        self._load_weights(checkpoint)
+        restore_step(self.variables, checkpoint)
         # Not before: settings that do not fit the weights must not replace those that do.
         self.context.write_plan()
         self.context.saver.restore_best()
         if missing := self.context.metrics.lines.missing_bytes:
             found = f"{METRICS_NAME}: {missing} bytes fewer than at step {checkpoint.step}"
             self.warn(f"{found}; reports before it are lost")
-
-    def _load_weights(self, checkpoint: Checkpoint) -> None:
-        """Load a checkpoint's weights. The loss scale, which only float16 has, is left out if the precision differs."""
-        changed = {name for name in self.variables.keys() ^ checkpoint.arrays.keys() if name.startswith("loss_scale.")}
-        variables = {name: variable for name, variable in self.variables.items() if name not in changed}
-        arrays = {name: array for name, array in checkpoint.arrays.items() if name not in changed}
-        restore_variables(variables, replace(checkpoint, arrays=arrays))
 
     def run(self) -> None:
         """Train until the run is over."""
@@ -385,7 +368,7 @@ class _Training:
         checkpoint = load_newest_finite(context.folder, self.warn)
         if checkpoint is None or checkpoint.state is None:
             raise TrainingError(f"{found}, and there is no checkpoint to go back to; {remedy}")
-        self._load_weights(checkpoint)
+        restore_step(self.variables, checkpoint)
         self.task.step.rate_factor.assign(ROLL_BACK_RATE)
         context.distribution.barrier()
         if context.is_chief:

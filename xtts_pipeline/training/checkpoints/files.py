@@ -220,6 +220,17 @@ def _check_identity(cache: CacheIdentity, config: Config) -> None:
         raise ValueError(f"cache.spec: found {cache.spec}, the config gives {spec}")
 
 
+def restore_step(variables: Mapping[str, tf.Variable], checkpoint: Checkpoint) -> None:
+    """Assign a checkpoint's arrays to the variables of a training step; raises as `restore_variables` does.
+
+    The loss scale, which only float16 has, is left out if the precision differs: it begins anew, or is gone.
+    """
+    changed = {name for name in variables.keys() ^ checkpoint.arrays.keys() if name.startswith("loss_scale.")}
+    kept = {name: variable for name, variable in variables.items() if name not in changed}
+    arrays = {name: array for name, array in checkpoint.arrays.items() if name not in changed}
+    restore_variables(kept, replace(checkpoint, arrays=arrays))
+
+
 def restore_variables(variables: Mapping[str, tf.Variable], checkpoint: Checkpoint, prefix: str = "") -> None:
     """Assign the checkpoint's arrays under `prefix` to the variables.
 
