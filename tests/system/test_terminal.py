@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from xtts_pipeline.system.terminal import columns_of, duration_text, fold
+from xtts_pipeline.system.terminal import columns_of, counted, duration_text, fold
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,11 @@ def test_a_line_is_folded_between_words_where_its_value_starts():
 def test_lines_of_a_log_stay_whole():
     assert columns_of(io.StringIO()) is None
     assert fold(100 * "word ", None) == 100 * "word "
+
+
+def test_a_noun_has_the_number_of_its_count() -> None:
+    assert [counted(count, "training record") for count in (0, 1, 2)] == [
+        "0 training records",
+        "1 training record",
+        "2 training records",
+    ]

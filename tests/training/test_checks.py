@@ -205,6 +205,11 @@ def test_a_cache_must_fill_a_batch(tmp_path: Path, write_cache: WriteCache) -> N
         CacheError, match=r"cache: 3 training records, but training.batch_size=4; set training.batch_size=3 or less"
     ):
         check(manifest, batch_size=4)
+    with pytest.raises(
+        CacheError,
+        match=r"cache: 1 training record, but training.batch_size=4; set training.batch_size=1, or preprocess a larger",
+    ):
+        check(write_cache(tmp_path / "one", train=1, shards=1), batch_size=4)
     with pytest.raises(CacheError, match=r"cache: 0 training records; preprocess a larger corpus"):
         check(write_cache(tmp_path / "none", train=0), batch_size=4)
 
@@ -218,7 +223,7 @@ def test_every_bucket_must_fill_a_batch(tmp_path: Path, write_cache: WriteCache)
     )
     with pytest.raises(CacheError, match=rf"{found}; set training.batch_size=6 or less"):
         check(manifest, batch_size=8)
-    with pytest.raises(CacheError, match=rf"{found}; set training.batch_size=4 or less"):
+    with pytest.raises(CacheError, match=rf"{found}; set training.batch_size=4, or preprocess a larger corpus"):
         check(manifest, batch_size=8, accumulation_steps=4)
 
 
@@ -227,7 +232,7 @@ def test_a_bucket_that_no_batch_size_fills_is_refused_and_an_empty_one_is_not(
 ) -> None:
     with pytest.raises(
         CacheError,
-        match=r"bucket 0 \[4, 4\]: 1 training records, .* 12 rows in this bucket; preprocess with other data.buckets",
+        match=r"bucket 0 \[4, 4\]: 1 training record, .* 12 rows in this bucket; preprocess with other data.buckets",
     ):
         check(write_cache(tmp_path / "one", train=24, buckets=((4, 4), (16, 24))), batch_size=2)
     check(write_cache(tmp_path / "none", train=24, buckets=((3, 2), (16, 24))), batch_size=2)

@@ -36,6 +36,7 @@ from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.regular_files import open_regular_file
 from xtts_pipeline.system.storage import StoredPath, check_apart
+from xtts_pipeline.system.terminal import counted
 
 _CHUNK_BYTES = 8 << 20
 # Enough hex digits of the manifest's digest to distinguish caches.
@@ -61,11 +62,11 @@ class CopyReport:
         """Return the report in a line for people."""
         removed = f"; removed {', '.join(self.removed)}" if self.removed else ""
         copied = (
-            f"{self.copied_files} files, {format_bytes(self.copied_bytes)}, copied"
+            f"{counted(self.copied_files, 'file')}, {format_bytes(self.copied_bytes)}, copied"
             if self.copied_files
             else "nothing to copy"
         )
-        return f"{self.target}: whole, {self.files} files, {format_bytes(self.bytes)}; {copied}{removed}"
+        return f"{self.target}: whole, {counted(self.files, 'file')}, {format_bytes(self.bytes)}; {copied}{removed}"
 
 
 def copy_cache(

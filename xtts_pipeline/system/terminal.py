@@ -30,6 +30,11 @@ def duration_text(seconds: float, decimals: int = 0) -> str:
     return f"{seconds:.{decimals}f} s"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, whose plural takes an s: `1 clip`, `2 clips`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def columns_of(stream: IO[str] | None) -> int | None:
     """Return the width of the terminal of a stream; None if it is no terminal, or closed."""
     if stream is None or not stream.isatty():

@@ -17,6 +17,7 @@ from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.machine import has_bfloat16_products, memory_limit_bytes
 from xtts_pipeline.system.nvml import compute_capability, free_memory_bytes
 from xtts_pipeline.system.runtime import has_gpu
+from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.monitoring.memory_estimate import MemoryEstimate, estimate_memory
 
@@ -50,14 +51,14 @@ def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> Non
         raise CacheError(f"{cache}: 0 training records; preprocess a larger corpus")
     for bucket, found, needed in unfilled_buckets(manifest, training.clips_per_batch, training.accumulation_steps):
         smaller = _largest_trainable_batch(manifest, training.clips_per_batch, training.accumulation_steps)
-        remedy = (
-            "preprocess with other data.buckets" if smaller is None else f"set training.batch_size={smaller} or less"
-        )
+        remedy = "preprocess with other data.buckets" if smaller is None else f"set training.batch_size={smaller}"
+        if smaller is not None:
+            # A batch has at least one clip in each part.
+            remedy += " or less" if smaller > training.accumulation_steps else ", or preprocess a larger corpus"
         where = f"bucket {bucket} {list(manifest.buckets[bucket])}: " if manifest.buckets else ""
-        rows = f", which is {needed} rows in this bucket" if manifest.buckets else ""
-        raise CacheError(
-            f"{cache}: {where}{found} training records, but training.batch_size={training.batch_size}{rows}; {remedy}"
-        )
+        rows = f", which is {counted(needed, 'row')} in this bucket" if manifest.buckets else ""
+        records = counted(found, "training record")
+        raise CacheError(f"{cache}: {where}{records}, but training.batch_size={training.batch_size}{rows}; {remedy}")
     if training.patience is not None and not manifest.split_records("val"):
         raise CacheError(
             f"{cache}: no validation records, but training.patience={training.patience} waits for their figures; "

@@ -28,7 +28,7 @@ from xtts_pipeline.cache.verify.parallel import parallel_map
 from xtts_pipeline.cache.verify.shards import ShardCheck, ShardVerifier
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.storage import folder_path
-from xtts_pipeline.system.terminal import join_lines
+from xtts_pipeline.system.terminal import counted, join_lines
 
 Level = Literal["quick", "full", "deep"]
 
@@ -67,10 +67,9 @@ class VerifyReport:
         """Return the repaired files, one line for each problem, and a summary that names what was proved."""
         repaired = [f"repaired: {', '.join(self.repaired)}"] if self.repaired else []
         lines = [f"{problem.kind:10}  {problem.where}: {problem.detail}" for problem in self.problems]
-        count = len(lines)
-        found = f", {count} problem{'s' if count > 1 else ''}" if lines else ""
+        found = f", {counted(len(lines), 'problem')}" if lines else ""
         verdict = f"{'NOT VALID' if lines else 'valid'} ({self._proof()}){found}"
-        amounts = f"{self.records} records, {self.shards} shards, {self.bytes / 1e6:.1f} MB"
+        amounts = f"{counted(self.records, 'record')}, {counted(self.shards, 'shard')}, {self.bytes / 1e6:.1f} MB"
         return join_lines([*repaired, *lines, f"{verdict}: {amounts}"])
 
     def _proof(self) -> str:
@@ -81,7 +80,7 @@ class VerifyReport:
             return "full"
         if not (self.valid or self.sampled):
             return "deep: no clip recomputed, the full level found problems"
-        return f"deep: {self.sampled} of {self.records} clips recomputed"
+        return f"deep: {self.sampled} of {counted(self.records, 'clip')} recomputed"
 
 
 def verify_cache(folder: Path | str, level: Literal["quick", "full"] = "full", jobs: int = 2) -> VerifyReport:

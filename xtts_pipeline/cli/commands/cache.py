@@ -35,7 +35,7 @@ from xtts_pipeline.cli.options import (
 from xtts_pipeline.corpus.ids import read_ids
 from xtts_pipeline.errors import ConfigError, did_you_mean
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import escape
+from xtts_pipeline.system.terminal import counted, escape
 
 STAGING_JOBS = 8
 
@@ -56,7 +56,7 @@ class ComposeReport:
         """Return the report in a line for people."""
         splits = ", ".join(f"{split} {count}" for split in SPLITS if (count := self.manifest.split_records(split)))
         size = format_bytes(sum(entry.bytes for entry in self.manifest.all_files.values()))
-        return f"{self.cache}: {self.manifest.counts.kept} utterances ({splits}), {size}"
+        return f"{self.cache}: {counted(self.manifest.counts.kept, 'utterance')} ({splits}), {size}"
 
 
 @click.group(cls=SummaryGroup)

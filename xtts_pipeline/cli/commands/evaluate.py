@@ -35,7 +35,7 @@ from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.reports.evaluation import page
 from xtts_pipeline.reports.page import PAGE_NAME
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import duration_text, echo_line, join_lines
+from xtts_pipeline.system.terminal import counted, duration_text, echo_line, join_lines
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM
 
@@ -115,7 +115,7 @@ class EvaluationReport:
         voice += f", with {', '.join(self.overrides)}" if self.overrides else ""
         title = f"{self.run} at step {self.step}, {self.cache} split {self.split}"
         lines = [
-            f"{title}: {count} utterances{voice}, compared with {TRUTHS[self.truth]}",
+            f"{title}: {counted(count, 'utterance')}{voice}, compared with {TRUTHS[self.truth]}",
             "",
             f"{'':<30}{'median':>9}{'mean':>9}{'worst':>9}  worst in",
         ]

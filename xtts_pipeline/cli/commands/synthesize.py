@@ -44,7 +44,7 @@ from xtts_pipeline.inference.pieces import TextSplitter
 from xtts_pipeline.inference.timings import timings_to_json
 from xtts_pipeline.plots import save_speech_picture
 from xtts_pipeline.system.regular_files import read_regular_file
-from xtts_pipeline.system.terminal import duration_text, has_surrogate
+from xtts_pipeline.system.terminal import counted, duration_text, has_surrogate
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.text.language_check import unread_figures
 from xtts_pipeline.training.checkpoints.state import read_run_names, read_run_state
@@ -109,7 +109,7 @@ class SynthesisReport:
             ending = reason if cut else "stopped by itself"
         else:
             ending = f"{', '.join(cut)} {reason}" if cut else "all stopped by themselves"
-        count = "" if self._is_single else f"{len(self.files)} files, "
+        count = "" if self._is_single else f"{counted(len(self.files), 'file')}, "
         length = f"{count}{duration_text(seconds, 2)}, {frames} frames"
         return f"{self.output}: {length}, {ending} (checkpoint of step {self.step})"
 

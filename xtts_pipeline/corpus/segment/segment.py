@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -27,7 +28,7 @@ from xtts_pipeline.corpus.segment.reference import speak_reference
 from xtts_pipeline.corpus.segment.speech import hear
 from xtts_pipeline.errors import CorpusError, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
-from xtts_pipeline.system.terminal import join_lines
+from xtts_pipeline.system.terminal import counted, join_lines
 
 CLIPS_NAME, LEFT_OUT_NAME = "clips.jsonl", "left_out.jsonl"
 UNTRANSCRIBED_FOLDER = "untranscribed"
@@ -71,7 +72,8 @@ class SegmentReport:
         """Return the report for people."""
         report = self.to_json()
         untranscribed = report["without_transcript"]
-        lines = [f"{report['recordings']} recordings: {report['clips']} clips of {report['hours']:.2f} hours"]
+        found = f"{counted(report['recordings'], 'recording')}: {counted(report['clips'], 'clip')}"
+        lines = [f"{found} of {report['hours']:.2f} hours"]
         if untranscribed:
             where = f"cut only, into {self.output / UNTRANSCRIBED_FOLDER}"
             lines.append(f"without a transcript: {untranscribed} of them, {where}")
@@ -81,7 +83,7 @@ class SegmentReport:
             lines.append(f"left out, {report['left_out_hours']:.2f} hours, each in {self.output / LEFT_OUT_NAME}:")
             lines += [f"  {reason:<20} {count:>6}" for reason, count in report["left_out_by_reason"].items()]
         if untranscribed < report["recordings"]:
-            lines.append(f"next: xtts preprocess --data {self.output}")
+            lines.append(f"next: xtts preprocess --data {shlex.quote(str(self.output))}")
         return join_lines(lines)
 
 

@@ -18,6 +18,7 @@ from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.inference.voice_folder import VoiceTerms
 from xtts_pipeline.system.installation import DISTRIBUTION
 from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.training.checkpoints.state import SavedState
 
 REPORT_NAME = "report.json"
@@ -175,7 +176,7 @@ def _samples(samples: Sequence[SampleSentence]) -> list[str]:
 def _figures(evaluation: EvaluationFigures | None) -> list[str]:
     if evaluation is None:
         return ["## Figures", "None were given to the export."]
-    spoken = f"{evaluation.utterances} utterances of the split `{evaluation.split}`"
+    spoken = f"{counted(evaluation.utterances, 'utterance')} of the split `{evaluation.split}`"
     stopped = f"{evaluation.utterances - evaluation.stop_misses} ended by themselves"
     rows = [
         f"| {name} | {figure.median:g} | {figure.mean:g} | {figure.worst:g} |"

@@ -37,7 +37,7 @@ from xtts_pipeline.reports.clips_page import STRANGEST, ClipsContent, with_unit,
 from xtts_pipeline.reports.page import PAGE_NAME
 from xtts_pipeline.reports.run_page import read_run, write_run_page
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import join_lines
+from xtts_pipeline.system.terminal import counted, join_lines
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ClipsReport:
     def to_text(self) -> str:
         """Return the report for people."""
         content = self.content
-        lines = [f"{content.title}: {len(content.clips)} clips, {len(content.suspects)} suspect"]
+        lines = [f"{content.title}: {counted(len(content.clips), 'clip')}, {len(content.suspects)} suspect"]
         for found in content.strangeness:
             count = int((found.scores >= SUSPECT_SCORE).sum())
             first = next(iter(found.strangest(1)), None)
@@ -104,7 +104,7 @@ class RunReport:
 
     def to_text(self) -> str:
         """Return the report for people."""
-        return join_lines([f"{self.run}: {self.steps} steps", f"page     {self.page}"])
+        return join_lines([f"{self.run}: {counted(self.steps, 'step')}", f"page     {self.page}"])
 
 
 @click.command(cls=DocumentedCommand, example="xtts report --data LJSpeech-1.1 --output report")
