@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -79,4 +80,55 @@ def test_a_run_without_metrics_is_an_error_of_one_line(tmp_path: Path):
     run = make_run(tmp_path / "run")
 
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl: cannot be read"):
+        read_run(run)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[[[",
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b'{"step": 5, "split": "\xff"}',
+        b'{"step": 5}',
+        b"[]",
+        b"",
+        b'{"step": "5", "split": "train"}',
+        b'{"step": 5, "split": "train", "loss": "low"}',
+        b'{"step": 5, "split": "train", "loss": 1e999}',
+    ],
+)
+def test_a_damaged_line_of_the_metrics_is_an_error_with_its_number_and_the_remedy(tmp_path: Path, line: bytes):
+    run = make_run(tmp_path / "run")
+    metrics = run / "metrics.jsonl"
+    metrics.write_bytes(b'{"step": 1, "split": "train", "loss": 2.5}\n' + line + b"\n")
+
+    with pytest.raises(CheckpointError) as caught:
+        read_run(run)
+
+    error = str(caught.value)
+    assert caught.value.exit_code == 2
+    assert error.startswith(f"{metrics}:2: ")
+    assert error.endswith("; remove the line")
+    assert ": :" not in error
+    assert "\n" not in error
+    assert len(error) < len(str(metrics)) + 300
+
+
+def test_validation_reports_without_a_loss_have_no_best_loss(tmp_path: Path):
+    run = make_run(tmp_path / "run")
+    (run / "metrics.jsonl").write_text('{"step": 5, "split": "val", "mel_loss": 2.5}\n')
+    (tmp_path / "page").mkdir()
+
+    page = write_run_page(read_run(run), tmp_path / "page").read_text(encoding="utf-8")
+
+    assert "Best validation loss" not in page
+    assert "mel loss" in page
+
+
+def test_a_pipe_in_place_of_the_metrics_is_refused_without_a_wait(tmp_path: Path):
+    run = make_run(tmp_path / "run")
+    os.mkfifo(run / "metrics.jsonl")
+
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl: cannot be read \(no regular file\)"):
         read_run(run)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import soundfile
+from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from xtts_pipeline.audio.mel import log_mel
+from xtts_pipeline.cache.format.manifest import first_problem
 from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.plots import mel_seconds
@@ -30,8 +32,10 @@ from xtts_pipeline.reports.page import (
     toolbar,
     write_page,
 )
+from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, TENSORBOARD_FOLDER
-from xtts_pipeline.training.checkpoints.state import read_run_state
+from xtts_pipeline.training.checkpoints.state import Natural, read_run_state
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.monitoring.warnings import MAX_WAIT_SHARE
 
@@ -45,6 +49,17 @@ PARTS = {
 PARTS_IN_ORDER = ("Losses", "Alignment and durations", "Speed", "Optimiser")
 # Labels of what a run writes of a sentence: its recording, its text.
 TRUE, TEXT = "true", "text"
+# Millions of reports.
+_MAX_METRICS_BYTES = 1 << 30
+
+
+class _Line(BaseModel):
+    """A line of metrics.jsonl: figures by name, null where they were not finite."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    __pydantic_extra__: dict[str, FiniteFloat | None]
+    step: Natural
+    split: str
 
 
 @dataclass(frozen=True)
@@ -62,12 +77,11 @@ class RunContent:
 
 
 def read_run(run: Path) -> RunContent:
-    """Read a run's folder; it may still be trained. Raises CheckpointError if it has no checkpoint or no metrics."""
-    state = read_run_state(run)
-    try:
-        text = (run / METRICS_NAME).read_text(encoding="utf-8")
-    except OSError as error:
-        raise CheckpointError(f"{run / METRICS_NAME}: cannot be read ({error.strerror}); name a run's folder") from None
+    """Read a run's folder; it may still be trained.
+
+    Raises CheckpointError if it has no checkpoint or no metrics, or if a line of the metrics is damaged.
+    """
+    state, reports = read_run_state(run), _read_reports(run / METRICS_NAME)
     summary = read_summary(run)
     warnings = summary.get("warnings", []) if summary else state.run.warnings if state.run else ()
     return RunContent(
@@ -75,12 +89,30 @@ def read_run(run: Path) -> RunContent:
         steps=state.step,
         config=state.config,
         versions={"xtts_pipeline": state.xtts_pipeline, "tensorflow": state.tensorflow},
-        # The last line of a running training may be incomplete.
-        reports=[json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")],
+        reports=reports,
         summary=summary,
         warnings=warnings,
         media=list(read_events(run / TENSORBOARD_FOLDER / "media")),
     )
+
+
+def _read_reports(path: Path) -> list[dict[str, Any]]:
+    try:
+        content = read_regular_file(path, _MAX_METRICS_BYTES)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); name a run's folder") from None
+    reports = []
+    # The last line of a running training may be incomplete.
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
+        try:
+            # Escaped bytes are no JSON, so a line that is not UTF-8 is refused as well.
+            reports.append(_Line.model_validate_json(line.decode(errors="backslashreplace")).model_dump())
+        except ValidationError as error:
+            raise CheckpointError(
+                f"{path}:{number}: {first_problem(error)}, expected a report such as "
+                '{"step": 1, "split": "train", "loss": 2.5}; remove the line'
+            ) from None
+    return reports
 
 
 def write_run_page(content: RunContent, output: Path) -> Path:
@@ -110,7 +142,9 @@ def _tiles(content: RunContent) -> str:
     summary = content.summary or {}
     shown = [tile("Steps", f"{content.steps:,}", "finished" if summary else "not finished")]
     losses = [
-        (line["loss"], line["step"]) for line in content.reports if line["split"] == "val" and line["loss"] is not None
+        (line["loss"], line["step"])
+        for line in content.reports
+        if line["split"] == "val" and line.get("loss") is not None
     ]
     if losses:
         best, step = min(losses)
@@ -138,7 +172,7 @@ def _tiles(content: RunContent) -> str:
 
 
 def _warnings(content: RunContent) -> str:
-    return fold(f"{len(content.warnings)} warnings", "\n".join(content.warnings)) if content.warnings else ""
+    return fold(counted(len(content.warnings), "warning"), "\n".join(content.warnings)) if content.warnings else ""
 
 
 def _charts(content: RunContent) -> str:

@@ -442,9 +442,9 @@ def _expect(where: str, found: object, expected: object) -> None:
 
 
 def first_problem(error: ValidationError) -> str:
-    """Return the first problem: where, found, expected."""
+    """Return the first problem: where, unless it is the whole, found, expected."""
     first = error.errors()[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
-    where = ".".join(str(key) for key in first["loc"])
-    return f"{where}: found {str(first['input'])[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    where = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
+    return f"{where}found {str(first['input'])[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
