@@ -267,6 +267,19 @@ def test_lines_come_from_stdin(run: Path, tmp_path: Path) -> None:
     assert "stdin: no lines" in str(error)
 
 
+def test_an_endless_stdin_is_refused_at_the_limit_of_a_file(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xtts_pipeline.cli.commands.synthesize.MAX_TEXT_FILE_BYTES", 4)
+    words = ["synthesize", "--run", str(run), "--text-file", "-", "--output", str(tmp_path / "out")]
+    error = CliRunner().invoke(cli, words, input="a\nb\n" * 3).exception
+    assert isinstance(error, CorpusError)
+    assert error.exit_code == 2
+    assert str(error) == "stdin: found more than 4 bytes, expected at most as many; give the texts in parts"
+    assert not (tmp_path / "out").exists()
+    assert CliRunner().invoke(cli, words, input="a\nb\n").exit_code == 0
+
+
 def test_a_run_of_one_speaker_says_that_it_cannot_clone(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", speakers=("ann",))
     soundfile.write(tmp_path / "voice.wav", 0.3 * np.sin(0.1 * np.arange(16_000)), 16_000)

@@ -317,7 +317,7 @@ def _read_lines(path: Path) -> dict[int, str]:
     """Return the lines of a text file or of stdin that are not blank, by their number from 1 on."""
     is_stdin, path = path == STDIN, _shown(path)
     try:
-        content = sys.stdin.buffer.read() if is_stdin else read_regular_file(path, MAX_TEXT_FILE_BYTES)
+        content = _read_stdin() if is_stdin else read_regular_file(path, MAX_TEXT_FILE_BYTES)
         text = content.decode("utf-8-sig")
         lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
@@ -328,6 +328,16 @@ def _read_lines(path: Path) -> dict[int, str]:
     if not spoken:
         raise CorpusError(f"{path}: no lines; expected one text a line")
     return spoken
+
+
+def _read_stdin() -> bytes:
+    # A byte over the limit shows that there is more, and an endless input ends here.
+    content = sys.stdin.buffer.read(MAX_TEXT_FILE_BYTES + 1)
+    if len(content) > MAX_TEXT_FILE_BYTES:
+        raise CorpusError(
+            f"stdin: found more than {MAX_TEXT_FILE_BYTES} bytes, expected at most as many; give the texts in parts"
+        )
+    return content
 
 
 def _check_lines(run: Path, path: Path, lines: Mapping[int, str], wanted: str | None, *, strict: bool) -> TextChanges:
