@@ -131,6 +131,9 @@ def test_a_damaged_source_or_an_empty_choice_leaves_no_cache(whole: Path, tmp_pa
         assert not (tmp_path / "part" / "manifest.json").exists()
     with pytest.raises(ConfigError, match="found none of them"):
         run("subset", source, tmp_path / "part")
+    for share in ("0%", "0"):
+        with pytest.raises(ConfigError, match=r"^--share: found 0%, expected over 0%; name a share such as 10%$"):
+            run("subset", "--share", share, source, tmp_path / "part")
 
 
 def test_a_cache_is_pulled_once(whole: Path, tmp_path: Path) -> None:

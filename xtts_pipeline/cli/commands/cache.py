@@ -110,8 +110,10 @@ def subset(
 
     Several options take the utterances that all of them name.
     """
-    if not (ids or speakers or share):
+    if not (ids or speakers or share is not None):
         raise ConfigError("--ids, --speaker, --share: found none of them; name the utterances to take")
+    if share == 0.0:
+        raise ConfigError("--share: found 0%, expected over 0%; name a share such as 10%")
     whole = _source(source)
     unknown = sorted(set(speakers) - set(whole.manifest.speakers))
     if unknown:
