@@ -72,7 +72,7 @@ def cli(context: click.Context, debug: bool) -> None:
       xtts preprocess --data LJSpeech-1.1     write mels and tokens into cache/
       xtts verify-cache                       prove that every byte is right
       xtts train --output runs/first          train on cache/
-      xtts synthesize --run runs/first --text "Hello, world!" --output hello.wav
+      xtts synthesize --run runs/first --text 'Hello, world!' --output hello.wav
 
     `xtts demo` does all of it on 60 sentences. `xtts COMMAND --help` has the options and an example.
     """  # noqa: D301 (click reads this backspace as a sign to keep the line breaks)

@@ -102,6 +102,6 @@ def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
 
 def _next_command(run: Path, summary: Mapping[str, Any]) -> str:
     name = shlex.quote(str(run))
-    if summary.get("network") == "vocoder":
-        return f'xtts synthesize --run RUN --vocoder {name} --text "..." --output speech.wav'
-    return f'xtts synthesize --run {name} --text "..." --output speech.wav'
+    chosen = f"--run RUN --vocoder {name}" if summary.get("network") == "vocoder" else f"--run {name}"
+    # Single quotes: within double ones an interactive shell may take "!" for a word of its history.
+    return f"xtts synthesize {chosen} --text 'Hello, world!' --output speech.wav"

@@ -43,7 +43,7 @@ def test_the_commands_and_what_they_made_are_shown_and_no_json(commands: list[li
     assert f"\n  run      {tmp_path}/demo/runs/1:" in shown
     assert f"\n  speech   {tmp_path}/demo/speech.wav\n" in shown
     assert f"\n  picture  {tmp_path}/demo/speech.png:" in shown
-    assert f'xtts synthesize --run {tmp_path}/demo/runs/1 --text "Hello, world!"' in shown
+    assert f"xtts synthesize --run {tmp_path}/demo/runs/1 --text 'Hello, world!'" in shown
 
 
 def test_the_corpus_is_read_as_the_user_says(commands: list[list[str]], tmp_path: Path):

@@ -68,7 +68,8 @@ def test_the_summary_shows_early_stopping_and_the_best_step() -> None:
     without = summary_text(Path("run"), {**SUMMARY, "stopped_early": False, "best": None})
     assert "stopped early" not in without
     assert "none: no evaluation's weights are in best/" in without
-    assert without.splitlines()[-1] == 'next           xtts synthesize --run run --text "..." --output speech.wav'
+    speak = "xtts synthesize --run run --text 'Hello, world!' --output speech.wav"
+    assert without.splitlines()[-1] == f"next           {speak}"
     assert ", resumed once, after step 2, first" in summary_text(Path("run"), {**SUMMARY, "resumed_at_steps": [2]})
     without_loss = summary_text(Path("run"), {**SUMMARY, "loss": {"first": None, "last": None}})
     assert "none finite -> none finite" in without_loss

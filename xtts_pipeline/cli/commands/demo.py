@@ -79,7 +79,7 @@ def run_demo(output: Path, data: Path | None, steps: int | None, reading: ReadOp
         f"  speech   {speech}",
         f"  picture  {picture}: the mel and its tokens",
         "Speak another sentence:",
-        f'  xtts synthesize --run {shlex.quote(str(run))} --text "Hello, world!" --output hello.wav',
+        f"  xtts synthesize --run {shlex.quote(str(run))} --text 'Hello, world!' --output hello.wav",
     ]
     echo(*lines)
 

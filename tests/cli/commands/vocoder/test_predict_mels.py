@@ -14,6 +14,8 @@ from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import XttsError
 from xtts_pipeline.training.checkpoints.run_folder import write_cache_path
 
+ROOT = Path(__file__).parents[4]
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -61,7 +63,10 @@ def test_the_text_names_the_next_command_and_a_second_run_writes_the_same_bytes(
     options = ("--cache", root / "cache", "--output", tmp_path / "new", "--set", "synthesis.flow_steps=4")
     shown = xtts("predict-mels", "--run", root / "run", *options).stdout
 
-    assert f"xtts train-vocoder --init-from VOCODER --cache {tmp_path / 'new'}" in shown
+    page = (ROOT / "docs" / "vocoder.md").read_text(encoding="utf-8")
+    matched = page[page.index("    xtts train-vocoder --init-from runs/vocoder --cache predicted/") :].split("\n\n")[0]
+    expected = matched.replace("\\\n", " ").replace("runs/vocoder", "VOCODER").replace("predicted/", f"{tmp_path}/new")
+    assert shown.splitlines()[-1].removeprefix("next ").split() == expected.split()
     assert cache_bytes(tmp_path / "new") == cache_bytes(root / "predicted")
 
 

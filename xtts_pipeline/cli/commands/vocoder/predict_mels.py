@@ -19,7 +19,10 @@ from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import CACHE_FOLDER, create_empty_folder, json_option, print_report
 from xtts_pipeline.cli.run_options import cache_of_run, run_cache_option, run_option, synthesis_option
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import duration_text, join_lines
+from xtts_pipeline.system.terminal import counted, duration_text, join_lines
+
+# As in docs/vocoder.md, under "Matched to predicted mels".
+_MATCHING = "--config vocoder-two-cores --steps 6000 --set training.learning_rate=1e-3 --set training.warmup_steps=100"
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,14 @@ class PredictionReport:
             f"mels           {self.run}, step {origin.step}, {origin.flow_steps} flow steps",
         ]
         lines += [
-            f"{split:<15}{each.clips} clips, {each.frames} frames, {each.mean_difference:.3f} nats from the recordings"
+            f"{split:<15}{counted(each.clips, 'clip')}, {each.frames} frames, "
+            f"{each.mean_difference:.3f} nats from the recordings"
             for split, each in self.comparisons.items()
         ]
         lines.append(f"time           {duration_text(self.seconds, 1)}")
         output = shlex.quote(str(self.output))
-        lines.append(f"next           xtts train-vocoder --init-from VOCODER --cache {output} --output runs/matched")
+        command = f"xtts train-vocoder --init-from VOCODER --cache {output} --output runs/matched"
+        lines.append(f"next           {command} {_MATCHING}")
         return join_lines(lines)
 
 
