@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,6 +15,9 @@ from xtts_pipeline.system.terminal import echo_line
 from xtts_pipeline.text.fallback import TextChanges, describe_changes
 from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM, find_checkpoint, read_cache_path
 from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS
+
+if TYPE_CHECKING:
+    from xtts_pipeline.training.checkpoints.files import Checkpoint
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,9 +39,10 @@ def cache_of_run(run: Path | None) -> Path:
     return cache or Path("cache")
 
 
-def warn_of_one_voice(run: Path, speakers: Sequence[str], references: Sequence[Path]) -> None:
+def warn_of_one_voice(run: Path, checkpoint: "Checkpoint", references: Sequence[Path]) -> None:
     """Say on stderr that a run of one speaker cannot clone the voice of references."""
-    if references and len(speakers) == 1:
+    # A model that takes no references ends with an error instead.
+    if references and checkpoint.config.model.voice_latents and len(checkpoint.cache.speakers) == 1:
         problem = "was trained on one speaker and cannot clone a voice: --reference hardly changes its speech"
         echo_line(f"warning: {run} {problem}; train on a corpus of several speakers")
 

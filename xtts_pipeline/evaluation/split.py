@@ -105,9 +105,9 @@ class SplitEvaluator:
             self._vocoders["copy_griffin_lim"] = GriffinLim.from_settings(manifest.audio, settings)
 
     @property
-    def step(self) -> int:
-        """The checkpoint's training step."""
-        return self._synthesizer.checkpoint.step
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint that speaks."""
+        return self._synthesizer.checkpoint
 
     def evaluate(
         self, entries: Sequence[UtteranceEntry], folder: Path, *, with_progress: bool

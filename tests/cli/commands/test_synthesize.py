@@ -14,7 +14,15 @@ from tests.speaking import make_run
 from xtts_pipeline.cli.commands.synthesize import SpokenFile, SynthesisReport, warn_of_unread
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.errors import AudioError, ConfigError, CorpusError, OutputError, TextError, XttsError
+from xtts_pipeline.errors import (
+    AudioError,
+    CheckpointError,
+    ConfigError,
+    CorpusError,
+    OutputError,
+    TextError,
+    XttsError,
+)
 from xtts_pipeline.inference.synthesizer import Synthesizer
 
 
@@ -287,6 +295,16 @@ def test_a_run_of_one_speaker_says_that_it_cannot_clone(tmp_path: Path) -> None:
     result = xtts("--run", run, "--text", "a", "--output", tmp_path / "a.wav", *reference)
     assert result.exit_code == 0, result.output
     assert f"warning: {run} was trained on one speaker and cannot clone a voice" in result.stderr
+
+
+def test_a_reference_for_a_model_that_takes_none_is_an_error_without_a_warning(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", speakers=("ann",), voice_latents=0)
+    soundfile.write(tmp_path / "voice.wav", 0.3 * np.sin(0.1 * np.arange(16_000)), 16_000)
+    reference = ("--reference", tmp_path / "voice.wav")
+    result = xtts("--run", run, "--text", "a", "--output", tmp_path / "a.wav", *reference)
+    assert isinstance(result.exception, CheckpointError)
+    assert "the model cannot clone a voice (model.voice_latents=0)" in str(result.exception)
+    assert "warning" not in result.stderr
 
 
 def test_paths_may_be_text(run: Path, tmp_path: Path) -> None:

@@ -244,7 +244,6 @@ def evaluate_run(
         echo_line(f"warning: --judges without {names}: not installed; pip install {names} adds its figures")
     cache = cache or cache_of_run(run)
     manifest = load_manifest(cache)
-    warn_of_one_voice(run, manifest.speakers, references)
     entries = split_entries(cache, manifest, split, limit)
     folder = output or Path("evaluation") / time.strftime("%Y%m%d-%H%M%S")
     check_apart(folder, cache)
@@ -261,12 +260,13 @@ def evaluate_run(
             recogniser=recogniser,
             judges=panel,
         )
+        warn_of_one_voice(run, evaluator.checkpoint, references)
         create_empty_folder(folder)
         utterances = evaluator.evaluate(entries, folder, with_progress=sys.stderr.isatty())
     print_text_changes(sum((utterance.text_changes for utterance in utterances), TextChanges()))
     report = EvaluationReport(
         run=run,
-        step=evaluator.step,
+        step=evaluator.checkpoint.step,
         cache=cache,
         fingerprint=manifest.fingerprint,
         split=split,

@@ -231,7 +231,7 @@ def synthesize(
     spoken_by = speaker, language, references, speed, semitones, seed
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, vocoder=vocoder, strict_text=strict_text)
-        warn_of_one_voice(run, synthesizer.checkpoint.cache.speakers, references)
+        warn_of_one_voice(run, synthesizer.checkpoint, references)
         warn_of_unread(synthesizer, [*lines.values()] if text is None else [text], language)
         with _output_errors(output):
             if text_file is not None:
