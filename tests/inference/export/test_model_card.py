@@ -76,6 +76,15 @@ def test_the_card_tells_of_the_training_and_the_samples() -> None:
     assert "- no: [no-1.wav](samples/no-1.wav): Hei." in card
 
 
+@pytest.mark.parametrize(("tokens", "extra"), [("characters", ""), ("phonemes", "[phonemes]")])
+def test_the_card_installs_from_a_clone_or_a_wheel_since_no_index_has_the_package(tokens: str, extra: str) -> None:
+    config = CONFIG.with_settings("text", tokens=tokens)
+    card = model_card("ann", TERMS, replace(STATE, config=config), None, [], None)
+    assert f'    pip install -c constraints.txt ".{extra}"\n' in card
+    assert f'`pip install "NAME.whl{extra}"`' in card
+    assert 'pip install "xtts' not in card
+
+
 def test_the_figures_are_those_of_the_evaluation(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(json.dumps(EVALUATION), encoding="utf-8")
     card = model_card("ann", TERMS, STATE, None, [], read_evaluation(tmp_path, STATE))

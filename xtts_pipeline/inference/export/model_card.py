@@ -122,7 +122,9 @@ def model_card(
             }
         ),
         "## Use",
-        f'    pip install "{DISTRIBUTION}{phonemes}"',
+        f"Install {DISTRIBUTION} {__version__} in a clone of its repository:",
+        f'    pip install -c constraints.txt ".{phonemes}"',
+        f'or from its wheel, by `pip install "NAME.whl{phonemes}"`. Then, in the folder of this voice:',
         '    xtts synthesize --voice . --text "Good morning." --output speech.wav',
         "\n".join(python),
         "## License and data",
