@@ -36,10 +36,9 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
         # Summaries of older versions have the loss alone.
         value = best["val_loss"] if "val_loss" in best else best["value"]
         best_text = f"step {best['step']}, validation {best.get('metric', 'loss')} {value:.3f}"
-    first_step = duration_text(summary["first_step_seconds"], 1)
     lines = [
         f"run            {run}",
-        f"steps          {summary['steps']}{stopped}{resumed_text}, first after {first_step}",
+        f"steps          {summary['steps']}{stopped}{resumed_text}",
         f"parameters     {summary['parameters'] / 1e6:.1f} M",
         f"loss           {first} -> {last}",
         f"weights        sha256 {summary['weights_sha256'][:16]}...",
@@ -79,8 +78,10 @@ def _cost_lines(summary: Mapping[str, Any]) -> list[str]:
     )
     memory = [f"{summary['memory']['peak_bytes'] / 1e9:.2f} GB at most"]
     memory += [f"{name} {summary['memory'][key] / 1e9:.2f}" for name, key in _MEMORY_PARTS if summary["memory"][key]]
+    # A run that went on after its last step takes no step, so its start has none.
+    label = "first step     done after" if summary["startup_seconds"].get("run") else "start         "
     return [
-        f"start          {duration_text(sum(summary['startup_seconds'].values()), 1)} ({parts})",
+        f"{label} {duration_text(sum(summary['startup_seconds'].values()))} ({parts})",
         f"memory         {', '.join(memory)}",
     ]
 

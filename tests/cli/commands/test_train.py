@@ -1,6 +1,7 @@
 """The checks of `xtts train` before a run, its progress and its report. tests/training covers the training itself."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,6 +23,7 @@ from xtts_pipeline.training.checkpoints.run_folder import locked_run
 from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION
 from xtts_pipeline.training.checks import describe_batches
 from xtts_pipeline.training.distributed.cluster import Cluster
+from xtts_pipeline.training.monitoring.startup import StartupTimer
 
 
 def test_two_buckets_make_two_traces_and_two_compilations(tmp_path: Path, write_cache: WriteCache) -> None:
@@ -62,23 +64,29 @@ def test_two_buckets_make_two_traces_and_two_compilations(tmp_path: Path, write_
 
 def test_the_summary_shows_early_stopping_and_the_best_step() -> None:
     text = summary_text(Path("run"), SUMMARY)
-    assert "7 (stopped early), resumed 2 times, last after step 4, first after 1.5 s" in text
+    assert "steps          7 (stopped early), resumed 2 times, last after step 4" in text.splitlines()
     assert "step 5, validation loss 1.250" in text
-    assert "start " not in text, "an older summary has no start-up times"
+    assert "first step" not in text, "an older summary has no start-up times"
     without = summary_text(Path("run"), {**SUMMARY, "stopped_early": False, "best": None})
     assert "stopped early" not in without
     assert "none: no evaluation's weights are in best/" in without
     speak = "xtts synthesize --run run --text 'Hello, world!' --output speech.wav"
     assert without.splitlines()[-1] == f"next           {speak}"
-    assert ", resumed once, after step 2, first" in summary_text(Path("run"), {**SUMMARY, "resumed_at_steps": [2]})
+    assert ", resumed once, after step 2\n" in summary_text(Path("run"), {**SUMMARY, "resumed_at_steps": [2]})
     without_loss = summary_text(Path("run"), {**SUMMARY, "loss": {"first": None, "last": None}})
     assert "none finite -> none finite" in without_loss
 
 
-def test_the_summary_shows_start_up_time_and_memory() -> None:
+def test_the_summary_shows_memory_and_the_time_of_the_first_step_as_the_log_does() -> None:
     memory = {"estimated_bytes": 1_840_000_000, "program_bytes": None, "peak_bytes": 2_000_000_000}
-    text = summary_text(Path("run"), {**SUMMARY, "startup_seconds": {"import": 4.0, "compile": 15.5}, "memory": memory})
-    assert "start          19.5 s (import 4.0, compile 15.5)" in text
+    startup = StartupTimer()
+    startup.seconds |= {"import": 4.0, "compile": 14.3, "run": 1.0}
+    text = summary_text(Path("run"), {**SUMMARY, "startup_seconds": startup.seconds, "memory": memory})
+    assert "first step     done after 19 s (import 4.0, compile 14.3, run 1.0)" in text.splitlines()
+    assert str(startup).startswith("first step done after 19 s, ")
+    assert len(re.findall("first|1.5 s", text)) == 1
+    without_a_step = {**SUMMARY, "startup_seconds": {"import": 4.0, "run": 0.0}, "memory": memory}
+    assert "start          4 s (import 4.0)" in summary_text(Path("run"), without_a_step).splitlines()
     assert "memory         2.00 GB at most, estimated 1.84" in text.splitlines()
 
 
