@@ -210,13 +210,37 @@ def test_a_run_that_was_stopped_while_starting_is_started_by_the_same_command(
         begin(cache, run)
 
 
-def test_a_config_of_the_user_in_the_output_folder_is_kept(tmp_path: Path, write_cache: WriteCache) -> None:
+@pytest.mark.parametrize("name", ["config.yaml", "notes.txt"])
+def test_a_file_of_the_user_in_the_output_folder_is_kept_and_refused_before_anything_is_printed(
+    tmp_path: Path, write_cache: WriteCache, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     write_cache(tmp_path / "cache")
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.yaml").write_text("training: {}\n")
-    with pytest.raises(OutputError, match="not empty"):
+    (tmp_path / "run" / name).write_text("training: {}\n")
+    with pytest.raises(OutputError, match=r"run: this folder is not empty; choose another --output$"):
         begin(tmp_path / "cache", tmp_path / "run")
-    assert (tmp_path / "run" / "config.yaml").is_file()
+    assert capsys.readouterr() == ("", "")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [name]
+
+
+def test_the_folder_of_a_run_is_refused_with_resume_as_the_remedy_before_anything_is_printed(
+    stopped: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache, run = stopped
+    with pytest.raises(OutputError, match=r"not empty; choose another --output, or go on with the run there by --res"):
+        begin(cache, run)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_folder_that_is_no_run_is_not_resumed_and_refused_before_anything_is_printed(
+    tmp_path: Path, write_cache: WriteCache, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_cache(tmp_path / "cache")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").touch()
+    with pytest.raises(OutputError, match=r"holds notes.txt, expected a run and nothing else"):
+        begin(tmp_path / "cache", tmp_path / "run", resume=True)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_mistyped_run_to_resume_is_said_to_begin_and_the_similar_run_is_named(

@@ -46,6 +46,8 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     AUTOTUNE_NAME,
     CONFIG_NAME,
     NATIVE_LOG_NAME,
+    check_new_run,
+    check_run_folder,
     checkpoint_folders,
     open_run_folder,
     read_init_from,
@@ -212,6 +214,9 @@ def run_training(
     if resume and init_from is None and not checkpoint_folders(run):
         # The run was killed before its first checkpoint: start again with the same weights.
         init_from = read_init_from(run)
+    if cluster is None or cluster.index == 0:
+        # Before anything is printed; the lock is taken, and files are removed, when all else has been checked.
+        (check_run_folder if resume else check_new_run)(run)
     survey = None if corpus is None else _survey_data(corpus, configs, overrides, previous)
     data = cache if corpus is None else corpus.data
     manifest = _read_manifest(cache, network) if survey is None else survey.manifest
@@ -282,7 +287,7 @@ def _check_folder(run: Path, *, is_resumed: bool) -> None:
     """Say that a resumed run has no checkpoint. Raise OutputError if the folder of a new run holds anything."""
     if not is_resumed:
         remove_start(run)
-        create_empty_folder(run, "choose another --output, or go on with the run there by --resume")
+        create_empty_folder(run)
     elif not checkpoint_folders(run):
         similar = None if run.exists() else similar_run(run)
         hint = "" if similar is None else f"; did you mean {similar}?"

@@ -254,24 +254,38 @@ def _read_path(path: Path, remedy: str) -> Path | None:
         raise OutputError(f"{path}: cannot be read ({error}); remove it, and {remedy}") from None
 
 
+def check_new_run(run: Path) -> None:
+    """Raise OutputError if the folder of a new run holds anything that `remove_start` leaves there."""
+    remedy = "choose another --output"
+    with output_errors(run, remedy):
+        found = {child.name for child in run.iterdir()} if run.exists() else set()
+        if found and not _is_start(run, found):
+            if checkpoint_folders(run) or (CONFIG_NAME in found and _is_begun(found)):
+                remedy = f"{remedy}, or go on with the run there by --resume"
+            raise OutputError(f"{run}: this folder is not empty; {remedy}")
+
+
 def remove_start(run: Path) -> None:
     """Remove the files of a run that was stopped before its first step; leave any other folder as it is."""
     found = {child.name for child in run.iterdir()} if run.is_dir() else set()
-    # A config.yaml without one of these two is the user's own.
-    is_start = found & {LOCK_NAME, NATIVE_LOG_NAME} and found <= _STARTED_NAMES
-    if is_start and not any((run / name).stat().st_size for name in found & {METRICS_NAME, SKIPPED_NAME}):
+    if _is_start(run, found):
         with locked_run(run):
             for name in found:
                 (run / name).unlink(missing_ok=True)
 
 
-@contextmanager
-def open_run_folder(run: Path) -> Iterator[None]:
-    """Create the run's folder if it is missing and hold its lock.
+def _is_begun(found: set[str]) -> bool:
+    # A config.yaml without one of these two is the user's own.
+    return not found.isdisjoint({LOCK_NAME, NATIVE_LOG_NAME})
 
-    Raises OutputError if the folder holds anything other than a run, or a link, pipe or device under a name of the run,
-    or if it cannot be written.
-    """
+
+def _is_start(run: Path, found: set[str]) -> bool:
+    is_start = _is_begun(found) and found <= _STARTED_NAMES
+    return is_start and not any((run / name).stat().st_size for name in found & {METRICS_NAME, SKIPPED_NAME})
+
+
+def check_run_folder(run: Path) -> None:
+    """Raise OutputError if a folder holds anything other than a run, or a link, pipe or device under a run's name."""
     with output_errors(run, "choose another --output"):
         found = {child.name for child in run.iterdir()} if run.exists() else set()
         is_run = bool(found & {CONFIG_NAME, LAST_FOLDER})
@@ -280,6 +294,16 @@ def open_run_folder(run: Path) -> Iterator[None]:
             raise OutputError(f"{run}: holds {foreign[0]}, expected a run and nothing else; choose another --output")
         for name in sorted(found & _RUN_NAMES):
             _check_kind(run / name, is_folder=name in _RUN_FOLDERS)
+
+
+@contextmanager
+def open_run_folder(run: Path) -> Iterator[None]:
+    """Create the run's folder if it is missing and hold its lock.
+
+    Raises OutputError as `check_run_folder` does, or if the folder cannot be written.
+    """
+    check_run_folder(run)
+    with output_errors(run, "choose another --output"):
         run.mkdir(parents=True, exist_ok=True)
     with locked_run(run):
         yield
