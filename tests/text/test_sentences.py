@@ -107,6 +107,17 @@ def test_a_paragraph_ends_in_an_empty_line():
     assert not any("\n\n" in text for text in seen)
 
 
+@pytest.mark.parametrize("space", ["\n\n", " \n \n ", "\n\t\u2028\n", "\u2029", " \u2029\n"])
+def test_white_space_with_an_empty_line_or_a_separator_parts_paragraphs(space):
+    assert split_sentences(f"{space}One{space}two{space}", "en", anything) == ["One\n\n", "two"]
+
+
+@pytest.mark.parametrize("space", ["\n", " \n ", "\r\t\u2028 "])
+def test_other_white_space_parts_no_paragraphs(space):
+    text = f"One{space}two"
+    assert split_sentences(f"{space}{text}{space}", "en", anything) == [text]
+
+
 def test_a_long_sentence_is_cut_after_its_clauses():
     text = "When it rained, which it did often, they stayed inside (all of them), and when it did not, they went out."
     pieces = split_sentences(text, "en", at_most(45))
@@ -196,6 +207,7 @@ def test_asking_whether_it_fits_is_rare():
         "! " * 50_000 + "a",
         "a" * 100_000,
         "(" * 50_000,
+        "a" + " " * 100_000 + "b",
     ],
 )
 def test_strange_text_takes_no_long_time(text):

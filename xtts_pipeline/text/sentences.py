@@ -34,7 +34,6 @@ _CLOSERS = "\"'\u2019\u201d\u00bb\u203a)]}\u300d\u300f\uff09\u300b\u3011"
 _OPENERS = "\"'\u2018\u201c\u201e\u00ab\u2039([{\u00bf\u00a1\u300c\u300e\uff08\u300a\u3010"
 
 _SPACES = re.compile(r"\s+")
-_PARAGRAPH = re.compile(r"\s*(?:\n\s*\n|\u2029)\s*")
 _END = re.compile(
     rf"(?P<marks>[{_POINT_MARKS}{_FULL_MARKS}]*[{_FULL_MARKS}][{_POINT_MARKS}{_FULL_MARKS}]*|[{_POINT_MARKS}]+|[{_WEAK_MARKS}])"
     rf"(?P<closers>[{re.escape(_CLOSERS)}]*)(?P<space>\s*)"
@@ -93,8 +92,7 @@ def split_sentences(text: str, language: str, fits: Callable[[str], bool]) -> li
     once per sentence, about 2 log2(words) times per piece of a cut sentence, and never with the empty line.
     """
     pieces: list[str] = []
-    paragraphs = [paragraph.strip() for paragraph in _PARAGRAPH.split(text)]
-    for paragraph in filter(None, paragraphs):
+    for paragraph in _paragraphs(text):
         if pieces:
             pieces[-1] += "\n\n"
         for sentence in _sentences(paragraph, primary_language(language)):
@@ -110,6 +108,15 @@ def pause_seconds(piece: str) -> float:
     if mark and mark in _POINT_MARKS + _FULL_MARKS:
         return SENTENCE_PAUSE_SECONDS
     return CLAUSE_PAUSE_SECONDS if mark and mark in _WEAK_MARKS + _COMMAS else 0.0
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Return the stripped paragraphs, none of them empty: an empty line or a paragraph separator parts two."""
+    # One pattern for the white space around an empty line would take time that grows with the square of its length.
+    spaces = _SPACES.finditer(text)
+    breaks = [space.span() for space in spaces if space[0].count("\n") > 1 or "\u2029" in space[0]]
+    starts, ends = [0, *(end for _, end in breaks)], [*(start for start, _ in breaks), len(text)]
+    return list(filter(None, (text[start:end].strip() for start, end in zip(starts, ends, strict=True))))
 
 
 def _sentences(paragraph: str, language: str) -> list[str]:
