@@ -22,7 +22,7 @@ CLAUSE_PAUSE_SECONDS = 0.15
 MIN_CLAUSE_CHARACTERS = 25
 # Cutting at a clause mark in the first third of what fits leaves more short pieces than cutting between words.
 MIN_CLAUSE_SHARE = 1 / 3
-FIRST_GUESS_WORDS = 16
+FIRST_GUESS_WORDS = FIRST_GUESS_CHARACTERS = 16
 LONGEST_ABBREVIATION = 20
 
 # Marks that always end a sentence, in Chinese, Arabic, Urdu, Indian scripts, Ethiopic, Armenian, Khmer and Burmese.
@@ -89,7 +89,8 @@ def split_sentences(text: str, language: str, fits: Callable[[str], bool]) -> li
     or digit, if its sentence does and the joined piece fits; an empty text has no pieces.
 
     `fits` returns whether a text is short enough. If it holds for a text, it must hold for each prefix. It is called
-    once per sentence, about 2 log2(words) times per piece of a cut sentence, and never with the empty line.
+    once per sentence, about 2 log2(words) times per piece of a cut sentence, about 2 log2(characters) times per piece of
+    a cut word, and never with the empty line. But for whole sentences and words, it gets at most twice what fits.
     """
     pieces: list[str] = []
     for paragraph in _paragraphs(text):
@@ -187,14 +188,20 @@ def _cut(sentence: str, fits: Callable[[str], bool]) -> list[str]:
         return [sentence]
     word_ends = [match.start() for match in _SPACES.finditer(sentence)] + [len(sentence)]
     pieces: list[str] = []
-    start, guess = 0, FIRST_GUESS_WORDS
+    start, guess, cut_word_end = 0, FIRST_GUESS_WORDS, 0
     while start < len(sentence):
         ends = word_ends[bisect_right(word_ends, start) :]
-        words = _count_fitting(sentence, start, ends, guess, fits)
-        end = ends[words - 1] if words else _cut_word(sentence, start, ends[0], fits)
+        # To ask for all that is left of a cut word, piece by piece, would take the square of its length.
+        end = _cut_word(sentence, start, ends[0], fits) if start < cut_word_end else ends[0]
+        if end == ends[0]:
+            words = _count_fitting(sentence, start, ends, guess, fits)
+            guess = max(words, 1)
+            if words:
+                end = ends[words - 1]
+            else:
+                end, cut_word_end = _cut_word(sentence, start, ends[0], fits), ends[0]
         if end < len(sentence):
             end = _last_clause_end(sentence, start, end)
-        guess = max(words, 1)
         pieces.append(sentence[start:end])
         space = _SPACES.match(sentence, end)
         start = space.end() if space else end
@@ -221,8 +228,8 @@ def _last_clause_end(text: str, start: int, limit: int) -> int:
 
 
 def _cut_word(text: str, start: int, word_end: int, fits: Callable[[str], bool]) -> int:
-    """Return where to cut a word that does not fit: after as many whole characters as fit, at least one."""
-    end = start + max(1, _count_fitting(text, start, range(start + 1, word_end), FIRST_GUESS_WORDS, fits))
+    """Return where to cut a word: after as many whole characters as fit, at least one; its end if it fits."""
+    end = start + max(1, _count_fitting(text, start, range(start + 1, word_end + 1), FIRST_GUESS_CHARACTERS, fits))
     while end > start + 1 and end < word_end and _continues_character(text[end]):
         end -= 1
     while end < word_end and _continues_character(text[end]):
