@@ -60,6 +60,18 @@ def test_the_inventory_is_fixed() -> None:
     assert all(len(symbol) == 1 for symbol in PHONEME_SYMBOLS)
 
 
+def test_the_voice_is_set_only_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("espeakng_loader")
+    pytest.importorskip("phonemizer")
+    espeak, chosen = phonemes._espeak(), []
+    set_voice = espeak.set_voice
+    monkeypatch.setattr(espeak, "set_voice", lambda voice: chosen.append(voice) or set_voice(voice))
+    phonemes._set_voice.cache_clear()
+    spoken = [phonemize(["hallo"], language) for language in ("en", "en", "de", "de-DE", "en")]
+    assert chosen == ["en-us", "de", "en-us"]
+    assert spoken[0] == spoken[1] == spoken[4] != spoken[2] == spoken[3]
+
+
 def test_espeak_speaks_many_languages_within_the_inventory() -> None:
     pytest.importorskip("espeakng_loader")
     pytest.importorskip("phonemizer")
