@@ -21,6 +21,8 @@ from wyoming.tts import (
 
 from tests.serving.running import GatedVoice, Running, running, wait_until
 from xtts_pipeline.inference.synthesizer import Synthesizer
+from xtts_pipeline.serving import wyoming_protocol
+from xtts_pipeline.text.sentences import split_sentences
 
 
 def talk(server: Running, messages: Sequence, last: str) -> list[Event]:
@@ -86,6 +88,36 @@ def test_a_text_in_chunks_is_spoken_sentence_by_sentence(server: Running, voice:
 def test_a_sentence_is_spoken_before_the_text_ends(server: Running) -> None:
     events = talk(server, [SynthesizeStart(), SynthesizeChunk("One two. Three")], "audio-chunk")
     assert AudioStart.is_type(events[0].type)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "most_characters"),
+    [(["a", *[" "] * 3_000], 1), (["a", *["."] * 3_000], 1), (["a"] * 3_000, 300_000), (["a; "] * 1_300, 400_000)],
+    ids=["spaces", "points", "letters", "clauses"],
+)
+def test_many_short_chunks_are_split_a_few_times(
+    chunks: list[str], most_characters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def split(text: str, *rest: object) -> list[str]:
+        sizes.append(len(text))
+        return split_sentences(text, *rest)
+
+    monkeypatch.setattr(wyoming_protocol, "split_sentences", split)
+    voice = GatedVoice(1)
+    voice.gate.release()
+    with running({"gated": voice}, max_characters=4_000) as server:
+        talk(server, [SynthesizeStart(), *map(SynthesizeChunk, chunks), SynthesizeStop()], "synthesize-stopped")
+    assert voice.made == ["".join(chunks)]
+    assert sum(sizes) <= most_characters
+
+
+def test_chunks_without_a_character_reach_the_limit(server: Running) -> None:
+    messages = [SynthesizeStart(), *[SynthesizeChunk("")] * 201, SynthesizeStop()]
+    events = talk(server, messages, "synthesize-stopped")
+    assert [event.type for event in events] == ["error", "synthesize-stopped"]
+    assert "over 200 characters" in Error.from_event(events[0]).text
 
 
 def test_nothing_to_say_in_chunks_ends_without_sound(server: Running) -> None:

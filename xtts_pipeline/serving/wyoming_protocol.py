@@ -29,6 +29,9 @@ from xtts_pipeline.serving.orders import RequestError
 from xtts_pipeline.text.sentences import pause_seconds, split_sentences
 
 MAX_EVENT_BYTES = 1 << 20
+# A text that waits for its end is split again when it has grown by this share: a split at every chunk would take the
+# square of its length.
+SPLIT_GROWTH = 0.01
 ATTRIBUTION = Attribution("xtts_pipeline", "")
 
 
@@ -77,12 +80,15 @@ class _Connection:
         self._voice: SynthesizeVoice | None = None
         # A text that failed is None until it ends, and is not spoken again.
         self._text: str | None = None
+        self._split_length = 0
         self._is_in_chunks = False
         self._characters = 0
         self._is_speaking = False
 
     async def run(self, reader: asyncio.StreamReader) -> None:
         while (event := await _read_event(reader)) is not None:
+            # Events that have arrived are read without a pause, and other clients would wait for all of them.
+            await asyncio.sleep(0)
             try:
                 await self._answer(event)
             except TimeoutError:
@@ -99,7 +105,8 @@ class _Connection:
         if Describe.is_type(event.type):
             await self._write(self._describe())
         elif SynthesizeStart.is_type(event.type):
-            self._voice, self._text, self._characters = SynthesizeStart.from_event(event).voice, "", 0
+            self._voice, self._text = SynthesizeStart.from_event(event).voice, ""
+            self._characters = self._split_length = 0
             self._is_in_chunks = True
         elif SynthesizeChunk.is_type(event.type) and self._text is not None:
             await self._take(SynthesizeChunk.from_event(event).text)
@@ -115,13 +122,18 @@ class _Connection:
 
     async def _take(self, chunk: str) -> None:
         """Add text, and speak the sentences that are complete: those behind which another one has begun."""
-        self._characters += len(chunk)
+        # Without a character an empty chunk would be free, and a client could send them for ever.
+        self._characters += max(1, len(chunk))
         if self._characters > self._service.voices.max_characters:
             raise RequestError(f"text: over {self._service.voices.max_characters} characters; split it", "input")
-        text = (self._text or "") + chunk
+        text = self._text = (self._text or "") + chunk
+        # Only a letter or digit begins another sentence.
+        if not any(map(str.isalnum, chunk)) or len(text) < (1.0 + SPLIT_GROWTH) * self._split_length:
+            return
         language = self._service.voices.find(*self._names()).language
         *complete, rest = split_sentences(text, language, lambda _: True) or [""]
         self._text = rest + text[len(text.rstrip()) :]
+        self._split_length = len(self._text)
         for sentence in complete:
             await self._speak(sentence, pause_seconds(sentence))
 
