@@ -197,3 +197,12 @@ def test_a_malformed_event_ends_its_connection_alone(server: Running, line: byte
             pass
     assert not answer or json.loads(answer.partition(b"\n")[0])["type"] == "error"
     assert talk(server, [Synthesize("one")], "audio-stop")
+
+
+@pytest.mark.parametrize("number", ["1e999", "Infinity", "-Infinity", "NaN"])
+def test_a_length_that_is_no_finite_number_is_answered_as_malformed(server: Running, number: str) -> None:
+    with socket.create_connection(("127.0.0.1", server.wyoming_port), timeout=60.0) as client:
+        client.sendall(b'{"type": "describe", "data_length": %s}\n' % number.encode())
+        answer = json.loads(client.makefile("rb").readline())
+    assert answer["type"] == "error"
+    assert talk(server, [Describe()], "info")

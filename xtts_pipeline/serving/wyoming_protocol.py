@@ -51,7 +51,7 @@ class WyomingServer:
             await _Connection(self._service, writer).run(reader)
         except (OSError, asyncio.IncompleteReadError):
             self._service.metrics.requests.labels("wyoming", "left").inc()
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             # Whatever a malformed event raises in the package that reads it.
             self._service.metrics.requests.labels("wyoming", "malformed").inc()
             with suppress(OSError):
