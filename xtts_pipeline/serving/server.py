@@ -59,12 +59,14 @@ def serve(voices: Mapping[str, Path], vocoder: Path | str | None, settings: Serv
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that waits for connections. Raises OutputError if the port cannot be used."""
+    """Return a socket that waits for connections. Raises OutputError if the host or port cannot be used."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise OutputError(f"{host}:{port}: cannot listen ({error.strerror}); choose another --host or port") from None
+    except (OSError, UnicodeError) as error:
+        # Names such as `a..b` fail before they are looked up.
+        reason = "no name of a host" if isinstance(error, UnicodeError) else error.strerror
+        raise OutputError(f"{host}:{port}: cannot listen ({reason}); choose another --host or port") from None
 
 
 async def run(

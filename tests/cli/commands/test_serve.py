@@ -66,6 +66,13 @@ def test_a_port_in_use_is_one_line(run: Path) -> None:
         assert "cannot listen" in refusal("--voice", run, "--port", used.getsockname()[1])
 
 
+def test_a_host_that_is_no_name_is_one_line(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a-word-of-clients")
+    for host in ("a..b", "a" * 64):
+        words = ("--voice", run, "--host", host, "--token-file", tmp_path / "token")
+        assert f"{host}:8000: cannot listen (no name of a host)" in refusal(*words)
+
+
 def test_a_process_serves_until_sigterm_and_finishes_its_speech(run: Path) -> None:
     words = ["serve", "--voice", f"ann={run}", "--port", "0"]
     process = subprocess.Popen(
