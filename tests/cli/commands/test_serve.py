@@ -34,10 +34,28 @@ def refusal(*words: object) -> str:
 def test_other_machines_are_served_with_a_token_only(run: Path, tmp_path: Path) -> None:
     assert "add --token-file" in refusal("--voice", run, "--host", "0.0.0.0")  # noqa: S104 (refused)
     assert "add --token-file" in refusal("--voice", run, "--host", "example.org")
-    for content in (b"", b"short\n", b"one token\nanother token\n", b"\xff" * 20):
-        (tmp_path / "token").write_bytes(content)
-        assert "token" in refusal("--voice", run, "--host", "0.0.0.0", "--token-file", tmp_path / "token")  # noqa: S104
-    assert "cannot be read" in refusal("--voice", run, "--token-file", tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "found 0 characters"),
+        (b"short\n", "found 5 characters"),
+        (b"one token\nanother token\n", "found white space or control characters"),
+        (b"\xff" * 20, "found other characters than ASCII"),
+        (b"a" * 5_000, "cannot be read (found 5000 bytes, expected at most 4096)"),
+        (None, "cannot be read (No such file or directory)"),
+    ],
+)
+def test_a_file_without_a_token_is_refused_with_what_was_found(
+    run: Path, tmp_path: Path, content: bytes | None, found: str
+) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    words = refusal("--voice", run, "--host", "0.0.0.0", "--token-file", path)  # noqa: S104 (refused)
+    assert f"{path}: {found}" in words
+    assert "16 characters or more" in words
 
 
 def test_wyoming_has_no_token_and_serves_other_machines_of_a_trusted_network_only(run: Path, tmp_path: Path) -> None:

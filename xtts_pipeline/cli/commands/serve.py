@@ -129,10 +129,15 @@ def _is_loopback(host: str) -> bool:
 
 
 def _read_token(path: Path) -> str:
+    expected = f"expected a file with one token in ASCII, {MIN_TOKEN_CHARACTERS} characters or more"
     try:
         token = read_regular_file(path, MAX_TOKEN_BYTES).decode("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise ConfigError(f"{path}: cannot be read; expected a file with one token in ASCII") from None
-    if len(token) < MIN_TOKEN_CHARACTERS or not token.isprintable() or " " in token:
-        raise ConfigError(f"{path}: found no token; expected one line of {MIN_TOKEN_CHARACTERS} characters or more")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {expected}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: found other characters than ASCII; {expected}") from None
+    if not token.isprintable() or " " in token:
+        raise ConfigError(f"{path}: found white space or control characters in the token; {expected}")
+    if len(token) < MIN_TOKEN_CHARACTERS:
+        raise ConfigError(f"{path}: found {len(token)} characters; {expected}")
     return token
