@@ -196,7 +196,9 @@ def test_asking_whether_it_fits_is_rare():
     assert sum(size > 1_000 for size in asked) == 1
 
 
-@pytest.mark.parametrize("text", ["a" * 20_000, "\u6c49" * 19_999 + "\uff0c", "\u6c49\uff0c" * 10_000, "a\u0301" * 10_000])
+@pytest.mark.parametrize(
+    "text", ["a" * 20_000, "\u6c49" * 19_999 + "\uff0c", "\u6c49\uff0c" * 10_000, "a\u0301" * 10_000]
+)
 def test_a_word_of_any_length_is_asked_about_twice_and_then_in_parts(text):
     asked = []
 

@@ -89,8 +89,8 @@ def split_sentences(text: str, language: str, fits: Callable[[str], bool]) -> li
     or digit, if its sentence does and the joined piece fits; an empty text has no pieces.
 
     `fits` returns whether a text is short enough. If it holds for a text, it must hold for each prefix. It is called
-    once per sentence, about 2 log2(words) times per piece of a cut sentence, about 2 log2(characters) times per piece of
-    a cut word, and never with the empty line. But for whole sentences and words, it gets at most twice what fits.
+    once per sentence, about 2 log2(words) times per piece of a cut sentence, about 2 log2(characters) times per piece
+    of a cut word, and never with the empty line.
     """
     pieces: list[str] = []
     for paragraph in _paragraphs(text):
