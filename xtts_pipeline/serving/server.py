@@ -14,6 +14,7 @@ import uvicorn
 from xtts_pipeline.errors import OutputError
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.inference.vocoders import choose_vocoder
+from xtts_pipeline.serving.connections import ACCEPTS_AT_ONCE, LoopFaults, TimedHttp
 from xtts_pipeline.serving.http_api import Service
 from xtts_pipeline.serving.metrics import ServerMetrics
 from xtts_pipeline.serving.orders import VoiceTable
@@ -84,7 +85,8 @@ async def run(
     config = uvicorn.Config(
         service.build_app(),
         loop="asyncio",
-        http="h11",
+        http=TimedHttp,
+        backlog=ACCEPTS_AT_ONCE,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -95,7 +97,11 @@ async def run(
     http, wyoming = _Server(config), WyomingServer(service)
     with _logged_in_lines(debug=settings.debug), contextlib.ExitStack() as stack:
         stack.callback(worker.stop)
-        listening = [await asyncio.start_server(wyoming.answer, sock=found) for found in wyoming_sockets]
+        asyncio.get_running_loop().set_exception_handler(LoopFaults(debug=settings.debug))
+        listening = [
+            await asyncio.start_server(wyoming.answer, sock=found, backlog=ACCEPTS_AT_ONCE) for found in wyoming_sockets
+        ]
+        _lengthen_queues(wyoming_sockets)
         serving = asyncio.create_task(http.serve([http_socket]))
         _say_where(list(synthesizers), sockets)
         await _wait_for_stop(serving, stop)
@@ -108,9 +114,19 @@ async def run(
 class _Server(uvicorn.Server):
     """A server that leaves the signals to us: uvicorn would raise them again at its end, which is no failure here."""
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        _lengthen_queues(sockets or [])
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _lengthen_queues(sockets: list[socket.socket]) -> None:
+    # asyncio has one number for both: how many clients may wait, and how many it accepts at once.
+    for found in sockets:
+        found.listen(BACKLOG)
 
 
 async def _wait_for_stop(serving: asyncio.Task[None], stop: asyncio.Event | None) -> None:

@@ -24,6 +24,7 @@ from wyoming.tts import (
 from xtts_pipeline import __version__
 from xtts_pipeline.audio.save import BYTES_PER_SAMPLE, clip_to_int16
 from xtts_pipeline.errors import XttsError
+from xtts_pipeline.serving import connections
 from xtts_pipeline.serving.http_api import Service
 from xtts_pipeline.serving.orders import RequestError
 from xtts_pipeline.text.sentences import pause_seconds, split_sentences
@@ -86,7 +87,9 @@ class _Connection:
         self._is_speaking = False
 
     async def run(self, reader: asyncio.StreamReader) -> None:
-        while (event := await _read_event(reader)) is not None:
+        async with asyncio.timeout(connections.BEGIN_SECONDS):
+            event = await _read_event(reader)
+        while event is not None:
             # Events that have arrived are read without a pause, and other clients would wait for all of them.
             await asyncio.sleep(0)
             try:
@@ -100,6 +103,7 @@ class _Connection:
                 self._text = None
                 await self._report(error)
                 await self._end_sound()
+            event = await _read_event(reader)
 
     async def _answer(self, event: Event) -> None:
         if Describe.is_type(event.type):

@@ -1,0 +1,105 @@
+"""Clients that connect and ask for nothing hold up nobody."""
+
+import errno
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.serving.running import GatedVoice, Running, running, wait_until
+from xtts_pipeline.serving import connections
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, GatedVoice]]:
+    """A server that gives a client little time to begin."""
+    monkeypatch.setattr(connections, "BEGIN_SECONDS", 0.05)
+    voice = GatedVoice(1)
+    with running({"gated": voice}) as server:
+        yield server, voice
+
+
+def all_received(client: socket.socket) -> bytes:
+    return b"".join(iter(lambda: client.recv(65_536), b""))
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /health HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a header"])
+@pytest.mark.parametrize("protocol", ["http", "wyoming"])
+def test_a_client_that_does_not_begin_is_left(served: tuple[Running, GatedVoice], protocol: str, begun: bytes) -> None:
+    port = served[0].http_port if protocol == "http" else served[0].wyoming_port
+    with socket.create_connection(("127.0.0.1", port), timeout=60.0) as client:
+        client.sendall(begun.splitlines()[0] if begun and protocol == "wyoming" else begun)
+        # A reset: the server left with bytes of ours unread.
+        with suppress(ConnectionResetError):
+            assert all_received(client) == b""
+
+
+def test_a_client_that_begins_no_second_request_is_left(served: tuple[Running, GatedVoice]) -> None:
+    with socket.create_connection(("127.0.0.1", served[0].http_port), timeout=60.0) as client:
+        # The byte after the request lifts uvicorn's own deadline.
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nG")
+        assert all_received(client).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_speech_that_takes_longer_is_not_cut(
+    served: tuple[Running, GatedVoice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, voice = served
+    looks: list[object] = []
+    look = connections.TimedHttp._close_if_idle
+    monkeypatch.setattr(
+        connections.TimedHttp, "_close_if_idle", lambda self, last: (looks.append(last), look(self, last))
+    )
+    statuses: list[int] = []
+    thread = threading.Thread(target=lambda: statuses.append(server.speak().status_code))
+    thread.start()
+    wait_until(lambda: bool(voice.begun))
+    seen = len(looks)
+    wait_until(lambda: len(looks) > seen + 3)
+    voice.gate.release()
+    thread.join(timeout=60.0)
+    assert statuses == [200]
+
+
+@pytest.mark.parametrize("protocol", ["http", "wyoming"])
+def test_when_no_file_can_be_opened_clients_wait_and_one_line_says_so(
+    protocol: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    accept = socket.socket.accept
+    refused: list[str] = []
+    is_full = threading.Event()
+
+    def accept_if_possible(found: socket.socket) -> tuple[socket.socket, object]:
+        if is_full.is_set():
+            refused.append("accept")
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept(found)
+
+    with running({"gated": GatedVoice(1)}) as server:
+        assert server.client.get("/health").status_code == 200
+        monkeypatch.setattr(socket.socket, "accept", accept_if_possible)
+        is_full.set()
+        port, asked = {
+            "http": (server.http_port, b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+            "wyoming": (server.wyoming_port, b'{"type": "describe"}\n'),
+        }[protocol]
+        with socket.create_connection(("127.0.0.1", port), timeout=60.0) as client:
+            client.sendall(asked)
+            wait_until(lambda: len(refused) > 1)
+            # asyncio would try as often as clients may wait, 100 or 2,048 times.
+            assert len(refused) < 50
+            is_full.clear()
+            assert client.recv(65_536)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "serving" not in line] == [
+        "warning: no more files can be opened, so new clients wait; raise the limit (ulimit -n)"
+    ]
+
+
+def test_another_fault_of_the_loop_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connections.LoopFaults(debug=False)(None, {"message": "a fault", "exception": ValueError("one\ntwo")})
+    assert capsys.readouterr().err == "error: a fault: ValueError: one\n"

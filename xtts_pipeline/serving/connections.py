@@ -1,0 +1,68 @@
+"""Keep clients that ask for nothing from holding up others: deadlines, and accepting when no file can be opened.
+
+Knows nothing of voices or requests.
+"""
+
+import asyncio
+import errno
+import math
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from xtts_pipeline.system.terminal import echo_line
+
+# How long a client may take to begin: far longer than any network, far shorter than a client that leaves it open.
+BEGIN_SECONDS = 10.0
+WARNING_SECONDS = 60.0
+# Of a number over one, asyncio tries all in vain when no file can be opened, and tries each of them again later.
+ACCEPTS_AT_ONCE = 1
+
+
+class TimedHttp(H11Protocol):
+    """HTTP of one connection. uvicorn has a deadline between two requests only, and a byte in time lifts it."""
+
+    _timer: asyncio.TimerHandle
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._look_later(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the deadline, which would keep the connection in memory."""
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _look_later(self, last: object) -> None:
+        self._timer = self.loop.call_later(BEGIN_SECONDS, self._close_if_idle, last)
+
+    def _close_if_idle(self, last: object) -> None:
+        """Close the connection if its last request is still `last`, which was answered when we last looked."""
+        # Before the first request `cycle` is None.
+        if not getattr(self.cycle, "response_complete", True):
+            self._look_later(None)
+        elif self.cycle is not last:
+            self._look_later(self.cycle)
+        else:
+            self.transport.close()
+
+
+class LoopFaults:
+    """Says what goes wrong in the loop itself, one line each; the handler of `loop.set_exception_handler`."""
+
+    def __init__(self, *, debug: bool) -> None:
+        self._is_debug = debug
+        self._next_warning = -math.inf
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Print a fault, with its traceback if `debug`; but that no file can be opened, once in WARNING_SECONDS."""
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            if loop.time() >= self._next_warning:
+                self._next_warning = loop.time() + WARNING_SECONDS
+                echo_line("warning: no more files can be opened, so new clients wait; raise the limit (ulimit -n)")
+        elif self._is_debug:
+            loop.default_exception_handler(context)
+        else:
+            echo_line(f"error: {context['message']}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
