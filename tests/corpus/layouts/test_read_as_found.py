@@ -11,7 +11,7 @@ import soundfile
 
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import read_corpus
-from xtts_pipeline.errors import CorpusError, LayoutError
+from xtts_pipeline.errors import CorpusError, LayoutError, Reason
 
 SENTENCES = [f"Tür {number} öffnet sich für grüne Bären." for number in range(1, 11)]
 CLIPS = dict(zip((f"{number:03d}" for number in range(1, 11)), SENTENCES, strict=True))
@@ -376,6 +376,31 @@ def test_positions_choose_columns_and_no_row_is_taken_for_a_header(
     corpus = read_corpus(tmp_path, ReadOptions(columns=columns))
     assert (len(corpus.utterances), corpus.rejections) == (len(CLIPS), ())
     assert (corpus.utterances[0].text, corpus.utterances[0].speaker) == (text, speaker)
+
+
+@pytest.mark.parametrize("gone", ["001", "004", "010"])
+@pytest.mark.parametrize("suffix", ["", ".wav"])
+def test_a_header_is_no_row_if_a_sound_is_missing(tmp_path: Path, gone: str, suffix: str) -> None:
+    plain("clips", f'{{name}}{suffix},"{{text}}",me', "Filename,Spoken text,Who")(tmp_path)
+    (tmp_path / "clips" / f"{gone}.wav").unlink()
+    corpus = read_corpus(tmp_path)
+    assert corpus.reading.to_words() == "--columns 'audio=filename,text=spoken text' --audio-dir clips"
+    (rejection,) = corpus.rejections
+    assert (rejection.id, rejection.reason, len(corpus.utterances)) == (gone, Reason.AUDIO_MISSING, len(CLIPS) - 1)
+
+
+@pytest.mark.parametrize("row", ["{name}|{text}", "take {name}.wav|{text}", "take {name}|{text}"])
+def test_a_first_row_whose_sound_is_missing_is_no_header(tmp_path: Path, row: str) -> None:
+    sounds(tmp_path)
+    for path in tmp_path.glob("*.wav") if row.startswith("take") else ():
+        path.rename(tmp_path / f"take {path.name}")
+    table(tmp_path, "list.csv", row)
+    min(tmp_path.glob("*.wav")).unlink()
+    corpus = read_corpus(tmp_path)
+    assert corpus.reading.to_words() == "--columns audio=1,text=2"
+    assert [(rejection.where, rejection.reason) for rejection in corpus.rejections] == [
+        ("list.csv:1", Reason.AUDIO_MISSING)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,8 @@ def _plan_without_header(table: Path, options: ReadOptions, no_header: TableHead
 def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> TablePlan | None:
     """Return how a table without known column names is read: one column names sounds that exist, another one is text.
 
-    The first line is a header if it alone names no sound. Raises LayoutError if several columns may be the text.
+    The first line is a header if it names no sound and looks like no name of one. Raises LayoutError if several columns
+    may be the text.
     """
     first = read_first_line(table, options.encoding)
     said = options.delimiter or first.delimiter
@@ -260,7 +261,7 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
         audio = max(range(width), key=lambda place: sum(hits[place]))
         if 2 * sum(hits[audio]) <= len(rows):
             continue
-        is_headed = len(rows) > 1 and not hits[audio][0] and all(hits[audio][1:]) and _is_header(rows[0], audio)
+        is_headed = len(rows) > 1 and not hits[audio][0] and _is_header(rows[0], audio, columns[audio][1:])
         names = [name.lower() for name in rows[0]] if is_headed else [str(place + 1) for place in range(width)]
         given = by_position(options.columns, names)
         if not set(given.values()) <= set(names):
@@ -322,10 +323,17 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))
 
 
-def _is_header(fields: Sequence[str], audio: int) -> bool:
+def _is_header(fields: Sequence[str], audio: int, names: Sequence[str]) -> bool:
+    """Return whether the fields may be column names. `names` are those of the sounds below, some of them missing."""
     is_short = all(len(name) <= MAX_COLUMN_NAME for name in fields)
     is_data = fields[audio].lower().endswith(SOUND_SUFFIXES) or all(map(NUMBER.fullmatch, fields))
-    return is_short and len(set(fields)) == len(fields) and not is_data
+    # Rows differ in their numbers: LJ001-0001 and LJ001-0002. The first row may be the one without its sound.
+    is_numbered = _without_numbers(fields[audio]) in map(_without_numbers, names)
+    return is_short and len(set(fields)) == len(fields) and not is_data and not is_numbered
+
+
+def _without_numbers(name: str) -> str:
+    return re.sub(r"\d+", "0", name)
 
 
 def _book_of(base: str, _row_id: str) -> tuple[str, str]:
