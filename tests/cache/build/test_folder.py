@@ -51,9 +51,19 @@ opening = pytest.mark.parametrize("open_folder", [lock, check_folder])
 @pytest.mark.parametrize("name", ["notes.txt", "train-1-of-2.tfrecord", ".git"])
 def test_a_foreign_folder_is_not_changed(tmp_path: Path, name: str, open_folder: Callable[[Path], None]) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(CacheError, match=f"holds {name}, which is no part of a cache; remove it, or choose"):
+    with pytest.raises(CacheError, match=f"holds {name}, which is no part of a cache; choose another --cache$"):
         open_folder(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@opening
+def test_a_folder_of_recordings_is_never_to_be_removed(tmp_path: Path, open_folder: Callable[[Path], None]) -> None:
+    (tmp_path / "takes" / "day 1").mkdir(parents=True)
+    with pytest.raises(CacheError, match=r"holds takes/, which is no part of a cache; choose another --cache$"):
+        open_folder(tmp_path)
+    (tmp_path / "takes").rename(tmp_path / "manifest.json")
+    with pytest.raises(CacheError, match=r"manifest.json: a folder, expected a file; choose another --cache$"):
+        open_folder(tmp_path)
 
 
 def test_a_gitignore_is_tolerated(tmp_path: Path) -> None:

@@ -167,27 +167,28 @@ def _refuse_foreign(folder: Path, other_place: str) -> None:
 
     Another process may be at work, so an entry may vanish before it is examined.
     """
-    foreign = sorted(entry.name for entry in folder.iterdir() if not is_cache_name(entry.name))
-    receipts = folder / RECEIPTS_FOLDER
+    foreign, receipts = [], folder / RECEIPTS_FOLDER
     for entry in sorted(folder.iterdir()):
         is_folder = entry.name == RECEIPTS_FOLDER or entry.name.startswith(_WORK_PREFIX)
         try:
             mode = entry.lstat().st_mode
         except FileNotFoundError:
             continue
-        if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
+        if not is_cache_name(entry.name):
+            foreign.append(f"{entry.name}/" if stat.S_ISDIR(mode) else entry.name)
+        elif not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
+            is_real = stat.S_ISDIR(mode) or stat.S_ISREG(mode)
+            found = ("a file" if is_folder else "a folder") if is_real else "a link, pipe or the like"
             expected = "a folder" if is_folder else "a file"
-            raise CacheError(f"{entry}: a link, pipe or the like, expected {expected}; remove it, or {other_place}")
+            remedy = other_place if is_real else f"remove it, or {other_place}"
+            raise CacheError(f"{entry}: {found}, expected {expected}; {remedy}")
     if receipts.is_dir():
         foreign += sorted(
             f"{RECEIPTS_FOLDER}/{path.name}" for path in receipts.iterdir() if not _is_receipt_name(path.name)
         )
     if foreign:
         listed = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
-        raise CacheError(
-            f"{folder}: holds {listed}, which is no part of a cache; "
-            "remove it, or choose an empty folder or another cache"
-        )
+        raise CacheError(f"{folder}: holds {listed}, which is no part of a cache; {other_place}")
 
 
 def _is_receipt_name(name: str) -> bool:
