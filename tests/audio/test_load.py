@@ -158,6 +158,21 @@ def test_other_containers_and_codecs_are_refused_and_nothing_is_printed(kind, su
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        (b"\0\0\0\x1cftypM4A \0\0", "an MP4 or M4A file"),
+        (b"FORM\0\0\0\0AIFF", "it begins with 'FORM'"),
+        (b"\xff\xf1\x50\x80", r"it begins with '\xff\xf1P\x80'"),
+    ],
+)
+def test_a_format_that_is_not_read_is_to_be_converted(start, found):
+    with pytest.raises(AudioError) as raised:
+        decode_wave(start + bytes(100), AUDIO, LIMITS, "clip")
+    expected = "expected WAV, FLAC, OGG or MP3: convert it to WAV or FLAC, such as by ffmpeg"
+    assert str(raised.value) == f"clip: cannot be decoded ({found}); {expected}"
+
+
 @pytest.mark.parametrize("kind", ["WAV", "RF64", "FLAC", "MP3", "OGG"])
 @pytest.mark.parametrize("tag", [b"", b"ID3\x04\0\0\0\0\0\x03abc"], ids=["", "ID3"])
 def test_the_length_in_a_header_is_that_of_the_wave(kind, tag, tmp_path):

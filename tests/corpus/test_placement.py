@@ -99,3 +99,50 @@ def test_rows_begin_behind_blank_lines_and_the_separator_line_of_excel(
     read = read_corpus(tmp_path)
     assert (len(read.utterances), read.rejections) == (6, ())
     assert read.reading.to_words() == f"--columns {columns} --audio-dir clips"
+
+
+@pytest.mark.parametrize("suffix", [".wave", ".oga", ".m4a", ".AIFF", ".sph", ""])
+@pytest.mark.parametrize("folder", ["", "clips"])
+def test_a_sound_that_the_table_names_exactly_is_found_whatever_its_suffix(
+    tmp_path: Path, folder: str, suffix: str
+) -> None:
+    names = [f"{number:03d}{suffix}" for number in range(6)]
+    corpus(tmp_path, folder, names=names)
+    said = [f"{folder}/{name}".lstrip("/") for name in names]
+    (tmp_path / "list.csv").write_text("file,text\n" + "".join(f"{name},Text\n" for name in said))
+    read = read_corpus(tmp_path)
+    assert ([row.audio.as_posix() for row in read.utterances], read.rejections) == (said, ())
+
+
+def test_names_of_a_format_that_is_not_read_fit_the_converted_sounds(tmp_path: Path) -> None:
+    for folder in ("", "clips"):
+        corpus(tmp_path / f"in-{folder}", folder, names=[*NAMES[:3], *(f"{name[:3]}.m4a" for name in NAMES)])
+        table = tmp_path / f"in-{folder}" / "list.csv"
+        table.write_text(table.read_text().replace(".wav", ".m4a"))
+        read = read_corpus(table.parent)
+        assert [row.audio.name for row in read.utterances] == [*NAMES[:3], "003.m4a", "004.m4a", "005.m4a"]
+        assert read.rejections == ()
+
+
+def test_a_missing_sound_is_named_as_the_table_names_it(tmp_path: Path) -> None:
+    corpus(tmp_path, "", names=["000.m4a"])
+    (tmp_path / "list.csv").write_text("file,text\n000.m4a,Text\n007.m4a,Text\n")
+    (rejection,) = read_corpus(tmp_path).rejections
+    assert (rejection.reason, rejection.detail) == (
+        Reason.AUDIO_MISSING,
+        "no sound file 007.m4a; the nearest name there is 000.m4a",
+    )
+
+
+def test_a_folder_is_no_sound(tmp_path: Path) -> None:
+    corpus(tmp_path, "")
+    (tmp_path / "anna").mkdir()
+    (tmp_path / "list.csv").write_text("file,text\nanna,Text\n000.wav,Text\n")
+    assert [row.reason for row in read_corpus(tmp_path).rejections] == [Reason.AUDIO_MISSING]
+
+
+def test_a_text_beside_a_sound_of_a_format_that_is_not_read_is_its_transcript(tmp_path: Path) -> None:
+    for name in ("0.m4a", "1.m4a", "1.flac"):
+        (tmp_path / name).touch()
+        (tmp_path / f"{name[0]}.txt").write_text("Text")
+    assert [row.audio.name for row in read_corpus(tmp_path).utterances] == ["0.m4a", "1.flac"]

@@ -29,6 +29,7 @@ OGG_END_OF_STREAM = 4
 OGG_HEADER_BYTES = 27  # up to the segment table; the last of them is its length
 ID3_HEADER_BYTES = 10
 EXPECTED = "expected WAV, FLAC, OGG or MP3"
+CONVERT = "convert it to WAV or FLAC, such as by ffmpeg"
 # As libsndfile names them. It knows more, but their truncation is not found, or their length is counted in blocks.
 CODECS = frozenset(
     (
@@ -162,16 +163,18 @@ def _check_container(file: BinaryIO) -> None:
         tag_bytes = sum((start[6 + place] & 0x7F) << 7 * (3 - place) for place in range(4))
         file.seek(ID3_HEADER_BYTES + tag_bytes - len(start), io.SEEK_CUR)
         start = file.read(12)
-    is_mpeg = start[:1] == b"\xff" and start[1:2] >= b"\xe0"
+    # Without the bits of a layer, it is AAC.
+    is_mpeg = start[:1] == b"\xff" and start[1:2] >= b"\xe0" and start[1] & 0x06 > 0
     if not is_mpeg and start[:4] not in (b"fLaC", b"OggS"):
-        detail = f"cannot be decoded (it begins with {ascii(start[:4])[1:]}); {EXPECTED}"
+        found = "an MP4 or M4A file" if start[4:8] == b"ftyp" else f"it begins with {ascii(start[:4])[1:]}"
+        detail = f"cannot be decoded ({found}); {EXPECTED}: {CONVERT}"
         raise AudioError(Reason.AUDIO_UNREADABLE, detail)
 
 
 def _check_codec(codec: str) -> None:
     if codec not in CODECS:
         expected = "expected 8 to 32 bit, float, A-law, mu-law, Vorbis, Opus or MP3"
-        raise AudioError(Reason.AUDIO_UNREADABLE, f"the codec {codec} is not supported; {expected}")
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"the codec {codec} is not supported; {expected}: {CONVERT}")
 
 
 def _decode_plain_wav(source: bytes, header: WavHeader) -> DecodedClip:

@@ -12,7 +12,7 @@ from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, sample_objects
 from xtts_pipeline.corpus.layouts.layout import Layout
 from xtts_pipeline.corpus.options import ReadOptions, shown_delimiter
 from xtts_pipeline.corpus.placement import place_hits
-from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, SoundFiles, printable
+from xtts_pipeline.corpus.rows import SoundFiles, printable, sounds_among
 from xtts_pipeline.corpus.tables import (
     HEADER_BYTES,
     SUFFIXES,
@@ -66,7 +66,7 @@ def _describe(source: Path, tables: Sequence[Path]) -> str:
     table = f"the table {printable(tables[0].name)}{_first_line(tables[0])}" if tables else "no table"
     folders = folders_of(source)
     listed = f", the folder{'s' * (len(folders) > 1)} {', '.join(printable(path.name) for path in folders)}"
-    sounds = sum(path.suffix.lower() in SOUND_SUFFIXES for folder in (source, *folders) for path in folder.iterdir())
+    sounds = sum(len(sounds_among([path.name for path in folder.iterdir()])) for folder in (source, *folders))
     return f"{table}{listed if folders else ''} and {sounds or 'no'} sound{'s' * (sounds != 1)}"
 
 

@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -23,7 +23,9 @@ from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason, RowError, 
 from xtts_pipeline.system.regular_files import identity_of, open_regular_file
 from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS, has_surrogate
 
-SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
+SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".wave", ".oga")
+# Of formats that are not read: such sounds are found, so that the decoder can say what to do.
+UNREAD_SUFFIXES = (".m4a", ".mp4", ".aac", ".aif", ".aiff", ".aifc", ".wma", ".webm", ".amr", ".3gp", ".caf", ".au")
 DEFAULT_SPEAKER = "default"
 MAX_ID_BYTES = 255  # the limit of file systems for one name
 MAX_PATH_BYTES = 1_024  # of a whole id or path; systems allow 4,096 with the folder in front of it
@@ -177,16 +179,20 @@ class SoundFiles:
     def find(self, audio: str) -> str:
         """Return the path of the file, relative to the root; a name without a sound suffix gets the first that exists.
 
+        Any file that has exactly this name is taken if there is no sound.
+
         Raises RowError if there is no such file, if a symlink leads out of the root, or if its folder cannot be
         listed. Raises CorpusError if the machine is at fault.
         """
         folder, _, name = audio.rpartition("/")
         listing = self._listing(folder)
-        suffix = _suffix_in(listing, name)
-        if suffix is None:
+        file = _sound_in(listing, name)
+        if file is None and name in listing and os.path.isfile(self.root / audio):  # noqa: PTH113 -- never raises
+            file = name
+        if file is None:
             raise RowError(Reason.AUDIO_MISSING, self._missing(audio, name, listing))
-        found = f"{folder}/{name}{suffix}" if folder else name + suffix
-        if listing[name + suffix] and not self._is_inside(found):
+        found = f"{folder}/{file}" if folder else file
+        if listing[file] and not self._is_inside(found):
             detail = f"{printable(found)} is a symlink out of the corpus; copy the file in"
             raise RowError(Reason.UNSAFE_ID, detail)
         return found
@@ -197,7 +203,7 @@ class SoundFiles:
             return False
         folder, _, name = audio.rpartition("/")
         try:
-            return bool(name) and _suffix_in(self._listing(folder), name) is not None
+            return bool(name) and _sound_in(self._listing(folder), name) is not None
         except RowError:
             return False
 
@@ -230,7 +236,7 @@ class SoundFiles:
             for place, folders, names in os.walk(self.root / folder):
                 folders.sort()
                 below = os.path.relpath(place, self.root)
-                sounds = sorted(name for name in names if name.lower().endswith(SOUND_SUFFIXES))
+                sounds = sounds_among(names)
                 paths += [name if below == "." else f"{below}/{name}" for name in sounds[: MAX_SOUNDS - len(paths)]]
             stems = self._stems[folder] = {}
             for path in paths:
@@ -269,7 +275,7 @@ class SoundFiles:
         return Path(os.path.realpath(self._real_root / path)).is_relative_to(self._real_root)
 
     def _missing(self, audio: str, name: str, listing: dict[str, bool]) -> str:
-        wanted = audio if name.lower().endswith(SOUND_SUFFIXES) else f"{audio}.wav"
+        wanted = f"{audio}.wav" if id_of(name) == name else audio
         detail = f"no sound file {printable(wanted)}"
         if self._hints_left and listing:
             self._hints_left -= 1
@@ -281,7 +287,16 @@ class SoundFiles:
 
 def id_of(audio: str) -> str:
     """Return a sound's path without its suffix: the id of a row without one."""
-    return audio.rpartition(".")[0] if audio.lower().endswith(SOUND_SUFFIXES) else audio
+    return audio.rpartition(".")[0] if audio.lower().endswith((*SOUND_SUFFIXES, *UNREAD_SUFFIXES)) else audio
+
+
+def sounds_among(names: Collection[str]) -> list[str]:
+    """Return the names of sounds, sorted; of formats that are not read only those that are not converted already."""
+    read = [name for name in names if name.lower().endswith(SOUND_SUFFIXES)]
+    stems = set(map(id_of, read))
+    return sorted(
+        [*read, *(name for name in names if name.lower().endswith(UNREAD_SUFFIXES) and id_of(name) not in stems)]
+    )
 
 
 def _normal(name: str) -> str:
@@ -289,12 +304,22 @@ def _normal(name: str) -> str:
     return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 
-def _suffix_in(listing: dict[str, bool], name: str) -> str | None:
-    """Return the first suffix with which a name is in the listing, empty for a name that has one; None if none is."""
-    for suffix in ("", *SOUND_SUFFIXES):
-        if name + suffix in listing and (suffix or name.lower().endswith(SOUND_SUFFIXES)):
-            return suffix
-    return None
+def _sound_in(listing: Mapping[str, object], name: str) -> str | None:
+    """Return the sound in a listing that a name means, with a suffix if it has none; None if there is none.
+
+    A sound of a format that is not read stands behind the one that was converted from it.
+    """
+    if name in listing and name.lower().endswith(SOUND_SUFFIXES):
+        return name
+    for suffix in SOUND_SUFFIXES:
+        if name + suffix in listing:
+            return name + suffix
+    others, stem = [], id_of(name)
+    if stem == name:
+        others = [name + suffix for suffix in UNREAD_SUFFIXES]
+    elif name.lower().endswith(UNREAD_SUFFIXES):
+        others = [*(stem + suffix for suffix in SOUND_SUFFIXES), name]
+    return next((file for file in others if file in listing), None)
 
 
 def _is_broken_link(link: os.DirEntry[str]) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from xtts_pipeline.corpus.folders import add_clip, list_folder
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
-from xtts_pipeline.corpus.rows import DEFAULT_SPEAKER, SOUND_SUFFIXES, RowCollector, printable
+from xtts_pipeline.corpus.rows import DEFAULT_SPEAKER, RowCollector, id_of, printable, sounds_among
 
 TRANSCRIPTS = (".txt", ".lab")
 SOUND_FOLDERS = ("audio", "audios", "clips", "data", "recordings", "sounds", "wav", "wavs")
@@ -29,7 +29,7 @@ class Pairs:
         tried = 0
         for folder, _, names in os.walk(source):
             stems = {name.rpartition(".")[0] for name in names if name.endswith(TRANSCRIPTS)}
-            if any(name.lower().endswith(SOUND_SUFFIXES) and name.rpartition(".")[0] in stems for name in names):
+            if any(id_of(name) in stems for name in sounds_among(names)):
                 return FoundCorpus(source)
             tried += len(names)
             if tried > MAX_FILES_TRIED or folder.count("/") - str(source).count("/") > MAX_DEPTH:
@@ -47,7 +47,7 @@ def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
     top = folder.partition("/")[0]
     speaker = DEFAULT_SPEAKER if top.lower() in ("", *SOUND_FOLDERS) else top
     texts = {name.rpartition(".")[0]: name for name in names if name.endswith(TRANSCRIPTS)}
-    sounds = {name.rpartition(".")[0]: name for name in names if name.lower().endswith(SOUND_SUFFIXES)}
+    sounds = {id_of(name): name for name in sounds_among(names)}
     # Texts in a folder without sounds belong to no clip.
     for stem in sorted(sounds.keys() | texts.keys()) if sounds else ():
         if stem not in sounds and stem.upper() in NO_TRANSCRIPTS:

@@ -15,7 +15,7 @@ from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, read_json_lines, samp
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.placement import Placement, place_hits, place_names
-from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, SPLIT_NAMES, CorpusRow, RowCollector, SoundFiles, id_of, printable
+from xtts_pipeline.corpus.rows import SPLIT_NAMES, CorpusRow, RowCollector, SoundFiles, id_of, printable
 from xtts_pipeline.corpus.tables import (
     DELIMITERS,
     NUMBER,
@@ -326,7 +326,7 @@ def _letters(text: str) -> str:
 def _is_header(fields: Sequence[str], audio: int, names: Sequence[str]) -> bool:
     """Return whether the fields may be column names. `names` are those of the sounds below, some of them missing."""
     is_short = all(len(name) <= MAX_COLUMN_NAME for name in fields)
-    is_data = fields[audio].lower().endswith(SOUND_SUFFIXES) or all(map(NUMBER.fullmatch, fields))
+    is_data = id_of(fields[audio]) != fields[audio] or all(map(NUMBER.fullmatch, fields))
     # Rows differ in their numbers: LJ001-0001 and LJ001-0002. The first row may be the one without its sound.
     is_numbered = _without_numbers(fields[audio]) in map(_without_numbers, names)
     return is_short and len(set(fields)) == len(fields) and not is_data and not is_numbered
