@@ -1,10 +1,12 @@
 """A folder that cannot be read is described as it is, with the remedy that works."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import LayoutError
 
@@ -56,3 +58,53 @@ def test_a_table_that_is_a_link_is_to_be_copied(tmp_path: Path) -> None:
     (tmp_path / "data" / "list.csv").symlink_to(tmp_path / "list.csv")
     with pytest.raises(LayoutError, match=r"list.csv \(a symlink\).*\ncopy the file that list.csv links to"):
         read_corpus(tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("script.txt", "000.wav: Well, then\n001.wav: Yes, it is\n"),
+        ("texts.json", json.dumps({"000.wav": "Well, then", "001.wav": "Yes"})),
+        ("000.txt", "Well, then, she said\n"),
+        ("list.csv", "gone.wav,Text\nfar.wav,Other\n"),
+        ("list.csv", "aaa,bbb\nccc,ddd\n"),
+    ],
+)
+def test_no_columns_are_advised_where_no_row_names_a_sound(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    for sound in ("000.wav", "001.wav") if name != "000.txt" else ():
+        (tmp_path / sound).touch()
+    with pytest.raises(LayoutError) as raised:
+        read_corpus(tmp_path)
+    assert str(raised.value).split("\n")[1] == DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("The file;The name", "--columns 'audio=the file,text=the name'"),
+        ("The file|A, or b", "--columns 'audio=the file,text=2'"),
+    ],
+)
+def test_advised_columns_can_be_pasted(tmp_path: Path, header: str, words: str) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.wav").touch()
+    # Numbers are not taken for texts without being told.
+    delimiter = header[8]
+    rows = "".join(f"{number}.wav{delimiter}{number}\n" for number in range(3))
+    (tmp_path / "list.csv").write_text(f"{header}\n{rows}")
+    with pytest.raises(LayoutError) as raised:
+        read_corpus(tmp_path)
+    assert str(raised.value).split("\n")[1] == f"add {words}, with the columns that hold the sound and its text"
+    given = shlex.split(words)[1].split(",")
+    columns = dict(pair.split("=") for pair in given)
+    assert len(read_corpus(tmp_path, ReadOptions(columns=columns)).utterances) == 3
+
+
+def test_keys_of_json_are_advised_and_taken_in_any_case(tmp_path: Path) -> None:
+    (tmp_path / "000.wav").touch()
+    (tmp_path / "list.jsonl").write_text(json.dumps({"Klang": "000.wav", "Wörter": "Text"}))
+    with pytest.raises(LayoutError, match=r"\nadd --columns audio=Klang,text=Wörter, with"):
+        read_corpus(tmp_path)
+    (row,) = read_corpus(tmp_path, ReadOptions(columns={"audio": "klang", "text": "wörter"})).utterances
+    assert row.text == "Text"

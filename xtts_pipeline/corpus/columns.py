@@ -50,11 +50,13 @@ def column_key(name: str) -> str:
 def find_columns(columns: Sequence[str], given: Mapping[str, str], *, has_ids: bool = True) -> dict[str, str]:
     """Return role -> column for the roles that are given or have a known name. A given column may be missing.
 
+    Given columns are in lower case, as `--columns` has them; those of JSON and parquet may not be.
     has_ids: without a column of files, ids are their names.
     """
     by_key = {column_key(column): column for column in reversed(columns)}
-    taken = set(given.values())
-    found = dict(given)
+    by_lower = {column.lower(): column for column in reversed(columns)} | {column: column for column in columns}
+    found = {role: by_lower.get(column, column) for role, column in given.items()}
+    taken = set(found.values())
     for role, names in SYNONYMS.items():
         column = next((by_key[name] for name in names if name in by_key and by_key[name] not in taken), None)
         if role not in found and column is not None:

@@ -12,7 +12,7 @@ from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, sample_objects
 from xtts_pipeline.corpus.layouts.layout import Layout
 from xtts_pipeline.corpus.options import ReadOptions, shown_delimiter
 from xtts_pipeline.corpus.placement import place_hits
-from xtts_pipeline.corpus.rows import SoundFiles, printable, sounds_among
+from xtts_pipeline.corpus.rows import SoundFiles, id_of, printable, sounds_among
 from xtts_pipeline.corpus.tables import (
     HEADER_BYTES,
     SUFFIXES,
@@ -143,7 +143,8 @@ def _header_of(table: Path, sounds: SoundFiles, options: ReadOptions) -> TableHe
     header = read_header(table, options.delimiter, options.encoding)
     first_row = read_first_line(table, options.encoding).number
     rows = sample_fields(table, TableHeader(header.delimiter, (), first_row), options.encoding)
-    if rows and (not header.columns or any(place_hits([name.strip() for name in rows[0]], sounds))):
+    names = [name.strip() for name in rows[0]] if rows else []
+    if rows and (not header.columns or any(map(_is_sound_name, names)) or any(place_hits(names, sounds))):
         return TableHeader(header.delimiter, tuple(str(place) for place in range(1, len(rows[0]) + 1)), first_row)
     return header
 
@@ -151,17 +152,32 @@ def _header_of(table: Path, sounds: SoundFiles, options: ReadOptions) -> TableHe
 def _columns_remedy(
     columns: Sequence[str], rows: Sequence[Sequence[str]], sounds: SoundFiles, options: ReadOptions
 ) -> str:
-    """Return the option that names the column of the sounds and the longest one of the others."""
+    """Return the option that names the column of the sounds and the longest one of the others; none without a sound."""
     missing = [column for column in by_position(options.columns, columns).values() if column not in columns]
     if missing:
         return f"no column is called {printable(missing[0])}: choose from {', '.join(map(printable, columns))}"
     if len(columns) < len(REQUIRED):
         return ""
     places = range(len(columns))
-    audio = max(places, key=lambda place: sum(place_hits([row[place].strip() for row in rows], sounds)))
+    hits = [sum(place_hits([row[place].strip() for row in rows], sounds)) for place in places]
+    if not any(hits) and not columns[0].isdecimal():
+        hits = [sum(_is_sound_name(row[place]) for row in rows) for place in places]
+    if not any(hits):
+        return ""  # Some other text; its words are no columns.
+    audio = hits.index(max(hits))
     text = max((place for place in places if place != audio), key=lambda place: sum(len(row[place]) for row in rows))
-    chosen = f"audio={printable(columns[audio])},text={printable(columns[text])}"
-    return f"add --columns {chosen}, with the columns that hold the sound and its text"
+    chosen = {role: _as_said(columns, place) for role, place in zip(REQUIRED, (audio, text), strict=True)}
+    return f"add {ReadOptions(columns=chosen).to_words()}, with the columns that hold the sound and its text"
+
+
+def _is_sound_name(text: str) -> bool:
+    return id_of(text.strip()) != text.strip()
+
+
+def _as_said(columns: Sequence[str], place: int) -> str:
+    """Return a column as `--columns` takes it: by its position if its name cannot be written there."""
+    name = columns[place]
+    return str(place + 1) if "," in name or printable(name) != name or columns.count(name) > 1 else name
 
 
 def _renaming(source: Path, readers: Sequence[Layout]) -> str:

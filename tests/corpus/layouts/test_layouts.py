@@ -215,7 +215,7 @@ WRITE_A_TABLE = "write a table metadata.csv with the header file,text"
         (
             {"metadata.csv": "a|b\n"},
             "the table metadata.csv (first line a|b) and no sounds",
-            "add --columns audio=a,text=b, with the columns that hold",
+            WRITE_A_TABLE,
         ),
         (
             {"list.csv": "name;words\nx.wav;one\n", "README.txt": "", "clips/a.wav": "", "clips/b.wav": ""},

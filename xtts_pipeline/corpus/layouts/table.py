@@ -310,7 +310,8 @@ def _text_column(table: Path, columns: Mapping[str, Sequence[str]]) -> str | Non
         return last
     shown = "; ".join(f"{printable(name)}: {printable(values[0][:MAX_COLUMN_NAME])}" for name, values in texts.items())
     found = f"{table}: {len(texts)} columns look like text: {shown}"
-    raise LayoutError(found, f"add --columns text={printable(last)}, or another; texts with the delimiter need quotes")
+    said = ReadOptions(columns={"text": printable(last)}).to_words()
+    raise LayoutError(found, f"add {said}, or another; texts with the delimiter need quotes")
 
 
 def _is_normalised(texts: Sequence[str], others: Sequence[str]) -> bool:
