@@ -78,8 +78,7 @@ def _first_line(table: Path) -> str:
     if table.suffix.lower() in JSON_SUFFIXES:
         keys = printable(", ".join(_keys_of(sample_objects(table))))
         return f" (keys {keys})" if keys else " (no line is a JSON object)"
-    header = read_header(table)
-    line = printable(header.delimiter.join(header.columns) or read_first_line(table).text)
+    line = printable(read_first_line(table).text)
     return f" (first line {line})" if line else " (no first line in UTF-8)"
 
 

@@ -218,8 +218,8 @@ WRITE_A_TABLE = "write a table metadata.csv with the header file,text"
             WRITE_A_TABLE,
         ),
         (
-            {"list.csv": "name;words\nx.wav;one\n", "README.txt": "", "clips/a.wav": "", "clips/b.wav": ""},
-            "the table list.csv (first line name;words), the folder clips and 2 sounds",
+            {"list.csv": "\nName; Words\nx.wav;one\n", "README.txt": "", "clips/a.wav": "", "clips/b.wav": ""},
+            "the table list.csv (first line Name; Words), the folder clips and 2 sounds",
             "add --columns audio=name,text=words,",
         ),
         ({"001.wav": "", "002.wav": ""}, "found no table and 2 sounds", WRITE_A_TABLE),
