@@ -8,7 +8,7 @@ import pytest
 
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import read_corpus
-from xtts_pipeline.errors import LayoutError
+from xtts_pipeline.errors import CorpusError, LayoutError
 
 ROWS = "".join(f"{number:03d}.wav,Text {number}\n" for number in range(6))
 DEFAULT = "write a table metadata.csv with the header file,text and a row for each sound; docs/corpora.md lists all"
@@ -108,3 +108,39 @@ def test_keys_of_json_are_advised_and_taken_in_any_case(tmp_path: Path) -> None:
         read_corpus(tmp_path)
     (row,) = read_corpus(tmp_path, ReadOptions(columns={"audio": "klang", "text": "wörter"})).utterances
     assert row.text == "Text"
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"audio": "filname"}, "found no column filname; did you mean filename?"),
+        ({"speaker": "xyz"}, "found no column xyz; choose from filename, spoken text, who, or positions from 1 to 3"),
+        ({"text": "9"}, "found no column 9; choose from filename, spoken text, who, or positions from 1 to 3"),
+    ],
+)
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_an_unknown_column_is_one_line(tmp_path: Path, columns: dict[str, str], problem: str, is_folder: bool) -> None:
+    (tmp_path / "takes" / "day 1").mkdir(parents=True)
+    for number in range(6):
+        (tmp_path / "takes" / "day 1" / f"{number:03d}.wav").touch()
+    rows = ROWS.replace("\n", ",me\n")
+    table = tmp_path / "list.csv"
+    table.write_text(f"Filename,Spoken text,Who\n{rows}")
+    with pytest.raises(CorpusError) as raised:
+        read_corpus(tmp_path if is_folder else table, ReadOptions(columns=columns))
+    assert str(raised.value) == f"{table}: --columns: {problem}"
+    table.write_text(rows)
+    with pytest.raises(CorpusError, match=r"--columns: found no column 9; choose from positions from 1 to 3$"):
+        read_corpus(tmp_path, ReadOptions(columns={"text": "9"}))
+    table.unlink()
+    (tmp_path / "list.jsonl").write_text(lines("000.wav", "Text"))
+    with pytest.raises(CorpusError, match=r"list.jsonl: --columns: found no column 9; choose from audio, text$"):
+        read_corpus(tmp_path, ReadOptions(columns={"text": "9"}))
+
+
+def test_sounds_are_counted_in_all_folders(tmp_path: Path) -> None:
+    for name in ("0.wav", "a/1.m4a", "a/b/c/2.flac"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(LayoutError, match="found no table, the folder a and 3 sounds"):
+        read_corpus(tmp_path)

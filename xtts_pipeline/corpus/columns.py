@@ -3,6 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from xtts_pipeline.corpus.rows import printable
+from xtts_pipeline.errors import nearest_name
+
 ROLES = ("audio", "text", "id", "speaker", "language", "split")
 REQUIRED = ("audio", "text")
 # The first name that a table has is taken. Names as `column_key` returns them.
@@ -71,6 +74,24 @@ def by_position(given: Mapping[str, str], columns: Sequence[str]) -> dict[str, s
     """Return role -> column, where a number that is no column's name is a position from 1."""
     names = {str(place): column for place, column in enumerate(columns, 1)} | {column: column for column in columns}
     return {role: names.get(column, column) for role, column in given.items()}
+
+
+def unknown_column(given: Mapping[str, str], columns: Sequence[str], *, has_positions: bool = True) -> str:
+    """Return which given column a table lacks, and the remedy; an empty text if it has all.
+
+    Columns without names are called by their positions. has_positions: those with names may be given so, too.
+    """
+    placed = by_position(given, columns) if has_positions else given
+    unknown = next((column for column in placed.values() if column not in columns), None)
+    if unknown is None:
+        return ""
+    names = [printable(column) for column in columns if column and not column.isdecimal()]
+    near = nearest_name(unknown, names)
+    choices = ", ".join(names)
+    if has_positions:
+        choices += f"{', or ' if names else ''}positions from 1 to {len(columns)}"
+    remedy = f"did you mean {near}?" if near else f"choose from {choices}"
+    return f"--columns: found no column {printable(unknown)}; {remedy}"
 
 
 def is_complete(found: Mapping[str, str], columns: Sequence[str]) -> bool:

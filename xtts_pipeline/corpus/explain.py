@@ -2,11 +2,12 @@
 
 import fnmatch
 import itertools
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from xtts_pipeline.corpus.columns import REQUIRED, by_position, find_columns, is_complete
+from xtts_pipeline.corpus.columns import REQUIRED, find_columns, is_complete, unknown_column
 from xtts_pipeline.corpus.encodings import HEAD_BYTES, first_line, likely_encoding, wide_encoding
 from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, sample_objects
 from xtts_pipeline.corpus.layouts.layout import Layout
@@ -22,21 +23,24 @@ from xtts_pipeline.corpus.tables import (
     read_header,
     sample_fields,
 )
-from xtts_pipeline.errors import LayoutError
+from xtts_pipeline.errors import CorpusError, LayoutError
 
 MAX_FOLDERS_TRIED = 20
+MAX_FILES_TRIED = 100_000
 
 
-def explain_no_layout(source: Path, shown: Path, readers: Sequence[Layout], options: ReadOptions) -> LayoutError:
+def explain_no_layout(source: Path, shown: Path, readers: Sequence[Layout], options: ReadOptions) -> CorpusError:
     """Return the error for a source that no reader takes: what it holds, and what would make it a corpus."""
+    tables, root = _tables_of(source), source if source.is_dir() else source.parent
+    if problem := _unknown_column(tables, SoundFiles(root), options):
+        return CorpusError(problem)
     kind = "no known corpus layout" if len(readers) > 1 else f"not a {readers[0].name} corpus"
-    tables = _tables_of(source)
     found = f"{shown}: {kind}: found {_describe(source, tables)}"
     remedy = _renaming(source, readers)
     if not remedy and len(readers) == 1:
         remedy = f"expected {readers[0].looked_for}; leave out --layout to have it found"
     for table in tables if not remedy else ():
-        remedy = _remedy_for(table, source if source.is_dir() else source.parent, options)
+        remedy = _remedy_for(table, root, options)
         if remedy:
             break
     default = "write a table metadata.csv with the header file,text and a row for each sound; docs/corpora.md lists all"
@@ -66,8 +70,18 @@ def _describe(source: Path, tables: Sequence[Path]) -> str:
     table = f"the table {printable(tables[0].name)}{_first_line(tables[0])}" if tables else "no table"
     folders = folders_of(source)
     listed = f", the folder{'s' * (len(folders) > 1)} {', '.join(printable(path.name) for path in folders)}"
-    sounds = sum(len(sounds_among([path.name for path in folder.iterdir()])) for folder in (source, *folders))
-    return f"{table}{listed if folders else ''} and {sounds or 'no'} sound{'s' * (sounds != 1)}"
+    return f"{table}{listed if folders else ''} and {_count_sounds(source)}"
+
+
+def _count_sounds(source: Path) -> str:
+    """Return the number of sounds below a folder, in words; not all are counted where there are very many files."""
+    count = tried = 0
+    for _, _, names in os.walk(source):
+        count += len(sounds_among(names))
+        tried += len(names)
+        if tried > MAX_FILES_TRIED:
+            return f"{count} or more sounds"
+    return f"{count or 'no'} sound{'s' * (count != 1)}"
 
 
 def _first_line(table: Path) -> str:
@@ -111,13 +125,38 @@ def _remedy_for(table: Path, root: Path, options: ReadOptions) -> str:
         line = first_line(head, options.encoding).text
     except UnicodeDecodeError:
         return f"add --encoding {likely_encoding(head, '')} or that of {printable(table.name)}, or save it as UTF-8"
-    for delimiter in dict.fromkeys(re.findall(r"[^\w\s,]| {2,}", line)):
-        columns = [column.strip().lower() for column in line.split(delimiter)]
-        if is_complete(find_columns(columns, {}), columns):
-            return f"add --delimiter {shown_delimiter(delimiter)}"
+    if delimiter := _unusual_delimiter(line):
+        return f"add --delimiter {shown_delimiter(delimiter)}"
     header = _header_of(table, sounds, options)
     rows = [row for row in sample_fields(table, header, options.encoding) if len(row) == len(header.columns)]
-    return _columns_remedy(header.columns, rows, sounds, options)
+    return _columns_remedy(header.columns, rows, sounds)
+
+
+def _unusual_delimiter(line: str) -> str:
+    """Return what separates known column names in a header, or an empty text."""
+    delimiters: list[str] = re.findall(r"[^\w\s,]| {2,}", line)
+    for delimiter in dict.fromkeys(delimiters):
+        columns = [column.strip().lower() for column in line.split(delimiter)]
+        if is_complete(find_columns(columns, {}), columns):
+            return delimiter
+    return ""
+
+
+def _unknown_column(tables: Sequence[Path], sounds: SoundFiles, options: ReadOptions) -> str:
+    """Return what is wrong with `--columns` if no table has these columns; an empty text if one may have them."""
+    problems = []
+    for table in tables if options.columns else ():
+        is_json = table.suffix.lower() in JSON_SUFFIXES
+        line = read_first_line(table, options.encoding).text
+        if _problem_of(table) or not line or (not options.delimiter and not is_json and _unusual_delimiter(line)):
+            continue
+        if is_json:
+            columns = [key.lower() for key in _keys_of(sample_objects(table, options.encoding))]
+        else:
+            columns = list(_header_of(table, sounds, options).columns)
+        if len(columns) > 1:
+            problems.append((table, unknown_column(options.columns, columns, has_positions=not is_json)))
+    return f"{problems[0][0]}: {problems[0][1]}" if problems and all(problem for _, problem in problems) else ""
 
 
 def _remedy_for_json(table: Path, sounds: SoundFiles, options: ReadOptions) -> str:
@@ -130,7 +169,7 @@ def _remedy_for_json(table: Path, sounds: SoundFiles, options: ReadOptions) -> s
     wrong = next((columns[role] for role in REQUIRED if columns.get(role) in set(keys) - set(texts)), None)
     if wrong is not None:
         return f"write {printable(wrong)} as a string; or name another key by --columns, such as text=KEY"
-    return _columns_remedy(texts, [[str(row.get(key, "")) for key in texts] for row in objects], sounds, options)
+    return _columns_remedy(texts, [[str(row.get(key, "")) for key in texts] for row in objects], sounds)
 
 
 def _keys_of(objects: Sequence[Mapping[str, object]]) -> list[str]:
@@ -148,13 +187,8 @@ def _header_of(table: Path, sounds: SoundFiles, options: ReadOptions) -> TableHe
     return header
 
 
-def _columns_remedy(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], sounds: SoundFiles, options: ReadOptions
-) -> str:
+def _columns_remedy(columns: Sequence[str], rows: Sequence[Sequence[str]], sounds: SoundFiles) -> str:
     """Return the option that names the column of the sounds and the longest one of the others; none without a sound."""
-    missing = [column for column in by_position(options.columns, columns).values() if column not in columns]
-    if missing:
-        return f"no column is called {printable(missing[0])}: choose from {', '.join(map(printable, columns))}"
     if len(columns) < len(REQUIRED):
         return ""
     places = range(len(columns))

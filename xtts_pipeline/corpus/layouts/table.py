@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
-from xtts_pipeline.corpus.columns import REQUIRED, by_position, find_columns, is_complete
+from xtts_pipeline.corpus.columns import REQUIRED, by_position, find_columns, is_complete, unknown_column
 from xtts_pipeline.corpus.encodings import require_encoding
 from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, read_json_lines, sample_objects
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
@@ -231,11 +231,9 @@ def _plan_without_header(table: Path, options: ReadOptions, no_header: TableHead
     text = header.columns[-1]
     if len(header.columns) > 2 and rows and all(NUMBER.fullmatch(fields[-1]) and fields[-1] for fields in rows):
         text = header.columns[-2]  # Some corpora have the length there.
+    if problem := unknown_column(options.columns, header.columns):
+        raise CorpusError(f"{table}: {problem}")
     given = by_position(options.columns, header.columns)
-    unknown = next((column for column in given.values() if column not in header.columns), None)
-    if unknown is not None:
-        choice = f"{', '.join(header.columns)}, or positions from 1 to {len(header.columns)}"
-        raise CorpusError(f"{table}: --columns: found no column {printable(unknown)}; choose from {choice}")
     return TablePlan(table, {"id": header.columns[0], "audio": header.columns[0], "text": text, **given}, header)
 
 
