@@ -144,3 +144,16 @@ def test_sounds_are_counted_in_all_folders(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     with pytest.raises(LayoutError, match="found no table, the folder a and 3 sounds"):
         read_corpus(tmp_path)
+
+
+@pytest.mark.parametrize("delimiter", ["xx", ",;", "|"])
+@pytest.mark.parametrize("header", ["file,text\n", "aaa,bbb\n", ""])
+def test_a_delimiter_that_is_not_needed_is_to_be_left_out(tmp_path: Path, header: str, delimiter: str) -> None:
+    for number in range(6):
+        (tmp_path / f"{number:03d}.wav").touch()
+    (tmp_path / "list.csv").write_text(header + ROWS)
+    for columns in ({}, {"text": "2"}):
+        with pytest.raises(LayoutError) as raised:
+            read_corpus(tmp_path, ReadOptions(columns=columns, delimiter=delimiter))
+        assert str(raised.value).split("\n")[1] == f"leave out --delimiter '{delimiter}': it is found"
+        assert len(read_corpus(tmp_path, ReadOptions(columns=columns)).utterances) == 6

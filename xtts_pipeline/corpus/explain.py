@@ -5,6 +5,7 @@ import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from xtts_pipeline.corpus.columns import REQUIRED, find_columns, is_complete, unknown_column
@@ -32,11 +33,12 @@ MAX_FILES_TRIED = 100_000
 def explain_no_layout(source: Path, shown: Path, readers: Sequence[Layout], options: ReadOptions) -> CorpusError:
     """Return the error for a source that no reader takes: what it holds, and what would make it a corpus."""
     tables, root = _tables_of(source), source if source.is_dir() else source.parent
-    if problem := _unknown_column(tables, SoundFiles(root), options):
+    remedy = _needless_delimiter(source, readers, options)
+    if not remedy and (problem := _unknown_column(tables, SoundFiles(root), options)):
         return CorpusError(problem)
     kind = "no known corpus layout" if len(readers) > 1 else f"not a {readers[0].name} corpus"
     found = f"{shown}: {kind}: found {_describe(source, tables)}"
-    remedy = _renaming(source, readers)
+    remedy = remedy or _renaming(source, readers)
     if not remedy and len(readers) == 1:
         remedy = f"expected {readers[0].looked_for}; leave out --layout to have it found"
     for table in tables if not remedy else ():
@@ -130,6 +132,16 @@ def _remedy_for(table: Path, root: Path, options: ReadOptions) -> str:
     header = _header_of(table, sounds, options)
     rows = [row for row in sample_fields(table, header, options.encoding) if len(row) == len(header.columns)]
     return _columns_remedy(header.columns, rows, sounds)
+
+
+def _needless_delimiter(source: Path, readers: Sequence[Layout], options: ReadOptions) -> str:
+    """Return the remedy if a reader takes the source without the given delimiter, else an empty text."""
+    others = replace(options, delimiter="")
+    try:
+        is_read = options != others and any(reader.find(source, others) is not None for reader in readers)
+    except CorpusError:
+        is_read = True  # It is a table; only its columns must be chosen.
+    return f"leave out --delimiter {shown_delimiter(options.delimiter)}: it is found" if is_read else ""
 
 
 def _unusual_delimiter(line: str) -> str:

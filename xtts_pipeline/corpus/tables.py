@@ -20,7 +20,7 @@ SAMPLE_BYTES = 1 << 18
 LONG_SAMPLE_BYTES = 1 << 24
 SAMPLE_ROWS = 50
 DELIMITERS = "\t|,;"
-QUOTED = ",;"  # fields between tabs or bars need no quotes, and transcripts contain many
+QUOTED = (",", ";")  # fields between tabs or bars need no quotes, and transcripts contain many
 NUMBER = re.compile(r"[\d.,:\s]*")
 _SPLIT_IN_NAME = re.compile(r"(?:^|[-_.])(train|val|valid|validation|dev|eval|test)(?:[-_.]|$)")
 
