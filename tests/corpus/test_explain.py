@@ -157,3 +157,19 @@ def test_a_delimiter_that_is_not_needed_is_to_be_left_out(tmp_path: Path, header
             read_corpus(tmp_path, ReadOptions(columns=columns, delimiter=delimiter))
         assert str(raised.value).split("\n")[1] == f"leave out --delimiter '{delimiter}': it is found"
         assert len(read_corpus(tmp_path, ReadOptions(columns=columns)).utterances) == 6
+
+
+def test_a_link_to_itself_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    loop = Path("loop")
+    loop.symlink_to("loop")
+    for given in (loop, loop / "data"):
+        with pytest.raises(CorpusError) as raised:
+            read_corpus(given)
+        problem = "cannot be read (Too many levels of symbolic links)"
+        assert str(raised.value) == f"{given}: {problem}; expected a corpus folder or a manifest"
+    Path("data").mkdir()
+    (tmp_path / "data" / "inner").symlink_to("inner")
+    for audio_dir in ("loop", "inner"):
+        with pytest.raises(CorpusError):
+            read_corpus(Path("data"), ReadOptions(audio_dir=audio_dir))

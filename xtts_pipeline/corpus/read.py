@@ -1,5 +1,6 @@
 """Read a corpus into Utterances and Rejections; the layout is detected unless it is given."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def read_corpus(
     if layout != "auto" and layout not in LAYOUTS:
         raise CorpusError(f"--layout {layout}: unknown; {did_you_mean(layout, ['auto', *LAYOUTS])}")
     try:
-        source = root.resolve(strict=True)
+        # Path.resolve raises RuntimeError for a link to itself, up to Python 3.12.
+        source = Path(os.path.realpath(root, strict=True))
         sound_root = _outer_sound_root(source, options.audio_dir)
         readers = [reader for reader in _READERS if layout in ("auto", reader.name)]
         reader, found = _detect(source, root, readers, options)
@@ -64,9 +66,9 @@ def read_corpus(
 def _outer_sound_root(source: Path, audio_dir: str) -> Path | None:
     """Return the folder of the sounds if it does not lie below the corpus. Raises CorpusError if there is none."""
     root = source if source.is_dir() else source.parent
-    if not audio_dir or (root / audio_dir).resolve().is_relative_to(root):
+    if not audio_dir or Path(os.path.realpath(root / audio_dir)).is_relative_to(root):
         return None
-    folder = Path(audio_dir).resolve()
+    folder = Path(os.path.realpath(audio_dir))
     if not folder.is_dir():
         raise CorpusError(f"--audio-dir {audio_dir}: no such folder in {root} or here; name the folder of the sounds")
     return folder
