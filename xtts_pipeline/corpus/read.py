@@ -13,7 +13,7 @@ from xtts_pipeline.corpus.layouts.parquet import Parquet
 from xtts_pipeline.corpus.layouts.table import TABLE_LAYOUTS, TableLayout
 from xtts_pipeline.corpus.layouts.vctk import Vctk
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
-from xtts_pipeline.corpus.rows import RowCollector
+from xtts_pipeline.corpus.rows import RowCollector, printable
 from xtts_pipeline.corpus.utterance import Corpus
 from xtts_pipeline.errors import CorpusError, did_you_mean
 
@@ -30,6 +30,7 @@ _READERS: tuple[Layout, ...] = (
 LAYOUTS: tuple[str, ...] = tuple(reader.name for reader in _READERS)
 # These files tell a cache from a corpus.
 CACHE_FILES = ("manifest.json", "utterances.jsonl")
+MAX_FOLDERS_NAMED = 3
 
 
 def read_corpus(
@@ -95,10 +96,20 @@ def _detect(source: Path, shown: Path, readers: Sequence[Layout], options: ReadO
         found = reader.find(source, options)
         if found is not None:
             return reader, found
-    for folder in folders_of(source):
-        for reader in readers:
-            if reader.find(folder, options) is not None:
-                raise CorpusError(
-                    f"{shown}: found a {reader.name} corpus in its folder {folder.name}/; pass that folder"
-                )
+    layouts = {folder.name: _layout_of(folder, readers, options) for folder in folders_of(source)}
+    inner = [printable(name) for name, layout in layouts.items() if layout]
+    if len(inner) == 1:
+        (layout,) = filter(None, layouts.values())
+        raise CorpusError(f"{shown}: found a {layout} corpus in its folder {inner[0]}/; pass that folder")
+    if inner:
+        named = ", ".join(f"{name}/" for name in inner[:MAX_FOLDERS_NAMED])
+        more = f" and {len(inner) - MAX_FOLDERS_NAMED} more" if len(inner) > MAX_FOLDERS_NAMED else ""
+        # Ids are paths: two folders may both have a clip 001, and their caches then do not merge.
+        one = f"write one table for all, with paths such as {inner[0]}/001.wav"
+        remedy = f"{one}; or preprocess each, then join them by xtts cache merge if their ids differ"
+        raise CorpusError(f"{shown}: found a corpus in each of its folders {named}{more}; {remedy}")
     raise explain_no_layout(source, shown, readers, options)
+
+
+def _layout_of(folder: Path, readers: Sequence[Layout], options: ReadOptions) -> str:
+    return next((reader.name for reader in readers if reader.find(folder, options) is not None), "")

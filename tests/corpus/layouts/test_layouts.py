@@ -246,6 +246,14 @@ def test_the_error_for_no_corpus_is_what_was_found_and_one_remedy(
     ("files", "message"),
     [
         ({"inner/metadata.csv": "a|b\n", "inner/wavs/a.wav": ""}, "ljspeech corpus in its folder inner/; pass that"),
+        (
+            {f"day{day}/{name}": "file,text\na.wav,one\n" for day in (1, 2) for name in ("metadata.csv", "a.wav")},
+            "found a corpus in each of its folders day1/, day2/; write one table for all, with paths such as day1/001",
+        ),
+        (
+            {f"{day}/{name}": "file,text\na.wav,one\n" for day in range(5) for name in ("metadata.csv", "a.wav")},
+            "its folders 0/, 1/, 2/ and 2 more; write one table .*; or preprocess each, then join them by xtts cache",
+        ),
         ({"metadata.csv": "\n\n", "wavs/a.wav": ""}, "without a single row"),
         ({"manifest.json": "{}", "utterances.jsonl": "{}"}, "is a cache, expected a corpus"),
     ],
