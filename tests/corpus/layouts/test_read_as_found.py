@@ -308,6 +308,12 @@ def test_columns_choose_among_those_that_are_there(tmp_path: Path) -> None:
     assert read_corpus(tmp_path).utterances[0].text == SENTENCES[0]
 
 
+def test_given_columns_choose_no_layout_and_leave_the_speaker(tmp_path: Path) -> None:
+    plain("clips", "clips/{name}.wav;{text};anna", "Datei;Text;Sprecher")(tmp_path)
+    corpus = read_corpus(tmp_path, ReadOptions(columns={"audio": "datei", "text": "text"}))
+    assert (corpus.layout, corpus.utterances[0].speaker) == ("manifest", "anna")
+
+
 def test_a_layout_refuses_options_that_it_has_no_use_for(tmp_path: Path) -> None:
     text_beside_sound(tmp_path)
     with pytest.raises(CorpusError, match=r"a pairs corpus has no use for --delimiter ';'; leave it out"):

@@ -138,6 +138,8 @@ class TableLayout:
         header = read_header(table, options.delimiter, options.encoding)
         if self.columns:
             columns = {role: column for role, column in self.columns.items() if column in header.columns}
+            if options.layout == "auto" and not is_complete(columns, header.columns):
+                return None  # Given columns would make any table one of this layout, with its roles alone.
             columns |= options.columns
         else:
             columns = find_columns(header.columns, options.columns)
