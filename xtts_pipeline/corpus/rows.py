@@ -84,6 +84,7 @@ class RowCollector:
     utterances: list[Utterance] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
     text_files: list[tuple[Path, tuple[int, int] | None]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.sounds = SoundFiles(self.sound_root or self.root)
@@ -114,6 +115,11 @@ class RowCollector:
                 f"({rejection.detail}); expected a corpus of which one row in {USELESS_RATIO} can be used"
             )
 
+    def note(self, line: str) -> None:
+        """Keep a line for the user, once."""
+        if line not in self.notes:
+            self.notes.append(line)
+
     def to_corpus(self) -> Corpus:
         """Return the rows collected so far."""
         return Corpus(
@@ -122,6 +128,7 @@ class RowCollector:
             tuple(self.utterances),
             tuple(self.rejections),
             tuple(self.text_files),
+            tuple(self.notes),
         )
 
     def _checked(self, row: CorpusRow, find: Callable[[str], str]) -> Utterance:

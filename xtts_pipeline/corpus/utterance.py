@@ -54,7 +54,7 @@ class Corpus:
     """A corpus as read: every row is either an utterance or a rejection.
 
     `reading` has the layout, and what was found out where that is not what the layout says. `text_files` are the
-    tables and transcripts, each with its identity when it was read.
+    tables and transcripts, each with its identity when it was read. `notes` are lines to print with the reading.
     """
 
     reading: ReadOptions
@@ -62,6 +62,7 @@ class Corpus:
     utterances: tuple[Utterance, ...]
     rejections: tuple[Rejection, ...]
     text_files: tuple[tuple[Path, tuple[int, int] | None], ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def layout(self) -> str:

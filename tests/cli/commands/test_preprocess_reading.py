@@ -50,6 +50,37 @@ def test_a_layout_that_says_all_leaves_the_manifest_as_it_was(tmp_path: Path) ->
     assert "readings" not in (tmp_path / "cache" / "manifest.json").read_text()
 
 
+@pytest.mark.parametrize(
+    ("column", "speakers", "given", "note"),
+    [
+        ("Who", ["ann", "bob"], "", "column who is not used; add --columns speaker=who if it names the speakers\n"),
+        (
+            "By", ["ann", "bob"], "audio=datei,text=text",
+            "column by is not used; add --columns audio=datei,text=text,speaker=by if it names the speakers\n",
+        ),
+        ("Who", ["ann", "bob"], "speaker=who", ""),
+        ("Narrator", ["ann", "bob"], "", ""),
+        ("Who", ["ann"], "", ""),
+        ("Who", [f"take {number}" for number in range(20)], "", ""),
+        ("Rate", ["22050", "44100"], "", ""),
+    ],
+)  # fmt: skip
+def test_a_column_that_may_name_the_speakers_is_noted(
+    tmp_path: Path, column: str, speakers: list[str], given: str, note: str
+) -> None:
+    root = write_corpus(tmp_path / "data")
+    (root / "metadata.csv").unlink()
+    rows = "".join(
+        f"clip-{number:03d}.wav;Text {number};{speakers[number * len(speakers) // 40]}\n" for number in range(40)
+    )
+    (root / "list.csv").write_text(f"Datei;Text;{column}\n{rows}")
+    words = ["preprocess", "--data", str(root), "--dry-run", "--jobs", "1"]
+    words += [word for setting in CONFIG for word in ("--set", setting)]
+    read = CliRunner().invoke(cli, [*words, *(["--columns", given] if given else [])])
+    first, rest = read.stderr.split("\n", 1)
+    assert (first.startswith("read by --layout manifest"), rest, read.exit_code) == (True, note, 0)
+
+
 def test_an_error_of_a_layout_is_two_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(**_options: object) -> None:
         raise LayoutError("found   this", "do\tthat")

@@ -36,6 +36,7 @@ class CorpusIndex:
     languages: tuple[str, ...]
     text_files: tuple[tuple[Path, tuple[int, int] | None], ...] = ()
     excluded: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def layout(self) -> str:
@@ -102,6 +103,7 @@ def index_corpora(corpora: Sequence[Corpus], config: Config, excluded: Collectio
         languages=languages,
         text_files=tuple(file for corpus in corpora for file in corpus.text_files),
         excluded=tuple(sorted(row.id for _, row in left_out)),
+        notes=tuple(dict.fromkeys(note for corpus in corpora for note in corpus.notes)),
     )
 
 

@@ -29,6 +29,7 @@ from xtts_pipeline.corpus.tables import (
     sample_fields,
     split_in_name,
 )
+from xtts_pipeline.corpus.unused_columns import UnusedColumns
 from xtts_pipeline.errors import CorpusError, LayoutError
 
 MAX_COLUMN_NAME = 40
@@ -180,7 +181,9 @@ class TableLayout:
         split_column, folder_name = columns.get("split", ""), base.rpartition("/")[2]
         table_split = split_in_name(plan.path) or (folder_name if folder_name in SPLIT_NAMES else "")
         prefix = f"{base}/" if base and not self.keeps_ids else ""
+        unused = UnusedColumns(() if self.columns or self.no_header else _unused_columns(plan))
         for where, fields in _rows_of(plan, rows):
+            unused.add(fields)
             name = placement.name_of(fields[audio_column].strip())
             if id_column == audio_column:
                 row_id = name if is_usual else id_of(name)
@@ -192,6 +195,16 @@ class TableLayout:
             split = fields.get(split_column, "").strip() or table_split
             row_id = prefix + row_id if row_id else ""
             rows.add(CorpusRow(where, row_id, name, fields[text_column], speaker, language, split), placement.find)
+        if column := printable(unused.likely_speaker()):
+            said = ReadOptions(columns={**rows.options.columns, "speaker": column}).to_words()
+            rows.note(f"column {column} is not used; add {said} if it names the speakers")
+
+
+def _unused_columns(plan: TablePlan) -> list[str]:
+    """Return the columns below a header that have no role; none if one is the speaker."""
+    if plan.header is None or "speaker" in plan.columns or "1" in plan.header.columns:  # positions
+        return []
+    return [column for column in plan.header.columns if column and column not in plan.columns.values()]
 
 
 def _rows_of(plan: TablePlan, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:
