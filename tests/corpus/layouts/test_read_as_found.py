@@ -63,6 +63,17 @@ def text_beside_sound_in_wavs(root: Path) -> None:
     text_beside_sound(root / "wavs")
 
 
+def text_in_a_folder_beside_that_of_the_sounds(root: Path) -> None:
+    text_beside_sound(root / "wav")
+    (root / "Txt").mkdir()
+    for path in (root / "wav").glob("*.txt"):
+        path.rename(root / "Txt" / path.name)
+
+
+def speakers_with_such_folders(root: Path) -> None:
+    text_in_a_folder_beside_that_of_the_sounds(root / "anna")
+
+
 def nemo(root: Path) -> None:
     sounds(root, "audio")
     rows = rows_of_json(lambda name, text: {"audio_filepath": f"audio/{name}.wav", "text": text, "duration": 0.01})
@@ -167,6 +178,8 @@ LAYOUTS = {
     "001.wav beside 001.txt": (text_beside_sound, "pairs", ""),
     "001.wav beside 001.txt in wavs/": (text_beside_sound_in_wavs, "pairs", "", "wavs/001"),
     "001.wav beside 001.txt of a speaker": (speakers_with_text_beside_sound, "pairs", "", "anna/001", "anna"),
+    "wav/001.wav and txt/001.txt": (text_in_a_folder_beside_that_of_the_sounds, "pairs", "", "wav/001"),
+    "wav/001.wav and txt/001.txt of a speaker": (speakers_with_such_folders, "pairs", "", "anna/wav/001", "anna"),
     "NeMo": (nemo, "manifest", "--columns audio=audio_filepath,text=text", "audio/001", "default", "train"),
     "NeMo of another machine": (
         nemo_of_another_machine, "manifest", "--columns audio=audio_filepath,text=text", "audio/001"
@@ -318,6 +331,18 @@ def test_a_layout_refuses_options_that_it_has_no_use_for(tmp_path: Path) -> None
     text_beside_sound(tmp_path)
     with pytest.raises(CorpusError, match=r"a pairs corpus has no use for --delimiter ';'; leave it out"):
         read_corpus(tmp_path, ReadOptions("pairs", delimiter=";"))
+
+
+def test_folders_of_sounds_and_texts_lose_no_row(tmp_path: Path) -> None:
+    text_in_a_folder_beside_that_of_the_sounds(tmp_path)
+    (tmp_path / "wav" / "001.wav").unlink()
+    (tmp_path / "Txt" / "002.txt").unlink()
+    corpus = read_corpus(tmp_path)
+    assert len(corpus.utterances) == len(CLIPS) - 2
+    assert [(row.id, row.reason, row.detail) for row in corpus.rejections] == [
+        ("wav/001", Reason.AUDIO_MISSING, "no sound file wav/001.wav; the nearest name there is 010.wav"),
+        ("wav/002", Reason.BAD_ROW, "the sound has no transcript; expected 002.txt in Txt/"),
+    ]
 
 
 def test_a_transcript_in_another_encoding_names_the_option(tmp_path: Path) -> None:

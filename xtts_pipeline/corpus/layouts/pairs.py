@@ -1,6 +1,10 @@
-"""Read sounds with a transcript of the same name beside each: 001.wav and 001.txt, in one folder or in several."""
+"""Read sounds with a transcript of the same name beside each: 001.wav and 001.txt, in one folder or in several.
+
+The transcripts may also lie in a folder beside that of the sounds: wav/001.wav and txt/001.txt.
+"""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from xtts_pipeline.corpus.folders import add_clip, list_folder
@@ -10,6 +14,7 @@ from xtts_pipeline.corpus.rows import DEFAULT_SPEAKER, RowCollector, id_of, prin
 
 TRANSCRIPTS = (".txt", ".lab")
 SOUND_FOLDERS = ("audio", "audios", "clips", "data", "recordings", "sounds", "wav", "wavs")
+TEXT_FOLDERS = ("lab", "labels", "text", "texts", "transcriptions", "transcripts", "txt")
 NO_TRANSCRIPTS = ("README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG")
 MAX_DEPTH = 8
 MAX_FILES_TRIED = 10_000
@@ -28,7 +33,9 @@ class Pairs:
             return None
         tried = 0
         for folder, _, names in os.walk(source):
-            stems = {name.rpartition(".")[0] for name in names if name.endswith(TRANSCRIPTS)}
+            stems = _transcripts_among(names).keys()
+            if not stems and folder != str(source) and (beside := _text_folder(Path(folder))):
+                stems = _transcripts_among(os.listdir(beside)).keys()  # noqa: PTH208 -- names alone
             if any(id_of(name) in stems for name in sounds_among(names)):
                 return FoundCorpus(source)
             tried += len(names)
@@ -46,15 +53,32 @@ def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
     prefix = f"{folder}/" if folder else ""
     top = folder.partition("/")[0]
     speaker = DEFAULT_SPEAKER if top.lower() in ("", *SOUND_FOLDERS) else top
-    texts = {name.rpartition(".")[0]: name for name in names if name.endswith(TRANSCRIPTS)}
+    texts = {stem: prefix + name for stem, name in _transcripts_among(names).items()}
     sounds = {id_of(name): name for name in sounds_among(names)}
+    place = "beside it"
+    if sounds and not texts and folder and (beside := _text_folder(rows.root / folder)):
+        place = f"in {printable(beside.name)}/"
+        where = beside.relative_to(rows.root).as_posix()
+        texts = {stem: f"{where}/{name}" for stem, name in _transcripts_among(list_folder(where, rows).files).items()}
     # Texts in a folder without sounds belong to no clip.
     for stem in sorted(sounds.keys() | texts.keys()) if sounds else ():
         if stem not in sounds and stem.upper() in NO_TRANSCRIPTS:
             continue
         audio = f"{prefix}{sounds.get(stem, stem)}"
-        transcript = f"{prefix}{texts[stem]}" if stem in texts else None
-        expected = f"{printable(stem)}{TRANSCRIPTS[0]} beside it"
-        add_clip(rows, speaker, prefix + stem, audio, transcript, expected)
+        expected = f"{printable(stem)}{TRANSCRIPTS[0]} {place}"
+        add_clip(rows, speaker, prefix + stem, audio, texts.get(stem), expected)
     for name in folders if depth < MAX_DEPTH else ():
         _read_folder(prefix + name, rows, depth + 1)
+
+
+def _transcripts_among(names: Iterable[str]) -> dict[str, str]:
+    """Return stem -> name of each transcript."""
+    return {name.rpartition(".")[0]: name for name in names if name.endswith(TRANSCRIPTS)}
+
+
+def _text_folder(folder: Path) -> Path | None:
+    """Return the folder of texts beside a folder that is called after sounds, or None."""
+    if folder.name.lower() not in SOUND_FOLDERS:
+        return None
+    beside = (path for path in sorted(folder.parent.iterdir()) if path.name.lower() in TEXT_FOLDERS)
+    return next((path for path in beside if path.is_dir() and not path.is_symlink()), None)
