@@ -24,7 +24,7 @@ from xtts_pipeline.system.regular_files import identity_of, open_regular_file
 from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS, has_surrogate
 
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".wave", ".oga")
-# Of formats that are not read: such sounds are found, so that the decoder can say what to do.
+# Sounds of these formats are not read. They are found, so that the decoder can say what to do.
 UNREAD_SUFFIXES = (".m4a", ".mp4", ".aac", ".aif", ".aiff", ".aifc", ".wma", ".webm", ".amr", ".3gp", ".caf", ".au")
 DEFAULT_SPEAKER = "default"
 MAX_ID_BYTES = 255  # the limit of file systems for one name

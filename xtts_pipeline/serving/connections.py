@@ -15,7 +15,7 @@ from xtts_pipeline.system.terminal import echo_line
 # How long a client may take to begin: far longer than any network, far shorter than a client that leaves it open.
 BEGIN_SECONDS = 10.0
 WARNING_SECONDS = 60.0
-# Of a number over one, asyncio tries all in vain when no file can be opened, and tries each of them again later.
+# When no file can be opened, asyncio tries this many times in vain, and each of them again later.
 ACCEPTS_AT_ONCE = 1
 
 

@@ -1,0 +1,104 @@
+"""Which columns of a table are taken, and whether its first line is a header."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.corpus.layouts.test_read_as_found import CLIPS, SENTENCES, plain, sounds, table
+from xtts_pipeline.corpus.options import ReadOptions
+from xtts_pipeline.corpus.read import read_corpus
+from xtts_pipeline.errors import CorpusError, Reason
+
+
+@pytest.mark.parametrize(
+    ("folder", "row", "columns", "text", "speaker"),
+    [
+        ("wavs", "{name}|raw|{text}", {"audio": "1", "text": "2"}, "raw", "default"),
+        ("wavs", "{name}|anna|{text}", {"speaker": "2"}, SENTENCES[0], "anna"),
+        ("clips", "{name}.wav|{text}|other {name}", {"text": "2"}, SENTENCES[0], "default"),
+        ("clips", "{name},7", {"audio": "1", "text": "2"}, "7", "default"),
+        ("clips", "{name}.wav|anna|{text}", {}, SENTENCES[0], "default"),
+    ],
+)
+def test_positions_choose_columns_and_no_row_is_taken_for_a_header(
+    tmp_path: Path, folder: str, row: str, columns: dict[str, str], text: str, speaker: str
+) -> None:
+    plain(folder, row)(tmp_path)
+    corpus = read_corpus(tmp_path, ReadOptions(columns=columns))
+    assert (len(corpus.utterances), corpus.rejections) == (len(CLIPS), ())
+    assert (corpus.utterances[0].text, corpus.utterances[0].speaker) == (text, speaker)
+
+
+@pytest.mark.parametrize("gone", ["001", "004", "010"])
+@pytest.mark.parametrize("suffix", ["", ".wav"])
+def test_a_header_is_no_row_if_a_sound_is_missing(tmp_path: Path, gone: str, suffix: str) -> None:
+    plain("clips", f'{{name}}{suffix},"{{text}}",me', "Filename,Spoken text,Who")(tmp_path)
+    (tmp_path / "clips" / f"{gone}.wav").unlink()
+    corpus = read_corpus(tmp_path)
+    assert corpus.reading.to_words() == "--columns 'audio=filename,text=spoken text' --audio-dir clips"
+    (rejection,) = corpus.rejections
+    assert (rejection.id, rejection.reason, len(corpus.utterances)) == (gone, Reason.AUDIO_MISSING, len(CLIPS) - 1)
+
+
+@pytest.mark.parametrize("row", ["{name}|{text}", "take {name}.wav|{text}", "take {name}|{text}"])
+def test_a_first_row_whose_sound_is_missing_is_no_header(tmp_path: Path, row: str) -> None:
+    sounds(tmp_path)
+    for path in tmp_path.glob("*.wav") if row.startswith("take") else ():
+        path.rename(tmp_path / f"take {path.name}")
+    table(tmp_path, "list.csv", row)
+    min(tmp_path.glob("*.wav")).unlink()
+    corpus = read_corpus(tmp_path)
+    assert corpus.reading.to_words() == "--columns audio=1,text=2"
+    assert [(rejection.where, rejection.reason) for rejection in corpus.rejections] == [
+        ("list.csv:1", Reason.AUDIO_MISSING)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "row", "header", "columns", "message"),
+    [
+        ("wavs", "{name}|{text}", "", {"text": "9"}, "no column 9; choose from id, text, normalized_text, or pos"),
+        ("clips", "{name}.wav,The {name} fox , and {text}", "", {}, "2: The 001 fox; 3: and Tür 1 .*\nadd --columns"),
+        ("clips", "{name}.wav,{text},To {name}", "file,german,english", {}, "german: Tür 1 .*; english: To 001\nadd"),
+        ("clips", "{name}.wav,{text},To {name}", "a,b,in english", {}, "\nadd --columns 'text=in english', or another"),
+        ("clips", "{name},7", "", {}, "\nadd --columns audio=1,text=2"),
+    ],
+)
+def test_columns_that_cannot_be_chosen_are_asked_for(
+    tmp_path: Path, folder: str, row: str, header: str, columns: dict[str, str], message: str
+) -> None:
+    plain(folder, row, header)(tmp_path)
+    with pytest.raises(CorpusError, match=message):
+        read_corpus(tmp_path, ReadOptions(columns=columns))
+
+
+@pytest.mark.parametrize(
+    ("folder", "options", "words"),
+    [
+        ("clips", ReadOptions(), "--columns audio=1,text=2"),
+        ("clips", ReadOptions(columns={"text": "2"}), "--columns audio=1,text=2"),
+        ("wavs", ReadOptions(columns={"audio": "1", "text": "2"}), "--columns audio=1,text=2 --audio-dir wavs"),
+        ("wavs", ReadOptions("ljspeech", delimiter=","), "--delimiter ','"),
+    ],
+)
+def test_a_text_that_is_the_last_column_may_hold_commas(
+    tmp_path: Path, folder: str, options: ReadOptions, words: str
+) -> None:
+    name = "{name}" if folder == "wavs" else f"{folder}/{{name}}.wav"
+    plain(folder, f"{name},{{text}}")(tmp_path)
+    path = tmp_path / "metadata.csv"
+    text = 'Yes, "well, then", he said, and went'
+    path.write_text(path.read_text(encoding="utf-8").replace(SENTENCES[-1], text), encoding="utf-8")
+
+    corpus = read_corpus(tmp_path, options)
+
+    assert (len(corpus.utterances), corpus.rejections) == (len(CLIPS), ())
+    assert (corpus.utterances[-1].text, corpus.reading.to_words()) == (text, words)
+
+
+def test_an_unquoted_comma_under_a_header_is_rejected_with_the_remedy(tmp_path: Path) -> None:
+    plain("clips", "clips/{name}.wav,one, two", "file,text")(tmp_path)
+    rejections = read_corpus(tmp_path).rejections
+    assert {row.detail for row in rejections} == {
+        "3 fields; expected 2: file, text; put a text that holds the delimiter in quotes"
+    }
