@@ -14,7 +14,7 @@ from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.main import cli
-from xtts_pipeline.errors import CacheError, ConfigError
+from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 
 CLIPS = 40
 WAVES, BUCKETS = "cache.store_waves=true", "data.buckets=[[24,22],[40,80]]"
@@ -134,6 +134,13 @@ def test_a_damaged_source_or_an_empty_choice_leaves_no_cache(whole: Path, tmp_pa
     for share in ("0%", "0"):
         with pytest.raises(ConfigError, match=r"^--share: found 0%, expected over 0%; name a share such as 10%$"):
             run("subset", "--share", share, source, tmp_path / "part")
+
+
+def test_a_target_that_is_a_link_to_itself_is_one_line(whole: Path, tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(OutputError, match="loop"):
+        run("subset", "--share", "50%", whole, loop)
 
 
 def test_a_cache_is_pulled_once(whole: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Records are copied, never computed again. A part is the cache that `preprocess -
 """
 
 import itertools
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -94,7 +95,8 @@ def compose_cache(
     config = load_config((), (), cache_settings(first))
     index = _index_of(sources, [entry for _, entry in chosen], rejections, config.text)
     needed_bytes = sum(entry.bytes for source in sources for entry in source.manifest.all_files.values())
-    target = target.resolve()
+    # Path.resolve raises RuntimeError for a link to itself.
+    target = Path(os.path.realpath(target))
     with output_errors(target, f"free space or {_OTHER_PLACE}", names_file=True), atomic_folder(target) as folder:
         check_free_space(folder, needed_bytes * len(chosen) // len(entries), _OTHER_PLACE)
         writer = _Writer(folder, first, index, progress)

@@ -373,7 +373,7 @@ def test_figures_that_the_language_does_not_read_are_one_warning(capsys: pytest.
 def test_speech_that_is_cut_comes_with_a_remedy() -> None:
     path = Path("a.wav")
     text = SynthesisReport(path, (SpokenFile(path, 1.0, 87, has_stopped=False),), 5).to_text()
-    assert "cut by synthesis.max_frames_per_token or the longest mel: train longer, or split the text" in text
+    assert "cut by synthesis.max_frames_per_token: train longer, or split the text" in text
 
 
 def test_words_that_are_not_spoken_as_written_are_one_warning_and_counted_in_json() -> None:

@@ -74,7 +74,8 @@ def write_predicted_cache(
     Raises CacheError if a file of the source is damaged, CheckpointError if a prediction is not finite, OutputError if
     the target cannot be written.
     """
-    target = target.resolve()  # `.` has no name beside which a folder could be made
+    # `.` has no name beside which a folder could be made; Path.resolve raises RuntimeError for a link to itself.
+    target = Path(os.path.realpath(target))
     comparisons: dict[str, MelComparison] = {}
     with output_errors(target, f"free space or {_OTHER_PLACE}", names_file=True), atomic_folder(target) as folder:
         check_free_space(folder, sum(shard.bytes for shard in manifest.shards), _OTHER_PLACE)
