@@ -63,10 +63,10 @@ def test_the_inventory_is_fixed() -> None:
 def test_the_voice_is_set_only_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("espeakng_loader")
     pytest.importorskip("phonemizer")
+    phonemize(["bonjour"], "fr")
     espeak, chosen = phonemes._espeak(), []
     set_voice = espeak.set_voice
     monkeypatch.setattr(espeak, "set_voice", lambda voice: chosen.append(voice) or set_voice(voice))
-    phonemes._set_voice.cache_clear()
     spoken = [phonemize(["hallo"], language) for language in ("en", "en", "de", "de-DE", "en")]
     assert chosen == ["en-us", "de", "en-us"]
     assert spoken[0] == spoken[1] == spoken[4] != spoken[2] == spoken[3]

@@ -46,7 +46,10 @@ def phonemize(texts: Sequence[str], language: str) -> list[str | TextError]:
     if not texts:
         return []
     espeak = _espeak()
-    _set_voice(espeak, _voice(language))
+    voice = _voice(language)
+    # To set a voice takes longer than the phonemes of a short text.
+    if espeak.voice is None or espeak.voice.language != voice:
+        espeak.set_voice(voice)
     return [_phonemize_text(text, language, espeak) for text in texts]
 
 
@@ -91,12 +94,6 @@ def _espeak() -> Any:
         raise ConfigError(
             f"text.tokens=phonemes: espeak-ng does not start ({error}); reinstall it: {install_command('phonemes')}"
         ) from None
-
-
-@lru_cache(maxsize=1)
-def _set_voice(espeak: Any, voice: str) -> None:
-    """Set the voice, unless it was set last: that takes longer than the phonemes of a short text."""
-    espeak.set_voice(voice)
 
 
 @lru_cache(maxsize=64)
