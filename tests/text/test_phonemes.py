@@ -16,6 +16,8 @@ PHONEMES = TextConfig(tokens="phonemes")
 class StubbornEspeak:
     """Fails on some words, in each of the ways espeak-ng can."""
 
+    voice = None
+
     def text_to_phonemes(self, text: str) -> str:
         if "fail" in text:
             raise RuntimeError("failed to phonemize")
