@@ -138,6 +138,16 @@ def test_an_unknown_column_is_one_line(tmp_path: Path, columns: dict[str, str], 
         read_corpus(tmp_path, ReadOptions(columns={"text": "9"}))
 
 
+@pytest.mark.parametrize("delimiter", ["|", ";", "\t", ","])
+def test_an_unknown_column_of_a_table_with_known_names_is_one_line(tmp_path: Path, delimiter: str) -> None:
+    rows = "".join(delimiter.join((f"{number:03d}.wav", "Text", "me")) + "\n" for number in range(6))
+    for number in range(6):
+        (tmp_path / f"{number:03d}.wav").touch()
+    (tmp_path / "list.csv").write_text(delimiter.join(("file", "text", "who")) + "\n" + rows)
+    with pytest.raises(CorpusError, match=r"list.csv: --columns: found no column txt; did you mean text\?$"):
+        read_corpus(tmp_path, ReadOptions(columns={"text": "txt"}))
+
+
 def test_sounds_are_counted_in_all_folders(tmp_path: Path) -> None:
     for name in ("0.wav", "a/1.m4a", "a/b/c/2.flac"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -146,3 +146,11 @@ def test_a_text_beside_a_sound_of_a_format_that_is_not_read_is_its_transcript(tm
         (tmp_path / name).touch()
         (tmp_path / f"{name[0]}.txt").write_text("Text")
     assert [row.audio.name for row in read_corpus(tmp_path).utterances] == ["0.m4a", "1.flac"]
+
+
+def test_a_converted_sound_in_another_folder_is_taken_for_its_original(tmp_path: Path) -> None:
+    corpus(tmp_path, "wavs")
+    corpus(tmp_path, "originals", names=[name.replace("wav", "m4a") for name in NAMES])
+    table = tmp_path / "list.csv"
+    table.write_text(table.read_text().replace("wav", "m4a"))
+    assert [row.audio.as_posix() for row in read_corpus(tmp_path).utterances] == [f"wavs/{name}" for name in NAMES]

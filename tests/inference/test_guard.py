@@ -91,6 +91,9 @@ def test_a_word_is_judged_by_the_other_words_where_all_are_far_from_their_means(
     assert spoken_faults(plan, mel, FRAME_SECONDS) == NO_FAULTS
     mel[25:40] = -4.0
     assert spoken_faults(plan, mel, FRAME_SECONDS).skipped_words >= 1
+    # A word does not excuse itself.
+    alone = plan._replace(words=WORDS[2:3])
+    assert spoken_faults(alone, speak_with([0.1, 0.1, 0.8, 0.1]), FRAME_SECONDS) == Faults(skipped_words=1)
     # All may be wrong.
     assert spoken_faults(plan, speak_with([1.6, 1.6, 1.6, 1.6]), FRAME_SECONDS).skipped_words >= 1
 

@@ -101,5 +101,7 @@ def test_when_no_file_can_be_opened_clients_wait_and_one_line_says_so(
 def test_another_fault_of_the_loop_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    connections.LoopFaults(debug=False)(None, {"message": "a fault", "exception": ValueError("one\ntwo")})
-    assert capsys.readouterr().err == "error: a fault: ValueError: one\n"
+    show = connections.LoopFaults(debug=False)
+    show(None, {"message": "a fault", "exception": ValueError("one\ntwo")})
+    show(None, {"message": "without an exception"})
+    assert capsys.readouterr().err == "error: a fault: ValueError: one\nerror: without an exception\n"

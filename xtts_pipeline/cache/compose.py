@@ -158,8 +158,9 @@ def _with_splits(chosen: Sequence[tuple[SourceCache, UtteranceEntry]], config: C
 
 def _lay_out(members: Sequence[_Member], config: CacheConfig) -> dict[ShardName, list[_Member]]:
     rows = Counter(member.split for member in members)
-    validation = [member for member in members if member.split == "val"]
-    if len(validation) == 1 and split_of(validation[0].digest, config) == "train":
+    others = (member for member in members if member.split in ("train", "val"))
+    first = min(others, key=lambda member: member.digest, default=None)
+    if first and (rows["val"], first.split, split_of(first.digest, config)) == (1, "val", "train"):
         # Moved to `val`, here or by `preprocess`, which counts shards before.
         rows["train"] += 1
     plan = ShardPlan({split: default_shard_count(count, config.records_per_shard) for split, count in rows.items()})

@@ -44,6 +44,9 @@ _NAMES: dict[str, str] = {
 }
 SYNONYMS = {role: tuple(names.split()) for role, names in _NAMES.items()}
 
+# Columns of these names are of few words too. Names as `column_key` returns them.
+NO_SPEAKERS = ("gender", "sex", "age", "accent", "dialect", "emotion", "style", "domain", "quality", "variant")
+
 
 def column_key(name: str) -> str:
     """Return a column's name as it is compared: in lower case, words joined by `_`."""

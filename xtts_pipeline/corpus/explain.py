@@ -16,6 +16,7 @@ from xtts_pipeline.corpus.options import ReadOptions, shown_delimiter
 from xtts_pipeline.corpus.placement import place_hits
 from xtts_pipeline.corpus.rows import SoundFiles, id_of, printable, sounds_among
 from xtts_pipeline.corpus.tables import (
+    DELIMITERS,
     HEADER_BYTES,
     SUFFIXES,
     TableHeader,
@@ -160,7 +161,8 @@ def _unknown_column(tables: Sequence[Path], sounds: SoundFiles, options: ReadOpt
     for table in tables if options.columns else ():
         is_json = table.suffix.lower() in JSON_SUFFIXES
         line = read_first_line(table, options.encoding).text
-        if _problem_of(table) or not line or (not options.delimiter and not is_json and _unusual_delimiter(line)):
+        is_unusual = bool(_unusual_delimiter(line).strip(DELIMITERS))
+        if _problem_of(table) or not line or (is_unusual and not options.delimiter and not is_json):
             continue
         if is_json:
             columns = [key.lower() for key in _keys_of(sample_objects(table, options.encoding))]

@@ -96,7 +96,12 @@ def _detect(source: Path, shown: Path, readers: Sequence[Layout], options: ReadO
         found = reader.find(source, options)
         if found is not None:
             return reader, found
-    layouts = {folder.name: _layout_of(folder, readers, options) for folder in folders_of(source)}
+    layouts, problems = dict[str, str](), []
+    for folder in folders_of(source):
+        try:
+            layouts[folder.name] = _layout_of(folder, readers, options)
+        except CorpusError as problem:
+            problems.append(problem)
     inner = [printable(name) for name, layout in layouts.items() if layout]
     if len(inner) == 1:
         (layout,) = filter(None, layouts.values())
@@ -108,7 +113,7 @@ def _detect(source: Path, shown: Path, readers: Sequence[Layout], options: ReadO
         one = f"write one table for all, with paths such as {inner[0]}/001.wav"
         remedy = f"{one}; or preprocess each, then join them by xtts cache merge if their ids differ"
         raise CorpusError(f"{shown}: found a corpus in each of its folders {named}{more}; {remedy}")
-    raise explain_no_layout(source, shown, readers, options)
+    raise problems[0] if problems else explain_no_layout(source, shown, readers, options)
 
 
 def _layout_of(folder: Path, readers: Sequence[Layout], options: ReadOptions) -> str:

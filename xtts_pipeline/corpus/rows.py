@@ -217,7 +217,7 @@ class SoundFiles:
     def ending_with(self, name: str, folder: str) -> list[str]:
         """Return the sounds below a folder that share most last parts of their paths with a name, one of each stem.
 
-        Suffixes may differ. Links are not followed.
+        Suffixes may differ. Links are not followed. A sound that is not read is left out beside one that is.
         """
         found: dict[str, str] = {}
         most = 1
@@ -228,7 +228,7 @@ class SoundFiles:
                 found, most = {}, shared
             if shared == most and (id_of(path) not in found or path.endswith(suffix)):
                 found[id_of(path)] = path
-        return list(found.values())
+        return [path for path in found.values() if path.lower().endswith(SOUND_SUFFIXES)] or list(found.values())
 
     @staticmethod
     def shared_parts(name: str, path: str) -> int:

@@ -1,11 +1,12 @@
 """Find a column that no role uses and that may name the speakers: few values, each in several rows.
 
-Knows values only, not names of columns: those of speakers are in `columns`.
+Knows values only: the names of columns are in `columns`.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from xtts_pipeline.corpus.rows import SPLIT_NAMES
 from xtts_pipeline.corpus.tables import NUMBER
 
 MAX_SPEAKERS = 1_000
@@ -33,6 +34,8 @@ class UnusedColumns:
 
 def _are_speakers(counts: Counter[str]) -> bool:
     named = {value: count for value, count in counts.items() if value}
+    if set(map(str.lower, named)) <= SPLIT_NAMES.keys():
+        return False
     # Numbers are rates, years or votes more often than speakers.
     is_name = any(not NUMBER.fullmatch(value) for value in named) and max(map(len, named)) <= MAX_SPEAKER_NAME
     is_few = len(named) * LEAST_ROWS_PER_SPEAKER <= counts.total()

@@ -25,7 +25,7 @@ LOST_FRAMES, GAINED_FRAMES = 3, 4
 # first token, which may have a pause before the word: silence is far from every token of speech.
 NEAREST_SHARE, LARGEST_NEAREST_ERROR, LARGEST_LATER_ERROR = 0.25, 0.5, 1.0
 # Recorded voices vary more than synthetic ones, so their good words are nearer to these limits. Both limits grow, to
-# LARGEST_TOLERANCE times as much, until the first is WORST_TO_MEDIAN times the error of the median word of the speech.
+# LARGEST_TOLERANCE times as much, until the first is WORST_TO_MEDIAN times the median error of the other words.
 WORST_TO_MEDIAN, LARGEST_TOLERANCE = 3.0, 2.0
 
 
@@ -90,10 +90,10 @@ def spoken_faults(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float,
     token_T = likeliest_path(np.minimum(error_TS, ALIGNER_LARGEST_ERROR))
     error_T = error_TS[np.arange(len(token_T)), token_T] / plan.mean_frame.var(axis=0).mean()
     is_word_WT = [(token_T >= first) & (token_T <= last) for first, last in plan.words]
-    nearest_W = [np.quantile(error_T[is_word_T], NEAREST_SHARE) for is_word_T in is_word_WT]
-    tolerance = np.clip(WORST_TO_MEDIAN * np.median(nearest_W) / LARGEST_NEAREST_ERROR, 1.0, LARGEST_TOLERANCE)
+    nearest_W = np.array([np.quantile(error_T[is_word_T], NEAREST_SHARE) for is_word_T in is_word_WT])
     skipped = repeated = 0
-    for (first, last), is_word_T, nearest in zip(plan.words, is_word_WT, nearest_W, strict=True):
+    for word, ((first, last), is_word_T) in enumerate(zip(plan.words, is_word_WT, strict=True)):
+        nearest, tolerance = nearest_W[word], _tolerance(np.delete(nearest_W, word))
         planned, frames = plan.seconds[first : last + 1].sum() / frame_seconds, is_word_T.sum()
         has_lost = frames < COLLAPSED_SHARE * planned and planned - frames >= LOST_FRAMES
         later_error_F = error_T[is_word_T & (token_T > first)]
@@ -102,6 +102,14 @@ def spoken_faults(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float,
         skipped += bool(has_lost or is_unlike or _is_too_short(plan.seconds[first : last + 1]))
         repeated += bool(frames > STRETCHED_SHARE * planned and frames - planned >= GAINED_FRAMES)
     return Faults(skipped, repeated, faults.overlong_tokens)
+
+
+def _tolerance(error_of_others_W: np.ndarray) -> float:
+    """Return the factor of the limits of a word's errors, by those of the nearest frames of the other words."""
+    if not len(error_of_others_W):
+        return 1.0
+    largest = WORST_TO_MEDIAN * np.median(error_of_others_W)
+    return float(np.clip(largest / LARGEST_NEAREST_ERROR, 1.0, LARGEST_TOLERANCE))
 
 
 def _is_too_short(seconds: np.ndarray) -> bool:

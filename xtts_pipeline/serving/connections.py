@@ -65,4 +65,5 @@ class LoopFaults:
         elif self._is_debug:
             loop.default_exception_handler(context)
         else:
-            echo_line(f"error: {context['message']}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            what = f": {type(error).__name__}: {str(error).partition(chr(10))[0]}" if error else ""
+            echo_line(f"error: {context['message']}{what}")

@@ -63,6 +63,8 @@ def test_a_layout_that_says_all_leaves_the_manifest_as_it_was(tmp_path: Path) ->
         ("Who", ["ann"], "", ""),
         ("Who", [f"take {number}" for number in range(20)], "", ""),
         ("Rate", ["22050", "44100"], "", ""),
+        ("Gender", ["m", "f"], "", ""),
+        ("Part", ["train", "Test"], "", ""),
     ],
 )  # fmt: skip
 def test_a_column_that_may_name_the_speakers_is_noted(

@@ -40,6 +40,19 @@ def test_a_header_is_no_row_if_a_sound_is_missing(tmp_path: Path, gone: str, suf
     assert (rejection.id, rejection.reason, len(corpus.utterances)) == (gone, Reason.AUDIO_MISSING, len(CLIPS) - 1)
 
 
+def test_a_first_row_of_text_is_no_header_if_sounds_are_missing(tmp_path: Path) -> None:
+    names = ["anna hello", "bea evening", "cleo morning", "dora night", "eva noon"]
+    sounds(tmp_path)
+    for name, number in zip(names, CLIPS, strict=False):
+        (tmp_path / f"{number}.wav").rename(tmp_path / f"{name}.wav")
+    (tmp_path / "list.csv").write_text("".join(f"{name}|Der Satz {name}.\n" for name in names))
+    for gone in (names[0], names[-1]):
+        (tmp_path / f"{gone}.wav").unlink()
+    corpus = read_corpus(tmp_path)
+    assert [row.id for row in corpus.utterances] == names[1:-1]
+    assert [row.id for row in corpus.rejections] == [names[0], names[-1]]
+
+
 @pytest.mark.parametrize("row", ["{name}|{text}", "take {name}.wav|{text}", "take {name}|{text}"])
 def test_a_first_row_whose_sound_is_missing_is_no_header(tmp_path: Path, row: str) -> None:
     sounds(tmp_path)

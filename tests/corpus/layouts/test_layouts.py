@@ -247,6 +247,16 @@ def test_the_error_for_no_corpus_is_what_was_found_and_one_remedy(
     [
         ({"inner/metadata.csv": "a|b\n", "inner/wavs/a.wav": ""}, "ljspeech corpus in its folder inner/; pass that"),
         (
+            # The second folder has a table whose text must be chosen.
+            {
+                "inner/metadata.csv": "a|b\n",
+                "inner/wavs/a.wav": "",
+                "other/list.csv": "".join(f"{name}.wav|One two, {name}.|Three four, {name}.\n" for name in "ab"),
+                **{f"other/{name}.wav": "" for name in "ab"},
+            },
+            "ljspeech corpus in its folder inner/; pass that",
+        ),
+        (
             {f"day{day}/{name}": "file,text\na.wav,one\n" for day in (1, 2) for name in ("metadata.csv", "a.wav")},
             "found a corpus in each of its folders day1/, day2/; write one table for all, with paths such as day1/001",
         ),

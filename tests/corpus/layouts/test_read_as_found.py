@@ -66,7 +66,7 @@ def text_beside_sound_in_wavs(root: Path) -> None:
 def text_in_a_folder_beside_that_of_the_sounds(root: Path) -> None:
     text_beside_sound(root / "wav")
     (root / "Txt").mkdir()
-    for path in (root / "wav").glob("*.txt"):
+    for path in (root / "wav").glob("0*.txt"):
         path.rename(root / "Txt" / path.name)
 
 

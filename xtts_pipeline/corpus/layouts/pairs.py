@@ -4,7 +4,8 @@ The transcripts may also lie in a folder beside that of the sounds: wav/001.wav 
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from xtts_pipeline.corpus.folders import add_clip, list_folder
@@ -35,7 +36,7 @@ class Pairs:
         for folder, _, names in os.walk(source):
             stems = _transcripts_among(names).keys()
             if not stems and folder != str(source) and (beside := _text_folder(Path(folder))):
-                stems = _transcripts_among(os.listdir(beside)).keys()  # noqa: PTH208 -- names alone
+                stems = _transcripts_in(beside).keys()
             if any(id_of(name) in stems for name in sounds_among(names)):
                 return FoundCorpus(source)
             tried += len(names)
@@ -59,11 +60,9 @@ def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
     if sounds and not texts and folder and (beside := _text_folder(rows.root / folder)):
         place = f"in {printable(beside.name)}/"
         where = beside.relative_to(rows.root).as_posix()
-        texts = {stem: f"{where}/{name}" for stem, name in _transcripts_among(list_folder(where, rows).files).items()}
+        texts = {stem: f"{where}/{name}" for stem, name in _transcripts_in(beside).items()}
     # Texts in a folder without sounds belong to no clip.
     for stem in sorted(sounds.keys() | texts.keys()) if sounds else ():
-        if stem not in sounds and stem.upper() in NO_TRANSCRIPTS:
-            continue
         audio = f"{prefix}{sounds.get(stem, stem)}"
         expected = f"{printable(stem)}{TRANSCRIPTS[0]} {place}"
         add_clip(rows, speaker, prefix + stem, audio, texts.get(stem), expected)
@@ -71,9 +70,18 @@ def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
         _read_folder(prefix + name, rows, depth + 1)
 
 
-def _transcripts_among(names: Iterable[str]) -> dict[str, str]:
-    """Return stem -> name of each transcript."""
-    return {name.rpartition(".")[0]: name for name in names if name.endswith(TRANSCRIPTS)}
+def _transcripts_among(names: Collection[str]) -> dict[str, str]:
+    """Return stem -> name of each transcript in a folder; a README is one only beside a sound of that name."""
+    sounds = set(map(id_of, sounds_among(names)))
+    found = {name.rpartition(".")[0]: name for name in names if name.endswith(TRANSCRIPTS)}
+    return {stem: name for stem, name in found.items() if stem in sounds or stem.upper() not in NO_TRANSCRIPTS}
+
+
+def _transcripts_in(folder: Path) -> dict[str, str]:
+    """Return stem -> name of each transcript in a folder; none if it cannot be listed, which its own turn reports."""
+    with suppress(OSError):
+        return _transcripts_among([path.name for path in sorted(folder.iterdir())])
+    return {}
 
 
 def _text_folder(folder: Path) -> Path | None:

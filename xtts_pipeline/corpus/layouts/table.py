@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
-from xtts_pipeline.corpus.columns import REQUIRED, by_position, find_columns, is_complete, unknown_column
+from xtts_pipeline.corpus.columns import (
+    NO_SPEAKERS,
+    REQUIRED,
+    by_position,
+    column_key,
+    find_columns,
+    is_complete,
+    unknown_column,
+)
 from xtts_pipeline.corpus.encodings import require_encoding
 from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, read_json_lines, sample_objects
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
@@ -32,7 +40,7 @@ from xtts_pipeline.corpus.tables import (
 from xtts_pipeline.corpus.unused_columns import UnusedColumns
 from xtts_pipeline.errors import CorpusError, LayoutError
 
-MAX_COLUMN_NAME = 40
+MAX_COLUMN_NAME, MAX_COLUMN_WORDS = 40, 3
 _LANGUAGE_FOLDER = re.compile(r"[a-z]{2}_[A-Z]{2}")
 
 
@@ -204,7 +212,8 @@ def _unused_columns(plan: TablePlan) -> list[str]:
     """Return the columns below a header that have no role; none if one is the speaker."""
     if plan.header is None or "speaker" in plan.columns or "1" in plan.header.columns:  # positions
         return []
-    return [column for column in plan.header.columns if column and column not in plan.columns.values()]
+    used = {*plan.columns.values(), ""}
+    return [column for column in plan.header.columns if column not in used and column_key(column) not in NO_SPEAKERS]
 
 
 def _rows_of(plan: TablePlan, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:
@@ -275,6 +284,8 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
         if 2 * sum(hits[audio]) <= len(rows):
             continue
         is_headed = len(rows) > 1 and not hits[audio][0] and _is_header(rows[0], audio, columns[audio][1:])
+        # Where sounds are missing, that of the first row may be missing too: in doubt it is a row, whose loss shows.
+        is_headed &= all(hits[audio][1:]) or not any(map(_is_sentence, rows[0]))
         names = [name.lower() for name in rows[0]] if is_headed else [str(place + 1) for place in range(width)]
         given = by_position(options.columns, names)
         if not set(given.values()) <= set(names):
@@ -344,6 +355,10 @@ def _is_header(fields: Sequence[str], audio: int, names: Sequence[str]) -> bool:
     # Rows differ in their numbers: LJ001-0001 and LJ001-0002. The first row may be the one without its sound.
     is_numbered = _without_numbers(fields[audio]) in map(_without_numbers, names)
     return is_short and len(set(fields)) == len(fields) and not is_data and not is_numbered
+
+
+def _is_sentence(field: str) -> bool:
+    return len(field.split()) > MAX_COLUMN_WORDS or field.endswith((".", "?", "!", "\u2026"))
 
 
 def _without_numbers(name: str) -> str:
