@@ -3,12 +3,15 @@
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from joblib.externals.loky import process_executor
 
 from tests.cache.corpora import build, cache_bytes, make_config, write_corpus
 from xtts_pipeline.cache.build import pool
@@ -119,6 +122,23 @@ def test_ctrl_c_reaches_the_parent_but_never_a_starting_worker() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["True", "False"]
+
+
+def test_a_worker_that_is_gone_when_the_pool_ends_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> NoReturn:
+        raise ProcessLookupError
+
+    shown: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", shown.append)
+    monkeypatch.setattr(process_executor._ExecutorManagerThread, "flag_executor_shutting_down", fail)
+    with local_pool(1).open(1) as executor:
+        workers = list(executor._processes)  # type: ignore[attr-defined]
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+    assert shown == []
+    assert capsys.readouterr().err == ""
 
 
 def test_a_clip_that_kills_or_hangs_its_worker_is_rejected_alone(

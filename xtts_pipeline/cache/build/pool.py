@@ -4,6 +4,7 @@ import errno
 import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
@@ -68,7 +69,24 @@ def _local_executor(jobs: int, tasks: int) -> Iterator[Executor]:
             executor.submit(os.getpid)
         yield executor
     finally:
-        executor.shutdown(wait=True, kill_workers=True)
+        with _without_faults_of_the_manager():
+            executor.shutdown(wait=True, kill_workers=True)
+
+
+@contextmanager
+def _without_faults_of_the_manager() -> Iterator[None]:
+    """Hide a fault of loky's thread that kills the workers: a signal to the whole group may have ended one already."""
+    show = threading.excepthook
+
+    def show_others(fault: threading.ExceptHookArgs) -> None:
+        if fault.thread is None or fault.thread.name != "ExecutorManagerThread":
+            show(fault)
+
+    threading.excepthook = show_others
+    try:
+        yield
+    finally:
+        threading.excepthook = show
 
 
 @contextmanager
