@@ -16,11 +16,14 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.utterance import Corpus
 from xtts_pipeline.errors import MACHINE_ERRORS, CacheError
 
+# Workers are given the buckets that were chosen before.
+ONE_SHAPE = "data.buckets=null"
+
 
 @pytest.fixture
 def task(tmp_path: Path) -> ShardTask:
     write_clip(tmp_path, "clip")
-    return make_task(tmp_path, make_config())
+    return make_task(tmp_path, make_config(ONE_SHAPE))
 
 
 def make_task(root: Path, config: Config) -> ShardTask:
@@ -73,4 +76,4 @@ def test_a_machine_error_is_not_a_rejection(task: ShardTask, monkeypatch: pytest
 
 
 def test_a_text_is_checked_before_its_sound(tmp_path: Path) -> None:
-    assert make(make_task(tmp_path, make_config("limits.max_text_length=5"))) == ("text_too_long", [])
+    assert make(make_task(tmp_path, make_config(ONE_SHAPE, "limits.max_text_length=5"))) == ("text_too_long", [])
