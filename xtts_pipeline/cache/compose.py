@@ -4,7 +4,6 @@ Records are copied, never computed again. A part is the cache that `preprocess -
 """
 
 import itertools
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,6 +48,7 @@ from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import CacheError, Reason, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
 from xtts_pipeline.system.sealed_json import canonical_json
+from xtts_pipeline.system.storage import real_path
 from xtts_pipeline.text.symbols import build_symbols
 from xtts_pipeline.text.tokens import Tokenizer
 
@@ -95,8 +95,7 @@ def compose_cache(
     config = load_config((), (), cache_settings(first))
     index = _index_of(sources, [entry for _, entry in chosen], rejections, config.text)
     needed_bytes = sum(entry.bytes for source in sources for entry in source.manifest.all_files.values())
-    # Path.resolve raises RuntimeError for a link to itself.
-    target = Path(os.path.realpath(target))
+    target = real_path(target)
     with output_errors(target, f"free space or {_OTHER_PLACE}", names_file=True), atomic_folder(target) as folder:
         check_free_space(folder, needed_bytes * len(chosen) // len(entries), _OTHER_PLACE)
         writer = _Writer(folder, first, index, progress)

@@ -16,6 +16,7 @@ from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.corpus.rows import RowCollector, printable
 from xtts_pipeline.corpus.utterance import Corpus
 from xtts_pipeline.errors import CorpusError, did_you_mean
+from xtts_pipeline.system.storage import real_path
 
 # In the order of detection: the most specific layout first.
 _READERS: tuple[Layout, ...] = (
@@ -67,9 +68,9 @@ def read_corpus(
 def _outer_sound_root(source: Path, audio_dir: str) -> Path | None:
     """Return the folder of the sounds if it does not lie below the corpus. Raises CorpusError if there is none."""
     root = source if source.is_dir() else source.parent
-    if not audio_dir or Path(os.path.realpath(root / audio_dir)).is_relative_to(root):
+    if not audio_dir or real_path(root / audio_dir).is_relative_to(root):
         return None
-    folder = Path(os.path.realpath(audio_dir))
+    folder = real_path(Path(audio_dir))
     if not folder.is_dir():
         raise CorpusError(f"--audio-dir {audio_dir}: no such folder in {root} or here; name the folder of the sounds")
     return folder

@@ -168,12 +168,16 @@ def check_local(folder: Path, remedy: str) -> None:
         raise CacheError(f"{folder}: lies in a store, expected a folder of this machine; {remedy}")
 
 
+def real_path(path: Path) -> Path:
+    """Return a local path with links followed; Path.resolve raises RuntimeError for a link to itself."""
+    return Path(os.path.realpath(path))
+
+
 def is_within(path: Path, folder: Path) -> bool:
     """Return whether a path is a folder or lies below it, links followed."""
     if is_stored(path) or is_stored(folder):
         return folder in (path, *path.parents)
-    # Path.resolve raises RuntimeError for a link to itself.
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+    return real_path(path).is_relative_to(real_path(folder))
 
 
 def check_apart(output: Path, cache: Path, remedy: str = "choose another --output") -> None:

@@ -31,6 +31,7 @@ from xtts_pipeline.cache.format.schema import without_padding
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.errors import CacheError, CheckpointError, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
+from xtts_pipeline.system.storage import real_path
 
 _OTHER_PLACE = "choose another --output"
 
@@ -74,8 +75,7 @@ def write_predicted_cache(
     Raises CacheError if a file of the source is damaged, CheckpointError if a prediction is not finite, OutputError if
     the target cannot be written.
     """
-    # `.` has no name beside which a folder could be made; Path.resolve raises RuntimeError for a link to itself.
-    target = Path(os.path.realpath(target))
+    target = real_path(target)  # `.` has no name beside which a folder could be made
     comparisons: dict[str, MelComparison] = {}
     with output_errors(target, f"free space or {_OTHER_PLACE}", names_file=True), atomic_folder(target) as folder:
         check_free_space(folder, sum(shard.bytes for shard in manifest.shards), _OTHER_PLACE)
