@@ -140,6 +140,21 @@ def test_augmentation_differs_at_each_epoch_and_is_the_same_by_seed(data: Path, 
         assert np.mean([mel != mel_again for mel, mel_again in zip(first, other, strict=True)]) > 0.8
 
 
+def test_noise_does_not_bring_back_what_is_trimmed(tmp_path: Path) -> None:
+    data = write_mixed_corpus(tmp_path)
+    for path in (data / "wavs").iterdir():
+        wave, rate = soundfile.read(path)
+        quiet = np.random.default_rng(0).normal(0.0, 1e-4, [rate // 2, *wave.shape[1:]])
+        soundfile.write(path, np.concatenate([quiet, wave, quiet]), rate, "PCM_16")
+    trim = ("audio.trim_db=30.0", "augmentation.noise_min_snr_db=5.0", "augmentation.noise_max_snr_db=10.0")
+    noisy, clean = Online(data, *trim), Online(data, trim[0])
+
+    def lengths(online: Online) -> list[int]:
+        return sorted(int(batch["mel_length"][0]) for batch in online.training(1, 1, epochs=1))
+
+    assert lengths(noisy) == lengths(clean)
+
+
 def test_a_resumed_run_has_the_same_augmentation(data: Path, cache: tuple[Path, Manifest]) -> None:
     settings = ("augmentation.gain_db=6.0", "augmentation.speed_change=0.2")
     online = Online(data, *settings)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,16 @@ def test_the_page_has_the_figures_of_each_split_and_the_spoken_sentences(run: Pa
         "sentence-1-true.wav",
     ]
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_the_page_says_what_made_the_sounds(run: Path, tmp_path: Path):
+    content, pages = read_run(run), {}
+    for network in ("acoustic", "vocoder"):
+        (tmp_path / network).mkdir()
+        path = write_run_page(replace(content, network=network), tmp_path / network)
+        pages[network] = path.read_text(encoding="utf-8")
+    assert "Sounds are made from mels by Griffin-Lim." in pages["acoustic"]
+    assert "Griffin-Lim" not in pages["vocoder"]
 
 
 def test_a_run_without_metrics_is_an_error_of_one_line(tmp_path: Path):

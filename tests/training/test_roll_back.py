@@ -1,5 +1,6 @@
 """Skipped updates, and the roll-back of a run with too many in a row. The step is one number here."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,14 @@ def test_a_step_skipped_before_the_roll_back_checkpoint_is_counted_once(tmp_path
     summary = resume_and_train(tmp_path, lost(11, 13, 14, 15), config)
     assert (summary["rolled_back_at_step"], summary["skipped_updates"]) == (15, 4)
     assert [line["step"] for line in read_skipped(tmp_path)] == [11, 13, 14, 15]
+
+
+def test_sound_checkpoints_between_two_reports_stay_while_updates_are_skipped(tmp_path: Path) -> None:
+    config = config_with(max_consecutive_skips=3, log_every=12, evaluate_every=100, save_every=1, steps=24)
+    summary = resume_and_train(tmp_path, lost(7, 8, 9, 10, 11, 12), config)
+    assert (summary["rolled_back_at_step"], summary["skipped_updates"]) == (12, 6)
+    # Step 6 is not saved if the thread still writes the one before.
+    assert re.search(r"rolled back to step [1-6], ", summary["warnings"][1])
 
 
 def test_a_roll_back_names_a_damaged_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,8 +63,7 @@ def wave_to_mel(wave: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
     """Return natural-log mel frames, float32 [frames, mel_bins], as `audio.mel.wave_to_mel` does, with trimming."""
     # The window spans the whole transform, zero beyond window_samples, so that frames are centred as in audio/mel.py.
     window, filters, (low, high) = analysis_plan(audio)
-    half = audio.fft_size // 2
-    padded = tf.pad(wave, [[half, audio.fft_size - half]])
+    padded = _padded(wave, audio)
     spectrum = tf.signal.stft(
         padded, audio.fft_size, audio.hop_samples, audio.fft_size, window_fn=lambda _, dtype: tf.cast(window, dtype)
     )
@@ -75,15 +74,31 @@ def wave_to_mel(wave: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
     log_mel = tf.math.log(tf.maximum(mel, np.float32(audio.floor)))
     if audio.trim_db is None:
         return log_mel
+    first, end = _sound_span(padded, audio, audio.trim_db)
+    return log_mel[first:end]
+
+
+def trimmed_wave(wave: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
+    """Return the samples under the frames that `wave_to_mel` keeps, whose mel has as many frames without trimming."""
+    if audio.trim_db is None:
+        return wave
+    first, end = _sound_span(_padded(wave, audio), audio, audio.trim_db)
+    return wave[first * audio.hop_samples : end * audio.hop_samples - 1]
+
+
+def _padded(wave: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
+    half = audio.fft_size // 2
+    return tf.pad(wave, [[half, audio.fft_size - half]])
+
+
+def _sound_span(padded: tf.Tensor, audio: AudioConfig, trim_db: float) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the first frame that `audio.mel.sound_span` keeps, and the end."""
+    window, _, _ = analysis_plan(audio)
     windowed = tf.signal.frame(padded, audio.fft_size, audio.hop_samples) * window
-    return _trim(log_mel, tf.reduce_sum(tf.square(windowed), axis=1), audio.trim_db, audio)
-
-
-def _trim(log_mel: tf.Tensor, energy: tf.Tensor, trim_db: float, audio: AudioConfig) -> tf.Tensor:
-    """Return the frames that `audio.mel.sound_span` keeps."""
+    energy = tf.reduce_sum(tf.square(windowed), axis=1)
     loud = tf.where(energy >= tf.reduce_max(energy) * np.float32(10 ** (-trim_db / 10)))[:, 0]
     margin = round(audio.trim_margin_seconds * audio.sample_rate / audio.hop_samples)
-    return log_mel[tf.maximum(loud[0] - margin, 0) : loud[-1] + 1 + margin]
+    return tf.maximum(loud[0] - margin, 0), tf.minimum(loud[-1] + 1 + margin, tf.shape(energy, tf.int64)[0])
 
 
 def padded_mel(log_mel: tf.Tensor, spec: RecordSpec) -> dict[str, tf.Tensor]:

@@ -10,7 +10,14 @@ from xtts_pipeline.cache.format.example import decode_example, empty_record
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.augment import change_wave, mask_mels, seed_of
-from xtts_pipeline.data.features import check_headers, padded_mel, padded_tokens, read_wave, wave_to_mel
+from xtts_pipeline.data.features import (
+    check_headers,
+    padded_mel,
+    padded_tokens,
+    read_wave,
+    trimmed_wave,
+    wave_to_mel,
+)
 from xtts_pipeline.data.order import ShardReader, TrainingOrder, parallel_calls, prefetched
 from xtts_pipeline.data.resample import Resampler
 from xtts_pipeline.data.source import Fields, Source, first_line
@@ -54,7 +61,9 @@ class OnlineSource(Source):
             # The seed depends on clip and epoch alone, so a resumed run draws the same.
             seed = seed_of([tf.gather(self._ids, clip), epoch], config.training.seed)
             max_samples = spec.max_mel_frames * audio.hop_samples - 1
-            mel = wave_to_mel(change_wave(self._wave(clip), settings, seed, max_samples), audio)
+            # Noise would hide what is trimmed.
+            wave = change_wave(trimmed_wave(self._wave(clip), audio), settings, seed, max_samples)
+            mel = wave_to_mel(wave, audio.model_copy(update={"trim_db": None}))
             return self._fields(clip, mask_mels(mel[None], tf.shape(mel)[:1], settings, seed)[0], spec)
 
         if config.data.cache_features:

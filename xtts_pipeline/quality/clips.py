@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import joblib
 import numpy as np
@@ -25,8 +25,9 @@ from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.cache.format.tfrecord import read_record, read_records, record_starts
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection
-from xtts_pipeline.errors import Reason, RowError
+from xtts_pipeline.errors import CacheError, Reason, RowError
 from xtts_pipeline.quality.sound import Clipping, SoundMeasures, measure_clipping, measure_sound
+from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.text.tokens import Tokenizer
 
 CHUNK_CLIPS = 64
@@ -111,8 +112,14 @@ class CachedClips:
         tasks = (joblib.delayed(_measure_shard)(self._cache, self._manifest, shard) for shard in shards)
         sounds = {}
         for shard, measured in zip(shards, joblib.Parallel(jobs, return_as="generator")(tasks), strict=True):
+            if len(measured) != shard.records:
+                self._refuse(shard.name, f"found {counted(len(measured), 'record')}, expected {shard.records}")
             sounds[shard.name] = measured
             progress(len(measured))
+        for entry in self._entries:
+            if entry.position >= len(sounds.get(entry.shard, ())):
+                found = f"{entry.id} is record {entry.position} of {entry.shard}, which the cache does not have"
+                self._refuse(UTTERANCES_NAME, found)
         clips = [
             MeasuredClip(
                 entry.id,
@@ -131,6 +138,9 @@ class CachedClips:
             if isinstance(entry, RejectedEntry)
         ]
         return clips, rejections
+
+    def _refuse(self, name: str, found: str) -> NoReturn:
+        raise CacheError(f"{self._cache / name}: {found}; run xtts verify-cache --cache {self._cache}")
 
     def sounds(self, ids: Sequence[str]) -> Iterator[tuple[str, ClipSound]]:
         """Yield clips, in the order of the cache."""

@@ -35,7 +35,7 @@ from xtts_pipeline.reports.page import (
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, TENSORBOARD_FOLDER
-from xtts_pipeline.training.checkpoints.state import Natural, read_run_state
+from xtts_pipeline.training.checkpoints.state import Natural, NetworkKind, read_run_state
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.monitoring.warnings import MAX_WAIT_SHARE
 
@@ -69,6 +69,7 @@ class RunContent:
     run: Path
     steps: int
     config: Config
+    network: NetworkKind
     versions: Mapping[str, str]
     reports: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any] | None
@@ -88,6 +89,7 @@ def read_run(run: Path) -> RunContent:
         run=run,
         steps=state.step,
         config=state.config,
+        network=state.network,
         versions={"xtts_pipeline": state.xtts_pipeline, "tensorflow": state.tensorflow},
         reports=reports,
         summary=summary,
@@ -218,8 +220,12 @@ def _sentences(content: RunContent, output: Path) -> str:
         text = texts.get(sentence, sentence.replace("_", " "))
         parts.append(_sentence_card(sentence, text, step, heard, content.config.audio, output))
     filters = {f"step-{step}": f"step {step:,}" for step in steps}
+    if content.network == "vocoder":
+        source = "Copies are made by the vocoder from the mels of recordings."
+    else:
+        source = "Sounds are made from mels by Griffin-Lim."
     return (
-        '<h2 class="part">Sentences at each evaluation</h2><p>Sounds are made from mels by Griffin-Lim.</p>'
+        f'<h2 class="part">Sentences at each evaluation</h2><p>{source}</p>'
         + toolbar({"step": "step", "sentence": "sentence"}, filters)
         + cards(parts)
     )

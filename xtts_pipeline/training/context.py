@@ -19,7 +19,7 @@ from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.online import OnlineSource
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.data.waves import WaveSource
-from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.errors import ConfigError, TrainingError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.system.sealed_json import canonical_json
@@ -183,6 +183,12 @@ def prepare_run(
         ) as context:
             try:
                 yield context
+            except tf.errors.ResourceExhaustedError:
+                settings = plan.config.training
+                raise TrainingError(
+                    f"{plan.run}: out of memory with training.batch_size={settings.batch_size} and "
+                    f"training.accumulation_steps={settings.accumulation_steps}; lower the first or raise the second"
+                ) from None
             except tf.errors.OpError:
                 # Records of another cache may have an id or a length that the network does not know.
                 source.check_unchanged()

@@ -97,7 +97,7 @@ def copy_weights(
             f"{checkpoint.folder}: nothing of its weights fits this network; use the model settings of that run"
         )
     symbols, speakers, languages = (
-        tables[name].kept() if name in tables else CopiedRows()
+        _copied_rows(tables.get(name), has_lost_table=name in arrays and name not in variables)
         for name in ("text_encoder.embedding", SPEAKER_TABLE, LANGUAGE_TABLE)
     )
     return Origin(
@@ -117,6 +117,13 @@ def copy_weights(
         misfits=tuple(misfits),
         left_behind=tuple(sorted(arrays.keys() - variables.keys())),
     )
+
+
+def _copied_rows(names: _RowNames | None, *, has_lost_table: bool) -> CopiedRows:
+    """Return which rows were copied: none of a table that this network, of one speaker or language, has not."""
+    if names is None:
+        return CopiedRows()
+    return CopiedRows(left_behind=tuple(names.before)) if has_lost_table else names.kept()
 
 
 def describe_origin(origin: Origin) -> list[str]:

@@ -270,11 +270,11 @@ class _Training:
 
     def _record_skipped(self, step: int, is_skipped: np.ndarray) -> None:
         """Count the window's skipped updates and write which clips they had; `step` is the window's last."""
-        is_first = not self.skips.total
         self.skips.add(is_skipped)
         # In float16, infinite gradients of a finite loss only mean that the loss scale is still adapting.
         is_bad = is_skipped & (~np.isfinite(self.window.column("loss")) if self.task.step.loss_scale else True)
         positions = [self.position.before(back, self.batches_per_epoch) for back in range(len(is_skipped), 0, -1)]
+        is_first = not self.skip_log.has_lines
         if (warning := self.skip_log.write(step, self.window, is_bad, positions)) and is_first:
             self.warn(warning)
 
@@ -303,11 +303,16 @@ class _Training:
             if best is not None and self.context.is_chief:
                 link_best(self.context.folder, checkpoint_folders(self.context.folder)[-1])
                 saver.saved_best = best
-        elif is_over or (is_due and not saver.is_busy and not self.skips.in_a_row):
+        elif is_over or (is_due and not saver.is_busy and not self._is_skipping()):
             self._save(self._snapshot(self._run_state(best), best))
         elif best is not None:
             saver.enqueue(self._snapshot(self._run_state(best), best))
             self.clock.restart()
+
+    def _is_skipping(self) -> bool:
+        """Return whether the last update was skipped: sound checkpoints must not give way to its weights."""
+        skipped = self.window.column("is_skipped")
+        return bool(skipped[-1]) if len(skipped) else self.skips.in_a_row > 0
 
     def _save(self, snapshot: Snapshot) -> None:
         self._warn_not_saved(self.context.saver.drain())

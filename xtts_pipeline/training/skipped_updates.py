@@ -35,6 +35,11 @@ class SkipLog:
     def __init__(self, file: JsonLinesFile, clips_of: Callable[[Sequence[StreamPosition]], Sequence[Clips]]) -> None:
         self._file, self._clips_of = file, clips_of
 
+    @property
+    def has_lines(self) -> bool:
+        """Whether a skipped step was written; a run that is resumed or rolled back keeps its lines."""
+        return self._file.size > 0
+
     def write(
         self, last_step: int, window: MetricsBuffer, is_skipped: np.ndarray, positions: Sequence[StreamPosition]
     ) -> str | None:

@@ -122,7 +122,8 @@ class TrainStep(tf.Module, ABC):
         """Apply the gradients of a whole batch to every variable; return the METRICS."""
         gradients, norms = self.clip(gradients)
         rate = learning_rate(step, self.config) * self.rate_factor
-        # An update that is not finite reaches no variable, so no average, moment or checkpoint can hold NaN.
+        # An update that is not finite reaches no weight and no moment, so neither they nor the average, which goes on
+        # towards the weights, can hold NaN.
         is_finite = tf.math.is_finite(metrics["loss"])
         for norm in norms.values():
             is_finite &= tf.math.is_finite(norm)

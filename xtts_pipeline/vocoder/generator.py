@@ -96,7 +96,7 @@ class Generator(tf.Module):
         for block in self.blocks:
             mask_BT1 = _without(edge, mask_BT1)
             x_BTD = _without(edge, block(x_BTD, mask_BT1, is_compiled=is_compiled))
-        pitch_hz_BT = _without(context, self.harmonic_phase.pitch_hz(scaled_BTM))
+        pitch_hz_BT = _without(context, self.harmonic_phase.pitch_hz(scaled_BTM, is_real))
         cycles_BT = self.harmonic_phase.cycles(pitch_hz_BT, cycles_before_B)
         mask_BT1, mel_BTM = _without(edge, mask_BT1), _without(context, mel_BTM)
         change_BTK, phase_BTK = tf.split(tf.cast(self.to_spectrum(self.norm(x_BTD)), tf.float32), 2, axis=-1)

@@ -46,15 +46,17 @@ class HarmonicPhase:
         # Frames start half a transform before their centre, so the phase of a pulse at the centre alternates.
         self.pulse_phase = (np.pi * (np.arange(bins) % 2)).astype(np.float32)
 
-    def pitch_hz(self, scaled_BTM: tf.Tensor) -> tf.Tensor:
+    def pitch_hz(self, scaled_BTM: tf.Tensor, is_real_BT: tf.Tensor) -> tf.Tensor:
         """Return the pitch of frames in the network's scale, float64 [B, T]; that of unvoiced frames has no meaning.
 
-        Frames that are not there are zero, and have no influence on others.
+        Frames that are not real must be zero. They have no influence on others, as if the mel ended before them.
         """
         finder = self.finder
         score_BTC = finder.compare(tf.cast(scaled_BTM, tf.float64))
         neighbours = zip(self.weights, shifted(score_BTC, SMOOTHING_REACH), strict=True)
         score_BTC = finder.without_multiples(tf.add_n([weight * x_BTC for weight, x_BTC in neighbours]))
+        # Smoothing gives scores to frames that are not real, next to real ones.
+        score_BTC = tf.where(is_real_BT[..., None], score_BTC, tf.zeros([], score_BTC.dtype))
         # Every third frame: neighbours are averages of nearly the same frames.
         context_BTC = tf.add_n(shifted(weight_of(score_BTC), self.reach - SMOOTHING_REACH, SMOOTHING_REACH))
         return finder.best_hz(score_BTC, finder.best_near(score_BTC, context_BTC))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 from tests.cli.commands.conftest import SUMMARY, Killed, WriteCache, begin
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, load_manifest, manifest_bytes
@@ -16,12 +17,13 @@ from xtts_pipeline.cli.commands import train as train_module
 from xtts_pipeline.cli.run_options import cache_of_run
 from xtts_pipeline.cli.summary import summary_text
 from xtts_pipeline.config.schema import Config, TrainingConfig
-from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError
+from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError, TrainingError
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training import loop
 from xtts_pipeline.training.checkpoints.run_folder import locked_run
 from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION
 from xtts_pipeline.training.checks import describe_batches
+from xtts_pipeline.training.context import RunContext
 from xtts_pipeline.training.distributed.cluster import Cluster
 from xtts_pipeline.training.monitoring.startup import StartupTimer
 
@@ -174,6 +176,18 @@ def test_a_foreign_file_in_the_folder_of_a_run_does_not_prevent_resuming(
     monkeypatch.setattr(loop, "run", lambda _: {"steps": 2})
     begin(cache, run, resume=True)
     assert (run / "slurm-1.out").is_file()
+
+
+def test_too_little_memory_is_one_line_with_the_settings_that_need_less(
+    tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_out(_: RunContext) -> None:
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+    write_cache(tmp_path / "cache")
+    monkeypatch.setattr(loop, "run", run_out)
+    with pytest.raises(TrainingError, match=r"out of memory with training.batch_size=2 and .*accumulation_steps=1; "):
+        begin(tmp_path / "cache", tmp_path / "run")
 
 
 def test_a_batch_size_of_auto_is_refused_for_several_workers(

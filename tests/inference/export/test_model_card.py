@@ -1,6 +1,7 @@
 """The model card of a voice: what Hugging Face reads of it, and what it says of the training."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ EVALUATION = {
     "run": "runs/first",
     "step": 7,
     "fingerprint": "f" * 64,
+    "weights_sha256": "0" * 64,
+    "vocoder_weights_sha256": None,
+    "references": [],
+    "overrides": [],
     "split": "val",
     "truth": "copy_synthesis",
     "utterances": 5,
@@ -87,7 +92,7 @@ def test_the_card_installs_from_a_clone_or_a_wheel_since_no_index_has_the_packag
 
 def test_the_figures_are_those_of_the_evaluation(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(json.dumps(EVALUATION), encoding="utf-8")
-    card = model_card("ann", TERMS, STATE, None, [], read_evaluation(tmp_path, STATE))
+    card = model_card("ann", TERMS, STATE, None, [], read_evaluation(tmp_path, STATE, None))
     assert "5 utterances of the split `val`, compared with copy synthesis: 4 ended by themselves." in card
     assert "| duration_ratio | 1.01 | 1.02 | 1.5 |" in card
     assert "| phoneme error rate, to_truth | 0.125 |" in card
@@ -102,11 +107,21 @@ def test_the_figures_are_those_of_the_evaluation(tmp_path: Path) -> None:
         ("[]", "no report of `xtts evaluate`"),
         (json.dumps({**EVALUATION, "step": 8}), "found step 8 and cache ff*, expected step 7"),
         (json.dumps({**EVALUATION, "fingerprint": "e"}), "found step 7 and cache e, "),
+        (json.dumps({**EVALUATION, "weights_sha256": "1" * 64}), "found weights 111111111111, expected 000000000000"),
+        (json.dumps({**EVALUATION, "vocoder_weights_sha256": "2" * 64}), "weights 222222222222, expected Griffin-Lim"),
+        (json.dumps({**EVALUATION, "figures": {"a": {"median": math.nan, "mean": 1, "worst": 1}}}), "no report of"),
     ],
-    ids=["missing", "another file", "another step", "another cache"],
+    ids=["missing", "another file", "another step", "another cache", "another run", "another vocoder", "not finite"],
 )
 def test_figures_of_something_else_are_refused(tmp_path: Path, content: str | None, problem: str) -> None:
     if content is not None:
         (tmp_path / "report.json").write_text(content, encoding="utf-8")
     with pytest.raises(CheckpointError, match=problem):
-        read_evaluation(tmp_path, STATE)
+        read_evaluation(tmp_path, STATE, None)
+
+
+def test_figures_of_a_cloned_voice_or_of_other_settings_say_so(tmp_path: Path) -> None:
+    changed = {**EVALUATION, "references": ["me.wav"], "overrides": ["flow_steps=8"]}
+    (tmp_path / "report.json").write_text(json.dumps(changed), encoding="utf-8")
+    card = model_card("ann", TERMS, STATE, None, [], read_evaluation(tmp_path, STATE, None))
+    assert "the split `val`, with flow_steps=8, in the voice of 1 reference, compared with" in card

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
 from xtts_pipeline.model.batch import Batch
-from xtts_pipeline.training.acoustic.validation import mean_losses
+from xtts_pipeline.training.acoustic.validation import finite_mean, mean_losses
 
 
 def losses_of(*results: tuple[float, float]) -> dict[str, float]:
@@ -33,3 +33,8 @@ def test_a_batch_that_is_not_finite_is_left_out_and_counted() -> None:
     assert losses.pop("skipped_batches") == 1.0
     assert set(losses.values()) == {1.75}
     assert math.isnan(losses_of((math.inf, 3.0))["loss"])
+
+
+def test_one_bad_clip_does_not_hide_the_distortion_of_the_others() -> None:
+    assert float(finite_mean(tf.constant([2.0, math.nan, 4.0]))) == 3.0
+    assert math.isnan(float(finite_mean(tf.constant([math.nan, math.inf]))))

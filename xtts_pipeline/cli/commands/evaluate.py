@@ -38,6 +38,7 @@ from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import counted, duration_text, echo_line, join_lines
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM
+from xtts_pipeline.training.checkpoints.state import read_run_state
 
 if TYPE_CHECKING:
     from xtts_pipeline.evaluation.split import EvaluatedUtterance, SplitEvaluator
@@ -70,6 +71,8 @@ class EvaluationReport:
     step: int
     cache: Path
     fingerprint: str
+    weights_sha256: str
+    vocoder_weights_sha256: str | None
     split: str
     truth: str
     references: tuple[Path, ...]
@@ -85,6 +88,8 @@ class EvaluationReport:
             "step": self.step,
             "cache": str(self.cache),
             "fingerprint": self.fingerprint,
+            "weights_sha256": self.weights_sha256,
+            "vocoder_weights_sha256": self.vocoder_weights_sha256,
             "split": self.split,
             "truth": self.truth,
             "references": [str(path) for path in self.references],
@@ -269,6 +274,8 @@ def evaluate_run(
         step=evaluator.checkpoint.step,
         cache=cache,
         fingerprint=manifest.fingerprint,
+        weights_sha256=evaluator.checkpoint.weights_sha256,
+        vocoder_weights_sha256=None if chosen is None else read_run_state(chosen).weights.sha256,
         split=split,
         truth="corpus" if data is not None else "cache" if manifest.waves else "copy_synthesis",
         references=tuple(references),

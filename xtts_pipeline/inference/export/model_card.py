@@ -34,19 +34,28 @@ unlicense wtfpl zlib
 """
 
 
+_LENIENT = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
 class _Figure(BaseModel):
+    model_config = _LENIENT
+
     median: float
     mean: float
     worst: float
 
 
 class EvaluationFigures(BaseModel):
-    """The part of an evaluation's report.json that a card shows."""
+    """The part of an evaluation's report.json that a card shows. Griffin-Lim has no weights."""
 
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+    model_config = _LENIENT
 
     step: int
     fingerprint: str
+    weights_sha256: str
+    vocoder_weights_sha256: str | None
+    references: list[str]
+    overrides: list[str]
     split: str
     truth: str
     utterances: int
@@ -65,8 +74,8 @@ class SampleSentence:
     text: str
 
 
-def read_evaluation(folder: Path, state: SavedState) -> EvaluationFigures:
-    """Return the figures of an evaluation of this checkpoint. Raises CheckpointError."""
+def read_evaluation(folder: Path, state: SavedState, vocoder: SavedState | None) -> EvaluationFigures:
+    """Return the figures of an evaluation of this checkpoint with this vocoder. Raises CheckpointError."""
     path = folder / REPORT_NAME
     try:
         figures = EvaluationFigures.model_validate_json(read_regular_file(path, _MOST_REPORT_BYTES))
@@ -74,11 +83,24 @@ def read_evaluation(folder: Path, state: SavedState) -> EvaluationFigures:
         expected = "expected a folder that `xtts evaluate` wrote"
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}); {expected}") from None
     except ValidationError as error:
-        raise CheckpointError(f"{path}: no report of `xtts evaluate` ({first_problem(error)})") from None
+        found = f"{path}: no report of `xtts evaluate` ({first_problem(error)})"
+        raise CheckpointError(f"{found}; evaluate the exported checkpoint") from None
     found = f"step {figures.step} and cache {figures.fingerprint}"
     expected = f"step {state.step} and cache {state.cache.fingerprint}"
     if found != expected:
         raise CheckpointError(f"{path}: found {found}, expected {expected}; evaluate the exported checkpoint")
+    if figures.weights_sha256 != state.weights.sha256:
+        raise CheckpointError(
+            f"{path}: found weights {figures.weights_sha256[:12]}, expected {state.weights.sha256[:12]}; "
+            "evaluate the exported checkpoint"
+        )
+    vocoder_weights = None if vocoder is None else vocoder.weights.sha256
+    if figures.vocoder_weights_sha256 != vocoder_weights:
+        found, expected = (
+            "Griffin-Lim" if weights is None else f"a vocoder with weights {weights[:12]}"
+            for weights in (figures.vocoder_weights_sha256, vocoder_weights)
+        )
+        raise CheckpointError(f"{path}: found {found}, expected {expected}; evaluate with the exported vocoder")
     return figures
 
 
@@ -94,6 +116,7 @@ def model_card(
     metadata = yaml.safe_dump(_metadata(terms, state), allow_unicode=True, sort_keys=False, width=10_000)
     config, cache = state.config, state.cache
     speakers = ", ".join(cache.speakers[:_MOST_SPEAKERS]) + (", ..." if len(cache.speakers) > _MOST_SPEAKERS else "")
+    clones = config.model.voice_latents > 0 and len(cache.speakers) > 1
     phonemes = "[phonemes]" if config.text.tokens == "phonemes" else ""
     python = [
         "```python",
@@ -117,7 +140,7 @@ def model_card(
                 "speakers": f"{len(cache.speakers)}: {speakers}",
                 "sample rate": f"{config.audio.sample_rate} Hz",
                 "tokens": config.text.tokens,
-                "clones a voice from a reference": "yes" if config.model.voice_latents else "no",
+                "clones a voice from a reference": "yes" if clones else "no",
                 "vocoder": "Griffin-Lim" if vocoder is None else f"trained, step {vocoder.step}",
             }
         ),
@@ -180,6 +203,9 @@ def _figures(evaluation: EvaluationFigures | None) -> list[str]:
         return ["## Figures", "None were given to the export."]
     spoken = f"{counted(evaluation.utterances, 'utterance')} of the split `{evaluation.split}`"
     stopped = f"{evaluation.utterances - evaluation.stop_misses} ended by themselves"
+    settings = f", with {', '.join(evaluation.overrides)}" if evaluation.overrides else ""
+    if evaluation.references:
+        settings += f", in the voice of {counted(len(evaluation.references), 'reference')}"
     rows = [
         f"| {name} | {figure.median:g} | {figure.mean:g} | {figure.worst:g} |"
         for name, figure in evaluation.figures.items()
@@ -191,7 +217,7 @@ def _figures(evaluation: EvaluationFigures | None) -> list[str]:
         further |= {f"{name}, {sound}": value for name, value in judged.items() if value is not None}
     return [
         "## Figures",
-        f"By `xtts evaluate` on {spoken}, compared with {evaluation.truth.replace('_', ' ')}: {stopped}.",
+        f"By `xtts evaluate` on {spoken}{settings}, compared with {evaluation.truth.replace('_', ' ')}: {stopped}.",
         "\n".join(["| figure | median | mean | worst |", "|---|---|---|---|", *rows]),
         *([_table(further)] if further else []),
     ]

@@ -39,10 +39,13 @@ def export_voice(
     valid, OutputError if the folder exists or cannot be written.
     """
     checkpoint = load_checkpoint(run).with_synthesis(overrides)
-    figures = None if evaluation is None else read_evaluation(evaluation, read_run_state(run))
     chosen = choose_vocoder(run, vocoder)
     with offering_griffin_lim(vocoder):
         trained = None if chosen is None else load_checkpoint(chosen)
+    figures = None
+    if evaluation is not None:
+        evaluated_vocoder = None if chosen is None else read_run_state(chosen)
+        figures = read_evaluation(evaluation, read_run_state(run), evaluated_vocoder)
     with new_folder(folder) as unfinished:
         save_for_speech(checkpoint, unfinished / ACOUSTIC_FOLDER)
         (unfinished / CONFIG_NAME).write_text(dump_config(checkpoint.config), encoding="utf-8")

@@ -94,7 +94,7 @@ class SpeakStep:
         max_frames_B = tf.cast(tf.minimum(cap_B, float(batch.mel.shape[1])), tf.int32)
         speech = network.speak(memory, dropout, max_frames_B, settings)
         distortion_B = mel_distortion(batch.mel, batch.mel_length, speech.mel, speech.mel_length)
-        return speech, tf.reduce_mean(distortion_B)
+        return speech, finite_mean(distortion_B)
 
 
 class AcousticValidation(Validation):
@@ -177,6 +177,13 @@ class AcousticValidation(Validation):
             durations=cut_durations(said.duration[row, : len(tokens)], frames),
             has_stopped=bool(said.has_stopped[row]),
         )
+
+
+def finite_mean(values_B: tf.Tensor) -> tf.Tensor:
+    """Return the mean of the finite values, so that one bad clip does not hide all others; NaN if there is none."""
+    is_finite_B = tf.math.is_finite(values_B)
+    count = tf.reduce_sum(tf.cast(is_finite_B, values_B.dtype))
+    return tf.reduce_sum(tf.where(is_finite_B, values_B, tf.zeros([], values_B.dtype))) / count
 
 
 def mean_losses(

@@ -221,7 +221,11 @@ def read_init_from(run: Path) -> Path | None:
 
 def find_run_file(path: Path, name: str) -> Path | None:
     """Return this file of the run that `path` is or is a checkpoint of, or None if the run has none."""
-    return next((folder / name for folder in [path, *path.absolute().parents[:2]] if (folder / name).is_file()), None)
+    # A run's own file only: above it there may be other runs, and files of other programs.
+    whole = path.absolute()
+    names = [whole.name, whole.parent.name]
+    levels = next((level for level, each in enumerate(names, start=1) if each in (LAST_FOLDER, BEST_FOLDER)), 0)
+    return next((folder / name for folder in [path, *whole.parents[:levels]] if (folder / name).is_file()), None)
 
 
 def read_cache_path(path: Path) -> Path | None:

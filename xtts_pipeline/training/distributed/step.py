@@ -61,8 +61,8 @@ class DistributedStep:
         self.update = tf.function(
             self._update_step, input_signature=[vector], jit_compile=step.config.jit_compile, autograph=False
         )
-        # Keyed by the id of a gradient function.
-        self._runs: dict[int, Any] = {}
+        # Keyed by the id of a gradient function and the rows of a device: without `strict_shapes` all shapes share one.
+        self._runs: dict[tuple[int, int], Any] = {}
         # Shares of the next batches that `copied_ahead` has copied to their devices.
         self._ahead: deque[Any] = deque()
 
@@ -92,11 +92,12 @@ class DistributedStep:
         """Run the step on this process's rows of a batch; return the whole batch's METRICS, float32, on the device."""
         rows = rows_of(batch) // self._distribution.local_replicas
         function = self.compiled.function_of(with_rows(batch, rows))
-        if id(function) not in self._runs:
-            self._runs[id(function)] = tf.function(self._run_on_replicas(function, rows), autograph=False)
+        key = (id(function), rows)
+        if key not in self._runs:
+            self._runs[key] = tf.function(self._run_on_replicas(function, rows), autograph=False)
         inputs = self._ahead.popleft() if self._ahead else self._shares(batch)
         with self.compiled.showing_compilation():
-            result = self._runs[id(function)](inputs, self._whole_numbers(batch))
+            result = self._runs[key](inputs, self._whole_numbers(batch))
         return self._strategy.experimental_local_results(result)[0]
 
     def watch_with(self, monitor: CompilationMonitor) -> None:

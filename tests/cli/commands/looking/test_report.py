@@ -1,13 +1,17 @@
 """`xtts report`: a page of clips, for people, and its findings, for programs."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.cache.corpora import CONFIG, build, make_config, write_corpus
+from xtts_pipeline.cache.format.tfrecord import record_starts
 from xtts_pipeline.cli.main import cli
+from xtts_pipeline.errors import CacheError
 
 SETTINGS = [word for setting in CONFIG for word in ("--set", setting)]
 
@@ -47,6 +51,20 @@ def test_a_cache_without_waves_has_no_sounds_and_no_level(root: Path, tmp_path: 
 
     assert set(json.loads(result.stdout)["strangest"]) == {"text_fit", "speed", "silence", "snr", "spectrum"}
     assert list((tmp_path / "page" / "sounds").iterdir()) == []
+
+
+def test_a_shard_with_fewer_records_than_the_manifest_says_is_one_line(root: Path, tmp_path: Path):
+    cache = tmp_path / "cache"
+    shutil.copytree(root / "cache", cache)
+    shard = next(cache.glob("wave-train-*.tfrecord"))
+    with shard.open("r+b") as file:
+        file.truncate(record_starts(shard)[-1])
+
+    result = report("--cache", cache, "--output", tmp_path / "page")
+
+    assert isinstance(result.exception, CacheError)
+    found = r"train-\S+\.tfrecord: found \d+ records?, expected \d+; run xtts verify-cache --cache \S+"
+    assert re.fullmatch(rf"{cache}/{found}", str(result.exception))
 
 
 @pytest.mark.parametrize(

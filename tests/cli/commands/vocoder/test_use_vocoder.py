@@ -63,6 +63,13 @@ def test_a_vocoder_is_remembered_by_its_absolute_path_in_the_folder_of_the_run(
         pass
 
 
+def test_a_file_above_the_run_is_not_its_own(run: Path, vocoder: Path) -> None:
+    """A run may lie in another one's folder."""
+    (run.parent / VOCODER_NAME).write_text(f"{vocoder}\n")
+    for path in (run, checkpoint_folders(run)[0]):
+        assert isinstance(Synthesizer.load(path).vocoder, GriffinLim)
+
+
 def test_the_vocoder_of_the_option_makes_the_sound(run: Path, vocoder: Path, tmp_path: Path) -> None:
     waves = []
     for number, named in enumerate([vocoder, str(checkpoint_folders(vocoder)[0]), "griffin-lim"]):
