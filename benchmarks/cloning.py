@@ -2,16 +2,20 @@
 
     python benchmarks/cloning.py speak --run R --cache C --data CORPUS --output FOLDER --sentences 5
     python benchmarks/cloning.py judge --output FOLDER
+    python benchmarks/cloning.py losses --run R --cache C
 
 `speak` uses the first validation clips of each speaker as references and speaks the same validation sentences in every
 voice. It reports the median fundamental frequency of the speech over that of the reference speaker. With `--per` (extra
 `eval`) each voice also speaks as many of its own other validation sentences; the phoneme error rate is that against the
 recordings of the same voice. `per_of_copies` is that of these recordings after their mels went through the same
-vocoder.
+vocoder. `--least-clips N` leaves out speakers with fewer validation clips.
 
 `judge` compares speaker embeddings with the mean embedding of each speaker's other validation clips. It reports how
-often the right speaker is the nearest, for the speech and for those clips, each against the rest of its speaker.
+often the right speaker is the nearest, and the mean cosine similarity to it, for the speech and for those clips, each
+against the rest of its speaker.
 It needs `pip install resemblyzer soundfile "setuptools<81"` in a separate environment, since that brings PyTorch.
+
+`losses` are those of validation on another cache, whose speakers the run may not know, in batches of 16.
 """
 
 import argparse
@@ -39,6 +43,7 @@ def speak(arguments: argparse.Namespace) -> None:
     by_speaker = defaultdict(list)
     for entry in split_entries(arguments.cache, manifest, "val", None):
         by_speaker[entry.speaker].append(entry)
+    by_speaker = {name: members for name, members in by_speaker.items() if len(members) >= arguments.least_clips}
     synthesizer = Synthesizer.load(arguments.run, vocoder=arguments.vocoder)
     recogniser = Recogniser() if arguments.per else None
     entries = [entry for members in by_speaker.values() for entry in members]
@@ -101,7 +106,7 @@ def judge(arguments: argparse.Namespace) -> None:
     encoder = VoiceEncoder("cpu", verbose=False)
     embedded = [encoder.embed_utterance(preprocess_wav(arguments.output / row["wave"])) for row in rows]
     speakers = sorted({row["speaker"] for row in rows})
-    counts = {"spoken": [0, 0], "true": [0, 0]}
+    is_right, nearness_of_own = defaultdict(list), defaultdict(list)
     for judged, (vector, row) in enumerate(zip(embedded, rows, strict=True)):
         nearness = []
         for speaker in speakers:
@@ -113,22 +118,45 @@ def judge(arguments: argparse.Namespace) -> None:
             ]
             centre = np.mean(others, axis=0)
             nearness.append(float(centre @ vector / np.linalg.norm(centre)))
-        count = counts["true" if row["text"] is None else "spoken"]
-        count[0] += speakers[int(np.argmax(nearness))] == row["speaker"]
-        count[1] += 1
-    for name, (right, total) in counts.items():
-        print(f"{name}: {right} of {total} nearest to the right of {len(speakers)} speakers, {right / total:.0%}")
+        name, own = "true" if row["text"] is None else "spoken", speakers.index(row["speaker"])
+        is_right[name].append(int(np.argmax(nearness)) == own)
+        nearness_of_own[name].append(nearness[own])
+    for name, found in is_right.items():
+        right = f"{sum(found)} of {len(found)} nearest to the right of {len(speakers)} speakers, {np.mean(found):.0%}"
+        print(f"{name}: {right}; cosine similarity to it {np.mean(nearness_of_own[name]):.3f}")
+
+
+def losses(arguments: argparse.Namespace) -> None:
+    """Print the validation losses of the last checkpoint, with references as in training."""
+    from xtts_pipeline.cache.format.manifest import load_manifest
+    from xtts_pipeline.data.batching import bucket_signatures
+    from xtts_pipeline.data.cached import CachedSource
+    from xtts_pipeline.training.acoustic.step import EvaluateStep
+    from xtts_pipeline.training.acoustic.validation import mean_losses
+    from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_network
+
+    source = CachedSource(arguments.cache, load_manifest(arguments.cache))
+    checkpoint = load_checkpoint(arguments.run)
+    settings = checkpoint.config.training.model_copy(update={"batch_size": 16, "accumulation_steps": 1})
+    signatures = bucket_signatures(source.identity(), source.specs, settings, 1)
+    step = EvaluateStep(load_network(checkpoint), settings, signatures)
+    found = mean_losses(step, source.validation_batches(signatures))
+    print(json.dumps({"step": checkpoint.step, **{name: round(value, 4) for name, value in found.items()}}))
 
 
 def main() -> None:
-    """Parse the arguments and run one of the two commands."""
+    """Parse the arguments and run one of the commands."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    speaking, judging = commands.add_parser("speak"), commands.add_parser("judge")
+    speaking, judging, compared = map(commands.add_parser, ("speak", "judge", "losses"))
     for name in ("--run", "--cache", "--data", "--output"):
         speaking.add_argument(name, type=Path, required=True)
+    for name in ("--run", "--cache"):
+        compared.add_argument(name, type=Path, required=True)
+    compared.set_defaults(command=losses)
     speaking.add_argument("--vocoder", type=Path, help="a run of xtts train-vocoder")
     speaking.add_argument("--sentences", type=int, default=5)
+    speaking.add_argument("--least-clips", type=int, default=0, help="leave out speakers with fewer validation clips")
     speaking.add_argument("--references", type=int, default=2, help="clips of the voice given together")
     speaking.add_argument("--per", action="store_true", help="also recognise phonemes (extra `eval`)")
     speaking.set_defaults(command=speak)

@@ -285,7 +285,11 @@ class VocoderConfig(Section):
 
 
 class TrainingConfig(Section):
-    """The optimizer, the schedule of the learning rate, and how often a run logs, evaluates and saves."""
+    """The optimizer, the schedule of the learning rate, and how often a run logs, evaluates and saves.
+
+    voice_change: the frequencies of clips with a reference are moved by factors up to 1 + voice_change, pitch and
+    formants alike, and down to the inverse.
+    """
 
     batch_size: Batch | Literal["auto"] = 16
     accumulation_steps: Batch = 1
@@ -300,6 +304,7 @@ class TrainingConfig(Section):
     clip_norm: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
     ema_decay: Share = 0.999
     reference_dropout: Share = 0.2
+    voice_change: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     aligned_by_step: Count = 3_000
     log_every: Count = 10
     evaluate_every: Count = 500

@@ -44,11 +44,12 @@ LAST_PLACE = 2.0**-24
 Training = tuple[Callable[[], TrainStep], list[Any], Callable[[int], Any]]
 
 
-def acoustic(*, is_compiled: bool, accumulation_steps: int, speakers: int) -> Training:
+def acoustic(*, is_compiled: bool, accumulation_steps: int, speakers: int, voice_change: float) -> Training:
     """Return the training of an acoustic model."""
     settings = TrainingConfig(
         batch_size=ROWS,
         accumulation_steps=accumulation_steps,
+        voice_change=voice_change,
         steps=60,
         jit_compile=is_compiled,
     )

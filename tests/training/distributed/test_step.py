@@ -49,11 +49,11 @@ def apart(found: dict[str, Any], pair: tuple[str, str], columns: Sequence[int]) 
 
 
 @pytest.mark.parametrize(
-    ("devices", "accumulation_steps", "speakers", "is_compiled"),
-    [(2, 1, 3, True), (4, 1, 1, False), (4, 1, 3, False), (2, 2, 3, False)],
+    ("devices", "accumulation_steps", "speakers", "voice_change", "is_compiled"),
+    [(2, 1, 3, 0.1, True), (4, 1, 1, 0.0, False), (4, 1, 3, 0.0, False), (2, 2, 3, 0.1, False)],
 )
 def test_fifty_steps_equal_those_of_one_device(
-    devices: int, accumulation_steps: int, speakers: int, is_compiled: bool
+    devices: int, accumulation_steps: int, speakers: int, voice_change: float, is_compiled: bool
 ) -> None:
     found = compare(
         network="acoustic",
@@ -63,6 +63,7 @@ def test_fifty_steps_equal_those_of_one_device(
         is_perturbed=True,
         is_compiled=is_compiled,
         accumulation_steps=accumulation_steps,
+        voice_change=voice_change,
         speakers=speakers,
     )
     pairs = ("one", "many"), ("one_apart", "many_apart"), ("one", "perturbed")

@@ -57,6 +57,7 @@ class AcousticStep(TrainStep):
             totals = batch_totals(batch, crop)
         else:
             crop, reference, totals = self._references_of_all(batch, crop, step, whole)
+        batch, reference = network.change_voices(batch, reference, dropout, config.voice_change)
         if config.accumulation_steps == 1:
             return self._gradients(batch, crop, reference, totals, dropout)
 
