@@ -35,7 +35,6 @@ from xtts_pipeline.model.losses import (
     training_losses,
 )
 from xtts_pipeline.model.pitch import Pitch, PitchFinder, harmonics
-from xtts_pipeline.model.voice_change import VoiceChange, change_voices
 
 SEMITONES_PER_OCTAVE = 12.0
 
@@ -148,7 +147,6 @@ class Network(tf.Module):
         voice_width = config.width if config.voice_latents or speakers > 1 else None
         self.aligner = Aligner(initializer, symbol_count, spec.mel_bins, voice_width)
         self.crop_start_salt, self.crop_used_salt = initializer.salt(), initializer.salt()
-        self.voice_change_salt = initializer.salt()
 
     @property
     def parameter_count(self) -> int:
@@ -289,22 +287,6 @@ class Network(tf.Module):
                 has_other_B[:, None, None], tf.gather(shared.mel, row_B), self._window(batch.mel, crop.first_frame)
             ),
             tf.where(has_other_B, tf.gather(shared.length, row_B), crop.length),
-        )
-
-    def change_voices(
-        self, batch: Batch, reference: References | None, dropout: Dropout, largest: float
-    ) -> tuple[Batch, References | None]:
-        """Return clips and their references with changed voices, by a random factor up to 1 + `largest` for each row.
-
-        A row without a reference keeps its voice, which is that of a name.
-        """
-        if reference is None or not largest:
-            return batch, reference
-        share_B = dropout.draw(self.voice_change_salt, batch.mel.shape[0], 1)[:, 0]
-        matrix_BMM = VoiceChange(self.audio, largest).matrices(share_B, reference.length > 0)
-        return (
-            batch._replace(mel=change_voices(batch.mel, matrix_BMM)),
-            reference._replace(mel=change_voices(reference.mel, matrix_BMM)),
         )
 
     def _crop_start(self, last_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:

@@ -57,7 +57,11 @@ class Parrot:
             synthesis=CONFIG.synthesis,
         )
         self.checkpoint: Any = SimpleNamespace(
-            folder=Path("run/checkpoints/step-00000007"), step=7, config=settings, cache=identity
+            folder=Path("run/checkpoints/step-00000007"),
+            step=7,
+            weights_sha256="5e" * 32,
+            config=settings,
+            cache=identity,
         )
         self.asked: list[tuple[str, str | None, str | None]] = []
         self.references: list[Sequence[Path]] = []

@@ -12,6 +12,7 @@ from xtts_pipeline.model.batch import Batch, Crop, References, next_of_speaker, 
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import LOSS_METRICS, BatchTotals, batch_totals, decoder_steps
 from xtts_pipeline.model.network import Network
+from xtts_pipeline.training.acoustic.voice_change import VoiceChange
 from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.step import GlobalBatch, Gradients, Metrics, TrainStep, stack_metrics
 
@@ -57,7 +58,8 @@ class AcousticStep(TrainStep):
             totals = batch_totals(batch, crop)
         else:
             crop, reference, totals = self._references_of_all(batch, crop, step, whole)
-        batch, reference = network.change_voices(batch, reference, dropout, config.voice_change)
+        if reference is not None and config.voice_change:
+            batch, reference = VoiceChange(network.audio, config.voice_change)(batch, reference, dropout)
         if config.accumulation_steps == 1:
             return self._gradients(batch, crop, reference, totals, dropout)
 
