@@ -4,7 +4,7 @@ The EMA weights are used: they were validated. The trained weights are of little
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +80,8 @@ def copy_weights(
     tables = {} if cache is None else _table_names(checkpoint, cache, config)
     _add_missing_tables(arrays, tables, config.model.width)
     variables, averages = named_variables(network), named_variables(average)
+    # A network of one speaker or language has no table of them, so no row is kept.
+    tables |= {name: replace(tables[name], now=()) for name in (tables.keys() & arrays.keys()) - variables.keys()}
     new, misfits, kept_numbers = [], [], 0
     for name, variable in variables.items():
         if name not in arrays:
@@ -97,7 +99,7 @@ def copy_weights(
             f"{checkpoint.folder}: nothing of its weights fits this network; use the model settings of that run"
         )
     symbols, speakers, languages = (
-        _copied_rows(tables.get(name), has_lost_table=name in arrays and name not in variables)
+        tables[name].kept() if name in tables else CopiedRows()
         for name in ("text_encoder.embedding", SPEAKER_TABLE, LANGUAGE_TABLE)
     )
     return Origin(
@@ -117,13 +119,6 @@ def copy_weights(
         misfits=tuple(misfits),
         left_behind=tuple(sorted(arrays.keys() - variables.keys())),
     )
-
-
-def _copied_rows(names: _RowNames | None, *, has_lost_table: bool) -> CopiedRows:
-    """Return which rows were copied: none of a table that this network, of one speaker or language, has not."""
-    if names is None:
-        return CopiedRows()
-    return CopiedRows(left_behind=tuple(names.before)) if has_lost_table else names.kept()
 
 
 def describe_origin(origin: Origin) -> list[str]:

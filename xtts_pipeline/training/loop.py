@@ -303,16 +303,12 @@ class _Training:
             if best is not None and self.context.is_chief:
                 link_best(self.context.folder, checkpoint_folders(self.context.folder)[-1])
                 saver.saved_best = best
-        elif is_over or (is_due and not saver.is_busy and not self._is_skipping()):
+        # Sound checkpoints must not give way to one whose last update was skipped.
+        elif is_over or (is_due and not saver.is_busy and self._run_state().is_last_update_finite):
             self._save(self._snapshot(self._run_state(best), best))
         elif best is not None:
             saver.enqueue(self._snapshot(self._run_state(best), best))
             self.clock.restart()
-
-    def _is_skipping(self) -> bool:
-        """Return whether the last update was skipped: sound checkpoints must not give way to its weights."""
-        skipped = self.window.column("is_skipped")
-        return bool(skipped[-1]) if len(skipped) else self.skips.in_a_row > 0
 
     def _save(self, snapshot: Snapshot) -> None:
         self._warn_not_saved(self.context.saver.drain())

@@ -129,14 +129,9 @@ def load_newest_finite(run: Path, log: Callable[[str], None]) -> Checkpoint | No
         except DamagedCheckpointError as error:
             log(f"damaged checkpoint: {error}; one before it will do")
             continue
-        if checkpoint.state is not None and _is_last_update_finite(checkpoint.state):
+        if checkpoint.state is not None and checkpoint.state.is_last_update_finite:
             return checkpoint
     return None
-
-
-def _is_last_update_finite(state: RunState) -> bool:
-    """Return whether the last step before the checkpoint was applied, by its open window or by the last report."""
-    return not (state.window[-1][-1] if state.window else state.skipped_in_a_row)
 
 
 def _apply_settings(

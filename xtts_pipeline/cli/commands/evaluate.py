@@ -253,6 +253,8 @@ def evaluate_run(
     folder = output or Path("evaluation") / time.strftime("%Y%m%d-%H%M%S")
     check_apart(folder, cache)
     chosen = choose_vocoder(run, vocoder)
+    # Before the evaluation: a vocoder that is still trained saves others meanwhile.
+    vocoder_weights = None if chosen is None else read_run_state(chosen).weights.sha256
     with tensorflow("xtts_pipeline.evaluation.split", echo=echo) as (_, split_module):
         evaluator: SplitEvaluator = split_module.SplitEvaluator(
             run,
@@ -275,7 +277,7 @@ def evaluate_run(
         cache=cache,
         fingerprint=manifest.fingerprint,
         weights_sha256=evaluator.checkpoint.weights_sha256,
-        vocoder_weights_sha256=None if chosen is None else read_run_state(chosen).weights.sha256,
+        vocoder_weights_sha256=vocoder_weights,
         split=split,
         truth="corpus" if data is not None else "cache" if manifest.waves else "copy_synthesis",
         references=tuple(references),

@@ -190,14 +190,19 @@ def write_vocoder_path(path: Path, vocoder: Path | None) -> None:
     """
     if is_voice(path):
         raise OutputError(f"{path}: a voice folder holds its vocoder; export its run again, with --vocoder")
-    checkpoint = find_checkpoint(path).absolute()
-    # A checkpoint that was copied alone is its own run.
-    run = checkpoint.parents[1] if checkpoint.parent.name in (LAST_FOLDER, BEST_FOLDER) else checkpoint
+    run = _run_of(find_checkpoint(path))
     with output_errors(run / VOCODER_NAME, "make the folder of the run writable"):
         if vocoder is None:
             (run / VOCODER_NAME).unlink(missing_ok=True)
         else:
             _write_path(run / VOCODER_NAME, vocoder)
+
+
+def _run_of(path: Path) -> Path:
+    """Return the run that holds a checkpoint or a folder of checkpoints; `path` itself if it lies in none."""
+    whole = path.absolute()
+    holders = (folder for folder in (whole, whole.parent) if folder.name in (LAST_FOLDER, BEST_FOLDER))
+    return next((folder.parent for folder in holders), whole)
 
 
 def _write_path(file_name: Path, path: Path) -> None:
@@ -221,11 +226,7 @@ def read_init_from(run: Path) -> Path | None:
 
 def find_run_file(path: Path, name: str) -> Path | None:
     """Return this file of the run that `path` is or is a checkpoint of, or None if the run has none."""
-    # A run's own file only: above it there may be other runs, and files of other programs.
-    whole = path.absolute()
-    names = [whole.name, whole.parent.name]
-    levels = next((level for level, each in enumerate(names, start=1) if each in (LAST_FOLDER, BEST_FOLDER)), 0)
-    return next((folder / name for folder in [path, *whole.parents[:levels]] if (folder / name).is_file()), None)
+    return next((folder / name for folder in (path, _run_of(path)) if (folder / name).is_file()), None)
 
 
 def read_cache_path(path: Path) -> Path | None:

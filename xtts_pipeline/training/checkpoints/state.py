@@ -143,6 +143,11 @@ class RunState:
         # The clips of the window's steps cannot be found in the new order.
         return replace(self, batch_rows=batch_rows, position=position, window=())
 
+    @property
+    def is_last_update_finite(self) -> bool:
+        """Whether the last step was applied, by the open window or, if that is empty, by the last report."""
+        return not (self.window[-1][-1] if self.window else self.skipped_in_a_row)
+
     def resumed(self, step: int) -> "RunState":
         """Return the state of a run that another process continues after `step`."""
         return replace(self, resumed_at_steps=(*self.resumed_at_steps, step))
