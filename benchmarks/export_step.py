@@ -52,7 +52,7 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
     # The network asks for a GPU where one needs another program than a CPU.
     with patch.object(tf.config, "list_physical_devices", lambda _: ["GPU:0"]):
         traced = function.get_concrete_function(*tensors)
-    variables = {id(variable.handle): variable for variable in step.variables}
+    variables = {id(variable.handle): variable for variable in (*step.variables, step.learning_rate.numbers)}
     captured = [variables[id(handle)] for handle in traced.captured_inputs]
     arguments = {f"arg{number}": value.numpy() for number, value in enumerate([*tensors, *captured])}
     stage = function.experimental_get_compiler_ir(*tensors)

@@ -30,7 +30,7 @@ from jaxlib.mlir import ir
 ROW, TRACED, SMALL = 10, 3, 100_000
 KINDS = {
     "copy": "Memcpy|Memset",
-    "product": "nvjet|gemm|cublas|cutlass|sm[0-9]+_xmma|cudnn|conv",
+    "product": "nvjet|gemm|cublas|cutlass|sm[0-9]+_xmma|cudnn|convol",
     "reduction": "reduce|softmax",
     "optimizer": "add_subtract",
     "transposition": "transpose",

@@ -33,8 +33,8 @@ def test_the_step_is_exported_with_its_arguments_in_order(tmp_path: Path) -> Non
     assert report["operations"] > 0
     assert list(arguments) == [f"arg{number}" for number in range(report["arguments"])]
     assert [arguments[f"arg{number}"].shape for number in range(4)] == [(3, 12), (3, 24, 80), (3,), (3,)]
-    # Weights, their average and two moments; and step, rate factor beside the batch.
-    assert sum(arguments[name].size for name in list(arguments)[4:]) == 4 * report["parameters"] + 2
+    # Weights, their average and two moments; and step, rate factor and the schedule's four numbers beside the batch.
+    assert sum(arguments[name].size for name in list(arguments)[4:]) == 4 * report["parameters"] + 2 + 4
     # MLIR's bytecode begins so.
     assert (tmp_path / "step.bc").read_bytes().startswith(b"ML\xefR")
     assert {path.name for path in tmp_path.iterdir()} == {"step.bc", "arguments.npz"}

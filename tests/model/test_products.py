@@ -84,3 +84,16 @@ def test_elsewhere_the_product_has_the_type_of_its_input(where: str, monkeypatch
     )
     mapped = tf.function(lambda: affine(x, weight, bias), jit_compile=where != "a plain graph", autograph=False)()
     assert mapped.dtype == tf.bfloat16
+
+
+def test_on_a_gpu_the_gradient_of_a_bias_is_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["GPU:0"])
+    x, above = (tf.cast(numbers(96, width, seed=width), tf.bfloat16) for width in (32, 64))
+    weight, bias = tf.Variable(numbers(32, 64, seed=2)), tf.Variable(numbers(64, seed=3))
+    run = tf.function(gradients_of(x, weight, bias, above), jit_compile=True, autograph=False)
+    program = run.experimental_get_compiler_ir()(stage="hlo")
+    assert " reduce(" not in program
+    assert len(re.findall(r" dot\(", program)) == 4  # the map, and the gradients of its three inputs
+    _, (_, _, bias_gradient) = run()
+    expected = tf.cast(above, tf.float32).numpy().sum(axis=0)
+    np.testing.assert_allclose(bias_gradient, expected, rtol=2**-7, atol=2**-6)

@@ -1,7 +1,11 @@
 """What is said of a call that a compiled function was not made for."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,3 +169,37 @@ def test_only_the_first_call_of_a_shape_is_shown_as_a_compilation() -> None:
         counts.append(len(shown))
     assert counts == [1, 1, 2, 2]
     assert {*shown} == {"_frames"}
+
+
+COMPILE_TWO_SHAPES = """
+import sys
+from typing import NamedTuple
+import tensorflow as tf
+from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.training.compiled import CompiledByShape
+
+class Batch(NamedTuple):
+    mel: tf.Tensor
+
+def _sum_step(mel):
+    return tf.while_loop(lambda number, total: number < 3, lambda number, total: (number + 1, total + mel), (0, mel))
+
+loaded = [tf.constant(number) for number in range(int(sys.argv[1]))]
+shapes = [[int(length)] for length in sys.argv[2:]]
+step = CompiledByShape(_sum_step, [Batch(tf.TensorSpec(shape)) for shape in ([3], [5])], TrainingConfig())
+for shape in shapes:
+    step(Batch(tf.ones(shape)))
+"""
+
+
+def test_the_compile_cache_has_the_programs_of_a_process_that_did_other_things_before(tmp_path: Path) -> None:
+    def programs_after(*arguments: str) -> set[str]:
+        environment = {**os.environ, "TF_XLA_FLAGS": f"--tf_xla_persistent_cache_directory={tmp_path}"}
+        command = [sys.executable, "-c", COMPILE_TWO_SHAPES, *arguments]
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        return {path.name for path in tmp_path.iterdir()}
+
+    first = programs_after("0", "3", "5")
+    assert len(first) == 2
+    # As a resumed run, which loads weights and may see the shapes in another order.
+    assert programs_after("1000", "5", "3") == first

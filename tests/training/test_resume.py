@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 from tests.training.tiny_run import (
     RUN_CONFIG,
@@ -94,6 +95,44 @@ def test_an_interrupted_run_saves_its_current_step(whole: tuple[Path, dict[str, 
     assert summary["resumed_at_steps"] == [3, 5]
     assert read_metrics(tmp_path) == read_metrics(folder)
     assert load_checkpoint(tmp_path / "best").step == expected["best"]["step"]
+
+
+@pytest.mark.parametrize(("place", "call", "saved"), [(TinyStep, "__call__", 3), (TinyValidation, "evaluate", 5)])
+def test_an_interruption_that_stops_the_compiler_too_saves_the_run(
+    whole: tuple[Path, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: type,
+    call: str,
+    saved: int,
+) -> None:
+    interruption, usual, calls = SimpleNamespace(is_asked=False), getattr(place, call), iter(range(100))
+
+    def interrupted(*arguments: Any) -> Any:
+        if next(calls) < (3 if place is TinyStep else 0):
+            return usual(*arguments)
+        interruption.is_asked = True
+        raise tf.errors.InternalError(None, None, "ptxas exited with non-zero error code 2")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, call, interrupted)
+        with pytest.raises(InterruptedRunError, match=f"interrupted after step {saved}, which is saved"):
+            resume_and_train(tmp_path, TinySource(), interruption=interruption)
+    assert resume_and_train(tmp_path, TinySource())["weights_sha256"] == whole[1]["weights_sha256"]
+    assert read_metrics(tmp_path) == read_metrics(whole[0])
+
+
+def test_an_interruption_in_the_first_compilation_says_that_nothing_was_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise tf.errors.InternalError(None, None, "ptxas exited with non-zero error code 2")
+
+    monkeypatch.setattr(TinyStep, "__call__", fail)
+    with pytest.raises(InterruptedRunError, match="interrupted before the first step; the same command with --resume"):
+        resume_and_train(tmp_path, TinySource(), interruption=SimpleNamespace(is_asked=True))
+    with pytest.raises(tf.errors.InternalError, match="ptxas"):
+        resume_and_train(tmp_path, TinySource(), interruption=SimpleNamespace(is_asked=False))
 
 
 def copy(whole: tuple[Path, dict[str, Any]], to: Path) -> Path:

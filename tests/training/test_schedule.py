@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import TrainingConfig
-from xtts_pipeline.training.schedule import learning_rate
+from xtts_pipeline.training.schedule import LearningRate
 
 CONFIG = TrainingConfig(steps=1_100, learning_rate=2e-3, warmup_steps=100, final_lr_fraction=0.1)
 
@@ -22,7 +22,7 @@ CONFIG = TrainingConfig(steps=1_100, learning_rate=2e-3, warmup_steps=100, final
     ],
 )
 def test_rate_at_given_steps(step: int, expected: float) -> None:
-    assert float(learning_rate(tf.constant(step), CONFIG)) == pytest.approx(expected, rel=1e-5)
+    assert float(LearningRate(CONFIG)(tf.constant(step))) == pytest.approx(expected, rel=1e-5)
 
 
 def test_an_exponential_schedule_to_zero_is_refused() -> None:
@@ -48,15 +48,27 @@ def test_an_exponential_schedule_to_zero_is_refused() -> None:
 )
 def test_other_schedules_at_given_steps(schedule: str, step: int, expected: float) -> None:
     config = CONFIG.model_copy(update={"schedule": schedule})
-    assert float(learning_rate(tf.constant(step), config)) == pytest.approx(expected, rel=1e-5)
+    assert float(LearningRate(config)(tf.constant(step))) == pytest.approx(expected, rel=1e-5)
 
 
 def test_no_warmup_starts_at_the_peak() -> None:
-    assert float(learning_rate(tf.constant(0), TrainingConfig(warmup_steps=0))) == pytest.approx(
+    assert float(LearningRate(TrainingConfig(warmup_steps=0))(tf.constant(0))) == pytest.approx(
         TrainingConfig().learning_rate
     )
 
 
 def test_rate_is_never_negative_or_infinite() -> None:
     short = TrainingConfig(steps=5, warmup_steps=200)
-    assert all(0.0 < float(learning_rate(tf.constant(step), short)) < math.inf for step in range(10))
+    rate = LearningRate(short)
+    assert all(0.0 < float(rate(tf.constant(step))) < math.inf for step in range(10))
+
+
+def test_the_program_is_the_same_for_other_numbers() -> None:
+    def program(config: TrainingConfig) -> bytes:
+        traced = tf.function(LearningRate(config).__call__, autograph=False)
+        graph = traced.get_concrete_function(tf.TensorSpec([], tf.int64)).graph.as_graph_def()
+        return bytes(graph.SerializeToString(deterministic=True))
+
+    numbers = {"steps": 7, "learning_rate": 1e-4, "warmup_steps": 5, "final_lr_fraction": 0.2}
+    assert program(CONFIG) == program(CONFIG.model_copy(update=numbers))
+    assert program(CONFIG) != program(CONFIG.model_copy(update={"schedule": "noam"}))

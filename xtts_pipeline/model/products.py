@@ -2,6 +2,9 @@
 
 On a CPU, XLA converts the matrices of a bfloat16 product to float32 first, unless the result is float32. Then it uses
 the processor's bfloat16 instructions (AVX-512 BF16), which are twice as fast.
+
+On a GPU, XLA fuses the sum that is the gradient of a bias with the arithmetic before it, such as that of a GELU, and
+computes that twice. As a product of matrices the sum takes a fifth of the time: docs/benchmarks/gpu.md.
 """
 
 from collections.abc import Callable
@@ -14,18 +17,23 @@ from xtts_pipeline.system.machine import has_bfloat16_products
 
 def affine(x_ND: tf.Tensor, weight_DE: tf.Variable | tf.Tensor, bias_E: tf.Variable) -> tf.Tensor:
     """Return x @ weight + bias, [N, E] of the type of x."""
-    if x_ND.dtype == tf.bfloat16 and _has_float32_sums():
-        return _affine_with_float32_sums(x_ND, tf.convert_to_tensor(weight_DE), tf.convert_to_tensor(bias_E))
+    if x_ND.dtype == tf.bfloat16 and GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        if tf.config.list_physical_devices("GPU"):
+            return _add_bias(tf.matmul(x_ND, tf.cast(weight_DE, x_ND.dtype)), tf.cast(bias_E, x_ND.dtype))
+        # Only XLA has the product with a float32 result. A GPU does not need it, and would write twice the bytes.
+        if has_bfloat16_products():
+            return _affine_with_float32_sums(x_ND, tf.convert_to_tensor(weight_DE), tf.convert_to_tensor(bias_E))
     return tf.matmul(x_ND, tf.cast(weight_DE, x_ND.dtype)) + tf.cast(bias_E, x_ND.dtype)
 
 
-def _has_float32_sums() -> bool:
-    """Return whether XLA compiles for a CPU that multiplies bfloat16.
+@tf.custom_gradient
+def _add_bias(x_NE: tf.Tensor, bias_E: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, ...]]]:
+    def gradient(above_NE: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        # XLA would turn a product with one row into the sum again.
+        ones_8N = tf.ones([8, above_NE.shape[0]], above_NE.dtype)
+        return above_NE, tf.matmul(ones_8N, above_NE)[0]
 
-    Only XLA has the product with a float32 result. A GPU does not need it, and would write twice the bytes.
-    """
-    is_compiled = GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
-    return is_compiled and has_bfloat16_products() and not tf.config.list_physical_devices("GPU")
+    return x_NE + bias_E, gradient
 
 
 @tf.custom_gradient

@@ -3,13 +3,17 @@
 Compares descriptions of arguments. Reads no tensor's values.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import count, cycle
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+from tensorflow.python.framework import ops
 
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.errors import TrainingError
@@ -17,6 +21,9 @@ from xtts_pipeline.errors import TrainingError
 # For each padded argument: what is padded, and the setting that bounds its length.
 _LENGTHS = {"tokens": ("texts", "limits.max_text_length"), "mel": ("mels", "limits.max_mel_frames")}
 
+# How often this process has named a program.
+_named: Counter[str] = Counter()
+_naming = threading.RLock()
 
 # Opens the context in which a Python function of this name is traced and compiled.
 Compiling = Callable[[str], AbstractContextManager[None]]
@@ -110,6 +117,7 @@ class CompiledByShape:
         self._by_shape = dict(zip(self._signatures, cycle(callables), strict=False))
         self._fallback = callables[0]
         self._seen: set[Arguments] = set()
+        self._last: Arguments = ()
         self.mismatches: list[SignatureMismatch] = []
         self.is_new_shape = False
         self.compiling: Compiling = lambda _: nullcontext()
@@ -127,11 +135,11 @@ class CompiledByShape:
 
     def showing_compilation(self) -> AbstractContextManager[None]:
         """Return the context for the call of what `function_of` has just returned."""
-        return self.compiling(self.python_name) if self.is_new_shape and self.functions else nullcontext()
+        return self._compiling(self._last) if self.is_new_shape and self.functions else nullcontext()
 
     def function_of(self, batch: Any) -> Any:
         """Return the function of the batch's shape, or raise RetraceError as a call does."""
-        arguments = describe_arguments(batch)
+        arguments = self._last = describe_arguments(batch)
         self.is_new_shape = arguments not in self._seen
         if self.is_new_shape:
             self._add_shape(arguments)
@@ -141,8 +149,14 @@ class CompiledByShape:
         """Trace the function of the batch's shape without running it; nothing in eager mode or if no signature fits."""
         function = self._by_shape.get(describe_arguments(batch))
         if self.functions and function is not None:
-            with self.compiling(self.python_name):
+            with self._compiling(describe_arguments(batch)):
                 function.get_concrete_function(*(tensor for tensor in batch if tensor is not None))
+
+    @contextmanager
+    def _compiling(self, arguments: Arguments) -> Iterator[None]:
+        """Open the context in which the function is traced and compiled for a shape."""
+        with self.compiling(self.python_name), repeatable_names(f"{self.python_name} {' '.join(map(str, arguments))}"):
+            yield
 
     def _add_shape(self, arguments: Arguments) -> None:
         if arguments not in self._by_shape:
@@ -153,6 +167,29 @@ class CompiledByShape:
                 self.mismatches.append(mismatch)
             self._by_shape[arguments] = self._fallback
         self._seen.add(arguments)
+
+
+@contextmanager
+def repeatable_names(program: str) -> Iterator[None]:
+    """Within, let TensorFlow number what it traces from a start that depends on `program` alone.
+
+    The names of traced functions have these numbers, and the compile cache finds a program by its names. TensorFlow
+    itself numbers all that a process makes. So a resumed run, which loads weights first, would compile again.
+    """
+    with _naming:
+        # TensorFlow makes it in the first trace, which would have one number more.
+        ops.get_default_graph()
+        usual, ops.uid = ops.uid, _numbers_of(program).__next__
+        try:
+            yield
+        finally:
+            ops.uid = usual
+
+
+def _numbers_of(program: str) -> Iterator[int]:
+    _named[program] += 1
+    # TensorFlow's own numbers are small. A trace needs some thousands.
+    return count((1 << 62) + (zlib.crc32(f"{program} {_named[program]}".encode()) << 28))
 
 
 def keep_order_of_sums() -> None:

@@ -65,6 +65,10 @@ def run(context: RunContext) -> dict[str, Any]:
             training.run()
         except RetraceError as error:
             raise TrainingError(f"step {training.steps_done + 1}: {error}") from None
+        except tf.errors.InternalError:
+            # Ctrl-C reaches every program of the terminal, and on a GPU XLA compiles by a program, `ptxas`.
+            training.stop_if_asked()
+            raise
         return training.finish()
 
 
@@ -75,6 +79,8 @@ class _Training:
         self.context, self.config, self.settings = context, context.config, context.config.training
         self.source, distribution = context.source, context.distribution
         self.steps_done, self.first_step_seconds = context.saver.saved_step, 0.0
+        # The state to save if a stop is requested in an evaluation.
+        self.before_evaluation: RunState | None = None
         self.task = TASKS[context.network](self.config, self.source, distribution)
         self.validation = self.task.open_validation(context.monitor)
         signatures = self.signatures = self.task.signatures
@@ -145,7 +151,7 @@ class _Training:
         self.context.startup.end_part("build")
         while not self._is_over():
             self._train_on_next_batch()
-            self._stop_if_asked(None)
+            self.stop_if_asked()
             self._after_step(self.steps_done)
             self._roll_back_if_diverged(self.steps_done)
 
@@ -207,19 +213,17 @@ class _Training:
             ids = self.source.left_out(self.config, self.signatures, epoch)
             self.context.metrics.left_out.write({"epoch": epoch, "ids": ids})
 
-    def _stop_if_asked(self, unsettled: RunState | None) -> None:
-        """Save and raise InterruptedRunError if a stop is requested. `unsettled` is the state before an evaluation."""
+    def stop_if_asked(self) -> None:
+        """Save and raise InterruptedRunError if a stop is requested."""
         if not self._is_stop_agreed():
             return
         saver = self.context.saver
         if saver.saved_step != self.steps_done:
-            self._save(self._snapshot(unsettled or self._run_state()))
+            self._save(self._snapshot(self.before_evaluation or self._run_state()))
         saver.finish()
         self.context.distribution.barrier()
-        raise InterruptedRunError(
-            f"{self.context.folder}: interrupted after step {self.steps_done}, which is saved; "
-            "the same command with --resume goes on"
-        )
+        when = f"after step {self.steps_done}, which is saved" if self.steps_done else "before the first step"
+        raise InterruptedRunError(f"{self.context.folder}: interrupted {when}; the same command with --resume goes on")
 
     def _is_stop_agreed(self) -> bool:
         """Return whether to stop here. Several workers stop if one of them was asked to before the last step."""
@@ -237,9 +241,9 @@ class _Training:
         best = None
         # The report comes first: its window must hold the time of steps only.
         if validation is not None:
-            unsettled = self._run_state()
+            self.before_evaluation = self._run_state()
             self._report(step)
-            best = self._evaluate(validation, step, unsettled)
+            best = self._evaluate(validation, step)
             if validation.are_samples_due(is_last=self._is_over()):
                 numbers, samples = validation.synthesize_samples()
                 self._record(step, "speech", numbers)
@@ -248,7 +252,7 @@ class _Training:
             release_free_memory()
         elif step == 1 or step % self.settings.log_every == 0 or is_last:
             self._report(step)
-        self.is_settled = True
+        self.is_settled, self.before_evaluation = True, None
         self._save_if_due(step, best)
 
     def _report(self, step: int) -> None:
@@ -264,7 +268,7 @@ class _Training:
             self.last_loss = numbers["loss"]
             self.first_loss = self.last_loss if self.first_loss is None else self.first_loss
         self._record(step, "train", numbers)
-        waits = self.data_wait.check(step, numbers["data_wait_share"])
+        waits = self.data_wait.check(step, numbers["data_wait_share"], numbers["step_ms"])
         for warning in (*self.task.check_report(step, numbers), *waits, *self.spikes.check(numbers["loss"])):
             self.warn(warning)
 
@@ -278,9 +282,9 @@ class _Training:
         if (warning := self.skip_log.write(step, self.window, is_bad, positions)) and is_first:
             self.warn(warning)
 
-    def _evaluate(self, validation: Validation, step: int, unsettled: RunState) -> BestEvaluation | None:
+    def _evaluate(self, validation: Validation, step: int) -> BestEvaluation | None:
         """Validate; return the evaluation if it is better than every evaluation on disk, else None."""
-        numbers = validation.evaluate(lambda: self._stop_if_asked(unsettled))
+        numbers = validation.evaluate(self.stop_if_asked)
         self._record(step, "val", numbers)
         metric, value = validation.best_metric, numbers[validation.best_metric]
         # Patience counts measured values, written or not: workers without a disk must stop at the same step.

@@ -15,7 +15,7 @@ from xtts_pipeline.data.batching import from_signature, rows_of
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.optimizer import AdamW, Betas, LossScale, clip_by_global_norm
-from xtts_pipeline.training.schedule import learning_rate
+from xtts_pipeline.training.schedule import LearningRate
 
 Gradients = list[tf.Tensor]
 Metrics = dict[str, tf.Tensor]
@@ -69,6 +69,7 @@ class TrainStep(tf.Module, ABC):
         others = others or {}
         first_steps = dict.fromkeys(others, others_first_step)
         self.optimizer = AdamW({**trained, **others}, config.weight_decay, self.BETAS, first_steps)
+        self.learning_rate = LearningRate(config)
         # A roll-back lowers the learning rate. A variable, so that nothing is traced again.
         self.rate_factor = tf.Variable(1.0, trainable=False, name="rate_factor")
         self.loss_scale = LossScale() if config.precision == "float16" else None
@@ -121,7 +122,7 @@ class TrainStep(tf.Module, ABC):
     def update(self, gradients: Gradients, metrics: Metrics, step: tf.Tensor) -> tf.Tensor:
         """Apply the gradients of a whole batch to every variable; return the METRICS."""
         gradients, norms = self.clip(gradients)
-        rate = learning_rate(step, self.config) * self.rate_factor
+        rate = self.learning_rate(step) * self.rate_factor
         # An update that is not finite reaches no weight and no moment, so neither they nor the average, which goes on
         # towards the weights, can hold NaN.
         is_finite = tf.math.is_finite(metrics["loss"])

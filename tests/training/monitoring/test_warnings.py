@@ -39,9 +39,9 @@ def test_a_run_that_goes_on_does_not_warn_again() -> None:
     assert monitor.check(101, NOT_ALIGNED) == []
 
 
-def check_all(shares: dict[int, float]) -> list[tuple[int, str]]:
+def check_all(shares: dict[int, float], step_ms: float = 100.0) -> list[tuple[int, str]]:
     monitor = DataWaitMonitor("xtts diagnose input --cache cache says why")
-    return [(step, line) for step, share in shares.items() for line in monitor.check(step, share)]
+    return [(step, line) for step, share in shares.items() for line in monitor.check(step, share, step_ms)]
 
 
 def test_a_hundred_waiting_steps_warn_once_and_name_the_command() -> None:
@@ -56,7 +56,7 @@ def test_without_a_cache_the_warning_names_preprocess() -> None:
     source = object.__new__(OnlineSource)
     source.folder = Path("corpus")
     monitor = DataWaitMonitor(source.wait_advice)
-    lines = [line for step in range(10, 200, 10) for line in monitor.check(step, 0.2)]
+    lines = [line for step in range(10, 200, 10) for line in monitor.check(step, 0.2, 100.0)]
     assert len(lines) == 1
     assert lines[0].endswith("; a cache is made once and read many times as fast: xtts preprocess --data corpus")
 
@@ -72,6 +72,12 @@ def test_without_a_cache_the_warning_names_preprocess() -> None:
 )
 def test_shorter_or_smaller_waits_give_no_warning(shares: dict[int, float]) -> None:
     assert check_all(shares) == []
+
+
+def test_the_time_to_fetch_a_batch_that_is_ready_gives_no_warning() -> None:
+    shares = dict.fromkeys(range(10, 400, 10), 0.1)
+    assert check_all(shares, step_ms=9.9) == []
+    assert len(check_all(shares, step_ms=10.1)) == 1
 
 
 def test_each_spike_is_warned_of_once() -> None:
