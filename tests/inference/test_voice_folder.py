@@ -19,6 +19,7 @@ from xtts_pipeline.errors import CheckpointError, DamagedVoiceError, OutputError
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.inference.voice_folder import verify_voice
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
+from xtts_pipeline.training.checkpoints.files import load_checkpoint
 
 TERMS = ("--license", "CC-BY-4.0", "--data-license", "CC0-1.0; the speaker consents")
 USED = (
@@ -66,6 +67,12 @@ def test_a_moved_voice_speaks_as_its_run_with_its_vocoder(
     spoken = Synthesizer.load(str(exported[0])).synthesize(TEXT, "bob")
     np.testing.assert_array_equal(spoken.wave, expected.wave)
     assert spoken.wave.size > 0
+
+
+def test_the_checksum_of_the_vocoder_is_that_of_the_loaded_one(run: Path, vocoder: Path) -> None:
+    loaded = Synthesizer.load(run, vocoder=vocoder)
+    assert loaded.vocoder_weights_sha256 == load_checkpoint(vocoder).weights_sha256
+    assert Synthesizer.load(run, vocoder="griffin-lim").vocoder_weights_sha256 is None
 
 
 def test_the_folder_holds_what_the_report_says(exported: tuple[Path, dict[str, Any]]) -> None:

@@ -73,7 +73,10 @@ class EvaluatedUtterance:
 
 
 class SplitEvaluator:
-    """Synthesizes, compares and writes the utterances of a split, one at a time."""
+    """Synthesizes, compares and writes the utterances of a split, one at a time.
+
+    vocoder_weights_sha256: that of `Synthesizer`.
+    """
 
     def __init__(
         self,
@@ -98,6 +101,7 @@ class SplitEvaluator:
         self._cache, self._manifest, self._data = cache, manifest, data
         self._references, self._recogniser, self._judges = references, recogniser, judges
         self._synthesizer = Synthesizer.load(run, overrides, vocoder=vocoder)
+        self.vocoder_weights_sha256 = self._synthesizer.vocoder_weights_sha256
         check_cache_fits(cache, manifest, self._synthesizer.checkpoint)
         self._vocoders: dict[str, Vocoder] = {"copy": self._synthesizer.vocoder}
         if not isinstance(self._synthesizer.vocoder, GriffinLim):

@@ -81,7 +81,11 @@ class Synthesizer:
     Shapes are fixed, for texts up to the checkpoint's longest: the network is compiled for one text, and again for the
     first batch. Texts are decoded in chunks of LONG_CHUNK times `synthesis.chunk_frames`; a stream, which is to sound
     soon, begins with short ones. A frame does not depend on the chunk that it is in, so both give the same speech.
+
+    vocoder_weights_sha256: the checksum of the weights of the vocoder that `load` has loaded, None for Griffin-Lim.
     """
+
+    vocoder_weights_sha256: str | None = None
 
     def __init__(self, checkpoint: Checkpoint, vocoder: Vocoder | None = None, *, strict_text: bool = False) -> None:
         """Build the network; `vocoder` turns log-mel frames into sound, Griffin-Lim by default.
@@ -127,8 +131,11 @@ class Synthesizer:
         if path is None:
             return cls(checkpoint, strict_text=strict_text)
         with offering_griffin_lim(vocoder):
-            generator = load_generator(load_checkpoint(path))
-        return cls(checkpoint, NeuralVocoder(generator), strict_text=strict_text)
+            trained = load_checkpoint(path)
+            generator = load_generator(trained)
+        synthesizer = cls(checkpoint, NeuralVocoder(generator), strict_text=strict_text)
+        synthesizer.vocoder_weights_sha256 = trained.weights_sha256
+        return synthesizer
 
     def warm_up(self, *, batch: bool = False, streams: int = 1) -> None:
         """Compile the functions for one text, those for a batch with `batch`, and those for `streams` together."""

@@ -42,6 +42,8 @@ class Work:
 class Parrot:
     """A synthesizer that returns the cache's own mel of a text, optionally changed."""
 
+    vocoder_weights_sha256 = None
+
     def __init__(self, cache: Path, change: Callable[[SpokenText], SpokenText] = lambda spoken: spoken) -> None:
         manifest = load_manifest(cache)
         identity = CacheIdentity(

@@ -107,7 +107,10 @@ def test_the_figures_are_those_of_the_evaluation(tmp_path: Path) -> None:
         ("[]", "no report of `xtts evaluate`"),
         (json.dumps({**EVALUATION, "step": 8}), "found step 8 and cache ff*, expected step 7"),
         (json.dumps({**EVALUATION, "fingerprint": "e"}), "found step 7 and cache e, "),
-        (json.dumps({**EVALUATION, "weights_sha256": "1" * 64}), "found weights 111111111111, expected 000000000000"),
+        (
+            json.dumps({**EVALUATION, "weights_sha256": "1" * 64}),
+            "found weights 111111111111, expected weights 000000000000",
+        ),
         (json.dumps({**EVALUATION, "vocoder_weights_sha256": "2" * 64}), "weights 222222222222, expected Griffin-Lim"),
         (json.dumps({**EVALUATION, "figures": {"a": {"median": math.nan, "mean": 1, "worst": 1}}}), "no report of"),
     ],

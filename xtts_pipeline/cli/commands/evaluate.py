@@ -38,7 +38,6 @@ from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import counted, duration_text, echo_line, join_lines
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM
-from xtts_pipeline.training.checkpoints.state import read_run_state
 
 if TYPE_CHECKING:
     from xtts_pipeline.evaluation.split import EvaluatedUtterance, SplitEvaluator
@@ -253,8 +252,6 @@ def evaluate_run(
     folder = output or Path("evaluation") / time.strftime("%Y%m%d-%H%M%S")
     check_apart(folder, cache)
     chosen = choose_vocoder(run, vocoder)
-    # Before the evaluation: a vocoder that is still trained saves others meanwhile.
-    vocoder_weights = None if chosen is None else read_run_state(chosen).weights.sha256
     with tensorflow("xtts_pipeline.evaluation.split", echo=echo) as (_, split_module):
         evaluator: SplitEvaluator = split_module.SplitEvaluator(
             run,
@@ -277,7 +274,7 @@ def evaluate_run(
         cache=cache,
         fingerprint=manifest.fingerprint,
         weights_sha256=evaluator.checkpoint.weights_sha256,
-        vocoder_weights_sha256=vocoder_weights,
+        vocoder_weights_sha256=evaluator.vocoder_weights_sha256,
         split=split,
         truth="corpus" if data is not None else "cache" if manifest.waves else "copy_synthesis",
         references=tuple(references),

@@ -85,23 +85,19 @@ def read_evaluation(folder: Path, state: SavedState, vocoder: SavedState | None)
     except ValidationError as error:
         found = f"{path}: no report of `xtts evaluate` ({first_problem(error)})"
         raise CheckpointError(f"{found}; evaluate the exported checkpoint") from None
-    found = f"step {figures.step} and cache {figures.fingerprint}"
-    expected = f"step {state.step} and cache {state.cache.fingerprint}"
-    if found != expected:
-        raise CheckpointError(f"{path}: found {found}, expected {expected}; evaluate the exported checkpoint")
-    if figures.weights_sha256 != state.weights.sha256:
-        raise CheckpointError(
-            f"{path}: found weights {figures.weights_sha256[:12]}, expected {state.weights.sha256[:12]}; "
-            "evaluate the exported checkpoint"
-        )
+    evaluated = _parts(figures.step, figures.fingerprint, figures.weights_sha256, figures.vocoder_weights_sha256)
     vocoder_weights = None if vocoder is None else vocoder.weights.sha256
-    if figures.vocoder_weights_sha256 != vocoder_weights:
-        found, expected = (
-            "Griffin-Lim" if weights is None else f"a vocoder with weights {weights[:12]}"
-            for weights in (figures.vocoder_weights_sha256, vocoder_weights)
-        )
-        raise CheckpointError(f"{path}: found {found}, expected {expected}; evaluate with the exported vocoder")
+    exported = _parts(state.step, state.cache.fingerprint, state.weights.sha256, vocoder_weights)
+    for found, expected in zip(evaluated, exported, strict=True):
+        if found != expected:
+            raise CheckpointError(f"{path}: found {found}, expected {expected}; evaluate what is exported")
     return figures
+
+
+def _parts(step: int, fingerprint: str, weights: str, vocoder_weights: str | None) -> tuple[str, ...]:
+    """Return what two evaluations must have in common, in words."""
+    vocoder = "Griffin-Lim" if vocoder_weights is None else f"a vocoder with weights {vocoder_weights[:12]}"
+    return f"step {step} and cache {fingerprint}", f"weights {weights[:12]}", vocoder
 
 
 def model_card(
