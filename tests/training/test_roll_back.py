@@ -6,13 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
-from tests.training.tiny_run import Killed, TinySource, config_with, read_metrics, read_skipped, resume_and_train
+from tests.training.tiny_run import (
+    Killed,
+    TinySource,
+    TinyStep,
+    config_with,
+    read_metrics,
+    read_skipped,
+    resume_and_train,
+)
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.errors import TrainingError
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.training import loop
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
+from xtts_pipeline.training.optimizer import LossScale
 
 pytestmark = pytest.mark.usefixtures("tiny_training")
 
@@ -54,6 +65,27 @@ def test_a_step_that_is_not_finite_is_skipped_counted_and_named(tmp_path: Path) 
         12: 0,
     }
     assert all(report["loss"] is not None for report in reports.values())
+
+
+def test_in_float16_a_bad_clip_is_named_after_a_step_that_the_loss_scale_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, take_step = TinyStep.__init__, TinyStep.__call__
+
+    def begin_in_float16(self: TinyStep, *arguments: object) -> None:
+        begin(self, *arguments)
+        self.loss_scale = LossScale()  # type: ignore[assignment]
+
+    def skip_second(self: TinyStep, batch: Batch) -> tf.Tensor:
+        metrics = take_step(self, batch)
+        return tf.concat([metrics[:-1], [1.0]], axis=0) if self.step == 2 else metrics
+
+    monkeypatch.setattr(TinyStep, "__init__", begin_in_float16)
+    monkeypatch.setattr(TinyStep, "__call__", skip_second)
+    summary = resume_and_train(tmp_path, lost(5))
+    assert summary["skipped_updates"] == 2
+    assert [line["step"] for line in read_skipped(tmp_path)] == [5]
+    assert summary["warnings"][0].startswith("step 5: the update was not finite and is left out")
 
 
 def test_a_killed_run_records_each_skipped_step_once(tmp_path: Path) -> None:

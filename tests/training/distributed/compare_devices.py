@@ -44,21 +44,26 @@ LAST_PLACE = 2.0**-24
 Training = tuple[Callable[[], TrainStep], list[Any], Callable[[int], Any]]
 
 
-def acoustic(*, is_compiled: bool, accumulation_steps: int, speakers: int, voice_change: float) -> Training:
-    """Return the training of an acoustic model."""
+def acoustic(
+    *, is_compiled: bool, accumulation_steps: int, speakers: int, voice_change: float, has_two_shapes: bool = False
+) -> Training:
+    """Return the training of an acoustic model; with two shapes, every second batch has half the rows."""
     settings = TrainingConfig(
         batch_size=ROWS,
         accumulation_steps=accumulation_steps,
         voice_change=voice_change,
         steps=60,
         jit_compile=is_compiled,
+        strict_shapes=not has_two_shapes,
     )
-    signatures = [batch_signature(SPEC, ROWS, with_speaker=speakers > 1, with_language=False)]
+    sizes = [ROWS, ROWS // 2] if has_two_shapes else [ROWS]
+    signatures = [batch_signature(SPEC, rows, with_speaker=speakers > 1, with_language=False) for rows in sizes]
 
     def networks() -> list[Network]:
         return [make_network(**LAYERS, speakers=speakers) for _ in range(2)]
 
-    return lambda: AcousticStep(*networks(), settings, signatures), signatures, partial(batch_of, speakers=speakers)
+    make_batch = partial(batch_of, speakers=speakers, sizes=sizes)
+    return lambda: AcousticStep(*networks(), settings, signatures), signatures, make_batch
 
 
 def vocoder(*, is_compiled: bool) -> Training:
@@ -107,12 +112,12 @@ def compare(
     return {**found, "variables": apart, "traces": traces}
 
 
-def batch_of(number: int, speakers: int) -> Batch:
+def batch_of(number: int, speakers: int, sizes: Sequence[int]) -> Batch:
     """Return the batch of this number, with clips of random lengths and speakers."""
-    random = np.random.default_rng(number)
-    lengths = [random.integers(first, last, ROWS).tolist() for first, last in ((2, 10), (3, 21))]
+    random, rows = np.random.default_rng(number), sizes[number % len(sizes)]
+    lengths = [random.integers(first, last, rows).tolist() for first, last in ((2, 10), (3, 21))]
     batch = random_batch(SPEC, *lengths, seed=number)
-    return batch if speakers == 1 else batch._replace(speaker=tf.constant(random.integers(0, speakers, ROWS), tf.int32))
+    return batch if speakers == 1 else batch._replace(speaker=tf.constant(random.integers(0, speakers, rows), tf.int32))
 
 
 def metrics(step: TrainStep | DistributedStep, batches: Sequence[Any], first: int = 0) -> list[list[float]]:

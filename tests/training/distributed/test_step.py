@@ -81,6 +81,15 @@ def test_fifty_steps_equal_those_of_one_device(
     assert found["traces"] == {"gradient_step": devices, "update_step": devices}
 
 
+def test_without_strict_shapes_steps_of_two_shapes_equal_those_of_one_device() -> None:
+    options = {"accumulation_steps": 1, "speakers": 1, "voice_change": 0.0, "is_compiled": False}
+    found = compare(network="acoustic", devices=2, steps=4, synchronised=2, has_two_shapes=True, **options)
+    columns = [AcousticStep.METRICS.index(name) for name in COMPARED]
+    assert apart(found, ("one_apart", "many_apart"), columns).max() < SAME
+    # A trace for each device and shape, of one function.
+    assert found["traces"] == {"gradient_step": 4, "update_step": 2}
+
+
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_steps_of_a_vocoder_equal_those_of_one_device_in_both_phases(is_compiled: bool) -> None:
     found = compare(network="vocoder", devices=2, steps=ADVERSARIAL_START + 3, synchronised=2, is_compiled=is_compiled)
