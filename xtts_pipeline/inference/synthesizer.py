@@ -81,11 +81,7 @@ class Synthesizer:
     Shapes are fixed, for texts up to the checkpoint's longest: the network is compiled for one text, and again for the
     first batch. Texts are decoded in chunks of LONG_CHUNK times `synthesis.chunk_frames`; a stream, which is to sound
     soon, begins with short ones. A frame does not depend on the chunk that it is in, so both give the same speech.
-
-    vocoder_weights_sha256: the checksum of the weights of the vocoder that `load` has loaded, None for Griffin-Lim.
     """
-
-    vocoder_weights_sha256: str | None = None
 
     def __init__(self, checkpoint: Checkpoint, vocoder: Vocoder | None = None, *, strict_text: bool = False) -> None:
         """Build the network; `vocoder` turns log-mel frames into sound, Griffin-Lim by default.
@@ -128,14 +124,10 @@ class Synthesizer:
             verify_voice(run)
         checkpoint = load_checkpoint(run).with_synthesis(overrides)
         path = choose_vocoder(run, vocoder)
-        if path is None:
-            return cls(checkpoint, strict_text=strict_text)
         with offering_griffin_lim(vocoder):
-            trained = load_checkpoint(path)
-            generator = load_generator(trained)
-        synthesizer = cls(checkpoint, NeuralVocoder(generator), strict_text=strict_text)
-        synthesizer.vocoder_weights_sha256 = trained.weights_sha256
-        return synthesizer
+            trained = None if path is None else load_checkpoint(path)
+            speaking = None if trained is None else NeuralVocoder(load_generator(trained), trained.weights_sha256)
+        return cls(checkpoint, speaking, strict_text=strict_text)
 
     def warm_up(self, *, batch: bool = False, streams: int = 1) -> None:
         """Compile the functions for one text, those for a batch with `batch`, and those for `streams` together."""

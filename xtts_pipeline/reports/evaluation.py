@@ -1,10 +1,10 @@
 """Write the HTML page of an evaluation: summary tiles, then a card an utterance, worst first."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.evaluation.metrics import METRICS, Metric, summarize
+from xtts_pipeline.evaluation.utterance import EvaluatedUtterance
 from xtts_pipeline.inference.timings import timings_to_json
 from xtts_pipeline.reports.page import (
     Playable,
@@ -23,9 +23,6 @@ from xtts_pipeline.reports.page import (
     values,
 )
 
-if TYPE_CHECKING:
-    from xtts_pipeline.evaluation.split import EvaluatedUtterance
-
 # The first of these that was measured orders the cards.
 _ORDERED_BY = ("phoneme_error_rate", "phoneme_error_rate_to_copy", "mel_cepstral_distortion_db")
 # In the order of their keys: the truth, the speech, then the rest.
@@ -39,7 +36,7 @@ _KEYS = "abcd"
 _DID_NOT_STOP = "did not stop"
 
 
-def page(title: str, overview: str, rows: Sequence["EvaluatedUtterance"], audio: AudioConfig) -> str:
+def page(title: str, overview: str, rows: Sequence[EvaluatedUtterance], audio: AudioConfig) -> str:
     """Return the HTML page: tiles, the overview in the terminal's layout, then the cards, worst first.
 
     The worst row has the largest phoneme error rate, or the largest distortion where no phonemes were recognised.
@@ -65,7 +62,7 @@ def page(title: str, overview: str, rows: Sequence["EvaluatedUtterance"], audio:
     return render_page(title, "\n".join(body))
 
 
-def _tiles(rows: Sequence["EvaluatedUtterance"], shown: Sequence[Metric]) -> list[str]:
+def _tiles(rows: Sequence[EvaluatedUtterance], shown: Sequence[Metric]) -> list[str]:
     count = len(rows)
     good, stopped = sum(not _failures(row, shown) for row in rows), sum(row.has_stopped for row in rows)
     parts = [
@@ -92,7 +89,7 @@ def _verdict(good: int, count: int) -> Verdict:
     return "good" if good == count else "mixed" if 2 * good >= count else "bad"
 
 
-def _failures(row: "EvaluatedUtterance", shown: Sequence[Metric]) -> dict[str, str]:
+def _failures(row: EvaluatedUtterance, shown: Sequence[Metric]) -> dict[str, str]:
     """Return what is wrong with an utterance, in words by the keys of the filter."""
     failures = {} if row.has_stopped else {"stop": _DID_NOT_STOP}
     for metric in shown:
@@ -102,7 +99,7 @@ def _failures(row: "EvaluatedUtterance", shown: Sequence[Metric]) -> dict[str, s
     return failures
 
 
-def _card(number: int, row: "EvaluatedUtterance", shown: Sequence[Metric], audio: AudioConfig) -> str:
+def _card(number: int, row: EvaluatedUtterance, shown: Sequence[Metric], audio: AudioConfig) -> str:
     failures = _failures(row, shown)
     figures = []
     for metric in shown:
@@ -121,7 +118,7 @@ def _card(number: int, row: "EvaluatedUtterance", shown: Sequence[Metric], audio
     )
 
 
-def _playables(row: "EvaluatedUtterance") -> list[Playable]:
+def _playables(row: EvaluatedUtterance) -> list[Playable]:
     names = dict(row.sounds)
     # Without a recording, copy synthesis is the truth.
     order = _SOUNDS if "true" in names else ("copy", *_SOUNDS)
@@ -129,7 +126,7 @@ def _playables(row: "EvaluatedUtterance") -> list[Playable]:
     return [Playable(label, names[label], _SOUNDS[label], key) for label, key in zip(present, _KEYS, strict=False)]
 
 
-def _pictures(row: "EvaluatedUtterance", audio: AudioConfig) -> str:
+def _pictures(row: EvaluatedUtterance, audio: AudioConfig) -> str:
     """Return both mels, and the words and tokens of the speech below its own."""
     names, frame_seconds = dict(row.pictures), audio.hop_samples / audio.sample_rate
     timings = timings_to_json(row.symbols, row.durations, frame_seconds)
@@ -144,6 +141,6 @@ def _pictures(row: "EvaluatedUtterance", audio: AudioConfig) -> str:
     ) + mel_plot(names["spoken"], spoken, seconds, axis, audio, "spoken", [words, tokens])
 
 
-def _badness(row: "EvaluatedUtterance", metric: Metric) -> float:
+def _badness(row: EvaluatedUtterance, metric: Metric) -> float:
     value = metric.value_of(row.metrics)
     return float("-inf") if value is None else metric.badness(value)

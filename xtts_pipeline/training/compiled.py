@@ -3,7 +3,6 @@
 Compares descriptions of arguments. Reads no tensor's values.
 """
 
-import threading
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,6 @@ _LENGTHS = {"tokens": ("texts", "limits.max_text_length"), "mel": ("mels", "limi
 
 # How often this process has named a program.
 _named: Counter[str] = Counter()
-_naming = threading.RLock()
 
 # Opens the context in which a Python function of this name is traced and compiled.
 Compiling = Callable[[str], AbstractContextManager[None]]
@@ -117,7 +115,6 @@ class CompiledByShape:
         self._by_shape = dict(zip(self._signatures, cycle(callables), strict=False))
         self._fallback = callables[0]
         self._seen: set[Arguments] = set()
-        self._last: Arguments = ()
         self.mismatches: list[SignatureMismatch] = []
         self.is_new_shape = False
         self.compiling: Compiling = lambda _: nullcontext()
@@ -130,16 +127,16 @@ class CompiledByShape:
     def __call__(self, batch: Any) -> Any:
         """Call the function of the batch's shape. Raise RetraceError before tracing if strict and none fits."""
         function = self.function_of(batch)
-        with self.showing_compilation():
+        with self.showing_compilation(batch):
             return function(*(tensor for tensor in batch if tensor is not None))
 
-    def showing_compilation(self) -> AbstractContextManager[None]:
-        """Return the context for the call of what `function_of` has just returned."""
-        return self._compiling(self._last) if self.is_new_shape and self.functions else nullcontext()
+    def showing_compilation(self, batch: Any) -> AbstractContextManager[None]:
+        """Return the context for the call of what `function_of` has just returned for the batch."""
+        return self._compiling(batch) if self.is_new_shape and self.functions else nullcontext()
 
     def function_of(self, batch: Any) -> Any:
         """Return the function of the batch's shape, or raise RetraceError as a call does."""
-        arguments = self._last = describe_arguments(batch)
+        arguments = describe_arguments(batch)
         self.is_new_shape = arguments not in self._seen
         if self.is_new_shape:
             self._add_shape(arguments)
@@ -149,13 +146,14 @@ class CompiledByShape:
         """Trace the function of the batch's shape without running it; nothing in eager mode or if no signature fits."""
         function = self._by_shape.get(describe_arguments(batch))
         if self.functions and function is not None:
-            with self._compiling(describe_arguments(batch)):
+            with self._compiling(batch):
                 function.get_concrete_function(*(tensor for tensor in batch if tensor is not None))
 
     @contextmanager
-    def _compiling(self, arguments: Arguments) -> Iterator[None]:
-        """Open the context in which the function is traced and compiled for a shape."""
-        with self.compiling(self.python_name), repeatable_names(f"{self.python_name} {' '.join(map(str, arguments))}"):
+    def _compiling(self, batch: Any) -> Iterator[None]:
+        """Open the context in which the function is traced and compiled for the batch's shape."""
+        shape = " ".join(map(str, describe_arguments(batch)))
+        with self.compiling(self.python_name), repeatable_names(f"{self.python_name} {shape}"):
             yield
 
     def _add_shape(self, arguments: Arguments) -> None:
@@ -171,19 +169,19 @@ class CompiledByShape:
 
 @contextmanager
 def repeatable_names(program: str) -> Iterator[None]:
-    """Within, let TensorFlow number what it traces from a start that depends on `program` alone.
+    """Within, let TensorFlow number what it traces from a start that depends on the name of the program.
 
     The names of traced functions have these numbers, and the compile cache finds a program by its names. TensorFlow
-    itself numbers all that a process makes. So a resumed run, which loads weights first, would compile again.
+    itself numbers all that a process makes. So a resumed run, which loads weights first, would compile again. A name
+    that a process gives again has another start. For one thread.
     """
-    with _naming:
-        # TensorFlow makes it in the first trace, which would have one number more.
-        ops.get_default_graph()
-        usual, ops.uid = ops.uid, _numbers_of(program).__next__
-        try:
-            yield
-        finally:
-            ops.uid = usual
+    # TensorFlow makes it in the first trace, which would have one number more.
+    ops.get_default_graph()
+    usual, ops.uid = ops.uid, _numbers_of(program).__next__
+    try:
+        yield
+    finally:
+        ops.uid = usual
 
 
 def _numbers_of(program: str) -> Iterator[int]:

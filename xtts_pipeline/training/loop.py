@@ -67,7 +67,8 @@ def run(context: RunContext) -> dict[str, Any]:
             raise TrainingError(f"step {training.steps_done + 1}: {error}") from None
         except tf.errors.InternalError:
             # Ctrl-C reaches every program of the terminal, and on a GPU XLA compiles by a program, `ptxas`.
-            training.stop_if_asked()
+            if context.distribution.workers == 1:  # several cannot agree to stop any more
+                training.stop_if_asked()
             raise
         return training.finish()
 
@@ -79,8 +80,7 @@ class _Training:
         self.context, self.config, self.settings = context, context.config, context.config.training
         self.source, distribution = context.source, context.distribution
         self.steps_done, self.first_step_seconds = context.saver.saved_step, 0.0
-        # The state to save if a stop is requested in an evaluation.
-        self.before_evaluation: RunState | None = None
+        self.before_evaluation: RunState | None = None  # to save if a stop is requested in an evaluation
         self.task = TASKS[context.network](self.config, self.source, distribution)
         self.validation = self.task.open_validation(context.monitor)
         signatures = self.signatures = self.task.signatures
@@ -95,8 +95,8 @@ class _Training:
         self.batches = self.source.training_batches(self.config, signatures, self.position, rows)
         if self.config.data.prefetch_to_device and isinstance(self.train_step, DistributedStep):
             self.batches = self.train_step.copied_ahead(self.batches)
-        self.data_wait, self.clock = DataWaitMonitor(self.source.wait_advice), SaveSchedule(self.settings)
-        self.timer = StepTimer(is_asynchronous=bool(tf.config.list_physical_devices("GPU")))
+        self.timer, self.clock = StepTimer(bool(tf.config.list_physical_devices("GPU"))), SaveSchedule(self.settings)
+        self.data_wait = DataWaitMonitor(self.source.wait_advice, is_asynchronous=self.timer.is_asynchronous)
         self.warnings, self.rolled_back_at_step = list(state.warnings), state.rolled_back_at_step
         self.skips = SkipCount(state.skipped_steps, state.skipped_in_a_row)
         self.skip_log = SkipLog(context.metrics.skipped, partial(self.source.batch_clips, self.config, signatures))

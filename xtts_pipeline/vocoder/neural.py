@@ -21,8 +21,8 @@ TINY = 1e-8
 class NeuralVocoder:
     """Mel frames to sound by a trained generator."""
 
-    def __init__(self, generator: Generator) -> None:
-        self.generator, self.audio = generator, generator.audio
+    def __init__(self, generator: Generator, weights_sha256: str | None = None) -> None:
+        self.generator, self.audio, self.weights_sha256 = generator, generator.audio, weights_sha256
         # Without XLA: it would compile each length for a second, and TensorFlow's own kernels are as fast.
         mel, mask = tf.TensorSpec([1, None, self.audio.mel_bins]), tf.TensorSpec([1, None], tf.bool)
         signature = [mel, mask, tf.TensorSpec([1], tf.float64)]

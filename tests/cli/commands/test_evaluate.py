@@ -3,10 +3,9 @@
 import itertools
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,17 @@ import pytest
 import soundfile
 
 from tests.cache.corpora import build, make_config, write_clip, write_corpus
-from xtts_pipeline.cache.format.manifest import CacheIdentity, load_manifest, record_spec
+from tests.cli.commands.parrot import CONFIG, Parrot
+from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cli.commands import evaluate as command
-from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
+from xtts_pipeline.evaluation import split
 from xtts_pipeline.evaluation.ground_truth import first_frame, read_true_mels, split_entries
 from xtts_pipeline.evaluation.judges import JudgedSound
 from xtts_pipeline.inference.guard import Faults
 from xtts_pipeline.inference.speech import SpokenText
 from xtts_pipeline.inference.synthesizer import Synthesizer
-from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.run_folder import write_cache_path
-from xtts_pipeline.vocoder.griffin_lim import GriffinLim, Vocoder
-
-# Bins enough for the cepstrum; a pitch in the range of voices.
-CONFIG = make_config("audio.mel_bins=20")
 
 
 @dataclass(frozen=True)
@@ -37,63 +32,6 @@ class Work:
 
     data: Path
     cache: Path
-
-
-class Parrot:
-    """A synthesizer that returns the cache's own mel of a text, optionally changed."""
-
-    vocoder_weights_sha256 = None
-
-    def __init__(self, cache: Path, change: Callable[[SpokenText], SpokenText] = lambda spoken: spoken) -> None:
-        manifest = load_manifest(cache)
-        identity = CacheIdentity(
-            manifest.fingerprint, record_spec(manifest), manifest.symbols, manifest.speakers, manifest.languages
-        )
-        data = DataConfig(buckets=manifest.buckets or None)
-        settings = SimpleNamespace(
-            audio=manifest.audio,
-            text=manifest.text,
-            limits=manifest.limits,
-            data=data,
-            model=CONFIG.model,
-            synthesis=CONFIG.synthesis,
-        )
-        self.checkpoint: Any = SimpleNamespace(
-            folder=Path("run/checkpoints/step-00000007"),
-            step=7,
-            weights_sha256="5e" * 32,
-            config=settings,
-            cache=identity,
-        )
-        self.asked: list[tuple[str, str | None, str | None]] = []
-        self.references: list[Sequence[Path]] = []
-        self.vocoder: Vocoder = GriffinLim(manifest.audio, 10, 0.9)
-        self._manifest, self._change = manifest, change
-        self._tokenizer = Tokenizer(manifest.symbols)
-        entries = [entry for split in ("train", "val") for entry in split_entries(cache, manifest, split, None)]
-        self._mels = {entry.raw_text: (entry.text, mel) for entry, mel in read_true_mels(cache, manifest, entries)}
-
-    def synthesize(
-        self, text: str, speaker: str | None = None, language: str | None = None, references: Sequence[Path] = ()
-    ) -> SpokenText:
-        self.references.append(references)
-        self.asked.append((text, speaker, language))
-        prepared, mel = self._mels[text]
-        tokens = self._tokenizer.encode(prepared)
-        return self._change(
-            SpokenText(
-                text,
-                tokens,
-                mel,
-                np.ones(len(tokens), np.float32),
-                self.vocoder(mel),
-                self._manifest.audio.sample_rate,
-                True,
-            )
-        )
-
-    def symbols(self, tokens: np.ndarray) -> list[str]:
-        return [self._tokenizer.name_of(int(token)) for token in tokens]
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +59,7 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, work: Work, tmp_path: Path) -> Cal
             "overrides": (),
             "phoneme_error_rate": False,
             "judges": False,
+            "jobs": 1,
             "echo": False,
         }
         return command.evaluate_run(**{**defaults, **options})
@@ -144,6 +83,23 @@ def test_speech_equal_to_the_ground_truth_has_no_error(evaluate: Callable[..., c
     assert worst["voicing_error"] == 0.0
     assert worst["duration_ratio"] == 1.0
     assert worst["skipped_words"] == worst["repeated_words"] == 0
+
+
+def test_two_processes_find_the_same_as_one(
+    evaluate: Callable[..., command.EvaluationReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(split, "LEAST_OF_PROCESS", 1)
+    one, two = (evaluate(jobs=jobs, output=tmp_path / f"jobs-{jobs}") for jobs in (1, 2))
+
+    def figures(report: command.EvaluationReport) -> list[dict[str, object]]:
+        lines = [utterance.to_json() for utterance in report.utterances]
+        times = ("synthesis_seconds", "real_time_factor")
+        return [{name: value for name, value in line.items() if name not in times} for line in lines]
+
+    assert len(figures(one)) == 2
+    assert figures(two) == figures(one)
+    for path in (tmp_path / "jobs-1").glob("0*"):
+        assert (tmp_path / "jobs-2" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_the_cache_of_the_run_is_the_default(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import joblib
 
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.schema import SPLITS
@@ -31,6 +32,7 @@ from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, pool_comparisons
 from xtts_pipeline.evaluation.judges import JudgedSound, Judges, mean_judgements
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
+from xtts_pipeline.evaluation.utterance import EvaluatedUtterance, loaded
 from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.reports.evaluation import page
 from xtts_pipeline.reports.page import PAGE_NAME
@@ -40,7 +42,7 @@ from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM
 
 if TYPE_CHECKING:
-    from xtts_pipeline.evaluation.split import EvaluatedUtterance, SplitEvaluator
+    from xtts_pipeline.evaluation.split import SplitEvaluator
 
 # By the keys in JSON.
 TRUTHS = {"corpus": "the corpus", "cache": "the waves of the cache", "copy_synthesis": "copy synthesis"}
@@ -78,7 +80,7 @@ class EvaluationReport:
     vocoder: Path | None
     overrides: tuple[str, ...]
     output: Path
-    utterances: tuple["EvaluatedUtterance", ...]
+    utterances: tuple[EvaluatedUtterance, ...]
 
     def to_json(self) -> dict[str, object]:
         """Return the report for programs, as report.json holds it."""
@@ -209,6 +211,13 @@ class EvaluationReport:
     help="Judge recordings, copy synthesis and speech by DNSMOS, STOI and, where installed, PESQ and speaker "
     "similarity, which needs the extra `eval`.",
 )
+@click.option(
+    "--jobs",
+    type=COUNT,
+    default=joblib.cpu_count,
+    show_default="all usable cores",
+    help="Number of processes that compare speech with the truth.",
+)
 @json_option
 @click.pass_obj
 def evaluate(debug: bool, /, as_json: bool, **options: Any) -> None:
@@ -232,6 +241,7 @@ def evaluate_run(
     overrides: Sequence[str],
     phoneme_error_rate: bool,
     judges: bool,
+    jobs: int,
     echo: bool,
 ) -> EvaluationReport:
     """Synthesize a split's texts, compare with the ground truth, and write sounds, pictures, metrics and a page.
@@ -241,10 +251,11 @@ def evaluate_run(
     Raises CacheError if the run was trained on another kind of cache, ConfigError without the extra that
     `phoneme_error_rate` and `judges` need.
     """
-    recogniser = Recogniser() if phoneme_error_rate else None
-    panel = Judges() if judges else None
-    if panel and panel.missing:
-        names = " ".join(panel.missing)
+    # Loaded at once: a missing extra is no reason to wait for TensorFlow.
+    if phoneme_error_rate:
+        loaded(Recogniser)
+    if judges and (missing := loaded(Judges).missing):
+        names = " ".join(missing)
         echo_line(f"warning: --judges without {names}: not installed; pip install {names} adds its figures")
     cache = cache or cache_of_run(run)
     manifest = load_manifest(cache)
@@ -261,12 +272,12 @@ def evaluate_run(
             references=references,
             vocoder=vocoder,
             overrides=overrides,
-            recogniser=recogniser,
-            judges=panel,
+            recogniser=Recogniser if phoneme_error_rate else None,
+            judges=Judges if judges else None,
         )
         warn_of_one_voice(run, evaluator.checkpoint, references)
         create_empty_folder(folder)
-        utterances = evaluator.evaluate(entries, folder, with_progress=sys.stderr.isatty())
+        utterances = evaluator.evaluate(entries, folder, jobs=jobs, with_progress=sys.stderr.isatty())
     print_text_changes(sum((utterance.text_changes for utterance in utterances), TextChanges()))
     report = EvaluationReport(
         run=run,

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import from_signature, rows_of, with_rows
-from xtts_pipeline.training.compiled import CompiledByShape
+from xtts_pipeline.training.compiled import CompiledByShape, repeatable_names
 from xtts_pipeline.training.distributed.strategy import Distribution
 from xtts_pipeline.training.interruption import Interruption
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
@@ -96,7 +96,7 @@ class DistributedStep:
         if key not in self._runs:
             self._runs[key] = tf.function(self._run_on_replicas(function, rows), autograph=False)
         inputs = self._ahead.popleft() if self._ahead else self._shares(batch)
-        with self.compiled.showing_compilation():
+        with self.compiled.showing_compilation(with_rows(batch, rows)):
             result = self._runs[key](inputs, self._whole_numbers(batch))
         return self._strategy.experimental_local_results(result)[0]
 
@@ -143,7 +143,10 @@ class DistributedStep:
             shared = self._step.shared_rows(from_signature(tensors, self._signature), first)
             gathered = [replica.all_gather(each, axis=0) for each in shared]
             vector = function(*tensors, first, numbers, *gathered)
-            return self.update(replica.all_reduce(tf.distribute.ReduceOp.SUM, vector))
+            summed = replica.all_reduce(tf.distribute.ReduceOp.SUM, vector)
+            # Its own name: which shape comes first, and so traces it, differs between runs.
+            with repeatable_names("_update_step"):
+                return self.update(summed)
 
         def run(tensors: Any, numbers: tf.Tensor) -> Any:
             return self._strategy.run(on_replica, args=(tensors, numbers))

@@ -13,7 +13,7 @@ from xtts_pipeline.training.checkpoints.state import LossSpikeState
 ALIGNED_FIT = 0.4
 ALIGNMENT_REMEDIES = "train for more steps, use phonemes (text.tokens), shorter clips, or trim silence (audio.trim_db)"
 MAX_WAIT_SHARE, WAITING_STEPS = 0.05, 100
-# To fetch a batch that is ready took 0.6 ms on the machine of an H100, which works meanwhile: docs/benchmarks/gpu.md.
+# To fetch a batch that is ready took 0.6 ms on the machine of an H100: docs/benchmarks/gpu.md.
 LEAST_WAIT_MS = 1.0
 # No spike is detected in the first reports, in which the loss falls quickly.
 WARMUP_REPORTS = 10
@@ -52,23 +52,26 @@ class AlignmentMonitor:
 class DataWaitMonitor:
     """Warns once after 100 consecutive steps whose reports each spent over 5% of their time waiting for data.
 
-    Waits of less than 1 ms do not count: a batch that is ready takes as long.
+    An asynchronous device works while the host fetches a batch that is ready, so there a wait under 1 ms is none.
     """
 
-    def __init__(self, advice: str) -> None:
+    def __init__(self, advice: str, *, is_asynchronous: bool = False) -> None:
         """Take the end of the warning: how to find the cause, or what would be faster."""
-        self._advice = advice
+        self._advice, self._least_ms = advice, LEAST_WAIT_MS if is_asynchronous else 0.0
         self._last_step: int | None = None
         self._steps = 0
         self._has_warned = False
 
     def check(self, step: int, wait_share: float, step_ms: float) -> list[str]:
-        """Add the share of time spent waiting since the last report; return the warning if it is due."""
+        """Add the share of time spent waiting since the last report; return the warning if it is due.
+
+        `step_ms` is that of `StepTimer.close_window`, with the wait on an asynchronous device.
+        """
         # The first report may continue a run: how many of its steps are new is unknown.
         # After a roll-back the step is an earlier one.
         steps = 0 if self._last_step is None else max(step - self._last_step, 0)
         self._last_step = step
-        is_waiting = wait_share > MAX_WAIT_SHARE and wait_share * step_ms > LEAST_WAIT_MS
+        is_waiting = wait_share > MAX_WAIT_SHARE and wait_share * step_ms > self._least_ms
         self._steps = self._steps + steps if is_waiting else 0
         if self._has_warned or self._steps < WAITING_STEPS:
             return []
