@@ -152,6 +152,10 @@ def output_errors(path: Path, remedy: str, *, names_file: bool = False) -> Itera
         raise OutputError(f"{where}: cannot be written ({error.strerror}); {remedy}") from None
 
 
+class WorkerError(XttsError):
+    """A worker process was killed."""
+
+
 class TrainingError(XttsError):
     """Training started and cannot continue: it diverged, or the step was traced again."""
 

@@ -21,6 +21,7 @@ from xtts_pipeline.evaluation.judges import Judges
 from xtts_pipeline.evaluation.utterance import Comparison, EvaluatedUtterance, SpokenUtterance
 from xtts_pipeline.inference.speech import SpokenText
 from xtts_pipeline.inference.synthesizer import Synthesizer
+from xtts_pipeline.system.processes import in_processes
 from xtts_pipeline.training.checkpoints.files import Checkpoint
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 from xtts_pipeline.vocoder.neural import NeuralVocoder
@@ -89,12 +90,9 @@ class SplitEvaluator:
         self._synthesize(entries[0])
         truths = enumerate(read_ground_truth(self._cache, self._manifest, entries, self._data))
         evaluated: list[EvaluatedUtterance] = []
-        with (
-            tqdm.tqdm(total=len(entries), unit="utterance", disable=not with_progress) as shown,
-            joblib.Parallel(jobs, return_as="generator") as parallel,
-        ):
+        with tqdm.tqdm(total=len(entries), unit="utterance", disable=not with_progress) as shown:
             while spoken := [self._speak(number, *truth) for number, truth in islice(truths, AT_ONCE * jobs)]:
-                for utterance in parallel(joblib.delayed(comparison)(each) for each in spoken):
+                for utterance in in_processes(jobs, [joblib.delayed(comparison)(each) for each in spoken]):
                     evaluated.append(utterance)
                     shown.update()
         return tuple(evaluated)

@@ -27,6 +27,7 @@ from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import CacheError, Reason, RowError
 from xtts_pipeline.quality.sound import Clipping, SoundMeasures, measure_clipping, measure_sound
+from xtts_pipeline.system.processes import in_processes
 from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.text.tokens import Tokenizer
 
@@ -72,7 +73,7 @@ class CorpusClips:
         clips: list[MeasuredClip] = []
         rejections = [rejection for _, rejection in self._index.rejections]
         tasks = (joblib.delayed(_measure_rows)(self._index.roots, chunk, self.audio) for chunk in chunks)
-        for chunk, sounds in zip(chunks, joblib.Parallel(jobs, return_as="generator")(tasks), strict=True):
+        for chunk, sounds in zip(chunks, in_processes(jobs, tasks), strict=True):
             for row, sound in zip(chunk, sounds, strict=True):
                 tokens = self._count_tokens(row)
                 if isinstance(tokens, RowError):
@@ -111,7 +112,7 @@ class CachedClips:
         shards = self._manifest.shards
         tasks = (joblib.delayed(_measure_shard)(self._cache, self._manifest, shard) for shard in shards)
         sounds = {}
-        for shard, measured in zip(shards, joblib.Parallel(jobs, return_as="generator")(tasks), strict=True):
+        for shard, measured in zip(shards, in_processes(jobs, tasks), strict=True):
             if len(measured) != shard.records:
                 self._refuse(shard.name, f"found {counted(len(measured), 'record')}, expected {shard.records}")
             sounds[shard.name] = measured

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 import joblib
 import numpy as np
 
+from xtts_pipeline.system.processes import in_processes
+
 TRAINING_CLIPS, ITERATIONS = 300, 5
 BATCH_CLIPS = 32
 TASK_CLIPS = 16 * BATCH_CLIPS
@@ -39,8 +41,8 @@ def text_fits(texts: Sequence[str], cepstra: Sequence[np.ndarray], jobs: int = 1
     by_length = np.argsort([len(clip) for clip in cepstra], kind="stable")
     tasks = [by_length[start : start + TASK_CLIPS] for start in range(0, len(by_length), TASK_CLIPS)]
     score = joblib.delayed(_scores)
-    found = joblib.Parallel(jobs)(
-        score(model, [cepstra[at] for at in task], [states[at] for at in task]) for task in reversed(tasks)
+    found = in_processes(
+        jobs, (score(model, [cepstra[at] for at in task], [states[at] for at in task]) for task in reversed(tasks))
     )
     fits = np.zeros(len(texts))
     for task, scores in zip(reversed(tasks), found, strict=True):
