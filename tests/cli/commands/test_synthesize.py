@@ -384,7 +384,7 @@ def test_words_that_are_not_spoken_as_written_are_one_warning_and_counted_in_jso
     )
     report = SynthesisReport(Path("out"), files, 5)
     found = "not spoken as written: 1.wav (skipped words 2, overlong tokens 1)"
-    assert report.warnings() == [f"{found}; listen; another --seed, or other words, may help"]
+    assert report.warnings() == [f"{found}; listen; another --seed, a lower --speed or other words may help"]
     counts = ("attempts", "skipped_words", "repeated_words", "overlong_tokens")
     assert [report.to_json()[name] for name in counts] == [3, 2, 0, 1]
     assert SynthesisReport(Path("out"), files[:1], 5).warnings() == []

@@ -122,7 +122,7 @@ class SynthesisReport:
                 found.append(f"{file.output.name} ({', '.join(faults)})")
         if not found:
             return []
-        remedy = "listen; another --seed, or other words, may help"
+        remedy = "listen; another --seed, a lower --speed or other words may help"
         return [f"not spoken as written: {', '.join(found)}; {remedy}"]
 
     @property
