@@ -74,7 +74,14 @@ def vocoder(*, is_compiled: bool) -> Training:
 
 
 def compare(
-    network: str, devices: int, steps: int, synchronised: int = 0, *, is_perturbed: bool = False, **options: Any
+    network: str,
+    devices: int,
+    steps: int,
+    synchronised: int = 0,
+    *,
+    first_batch: int = 0,
+    is_perturbed: bool = False,
+    **options: Any,
 ) -> dict[str, object]:
     """Return the program's output; `options` are those of `acoustic` or `vocoder`."""
     distribution = choose_distribution(devices=devices)
@@ -89,7 +96,7 @@ def compare(
     many.watch_with(monitor)
     expected, reached = named_variables(one), named_variables(shared)
     begun = {name: variable.numpy() for name, variable in expected.items()}
-    batches = [batch_of(number) for number in range(steps + synchronised)]
+    batches = [batch_of(first_batch + number) for number in range(steps + synchronised)]
     found = {"one": metrics(one, batches[:steps]), "many": metrics(many, batches[:steps])}
     apart = max(float(np.abs(expected[name].numpy() - reached[name].numpy()).max()) for name in expected)
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,21 @@ def test_without_strict_shapes_steps_of_two_shapes_equal_those_of_one_device() -
     assert apart(found, ("one_apart", "many_apart"), columns).max() < SAME
     # A trace for each device and shape, of one function.
     assert found["traces"] == {"gradient_step": 4, "update_step": 2}
+
+
+def test_the_compile_cache_has_the_programs_of_devices_that_began_with_another_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_XLA_FLAGS", f"--tf_xla_persistent_cache_directory={tmp_path}")
+    options = {"accumulation_steps": 1, "speakers": 1, "voice_change": 0.0, "is_compiled": True}
+
+    def programs_after(first_batch: int) -> set[str]:
+        compare(network="acoustic", devices=2, steps=2, has_two_shapes=True, first_batch=first_batch, **options)
+        return {path.name for path in tmp_path.iterdir()}
+
+    first = programs_after(0)
+    assert first
+    assert programs_after(1) == first
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
