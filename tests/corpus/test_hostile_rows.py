@@ -304,7 +304,19 @@ def fail_to_list(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr("xtts_pipeline.corpus.rows.os.scandir", scandir)
 
 
-lines = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")), max_size=12)
+def is_row(raw: bytes) -> bool:
+    """Return whether a line is blank or has a field that is not: rows of empty fields are not counted."""
+    fields = raw.decode("utf-8", "replace").translate(dict.fromkeys(map(ord, '|;,\t"')))
+    return not raw.strip() or bool(fields.strip())
+
+
+lines = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")).filter(is_row), max_size=12)
+
+
+@pytest.mark.parametrize("line", [b"|", b"||", b" | ", b"\t|"])
+def test_a_row_of_empty_fields_is_passed_over_as_a_blank_line_is(tmp_path: Path, line: bytes) -> None:
+    corpus = read_corpus(ljspeech(tmp_path, b"a|good\n" + line + b"\nb|better\n"))
+    assert (corpus.rows, [rejection.where for rejection in corpus.rejections]) == (2, ["metadata.csv:3"])
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
