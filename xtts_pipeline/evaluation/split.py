@@ -77,7 +77,7 @@ class SplitEvaluator:
         return vocoder.weights_sha256 if isinstance(vocoder, NeuralVocoder) else None
 
     def evaluate(
-        self, entries: Sequence[UtteranceEntry], folder: Path, *, jobs: int = 1, with_progress: bool
+        self, entries: Sequence[UtteranceEntry], folder: Path, *, jobs: int, with_progress: bool
     ) -> tuple[EvaluatedUtterance, ...]:
         """Evaluate the entries, ordered as by `split_entries`, and write sounds and pictures into the folder.
 

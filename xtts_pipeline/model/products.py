@@ -4,8 +4,8 @@ On a CPU, XLA converts the matrices of a bfloat16 product to float32 first, unle
 the processor's bfloat16 instructions (AVX-512 BF16), which are twice as fast.
 
 On a GPU, XLA fuses the sum that is the gradient of a bias with the arithmetic before it, such as the gradient of a
-GELU, which it so computes a second time. With a product of matrices in place of the sum it is computed once,
-which saved 6% of the kernels' time on an H100: docs/benchmarks/gpu.md.
+GELU, which it so computes a second time. With a product of matrices in place of the sum it is computed once. That
+saved 6% of the kernels' time on an H100: docs/benchmarks/gpu.md.
 """
 
 from collections.abc import Callable

@@ -20,6 +20,7 @@ from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION, FileDig
 CONFIG = Config.model_validate(SETTINGS)
 CACHE = CacheIdentity("f" * 64, record_spec_of(CONFIG.audio, CONFIG.limits), SYMBOLS, ("ann", "bob"), ("pt-BR", "no"))
 STATE = SavedState(CHECKPOINT_VERSION, "0.1.0", "2.21.0", 7, FileDigest(1, "0" * 64), CONFIG, CACHE, None)
+EXPORTED = (STATE.step, CACHE.fingerprint, STATE.weights.sha256, None)
 TERMS = VoiceTerms("MIT", "CC0-1.0; both speakers consent in writing")
 EVALUATION = {
     "run": "runs/first",
@@ -92,7 +93,7 @@ def test_the_card_installs_from_a_clone_or_a_wheel_since_no_index_has_the_packag
 
 def test_the_figures_are_those_of_the_evaluation(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(json.dumps(EVALUATION), encoding="utf-8")
-    card = model_card("ann", TERMS, STATE, None, [], read_evaluation(tmp_path, STATE, None))
+    card = model_card("ann", TERMS, STATE, None, [], read_evaluation(tmp_path, *EXPORTED))
     assert "5 utterances of the split `val`, compared with copy synthesis: 4 ended by themselves." in card
     assert "| duration_ratio | 1.01 | 1.02 | 1.5 |" in card
     assert "| phoneme error rate, to_truth | 0.125 |" in card
@@ -120,11 +121,11 @@ def test_figures_of_something_else_are_refused(tmp_path: Path, content: str | No
     if content is not None:
         (tmp_path / "report.json").write_text(content, encoding="utf-8")
     with pytest.raises(CheckpointError, match=problem):
-        read_evaluation(tmp_path, STATE, None)
+        read_evaluation(tmp_path, *EXPORTED)
 
 
 def test_figures_of_a_cloned_voice_or_of_other_settings_say_so(tmp_path: Path) -> None:
     changed = {**EVALUATION, "references": ["me.wav"], "overrides": ["flow_steps=8"]}
     (tmp_path / "report.json").write_text(json.dumps(changed), encoding="utf-8")
-    card = model_card("ann", TERMS, STATE, None, [], read_evaluation(tmp_path, STATE, None))
+    card = model_card("ann", TERMS, STATE, None, [], read_evaluation(tmp_path, *EXPORTED))
     assert "the split `val`, with flow_steps=8, in the voice of 1 reference, compared with" in card

@@ -74,8 +74,13 @@ class SampleSentence:
     text: str
 
 
-def read_evaluation(folder: Path, state: SavedState, vocoder: SavedState | None) -> EvaluationFigures:
-    """Return the figures of an evaluation of this checkpoint with this vocoder. Raises CheckpointError."""
+def read_evaluation(
+    folder: Path, step: int, fingerprint: str, weights: str, vocoder_weights: str | None
+) -> EvaluationFigures:
+    """Return the figures of an evaluation of the checkpoint of this step, cache and checksum with this vocoder.
+
+    `vocoder_weights` is the checksum of the vocoder, None for Griffin-Lim. Raises CheckpointError.
+    """
     path = folder / REPORT_NAME
     try:
         figures = EvaluationFigures.model_validate_json(read_regular_file(path, _MOST_REPORT_BYTES))
@@ -86,8 +91,7 @@ def read_evaluation(folder: Path, state: SavedState, vocoder: SavedState | None)
         found = f"{path}: no report of `xtts evaluate` ({first_problem(error)})"
         raise CheckpointError(f"{found}; evaluate the exported checkpoint") from None
     evaluated = _parts(figures.step, figures.fingerprint, figures.weights_sha256, figures.vocoder_weights_sha256)
-    vocoder_weights = None if vocoder is None else vocoder.weights.sha256
-    exported = _parts(state.step, state.cache.fingerprint, state.weights.sha256, vocoder_weights)
+    exported = _parts(step, fingerprint, weights, vocoder_weights)
     for found, expected in zip(evaluated, exported, strict=True):
         if found != expected:
             raise CheckpointError(f"{path}: found {found}, expected {expected}; evaluate what is exported")

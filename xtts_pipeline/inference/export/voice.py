@@ -44,9 +44,9 @@ def export_voice(
         trained = None if chosen is None else load_checkpoint(chosen)
     figures = None
     if evaluation is not None:
-        # By their own folders: a run that is still trained may have saved others.
-        vocoder_state = None if trained is None else read_run_state(trained.folder)
-        figures = read_evaluation(evaluation, read_run_state(checkpoint.folder), vocoder_state)
+        vocoder_weights = None if trained is None else trained.weights_sha256
+        exported = checkpoint.step, checkpoint.cache.fingerprint, checkpoint.weights_sha256, vocoder_weights
+        figures = read_evaluation(evaluation, *exported)
     with new_folder(folder) as unfinished:
         save_for_speech(checkpoint, unfinished / ACOUSTIC_FOLDER)
         (unfinished / CONFIG_NAME).write_text(dump_config(checkpoint.config), encoding="utf-8")
