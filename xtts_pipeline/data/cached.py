@@ -23,6 +23,7 @@ from xtts_pipeline.data.augment import MelAugmentation, seed_of
 from xtts_pipeline.data.order import ShardReader, TrainingOrder, parallel_calls, prefetch_size, prefetched
 from xtts_pipeline.data.source import Fields, Source, first_line
 from xtts_pipeline.errors import CacheError, TrainingError, XttsError
+from xtts_pipeline.system.memory import keep_freed_memory
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.storage import is_stored
 
@@ -48,6 +49,7 @@ class CachedSource(Source):
         The batches are the same whether `data.cache_records` keeps the records in memory or not.
         """
         config, data, spec = order.config, order.config.data, self.specs[order.bucket]
+        keep_freed_memory()
         if self.manifest.is_kept_in_memory(data):
             # Checked here: an error inside the pipeline's function would lose its message.
             order.check_fills_a_batch()

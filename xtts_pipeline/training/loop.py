@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.errors import InterruptedRunError, TrainingError
-from xtts_pipeline.system.memory_release import freeze_objects, release_free_memory, unfreezing_objects
+from xtts_pipeline.system.memory import freeze_objects, release_free_memory, unfreezing_objects
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.acoustic.task import AcousticTask
 from xtts_pipeline.training.checkpoints.files import Checkpoint, link_best, read_weights_sha256, restore_step

@@ -65,18 +65,22 @@ def test_ours_and_reading_alone_have_the_rows_of_training(tmp_path: Path, write_
     assert {*islice(reading_alone(tmp_path / "cache", manifest, config), 20)} == {2, 4}
 
 
+@pytest.mark.parametrize("in_memory", [True, False])
 def test_every_pipeline_is_measured_and_compared_with_ours(
-    tmp_path: Path, write_cache: WriteCache, given: BaselineClips
+    tmp_path: Path, write_cache: WriteCache, given: BaselineClips, in_memory: bool
 ):
     manifest = write_cache(tmp_path / "cache", train=9)
     bins = manifest.audio.mel_bins
     clips = [replace(clip, example=replace(clip.example, mel=clip.example.mel[:, :bins])) for clip in given.clips]
-    config = Config(training=TrainingConfig(batch_size=2))
+    config = Config(training=TrainingConfig(batch_size=2)).with_settings("data", cache_records=in_memory)
     found = measure_input(
         tmp_path / "cache", manifest, clips, config, tmp_path, rounds=1, seconds=0.05, say=lambda _: None
     )
 
-    assert set(found.variants) == {"reading alone", "ours", "librosa", "npy", "native"}
-    assert set(found.ratios) == {"ours/reading alone", "ours/librosa", "ours/npy", "ours/native"}
+    files = {"reading alone", "ours", "librosa", "npy", "native"}
+    ratios = {"ours/reading alone", "ours/librosa", "ours/npy", "ours/native"}
+    kept = {"ours/in memory", *(ratio.replace("ours", "in memory") for ratio in ratios)} if in_memory else set()
+    assert set(found.variants) == {*files, *(["in memory"] if in_memory else [])}
+    assert set(found.ratios) == ratios | kept
     ours, npy = (found.variants[name]["records_per_second"] for name in ("ours", "npy"))
     assert found.ratios["ours/npy"] == pytest.approx(ours / npy)

@@ -34,10 +34,11 @@ from xtts_pipeline.cache.format.example import encode_example, encode_values
 from xtts_pipeline.cache.format.manifest import bucket_specs, buckets_of, fingerprint
 from xtts_pipeline.cache.format.schema import Example, bucket_of, padded_wave, wave_fields
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.cache.format.tfrecord import RecordWriter, keep_freed_memory
+from xtts_pipeline.cache.format.tfrecord import RecordWriter
 from xtts_pipeline.config.schema import Config, LimitsConfig
 from xtts_pipeline.errors import MACHINE_ERRORS, AudioError, CacheError, Reason, RowError
 from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.system.memory import keep_freed_memory
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
 CLIP_SECONDS = 60.0  # limit for a clip; a minute of speech takes 0.2 s

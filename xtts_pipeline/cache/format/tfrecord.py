@@ -19,17 +19,7 @@ from xtts_pipeline.system.storage import size_of
 _LENGTH = struct.Struct("<Q")
 _CHECK = struct.Struct("<I")
 _HEADER_BYTES = _LENGTH.size + _CHECK.size
-_KEPT_BLOCK_BYTES = 24 << 20  # the C library's limit is 32 MiB
 FRAME_BYTES = _HEADER_BYTES + _CHECK.size
-
-
-def keep_freed_memory() -> None:
-    """Make the C library reuse the memory of one record for the next, which saves a tenth of a worker's time.
-
-    glibc returns blocks over 128 KiB to the system at once, unless a larger block has been freed before. Freeing one
-    untouched block raises that limit and takes no memory.
-    """
-    bytes(_KEPT_BLOCK_BYTES)
 
 
 def masked_crc(data: bytes) -> int:

@@ -21,12 +21,12 @@ from xtts_pipeline.cache.format.manifest import (
 )
 from xtts_pipeline.cache.format.problems import Kind, Problem, refuse
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.cache.format.tfrecord import keep_freed_memory
 from xtts_pipeline.cache.verify.files import IGNORED_NAMES, check_files, check_receipts, regular_size
 from xtts_pipeline.cache.verify.listings import ListingCheck, RejectedCheck, check_rejected, check_utterances
 from xtts_pipeline.cache.verify.parallel import parallel_map
 from xtts_pipeline.cache.verify.shards import ShardCheck, ShardVerifier
 from xtts_pipeline.errors import CacheError
+from xtts_pipeline.system.memory import keep_freed_memory
 from xtts_pipeline.system.storage import folder_path
 from xtts_pipeline.system.terminal import counted, join_lines
 

@@ -26,6 +26,7 @@ COLUMNS = (
     Column("cpu_ms", "CPU ms a record", ".2f"),
 )
 OURS = "ours"
+IN_MEMORY = "in memory"
 # Enough for AUTOTUNE to settle and for buffers to fill.
 WARM_UP_SHARE = 0.5
 
@@ -46,8 +47,8 @@ def measure_input(
 ) -> Benchmark:
     """Measure every pipeline `rounds` times in turns, each time for `seconds` after a warm-up, and return the medians.
 
-    Ours and reading alone read the cache. The baselines read the clips' sound files, or .npy files of their mels. The
-    page cache is warm after the first round for all of them.
+    Ours and reading alone read the cache; ours also from memory, if the config keeps its records there. The baselines
+    read the clips' sound files, or .npy files of their mels. The page cache is warm after the first round for all.
     """
     batch_size = config.training.clips_per_batch
     given = BaselineClips(clips, record_spec(manifest), manifest.audio, batch_size)
@@ -56,9 +57,11 @@ def measure_input(
         "native": native_pipeline(given),
         "librosa": librosa_pipeline(given),
     }
+    is_kept, from_files = manifest.is_kept_in_memory(config.data), config.with_settings("data", cache_records=False)
     pipelines: dict[str, Callable[[], Batches]] = {
         "reading alone": lambda: reading_alone(cache, manifest, config),
-        OURS: lambda: our_batches(cache, manifest, config),
+        OURS: lambda: our_batches(cache, manifest, from_files),
+        **({IN_MEMORY: lambda: our_batches(cache, manifest, config)} if is_kept else {}),
         **{name: partial(_batches_of, dataset, batch_size) for name, dataset in datasets.items()},
     }
     measured = in_turns({name: partial(_measure, start, seconds) for name, start in pipelines.items()}, rounds, say)
@@ -77,13 +80,13 @@ def measure_input(
         "rounds": rounds,
         "seconds": seconds,
     }
-    return Benchmark("input", COLUMNS, variants, paired_ratios(rates, [OURS]), settings, "records_per_second")
+    ratios = paired_ratios(rates, [OURS, IN_MEMORY] if is_kept else [OURS])
+    return Benchmark("input", COLUMNS, variants, ratios, settings, "records_per_second")
 
 
 def our_batches(cache: Path, manifest: Manifest, config: Config) -> Batches:
-    """Yield the records of each batch of training, read from the files as with a cache too large for memory."""
+    """Yield the records of each batch of training."""
     source = CachedSource(cache, manifest)
-    config = config.with_settings("data", cache_records=False)
     signatures = bucket_signatures(source.identity(), source.specs, config.training)
     return (batch.mel.shape[0] for batch in source.training_batches(config, signatures))
 

@@ -1,0 +1,84 @@
+"""Frozen objects are not collected, later ones are, and at the end all objects are unfrozen; freed memory is reused."""
+
+import gc
+import subprocess
+import sys
+import weakref
+
+import pytest
+
+from xtts_pipeline.system.memory import freeze_objects, release_free_memory, unfreezing_objects
+
+
+class Node:
+    """A reference cycle, like a figure and its axes."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_later_garbage_is_collected_and_objects_are_unfrozen_at_the_end() -> None:
+    before = Node()
+    with unfreezing_objects():
+        freeze_objects()
+        assert gc.get_freeze_count() > 0
+        later = Node()
+        freed = weakref.ref(later)
+        del later
+        gc.collect()
+        assert freed() is None
+        kept = weakref.ref(before)
+        del before
+        gc.collect()
+        assert kept() is not None
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+    assert kept() is None
+
+
+def fail_with_frozen_objects() -> None:
+    with unfreezing_objects():
+        freeze_objects()
+        raise ValueError("lost")
+
+
+def test_objects_are_unfrozen_after_an_error() -> None:
+    with pytest.raises(ValueError, match="lost"):
+        fail_with_frozen_objects()
+    assert gc.get_freeze_count() == 0
+
+
+def test_releasing_free_memory_succeeds() -> None:
+    release_free_memory()
+
+
+COUNT_NEW_PAGES = """
+import resource, threading
+from xtts_pipeline.system.memory import keep_freed_memory
+
+{call}
+
+def use_blocks():
+    for _ in range(100):
+        blocks = [bytearray(1 << 20) for _ in range(8)]
+
+def new_pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    thread = threading.Thread(target=use_blocks)
+    thread.start()
+    thread.join()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+new_pages()
+print(new_pages())
+"""
+
+
+def new_pages(call: str) -> int:
+    """Return how many pages 800 blocks of 1 MiB take from the system, of which 8 are in use at once."""
+    program = COUNT_NEW_PAGES.format(call=call)
+    return int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+
+
+def test_freed_blocks_are_reused_in_threads_too() -> None:
+    assert new_pages("keep_freed_memory()") < new_pages("") / 50
