@@ -108,12 +108,18 @@ def test_the_compile_cache_has_the_programs_of_devices_that_began_with_another_s
 
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_steps_of_a_vocoder_equal_those_of_one_device_in_both_phases(is_compiled: bool) -> None:
-    found = compare(network="vocoder", devices=2, steps=ADVERSARIAL_START + 3, synchronised=2, is_compiled=is_compiled)
+    steps = {"steps": ADVERSARIAL_START + 3, "synchronised": 2}
+    found = compare(network="vocoder", devices=2, **steps, is_perturbed=True, is_compiled=is_compiled)
     columns = range(len(VocoderStep.METRICS))
-    free, same = (apart(found, pair, columns).max() for pair in (("one", "many"), ("one_apart", "many_apart")))
-    sys.stdout.write(f"metrics apart at most (free steps, one step): {free:.1e}, {same:.1e}\n")
-    assert same < SAME
-    assert free < CLOSE
+    pairs = ("one", "many"), ("one_apart", "many_apart"), ("one", "perturbed")
+    free, same, rounding = (apart(found, pair, columns).max(axis=0) for pair in pairs)
+    sys.stdout.write(
+        "metrics apart at most (free steps, one step, free steps of one device with perturbed weights): "
+        f"{free.max():.1e}, {same.max():.1e}, {rounding.max():.1e}\n"
+    )
+    assert same.max() < SAME
+    # On some processors the last bit of the weights moves a later step's gradient norm by more than CLOSE.
+    assert (free < np.maximum(CLOSE, 2 * rounding)).all()
     # The discriminators judge from their step on.
     judged = [row[VocoderStep.METRICS.index("discriminator_loss")] > 0.0 for row in found["many"]]
     assert judged == [False] * ADVERSARIAL_START + [True] * 3
