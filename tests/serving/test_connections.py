@@ -1,8 +1,10 @@
 """Clients that connect and ask for nothing hold up nobody."""
 
 import errno
+import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -34,6 +36,29 @@ def test_a_client_that_does_not_begin_is_left(served: tuple[Running, GatedVoice]
         # A reset: the server left with bytes of ours unread.
         with suppress(ConnectionResetError):
             assert all_received(client) == b""
+
+
+DESCRIBE = b'{"type": "describe"}\n'
+
+
+@pytest.mark.parametrize(
+    "begun", [DESCRIBE[:5], b'{"type": "describe", "data_length": 9}\n{"a"'], ids=["half a header", "half the data"]
+)
+def test_a_client_that_stops_inside_a_later_event_is_left(served: tuple[Running, GatedVoice], begun: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", served[0].wyoming_port), timeout=60.0) as client:
+        client.sendall(DESCRIBE + begun)
+        assert b'"info"' in all_received(client)
+
+
+def test_a_client_may_wait_before_a_later_event(served: tuple[Running, GatedVoice]) -> None:
+    with socket.create_connection(("127.0.0.1", served[0].wyoming_port), timeout=60.0) as client:
+        answers = client.makefile("rb")
+        for _ in range(2):
+            client.sendall(DESCRIBE)
+            header = json.loads(answers.readline())
+            assert header["type"] == "info"
+            answers.read(header["data_length"])
+            time.sleep(2.0 * connections.BEGIN_SECONDS)
 
 
 def test_a_client_that_begins_no_second_request_is_left(served: tuple[Running, GatedVoice]) -> None:

@@ -199,16 +199,20 @@ class _Connection:
 
 
 async def _read_event(reader: asyncio.StreamReader) -> Event | None:
-    """Return the next event; None at the end. Raises ValueError or another error for one that is malformed."""
-    line = await reader.readline()
-    if not line:
+    """Return the next event; None at the end. Raises ValueError or another error for one that is malformed.
+
+    A client may wait before an event, as Home Assistant does between two texts, but not inside one: TimeoutError.
+    """
+    begun = await reader.read(1)
+    if not begun:
         return None
-    header = json.loads(line)
-    data = dict(header.get("data") or {})
-    sizes = [int(header.get(f"{name}_length") or 0) for name in ("data", "payload")]
-    if min(sizes) < 0 or sum(sizes) > MAX_EVENT_BYTES:
-        raise ValueError(f"{sum(sizes)} bytes, expected at most {MAX_EVENT_BYTES}")
-    if sizes[0]:
-        data |= json.loads(await reader.readexactly(sizes[0]))
-    payload = await reader.readexactly(sizes[1]) if sizes[1] else None
+    async with asyncio.timeout(connections.BEGIN_SECONDS):
+        header = json.loads(begun + await reader.readline())
+        data = dict(header.get("data") or {})
+        sizes = [int(header.get(f"{name}_length") or 0) for name in ("data", "payload")]
+        if min(sizes) < 0 or sum(sizes) > MAX_EVENT_BYTES:
+            raise ValueError(f"{sum(sizes)} bytes, expected at most {MAX_EVENT_BYTES}")
+        if sizes[0]:
+            data |= json.loads(await reader.readexactly(sizes[0]))
+        payload = await reader.readexactly(sizes[1]) if sizes[1] else None
     return Event(str(header["type"]), data, payload)
