@@ -258,6 +258,8 @@ Louis-Philippe Ier abdique.
     vingt à vingt-cinq degrés celsius l'été.
 Dans les années 1920.
     dans les années mille neuf cent vingt.
+Il a payé $1,250.50.
+    il a payé mille deux cent cinquante dollars cinquante.
 """
 
 

@@ -262,6 +262,10 @@ Katharina II. und Pius IX.
     katharina die zweite und pius der neunte.
 Ich habe 3. Danach ging ich.
     ich habe drei. danach ging ich.
+Hier leben 5 000 000 Menschen, 1 Katze, 1 Hund und 1 Kind.
+    hier leben fünf millionen menschen, eine katze, ein hund und ein kind.
+Es kostet 1,01 € oder $1,250.50.
+    es kostet ein euro eins oder eintausendzweihundertfünfzig dollar fünfzig.
 """
 
 

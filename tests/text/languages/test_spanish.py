@@ -258,6 +258,12 @@ Son las 10:30 a.m. en Lima.
     son las diez y media a eme en lima.
 Su 50.º aniversario.
     su quincuagésimo aniversario.
+El 2º Congreso duró 1 1/2 horas.
+    el segundo congreso duró una hora y media.
+Costó $1,250.50 por 5 000 000 000 de votos.
+    costó mil doscientos cincuenta dólares con cincuenta centavos por cinco mil millones de votos.
+A 2 ºC y 2º C.
+    a dos grados celsius y dos grados celsius.
 """
 
 

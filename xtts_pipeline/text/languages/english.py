@@ -174,6 +174,8 @@ def _abbreviation(match: re.Match[str]) -> str:
 
 
 def _saint_or_street(match: re.Match[str]) -> str:
+    if _AFTER_SENTENCE.match(match.string, match.end()):
+        return "street."
     follows = (match[1] or "").strip()
     return "saint" if follows.isalpha() and follows.isupper() else "street" + full_stop(match)
 

@@ -40,14 +40,19 @@ _CENTS = re.compile(rf"([{_SYMBOLS}]) ?\.(?=\d)")
 _MONEY = re.compile(
     rf"([{_SYMBOLS}]) ?({_FIGURE})(?:\.(\d+))?(?:-({_NUMBER})(?![\d-]))?(?: ?({_SCALE})\b)?", re.IGNORECASE
 )
-_MONEY_AFTER = re.compile(rf"{_START}({_FIGURE})(?:\.(\d+))?(?: ?({_SCALE}))? ?([{_SYMBOLS}])(?! ?\d)", re.IGNORECASE)
+_MONEY_AFTER = re.compile(
+    rf"{_START}(?:({_NUMBER})-)?({_FIGURE})(?:\.(\d+))?(?: ?({_SCALE}))? ?([{_SYMBOLS}])(?! ?\d)", re.IGNORECASE
+)
 _PER_AFTER_NUMBER = re.compile(rf"(?<=\d)/({_PER})(?!\w)")
 _PHONE = re.compile(
     r"(?<![\w.,/+-])(?:\+\d{1,3}(?:[ -]\(?\d{1,5}\)?){2,5}|\+\d{7,15}|(?:1-)?(?:\(\d{3}\) ?|\d{3}-)?\d{3}-\d{4}"
     r"|\d{3}(?P<between>[ .])\d{3}(?P=between)\d{4})"
     r"(?![\w/-]|[.,]\d)"
 )
-_CALL = re.compile(r"(?<!\w)((?:call|dial|text)(?:l?ed|l?ing)? )(\d{3,6})(?![\w,.:/-]\w|\w)", re.IGNORECASE)
+_CALL = re.compile(
+    r"(?<!\w)((?:call|dial|text)(?:l?ed|l?ing)? )((?!\d+00(?!\d))\d{3,6})(?![\w,.:/-]\w|\w| (?:people|[a-z]{4,}s)\b)",
+    re.IGNORECASE,
+)
 _DATE_OF_YEAR = re.compile(r"(?<![\w.,/-])(1\d{3}|20\d\d)([-/])(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])(?![\w/-])")
 _DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})(?:/(\d{1,2})/(\d{4}|\d\d)|([.-])(\d{1,2})\4(\d{4}))(?![\w/-]|\.\d)")
 _MONTH_DAY = re.compile(
@@ -91,7 +96,7 @@ _YEAR = re.compile(
 )
 _DECIMAL = re.compile(rf"(?<![\d.])(?<!\d,)({_FIGURE})?\.(\d+)(?!\.?\d)")
 _POINT = re.compile(r"(?<=\d)\.(?=\d)")  # in version numbers, such as 1.2.3
-_NEGATIVE = re.compile(r"(?:(?<=[\s(])|(?<=^))-(?=\d)")
+_NEGATIVE = re.compile(r"(?:(?<=[\s(])|(?<=^))-(?=\.?\d)")
 _WHOLE = re.compile(_FIGURE)
 _TOUCHING = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _LETTER_NEXT = re.compile(r" [\"'(]?[^\W\d_]")
@@ -164,8 +169,9 @@ def _money(match: re.Match[str]) -> str:
 
 
 def _money_after(match: re.Match[str]) -> str:
-    whole, fraction, scale, sign = match.groups()
-    return set_apart(_sum(sign, whole, fraction, scale, None), match)
+    first, whole, fraction, scale, sign = match.groups()
+    said = _sum(sign, whole, fraction, scale, None)
+    return set_apart(f"{_decimal(first)} to {said}" if first else said, match)
 
 
 def _sum(sign: str, whole: str, fraction: str | None, scale: str | None, last: str | None) -> str:
@@ -332,7 +338,15 @@ def _year(figure: str) -> str:
 
 
 def _signed(match: re.Match[str]) -> str:
-    return _SIGNED_WORDS[match[0].strip()]
+    return set_apart(_SIGNED_WORDS[match[0].strip()], match)
+
+
+def _plural_figure(match: re.Match[str]) -> str:
+    """Return `nineteen ninety-nines`, which sounds as the possessive does, or `hundreds`."""
+    figure = match[1]
+    if figure in ("100", "1000"):
+        return plural(spoken(figure)).removeprefix("one ")
+    return plural(_year(figure) if len(figure) == 4 else spoken(figure))
 
 
 def _plain_digits(figure: str) -> str:
@@ -366,7 +380,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (_ON_DAY, lambda match: f"{MONTHS[int(match[1]) - 1]} {_nth(match[2])}"),
     (_FRACTION, _fraction),
     (_DECADE, lambda match: plural(_year(match[1]))),
-    (_PLURAL_FIGURE, lambda match: plural(spoken(match[1])).removeprefix("one ")),
+    (_PLURAL_FIGURE, _plural_figure),
     (_ORDINAL, lambda match: spoken(match[1], "ordinal")),
     (_CHAIN, _chain),
     (_RANGE, _range),

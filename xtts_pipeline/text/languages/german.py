@@ -89,7 +89,7 @@ _DECADE = re.compile(r"(?<![\w.,])(1[1-9]\d\d|20\d\d|[1-9]\d)er(?!\w)")
 _JOINED = re.compile(r"(?<![\w.,])(\d{1,6})(?:-(?=[a-zäöüß]{3})|(?=(?:mal|fach|jährig|köpfig|stellig)))")
 _TIMES = re.compile(r"(?<![\w.,])(\d{1,6}) ?x(?!\w)")
 _PHONE = re.compile(
-    r"(?<![\w.,/+-])(?:\+\d{1,3}(?: ?\(0\))?|0\d{1,5}|\(0\d{1,5}\))(?:[ /-]\d{2,8}){1,5}(?![\w/-]|[.,:]\d)"
+    r"(?<![\w.,/+-])(?<!\d )(?:\+\d{1,3}(?: ?\(0\))?|0\d{1,5}|\(0\d{1,5}\))(?:[ /-]\d{2,8}){1,5}(?![\w/-]|[.,:]\d)"
 )
 _SCORE = re.compile(r"(?<![\w.,:])(\d{1,3}):(\d{1,3})(?![\w:])")
 
@@ -247,7 +247,7 @@ class German(Reading):
             return "numbering-year" if is_year else "numbering"
         previous = words_before(counted.match, 2)
         # Kapitel 1 Seite 3: a number after a noun is its name. A sentence's first word is often no noun.
-        is_name = counted.noun is None and bool(previous) and previous[0][0].isupper()
+        is_name = counted.noun is None and bool(previous) and previous[0][0].isupper() and previous[0].isalpha()
         is_name = is_name and (len(previous) == 2 or previous[0] in _LABELS.split("|"))
         if number != 1 or is_name or not (is_noun or counted.noun):
             return "numbering"

@@ -183,7 +183,8 @@ def _clock(match: re.Match[str]) -> str:
 
 def _range(match: re.Match[str]) -> str:
     first, percent, space, last = match.groups()
-    is_range = _value(first) < _value(last)
+    # The years 1398-99.
+    is_range = _value(first) < _value(last) or (len(first), len(last)) == (4, 2)
     if space and not is_range:
         return match[0]
     return f"{first}{percent} {_TO if is_range else _AGAINST} {last}"

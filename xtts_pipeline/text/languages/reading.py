@@ -15,8 +15,10 @@ from xtts_pipeline.text.numbers import MAX_DIGITS, set_apart, spell
 Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str] | str]
 
 MASCULINE, FEMININE, NEUTER = "masculine", "feminine", "neuter"
-# 1.250, 1 250, 1'250 and 1,250,000 are one figure.
-FIGURE = r"(?:\d{1,3}(?:(?:\.\d{3}){1,4}|(?: \d{3}){1,4}|(?:'\d{3}){1,4}|(?:,\d{3}){2,4})(?!\d)|\d+)"
+# 1.250, 1 250, 1'250, 1,250,000 and the whole of 1,250.50 are one figure.
+FIGURE = (
+    r"(?:\d{1,3}(?:(?:\.\d{3}){1,4}|(?: \d{3}){1,4}|(?:'\d{3}){1,4}|(?:,\d{3}){2,4}|,\d{3}(?=\.\d\d?(?!\d)))(?!\d)|\d+)"
+)
 DECIMALS = r"(?:,(?P<{0}_decimals>\d+)|\.(?P<{0}_pointed>\d{{1,2}})(?!\d|\.\d))"
 ROMAN = r"(?=[IVXL])(?:XL|L?X{0,3})(?:IX|IV|V?I{0,3})(?!\w)"
 _ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
@@ -284,7 +286,9 @@ class Reading(ABC):
             return self._counted(int(whole), unit)
         if not int(whole):
             return self._counted(int(decimals), cent)
-        cents = self.cardinal(int(decimals), f"cardinal-{cent.gender}")
+        # Without its name after it, the number of cents agrees with nothing.
+        form = f"cardinal-{cent.gender}" if "{cent}" in self.words.money else "numbering"
+        cents = self.cardinal(int(decimals), form)
         return self.words.money.format(whole=self._counted(int(whole), unit), cents=cents, cent=cent.many)
 
     def _of(self, unit: Noun) -> str:

@@ -39,7 +39,7 @@ _LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) ({ROMAN})(?!')")
 _ROYAL = re.compile(rf"{_NAME} ({ROMAN})")
 _ROMAN_ORDINAL = re.compile(rf"(?<!\w)((?:[Ll]a|[Ee]l|[Dd]el|[Aa]l) )?({ROMAN})(?= [A-ZÁÉÍÓÚÑ][a-záéíóúüñ])")
 _ORDINAL = re.compile(
-    r"(?<![\w.,])(\d{1,4})\.?(?:((?:[ºo°]|ro|do|to|vo|mo|no)(?!\w| ?C))"
+    r"(?<![\w.,])(\d{1,4})\.?(?:((?:[ºo°]|ro|do|to|vo|mo|no)(?!\w| ?C(?!\w)))"
     r"|(ª|(?:e?r|d|t|v|m|n)?a(?!\w))|((?:er|r)(?!\w)))(\s?s(?!\w))?"
 )
 _MONTHS = (
@@ -68,9 +68,10 @@ _HOUR = re.compile(rf"(?<![\w:.,])(1[0-2]|0?[1-9]){_HALF_OF_DAY}(?!\w)")
 # `ha` is also a verb: ha llegado.
 _HECTARES = re.compile(r"(?<=\d) ?ha(?= de |[.,;:!?)]|$)")
 _DON = re.compile(r"(?<![\w.])D\.(?= [A-ZÁÉÍÓÚ][a-záéíóúñ]{2})")
+_PLURAL = re.compile(r"(?<=[ao])s$|(?<=s)es$")
 _AND_I = re.compile(r" ?& ?(?=[Hh]?[IiÍí])")
 _PHONE = re.compile(
-    r"(?<![\w.,/-])(?:\+\d{1,3}(?: \d{2,4}){2,5}|[6-9]\d\d \d\d \d\d \d\d|[89]\d \d{3} \d\d \d\d"
+    r"(?<![\w.,/-])(?<!\d )(?:\+\d{1,3}(?: \d{2,4}){2,5}|[6-9]\d\d \d\d \d\d \d\d|[89]\d \d{3} \d\d \d\d"
     r"|0\d{1,3}(?:[ -]\d{2,4}){2,4})"
     r"(?![\w-]|[.,]\d)"
 )
@@ -133,7 +134,8 @@ _WORDS = Vocabulary(
         "kg": Noun("kilogramo", "kilogramos"), "g": Noun("gramo", "gramos"), "mg": Noun("miligramo", "miligramos"),
         "t": Noun("tonelada", "toneladas", FEMININE), "l": Noun("litro", "litros"), "L": Noun("litro", "litros"),
         "ml": Noun("mililitro", "mililitros"), "°C": Noun("grado Celsius", "grados Celsius"),
-        "ºC": Noun("grado Celsius", "grados Celsius"), "°F": Noun("grado Fahrenheit", "grados Fahrenheit"),
+        "ºC": Noun("grado Celsius", "grados Celsius"), "° C": Noun("grado Celsius", "grados Celsius"),
+        "º C": Noun("grado Celsius", "grados Celsius"), "°F": Noun("grado Fahrenheit", "grados Fahrenheit"),
         "°": Noun("grado", "grados"), "h": Noun("hora", "horas", FEMININE), "min": Noun("minuto", "minutos"),
         "s": Noun("segundo", "segundos"), "kWh": Noun("kilovatio hora", "kilovatios hora"),
         "kW": Noun("kilovatio", "kilovatios"), "MW": Noun("megavatio", "megavatios"), "W": Noun("vatio", "vatios"),
@@ -205,7 +207,8 @@ class Spanish(Reading):
         half = "media" if noun.gender == FEMININE else "medio"
         if whole:
             number = self.cardinal(int(whole), f"cardinal-{noun.gender}")
-            return f"{number} {noun.one if int(whole) == 1 else noun.many} y {half}"
+            # A word of the text has one form: 1 1/2 horas.
+            return f"{number} {_PLURAL.sub('', noun.one) if int(whole) == 1 else noun.many} y {half}"
         return f"{half} {noun.one}"
 
     def noun(self, word: str) -> Noun | None:
