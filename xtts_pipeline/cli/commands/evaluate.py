@@ -255,8 +255,10 @@ def evaluate_run(
     if phoneme_error_rate:
         loaded(Recogniser)
     if judges and (missing := loaded(Judges).missing):
+        # resemblyzer needs webrtcvad, which imports a module that later versions of setuptools lack.
         names = " ".join(missing)
-        echo_line(f"warning: --judges without {names}: not installed; pip install {names} adds its figures")
+        packages = names + ' "setuptools<81"' * ("resemblyzer" in missing)
+        echo_line(f"warning: --judges without {names}: not installed; pip install {packages} adds the figures")
     cache = cache or cache_of_run(run)
     manifest = load_manifest(cache)
     entries = split_entries(cache, manifest, split, limit)

@@ -34,7 +34,7 @@ from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 from xtts_pipeline.plots import save_histograms
 from xtts_pipeline.quality.symbols import RARE_COUNT, SymbolCount, symbol_counts
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import join_lines
+from xtts_pipeline.system.terminal import counted, join_lines
 from xtts_pipeline.text.language_check import check_languages
 
 MOST_SHAPES = 4
@@ -141,8 +141,8 @@ class StatsReport:
 
     def to_text(self) -> str:
         """Return the report for people."""
-        left_out = f", {_counted(self.unusable, 'row')} cannot be used" if self.unusable else ""
-        counts = f"{_counted(self.clips, 'clip')}, {self.hours:.2f} hours, {_counted(self.speakers, 'speaker')}"
+        left_out = f", {counted(self.unusable, 'row')} cannot be used" if self.unusable else ""
+        counts = f"{counted(self.clips, 'clip')}, {self.hours:.2f} hours, {counted(self.speakers, 'speaker')}"
         lines = [f"{self.source}: {counts}{left_out}", *[f"  {self.first_unusable}"] * bool(left_out), ""]
         lines.append(f"{'':22}" + "".join(f"{column:>8}" for column in _COLUMNS))
         for name, statistics in self.spreads.items():
@@ -162,7 +162,7 @@ class StatsReport:
             lines.append(self._plan_line("data.buckets", self.buckets))
             shapes = zip(self.buckets.shapes, self.buckets.clips, self.buckets.wastes, strict=True)
             lines += [
-                f"    [{shape.max_text_length}, {shape.max_mel_frames}]: {_counted(clips, 'clip')}, padding {waste:.1%}"
+                f"    [{shape.max_text_length}, {shape.max_mel_frames}]: {counted(clips, 'clip')}, padding {waste:.1%}"
                 for shape, clips, waste in shapes
             ]
         if self.plot is not None:
@@ -188,7 +188,7 @@ class SymbolsReport:
     def to_text(self) -> str:
         """Return the report for people."""
         rare = sum(symbol.mark == "rare" for symbol in self.symbols)
-        counts = f"{_counted(self.clips, 'text')}, {_counted(len(self.symbols), 'symbol')}"
+        counts = f"{counted(self.clips, 'text')}, {counted(len(self.symbols), 'symbol')}"
         lines = [f"{self.source}: {counts}, {rare} rare (under {RARE_COUNT} times)", ""]
         lines.append(f"{'symbol':8}{'code':8}{'count':>9}  {'':8}example id")
         for symbol in self.symbols:
@@ -197,7 +197,7 @@ class SymbolsReport:
             code = f"U+{ord(symbol.symbol):04X}"
             lines.append(f"{shown:8}{code:8}{symbol.count:>9}  {symbol.mark:8}{symbol.example}")
         if self.unused:
-            lines += ["", f"{_counted(len(self.unused), 'symbol')} that no text has"]
+            lines += ["", f"{counted(len(self.unused), 'symbol')} that no text has"]
         return join_lines(lines)
 
 
@@ -263,7 +263,7 @@ def measure_lengths(
         marks = {name: {mark: asdict(statistics)[mark] for mark in MARKS} for name, statistics in spreads.items()}
         values = limits.model_dump()
         drawn = {measure: {name: values[name] for name in names} for measure, names in LIMITS_DRAWN.items()}
-        count = f"{_counted(len(lengths.seconds), 'clip')}, {lengths.seconds.sum() / 3600:.2f} h"
+        count = f"{counted(len(lengths.seconds), 'clip')}, {lengths.seconds.sum() / 3600:.2f} h"
         save_histograms(plot, f"{data or cache}: {count}", lengths.measures, marks, drawn)
     largest = smallest_shape(lengths.tokens, lengths.frames)
     smallest_for_all = smallest_shape(lengths.tokens, lengths.frames, keep_share=1.0)
@@ -334,10 +334,6 @@ def _plan_of(buckets: Sequence[Bucket] | str | None, limits: LimitsConfig, lengt
         else [Shape(*bucket) for bucket in buckets or ()]
     )
     return plan_shapes(shapes, lengths.tokens, lengths.frames) if len(shapes) > 1 else None
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _overlaid_limits(cache: Path, manifest: Manifest, config: Config) -> LimitsConfig:
