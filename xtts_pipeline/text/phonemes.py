@@ -96,12 +96,20 @@ def _espeak() -> Any:
         ) from None
 
 
+def espeak_names(language: str) -> tuple[str, str]:
+    """Return what espeak-ng may call a language tag: the whole, and the language without its region."""
+    tag = language.lower().replace("_", "-")
+    primary = primary_language(tag)
+    return _VOICES.get(tag, tag), _VOICES.get(primary, primary)
+
+
 @lru_cache(maxsize=64)
 def _voice(language: str) -> str:
     """Return espeak-ng's name of a language. Raises ConfigError if it has none."""
     known = sorted({str(voice.language) for voice in _espeak().available_voices()})
-    tag = language.lower().replace("_", "-")
-    for candidate in (_VOICES.get(tag, tag), _VOICES.get(tag.split("-")[0], tag.split("-")[0])):
-        if candidate in known:
-            return candidate
-    raise ConfigError(f"language {language}: espeak-ng has no such voice; {did_you_mean(tag, known)}")
+    found = next((name for name in espeak_names(language) if name in known), None)
+    if found is None:
+        raise ConfigError(
+            f"language {language}: espeak-ng has no such voice; {did_you_mean(espeak_names(language)[0], known)}"
+        )
+    return found

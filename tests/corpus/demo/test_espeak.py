@@ -96,6 +96,16 @@ def test_more_words_a_minute_are_shorter():
     assert lengths[1] < 0.75 * lengths[0]
 
 
+@pytest.mark.parametrize(("tag", "same_as"), [("de-AT", "de"), ("en_AU", "en-us"), ("fr", "fr-fr"), ("fr-BE", "fr-be")])
+def test_a_language_without_a_voice_of_its_region_has_another(tag: str, same_as: str):
+    names = []
+    for language in (tag, same_as):
+        with EspeakVoice.of_language(language) as voice:
+            names.append([name for name, _ in voice.speak_phonemes("Anna")[1]])
+
+    assert names[0] == names[1]
+
+
 def test_an_unknown_voice_is_an_error_that_names_it():
     with pytest.raises(CorpusError, match="unknown voice 'nobody'"), EspeakVoice("nobody"):
         pass

@@ -55,6 +55,12 @@ def text_beside_sound(root: Path) -> None:
     (root / "README.txt").write_text("Recorded at home.\n")
 
 
+def names_in_capitals(root: Path) -> None:
+    text_beside_sound(root)
+    for path in list(root.iterdir()):
+        path.rename(path.with_suffix(path.suffix.upper()))
+
+
 def speakers_with_text_beside_sound(root: Path) -> None:
     text_beside_sound(root / "anna")
 
@@ -176,6 +182,7 @@ LAYOUTS = {
         "manifest", "--columns audio=file,text=text",
     ),
     "001.wav beside 001.txt": (text_beside_sound, "pairs", ""),
+    "001.WAV beside 001.TXT": (names_in_capitals, "pairs", ""),
     "001.wav beside 001.txt in wavs/": (text_beside_sound_in_wavs, "pairs", "", "wavs/001"),
     "001.wav beside 001.txt of a speaker": (speakers_with_text_beside_sound, "pairs", "", "anna/001", "anna"),
     "wav/001.wav and txt/001.txt": (text_in_a_folder_beside_that_of_the_sounds, "pairs", "", "wav/001"),

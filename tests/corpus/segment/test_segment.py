@@ -153,13 +153,13 @@ def test_a_recording_without_a_transcript_is_cut_only(book: tuple[Path, list[Wor
 
 
 def test_chapters_are_found_in_folders_with_their_texts(tmp_path: Path):
-    for name in ("one/a.flac", "one/a.txt", "one/b.wav", "two/x.mp3", "two/words.txt"):
+    for name in ("one/a.flac", "one/a.txt", "one/b.wav", "two/x.mp3", "two/words.txt", "TWO/Y.WAV", "TWO/Y.TXT"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
 
     found = [(item.id, item.transcript and item.transcript.name) for item in find_recordings(tmp_path)]
 
-    assert found == [("one_a", "a.txt"), ("one_b", None), ("two_x", "words.txt")]
+    assert found == [("TWO_Y", "Y.TXT"), ("one_a", "a.txt"), ("one_b", None), ("two_x", "words.txt")]
 
 
 def test_a_folder_without_sound_is_an_error(tmp_path: Path):

@@ -15,6 +15,8 @@ import soundfile
 
 from xtts_pipeline.errors import CorpusError
 from xtts_pipeline.system.installation import install_command
+from xtts_pipeline.text.normalize import primary_language
+from xtts_pipeline.text.phonemes import espeak_names
 
 SENTENCES_FILE = Path(__file__).parent / "sentences.txt"
 PERSIAN_SENTENCES_FILE = Path(__file__).parent / "sentences_fa.txt"
@@ -58,14 +60,16 @@ class EspeakVoice:
     """
 
     def __init__(self, name: str = "en-us", words_per_minute: int = 165) -> None:
-        self.name = name
+        self._names: tuple[str, ...] = (name,)
         self.words_per_minute = words_per_minute
 
     @classmethod
     def of_language(cls, language: str) -> Self:
-        """Return the voice of a language tag such as `de`, `pt-BR` or `fa`."""
-        tag = language.lower().replace("_", "-")
-        return cls({"en": "en-us", "zh": "cmn", "no": "nb"}.get(tag, tag))
+        """Return the voice of a language tag such as `de`, `pt-BR` or `fa`; without a voice of its region, another."""
+        voice = cls()
+        # French is `fr-fr` in the list of voices, and `fr` here.
+        voice._names = *espeak_names(language), primary_language(language)
+        return voice
 
     def __enter__(self) -> Self:
         try:
@@ -86,9 +90,9 @@ class EspeakVoice:
         # The library keeps the pointer alone, so the callback must live as long as the voice.
         self._callback = _SynthCallback(self._collect)
         self._library.espeak_SetSynthCallback(self._callback)
-        if self._library.espeak_SetVoiceByName(self.name.encode()) != _OK:
+        if all(self._library.espeak_SetVoiceByName(name.encode()) != _OK for name in self._names):
             self._library.espeak_Terminate()
-            raise CorpusError(f"espeak-ng: unknown voice {self.name!r}; expected one such as en-us")
+            raise CorpusError(f"espeak-ng: unknown voice {self._names[0]!r}; expected one such as en-us")
         self._library.espeak_SetParameter(_PARAMETER_RATE, self.words_per_minute, 0)
         return self
 

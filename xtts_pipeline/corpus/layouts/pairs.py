@@ -73,7 +73,7 @@ def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
 def _transcripts_among(names: Collection[str]) -> dict[str, str]:
     """Return stem -> name of each transcript in a folder; a README is one only beside a sound of that name."""
     sounds = set(map(id_of, sounds_among(names)))
-    found = {name.rpartition(".")[0]: name for name in names if name.endswith(TRANSCRIPTS)}
+    found = {name.rpartition(".")[0]: name for name in names if name.lower().endswith(TRANSCRIPTS)}
     return {stem: name for stem, name in found.items() if stem in sounds or stem.upper() not in NO_TRANSCRIPTS}
 
 

@@ -97,7 +97,7 @@ def find_recordings(data: Path) -> list[Recording]:
     recordings = []
     for folder, names in folders:
         sounds = [name for name in names if name.lower().endswith(SOUND_SUFFIXES)]
-        texts = {Path(name).stem: name for name in names if name.endswith(TRANSCRIPTS)}
+        texts = {Path(name).stem: name for name in names if name.lower().endswith(TRANSCRIPTS)}
         for name in sounds:
             stem = Path(name).stem
             found = next(iter(texts.values())) if len(texts) == len(sounds) == 1 else texts.get(stem)
