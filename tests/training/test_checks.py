@@ -106,6 +106,19 @@ def test_with_accumulation_one_part_of_the_batch_must_fit(manifest: Manifest) ->
         check_memory(manifest, config, room_for(manifest, config, 3))
 
 
+@pytest.mark.parametrize(("rows", "shares"), [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)])
+def test_the_accumulation_that_is_advised_fits(manifest: Manifest, rows: int, shares: int) -> None:
+    room = room_for(manifest, settings(1152, accumulation_steps=2), rows)
+    config = settings(1152)
+    with pytest.raises(ConfigError) as refused:
+        check_memory(manifest, config, room, shares)
+    advised = re.search(r"keep it and set training.accumulation_steps=(\d+) ", str(refused.value))
+    assert advised is not None
+    parts = int(advised[1])
+    assert 1152 % (parts * shares) == 0
+    check_memory(manifest, settings(1152, accumulation_steps=parts), room, shares)
+
+
 def test_check_memory_false_skips_the_check(manifest: Manifest) -> None:
     with pytest.raises(
         ConfigError,
@@ -236,6 +249,31 @@ def test_a_bucket_that_no_batch_size_fills_is_refused_and_an_empty_one_is_not(
     ):
         check(write_cache(tmp_path / "one", train=24, buckets=((4, 4), (16, 24))), batch_size=2)
     check(write_cache(tmp_path / "none", train=24, buckets=((3, 2), (16, 24))), batch_size=2)
+
+
+def test_several_devices_round_a_bucket_s_batch_down_to_their_number(tmp_path: Path, write_cache: WriteCache) -> None:
+    manifest = write_cache(tmp_path / "4-56", train=60, buckets=((6, 8), (16, 24)))
+    found = manifest.split_records("train", 0)
+    config = settings(3 * found // 5 or 1)
+    rows = config.training.clips_per_batch * 3
+    assert found < rows
+    with pytest.raises(CacheError, match=rf"{found} training records?, .* which is {rows} rows in this bucket"):
+        check_enough_records(Path("cache"), manifest, config)
+    assert f" {rows} x 6 x 8," in describe_batches(manifest, config)[0]
+    shares = rows // 2 + 1
+    assert f" {shares} x 6 x 8," in describe_batches(manifest, config, shares)[0]
+
+
+@pytest.mark.parametrize(("shares", "fewer"), [(1, ""), (2, " or --devices")])
+def test_more_parts_than_clips_are_refused_with_what_helps(
+    tmp_path: Path, write_cache: WriteCache, shares: int, fewer: str
+) -> None:
+    manifest = write_cache(tmp_path / "few", train=15)
+    with pytest.raises(CacheError) as refused:
+        check_enough_records(tmp_path, manifest, settings(16, accumulation_steps=16 // shares), shares)
+    assert str(refused.value).endswith(
+        f"; set a smaller training.accumulation_steps{fewer}, or preprocess a larger corpus"
+    )
 
 
 def test_patience_needs_a_validation_split(tmp_path: Path, write_cache: WriteCache) -> None:

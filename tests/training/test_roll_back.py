@@ -119,6 +119,22 @@ def test_a_diverged_run_rolls_back_once_with_half_the_rate_and_continues_with_th
     assert [len(line["ids"]) for line in read_skipped(tmp_path)] == [2, 2, 2, 2]
 
 
+def test_a_resumed_run_that_rolls_back_keeps_its_own_clips_and_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resume_and_train(tmp_path, TinySource(), config_with(max_consecutive_skips=3, steps=5))
+    monkeypatch.setattr(TinySource, "records_digest", lambda _: "other clips")
+    # The resumed run begins with epoch 2, and is rolled back to step 5 before its first checkpoint.
+    bad = tuple(StreamPosition(*divmod(batch, 3)) for batch in range(6, 10))
+    config = config_with(max_consecutive_skips=3, steps=12, batch_size=4, evaluate_every=100)
+    changed = ("cache", "training.batch_size", "training.evaluate_every", "training.steps")
+    summary = resume_and_train(tmp_path, TinySource(bad=bad), config, allowed=changed)
+    assert summary["rolled_back_at_step"] == 9
+    checkpoint = load_checkpoint(tmp_path)
+    assert checkpoint.state is not None
+    assert (checkpoint.state.records, checkpoint.state.batch_rows) == ("other clips", (4,))
+
+
 def test_a_step_skipped_before_the_roll_back_checkpoint_is_counted_once(tmp_path: Path) -> None:
     """Step 12 is saved between two reports, with step 11 in its open window."""
     config = config_with(max_consecutive_skips=3, log_every=5, evaluate_every=100, steps=20)

@@ -41,20 +41,26 @@ class AvailableMemory:
     where: str
 
 
-def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> None:
+def check_enough_records(cache: Path, manifest: Manifest, config: Config, shares: int = 1) -> None:
     """Raise CacheError if a bucket cannot fill one training batch, or if patience has no validation split.
 
-    A bucket without training records is fine. The records of a bucket with too few would never be trained on.
+    `shares` devices split a batch. A bucket without training records is fine. The records of a bucket with too few
+    would never be trained on.
     """
-    training = config.training
+    training, parts = config.training, config.training.accumulation_steps * shares
     if not manifest.split_records("train"):
         raise CacheError(f"{cache}: 0 training records; preprocess a larger corpus")
-    for bucket, found, needed in unfilled_buckets(manifest, training.clips_per_batch, training.accumulation_steps):
-        smaller = _largest_trainable_batch(manifest, training.clips_per_batch, training.accumulation_steps)
-        remedy = "preprocess with other data.buckets" if smaller is None else f"set training.batch_size={smaller}"
+    for bucket, found, needed in unfilled_buckets(manifest, training.clips_per_batch, parts):
+        smaller = _largest_trainable_batch(manifest, training.clips_per_batch, parts)
         if smaller is not None:
             # A batch has at least one clip in each part.
-            remedy += " or less" if smaller > training.accumulation_steps else ", or preprocess a larger corpus"
+            remedy = f"set training.batch_size={smaller}"
+            remedy += " or less" if smaller > parts else ", or preprocess a larger corpus"
+        else:
+            remedy = "preprocess with other data.buckets" if manifest.buckets else "preprocess a larger corpus"
+            if parts > 1:
+                fewer = "training.accumulation_steps" if shares == 1 else "training.accumulation_steps or --devices"
+                remedy = f"set a smaller {fewer}, or {remedy}"
         where = f"bucket {bucket} {list(manifest.buckets[bucket])}: " if manifest.buckets else ""
         rows = f", which is {counted(needed, 'row')} in this bucket" if manifest.buckets else ""
         records = counted(found, "training record")
@@ -66,10 +72,13 @@ def check_enough_records(cache: Path, manifest: Manifest, config: Config) -> Non
         )
 
 
-def describe_batches(manifest: Manifest, config: Config) -> list[str]:
-    """Return a line with the shape of each bucket's batches and the share of padding, and advice where it is much."""
+def describe_batches(manifest: Manifest, config: Config, shares: int = 1) -> list[str]:
+    """Return a line with the shape of each bucket's batches and the share of padding, and advice where it is much.
+
+    `shares` devices split a batch.
+    """
     specs = bucket_specs(manifest)
-    sizes = batch_sizes(specs, config.training.clips_per_batch, config.training.accumulation_steps)
+    sizes = batch_sizes(specs, config.training.clips_per_batch, config.training.accumulation_steps * shares)
     shapes = ", ".join(f"{rows} x {_shape_text(spec)}" for rows, spec in zip(sizes, specs, strict=True))
     described = f"batches (clips x tokens x frames): {shapes}; {padding_share(manifest):.0%} of the frames are padding"
     return [described, *padding_advice(manifest, config)]
@@ -154,8 +163,9 @@ def check_memory(
         text += f" ({_gigabytes(batch)} for the batch, {_gigabytes(rest)} for the rest)"
         parts = training.accumulation_steps * shares
         fitting = _largest_trainable_batch(manifest, estimate.most_rows(available.bytes) * parts, parts)
+        remedy = _remedy(fitting, _parts_that_fit(manifest, config, available, shares))
         raise ConfigError(
-            f"training.batch_size={training.batch_size}: {text}, but {room}; {_remedy(fitting, config)} "
+            f"training.batch_size={training.batch_size}: {text}, but {room}; {remedy} "
             "(training.check_memory=false goes on)"
         )
     return needed, f"{text}, {room}"
@@ -209,13 +219,31 @@ def _largest_trainable_batch(manifest: Manifest, most: int, parts: int) -> int |
     return _largest_filled_batch(manifest, min(most, largest), parts)
 
 
-def _remedy(fitting: int | None, config: Config) -> str:
+def _parts_that_fit(manifest: Manifest, config: Config, available: AvailableMemory, shares: int) -> int | None:
+    """Return the least number of accumulation steps with which the batch fits, or None.
+
+    Accumulation takes memory of its own: two more gradients.
+    """
+    rows = config.training.clips_per_batch // shares
+    parts = (number for number in range(config.training.accumulation_steps + 1, rows + 1) if rows % number == 0)
+    return next(
+        (
+            number
+            for number in parts
+            if training_memory(manifest, config.with_settings("training", accumulation_steps=number)).total_bytes(
+                rows // number
+            )
+            <= available.bytes
+        ),
+        None,
+    )
+
+
+def _remedy(fitting: int | None, parts: int | None) -> str:
+    split = "" if parts is None else f"keep it and set training.accumulation_steps={parts}"
     if fitting is None:
-        return "choose a smaller model, or preprocess with lower limits"
-    size = config.training.clips_per_batch
-    least_parts = -(-size // max(fitting // config.training.accumulation_steps, 1))
-    parts = next(number for number in range(least_parts, size + 1) if size % number == 0)
-    return f"set training.batch_size={fitting} or auto, or keep it and set training.accumulation_steps={parts}"
+        return split or "choose a smaller model, or preprocess with lower limits"
+    return f"set training.batch_size={fitting} or auto{f', or {split}' if split else ''}"
 
 
 def _data_bytes(manifest: Manifest, config: Config) -> int:

@@ -381,9 +381,7 @@ class _Training:
         context.metrics.rewind(checkpoint.step, checkpoint.state.file_bytes.get(METRICS_NAME, 0))
         context.media.rewind()
         self.steps_done = context.saver.saved_step = checkpoint.step
-        # Skipped steps of the window are recorded already, and their clips cannot be looked up any more.
-        kept = tuple(row for row in checkpoint.state.window if not row[-1])
-        self._load_state(replace(checkpoint.state, window=kept, resumed_at_steps=self.state.resumed_at_steps))
+        self._load_state(checkpoint.state.rolled_back(self.state))
         context.saver.restore_best()
         self.rolled_back_at_step, self.skips.in_a_row = step, 0
         rate = f"{ROLL_BACK_RATE:g} of the learning rate"

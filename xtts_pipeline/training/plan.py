@@ -48,10 +48,20 @@ class RunPlan:
         return self.config.training.autotune and self.is_new
 
     @property
+    def batch_shares(self) -> int:
+        """The number of devices that split a batch."""
+        return batch_shares(self.cluster, self.devices)
+
+    @property
     def memory_shares(self) -> int:
         """The number of parts of a batch, each in a memory of its own."""
-        workers = 1 if self.cluster is None else len(self.cluster.workers)
-        return workers * (device_count(self.devices) if has_gpu() else 1)
+        return batch_shares(self.cluster, self.devices if has_gpu() else 1)
+
+
+def batch_shares(cluster: Cluster | None, devices: int | None) -> int:
+    """Return the number of devices that split a batch: those of all processes."""
+    workers = 1 if cluster is None else len(cluster.workers)
+    return workers * device_count(devices)
 
 
 def device_count(asked: int | None) -> int:

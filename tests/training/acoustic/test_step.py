@@ -151,6 +151,8 @@ def test_evaluation_is_deterministic_and_weighted_by_decoder_steps(train_step: A
     first, second = numbers(evaluate_step, batch), numbers(evaluate_step, batch)
     assert first == second
     assert first["weight"] == 7 + 3 + 4  # 20, 7 and 12 frames, 3 a step
+    # A clip of more symbols than frames is in no loss.
+    assert numbers(evaluate_step, random_batch(SPEC, (9, 4, 9), (20, 7, 8)))["weight"] == 7 + 3
     assert 0.0 < first["null_voice_loss"] != first["loss"]
     assert tracing_counts(evaluate_step) == [1]
 

@@ -68,7 +68,7 @@ from xtts_pipeline.training.checks import (
 )
 from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS, Cluster, find_cluster
 from xtts_pipeline.training.monitoring.startup import StartupTimer
-from xtts_pipeline.training.plan import RunPlan, device_count
+from xtts_pipeline.training.plan import RunPlan, batch_shares, device_count
 from xtts_pipeline.training.settings import changed_settings, check_allowed_keys, check_changes, training_config
 from xtts_pipeline.training.vocoder.checks import describe_crops
 
@@ -225,7 +225,7 @@ def run_training(
         manifest, configs, overrides, steps, previous, allowed, base, network, device_count(devices), cluster
     )
     if network == "acoustic":
-        check_enough_records(data, manifest, config)
+        check_enough_records(data, manifest, config, batch_shares(cluster, devices))
     if previous is not None and (finished := _finished_summary(run, previous, config, allowed, network)) is not None:
         if cluster is None or cluster.index == 0:
             echo_line(f"already finished: {run} has taken {finished['steps']} steps; a larger --steps continues it")
@@ -390,7 +390,7 @@ def _print_plan(plan: RunPlan) -> int | None:
             lines = describe_crops(plan.data, plan.manifest, plan.config)
     else:
         needed, memory_text = check_memory(plan.manifest, plan.config, available_memory(), plan.memory_shares)
-        lines = [*describe_batches(plan.manifest, plan.config), f"memory: {memory_text}"]
+        lines = [*describe_batches(plan.manifest, plan.config, plan.batch_shares), f"memory: {memory_text}"]
     if not plan.is_chief:
         return needed
     for line in [*lines, describe_precision(plan.config.training), *slow_settings(plan.config.training)]:

@@ -10,7 +10,7 @@ from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import from_signature
 from xtts_pipeline.model.batch import Batch, Crop, References, next_of_speaker, without_others
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.losses import LOSS_METRICS, BatchTotals, batch_totals, decoder_steps
+from xtts_pipeline.model.losses import LOSS_METRICS, BatchTotals, batch_totals, decoder_steps, rows_with_path
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.training.acoustic.voice_change import VoiceChange
 from xtts_pipeline.training.compiled import CompiledByShape
@@ -142,7 +142,8 @@ class EvaluateStep:
             no_crop = crop._replace(length=tf.zeros_like(crop.length))
             no_reference = network.own_references(batch, no_crop)
             metrics["null_voice_loss"] = self._losses(batch, no_crop, no_reference, dropout)["loss"]
-        weight = tf.reduce_sum(decoder_steps(batch.mel_length, network.frames_per_step))
+        counted, _ = rows_with_path(batch, crop)
+        weight = tf.reduce_sum(decoder_steps(counted.mel_length, network.frames_per_step))
         return stack_metrics({**metrics, "weight": tf.cast(weight, tf.float32)}, self.METRICS)
 
     def _losses(self, batch: Batch, crop: Crop, reference: References | None, dropout: Dropout) -> Metrics:

@@ -148,6 +148,18 @@ class RunState:
         """Whether the last step was applied, by the open window or, if that is empty, by the last report."""
         return not (self.window[-1][-1] if self.window else self.skipped_in_a_row)
 
+    def rolled_back(self, later: "RunState") -> "RunState":
+        """Return the state to go back to from a later one of the run, whose clips and batches it keeps."""
+        # Skipped steps of the window are recorded already, and their clips cannot be looked up any more.
+        kept = tuple(row for row in self.window if not row[-1])
+        return replace(
+            self,
+            window=kept,
+            records=later.records,
+            batch_rows=later.batch_rows,
+            resumed_at_steps=later.resumed_at_steps,
+        )
+
     def resumed(self, step: int) -> "RunState":
         """Return the state of a run that another process continues after `step`."""
         return replace(self, resumed_at_steps=(*self.resumed_at_steps, step))
