@@ -97,6 +97,29 @@ def test_an_interrupted_run_saves_its_current_step(whole: tuple[Path, dict[str, 
     assert load_checkpoint(tmp_path / "best").step == expected["best"]["step"]
 
 
+def test_a_last_evaluation_that_was_interrupted_is_kept_when_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interruption, calls = SimpleNamespace(is_asked=False), iter(range(100))
+
+    def evaluate(self: TinyValidation, before_batch: Callable[[], None]) -> dict[str, float]:
+        interruption.is_asked = next(calls) == 1
+        before_batch()
+        self.evaluations += 1
+        return {"loss": (3.0, 1.0, 2.0, 2.5)[self.evaluations - 1]}
+
+    monkeypatch.setattr(TinyValidation, "evaluate", evaluate)
+    # The run ends with an evaluation that is due only because it ends.
+    with pytest.raises(InterruptedRunError, match="interrupted after step 7, which is saved"):
+        resume_and_train(tmp_path, TinySource(), config_with(steps=7), interruption)
+    best = {"step": 7, "metric": "loss", "value": 1.0}
+    assert resume_and_train(tmp_path, TinySource(), config_with(steps=7))["best"] == best
+    longer = resume_and_train(tmp_path, TinySource(), config_with(steps=12), allowed=("training.steps",))
+    assert longer["best"] == best
+    assert load_checkpoint(tmp_path / "best").step == 7
+    assert [line["step"] for line in read_metrics(tmp_path) if line["split"] == "val"] == [5, 7, 10, 12]
+
+
 @pytest.mark.parametrize(("place", "call", "saved"), [(TinyStep, "__call__", 3), (TinyValidation, "evaluate", 5)])
 def test_an_interruption_that_stops_the_compiler_too_saves_the_run(
     whole: tuple[Path, dict[str, Any]],

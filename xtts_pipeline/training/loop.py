@@ -18,7 +18,7 @@ from xtts_pipeline.errors import InterruptedRunError, TrainingError
 from xtts_pipeline.system.memory import freeze_objects, release_free_memory, unfreezing_objects
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.acoustic.task import AcousticTask
-from xtts_pipeline.training.checkpoints.files import Checkpoint, link_best, read_weights_sha256, restore_step
+from xtts_pipeline.training.checkpoints.files import Checkpoint, read_weights_sha256, restore_step
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME, checkpoint_folders, remove_after
 from xtts_pipeline.training.checkpoints.saver import SaveSchedule, Snapshot
 from xtts_pipeline.training.checkpoints.state import BestEvaluation, NetworkKind, RunState, origin_to_json
@@ -304,9 +304,8 @@ class _Training:
         self._warn_not_saved([saver.poll()])
         is_due = self.clock.is_due(step)
         if step == saver.saved_step:
-            if best is not None and self.context.is_chief:
-                link_best(self.context.folder, checkpoint_folders(self.context.folder)[-1])
-                saver.saved_best = best
+            # Saved before this was done: by an interruption, or a roll-back has gone back to it.
+            self._warn_not_saved(saver.settle(self._run_state(best), best))
         # Sound checkpoints must not give way to one whose last update was skipped.
         elif is_over or (is_due and not saver.is_busy and self._run_state().is_last_update_finite):
             self._save(self._snapshot(self._run_state(best), best))

@@ -20,6 +20,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.model.architecture import NetworkSizes, parameter_count
 from xtts_pipeline.model.network import Network
+from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import seal_json
 from xtts_pipeline.text.tokens import Tokenizer
@@ -138,6 +139,17 @@ def save_checkpoint(
             (folder / name).write_bytes(content)
 
     return place_checkpoint(run / LAST_FOLDER / step_name(step), write, keep)
+
+
+def replace_state(folder: Path, config: Config, state: RunState) -> None:
+    """Replace the settings and the state of the run in a checkpoint. Raises CheckpointError if the disk refuses."""
+    with explaining_damage(folder):
+        content = replace(read_state(folder), config=config, run=state)
+    try:
+        with atomic_write(folder / STATE_NAME) as file:
+            file.write(seal_json(state_to_json(content)))
+    except OSError as error:
+        raise CheckpointError(f"{folder / STATE_NAME}: cannot be written ({error.strerror}); it is as before") from None
 
 
 def save_for_speech(checkpoint: Checkpoint, folder: Path) -> None:

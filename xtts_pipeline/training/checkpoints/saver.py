@@ -15,7 +15,7 @@ import numpy as np
 from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.errors import CheckpointError
-from xtts_pipeline.training.checkpoints.files import link_best, save_checkpoint
+from xtts_pipeline.training.checkpoints.files import link_best, replace_state, save_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import BEST_FOLDER, LAST_FOLDER, step_name
 from xtts_pipeline.training.checkpoints.state import BestEvaluation, NetworkKind, RunState
 
@@ -119,6 +119,26 @@ class CheckpointSaver:
         if outcomes and outcomes[-1] is not None:
             raise CheckpointError(outcomes[-1])
 
+    def settle(self, state: RunState, best: BestEvaluation | None) -> list[str | None]:
+        """Give the checkpoint of `saved_step`, whose weights stay, the state after what was due; wait until it is done.
+
+        With `best` it becomes the best one. Returns outcomes as `drain` does.
+        """
+        outcomes = self.drain()
+        try:
+            self._settle(state, best)
+        except CheckpointError as error:
+            return [*outcomes, str(error)]
+        self.saved_best = best or self.saved_best
+        return outcomes
+
+    def _settle(self, state: RunState, best: BestEvaluation | None) -> None:
+        self._flush()
+        folder = self._run / LAST_FOLDER / step_name(self.saved_step)
+        replace_state(folder, self._config, state)
+        if best is not None:
+            link_best(self._run, folder)
+
     def poll(self) -> str | None:
         """If a snapshot is done, start the queued one; return, once, why the first could not be written, or None."""
         saving, best, queued = self._saving, self._best_in_progress, self._queued
@@ -138,13 +158,16 @@ class CheckpointSaver:
         self.saved_step, self._best_in_progress = snapshot.step, snapshot.best
         self._saving = self._pool.submit(self._write, snapshot)
 
-    def _write(self, snapshot: Snapshot) -> Path:
+    def _flush(self) -> None:
         try:
             self._sync()
         except OSError as error:
             raise CheckpointError(
                 f"{self._run}: metrics cannot be written ({error.strerror}); earlier checkpoints are untouched"
             ) from None
+
+    def _write(self, snapshot: Snapshot) -> Path:
+        self._flush()
         keep = self._config.training.keep_checkpoints
         folder = save_checkpoint(
             self._run,
@@ -173,6 +196,9 @@ class NullCheckpointSaver(CheckpointSaver):
 
     def restore_best(self) -> None:
         """Do nothing."""
+
+    def _settle(self, state: RunState, best: BestEvaluation | None) -> None:
+        pass
 
     def _start(self, snapshot: Snapshot) -> None:
         self.saved_step, self.saved_best = snapshot.step, snapshot.best or self.saved_best
