@@ -135,6 +135,16 @@ def test_a_resumed_run_that_rolls_back_keeps_its_own_clips_and_batches(
     assert (checkpoint.state.records, checkpoint.state.batch_rows) == ("other clips", (4,))
 
 
+@pytest.mark.parametrize("keep", [1, 2])
+def test_the_last_sound_checkpoint_does_not_give_way_to_a_best_one_after_a_skipped_update(
+    tmp_path: Path, keep: int
+) -> None:
+    # Step 4 is saved. Step 5 is evaluated, the best so far, though its update was skipped.
+    config = config_with(max_consecutive_skips=3, keep_checkpoints=keep, log_every=1)
+    summary = resume_and_train(tmp_path, lost(5, 6, 7), config)
+    assert "rolled back to step 4" in summary["warnings"][1]
+
+
 def test_a_step_skipped_before_the_roll_back_checkpoint_is_counted_once(tmp_path: Path) -> None:
     """Step 12 is saved between two reports, with step 11 in its open window."""
     config = config_with(max_consecutive_skips=3, log_every=5, evaluate_every=100, steps=20)

@@ -15,6 +15,9 @@ HEAD_BYTES = 1 << 20
 # So many lines of letters must be no UTF-8, and none with other letters than ASCII may be: fewer are bad rows.
 LEAST_FOREIGN_LINES = 8
 _WIDE = ("utf16", "utf32")
+_BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+# What bytes.decode takes them for; an incremental decoder raises an error of its own.
+_WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 _EXCEL_LINE = re.compile("sep=(.)", re.IGNORECASE)
 _BY_LANGUAGE = {
     "cp1250": "cs hr hu pl ro sk sl",
@@ -45,6 +48,8 @@ def decode_head(raw: bytes, given: str = "", errors: str = "strict") -> str:
     Raises UnicodeDecodeError if the file has another encoding and `errors` is strict.
     """
     encoding = given or wide_encoding(raw) or "utf-8"
+    if not raw.startswith(_BYTE_ORDER_MARKS):
+        encoding = _WITHOUT_MARK.get(codecs.lookup(encoding).name, encoding)
     return codecs.getincrementaldecoder(encoding)(errors).decode(raw).removeprefix("\ufeff")
 
 

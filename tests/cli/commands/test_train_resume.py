@@ -163,6 +163,7 @@ def test_a_run_resumed_before_its_first_checkpoint_keeps_its_own_settings(
         (json.dumps({**SUMMARY, "by_function": {"f": 1}}).encode(), "by_function.f: found '1'"),
         (json.dumps({**SUMMARY, "step_ms": dict.fromkeys(("mean", "std", "p50", "p95"), 1.0)}).encode(), "step_ms: "),
         (json.dumps({**SUMMARY, "resumed_at_steps": 1}).encode(), "resumed_at_steps: found '1'"),
+        (json.dumps({**SUMMARY, "network": "other"}).encode(), "network: found 'other'"),
         (b"[" * 100_000, "not a summary"),
         (b'{"steps": ' + b"9" * 20_000 + b"}", "not a summary"),
     ],

@@ -334,6 +334,33 @@ def test_given_columns_choose_no_layout_and_leave_the_speaker(tmp_path: Path) ->
     assert (corpus.layout, corpus.utterances[0].speaker) == ("manifest", "anna")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_wide_characters_without_a_byte_order_mark_are_little_endian(tmp_path: Path, encoding: str) -> None:
+    plain("", "{name}.wav\t{text}", "file\ttext", encoding=f"{encoding}-le")(tmp_path)
+    corpus = read_corpus(tmp_path, ReadOptions(encoding=encoding))
+    assert [row.text for row in corpus.utterances] == SENTENCES
+
+
+def test_an_empty_table_beside_the_one_with_the_columns_is_passed_over(tmp_path: Path) -> None:
+    plain("wavs", "{name}|{text}")(tmp_path)
+    (tmp_path / "notes.txt").touch()
+    corpus = read_corpus(tmp_path, ReadOptions(columns={"audio": "1", "text": "2"}))
+    assert [row.text for row in corpus.utterances] == SENTENCES
+
+
+@pytest.mark.parametrize("table", ["recordings", "supervisions"])
+@pytest.mark.parametrize("wrong", [[1], {"a": 1}, None])
+def test_an_id_of_lhotse_that_is_no_string_rejects_its_rows(tmp_path: Path, table: str, wrong: object) -> None:
+    lhotse(tmp_path)
+    path = next(tmp_path.glob(f"*{table}*"))
+    key = "id" if table == "recordings" else "recording_id"
+    first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([json.dumps({**json.loads(first), key: wrong}), *others]) + "\n")
+    corpus = read_corpus(tmp_path)
+    assert len(corpus.utterances) == len(SENTENCES) - 1
+    assert "expected an id there" in corpus.rejections[0].detail
+
+
 def test_a_layout_refuses_options_that_it_has_no_use_for(tmp_path: Path) -> None:
     text_beside_sound(tmp_path)
     with pytest.raises(CorpusError, match=r"a pairs corpus has no use for --delimiter ';'; leave it out"):

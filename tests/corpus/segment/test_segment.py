@@ -11,6 +11,7 @@ from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice, demo_sentences
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.segment.segment import find_recordings, segment_corpus
+from xtts_pipeline.corpus.segment.speech import hear
 from xtts_pipeline.errors import CorpusError
 from xtts_pipeline.text.normalize import normalize
 
@@ -160,6 +161,12 @@ def test_chapters_are_found_in_folders_with_their_texts(tmp_path: Path):
     found = [(item.id, item.transcript and item.transcript.name) for item in find_recordings(tmp_path)]
 
     assert found == [("TWO_Y", "Y.TXT"), ("one_a", "a.txt"), ("one_b", None), ("two_x", "words.txt")]
+
+
+def test_a_sound_of_an_unusual_rate_is_refused_in_one_line(tmp_path: Path):
+    soundfile.write(tmp_path / "a.wav", np.zeros(384_000, np.float32), 384_000)
+    with pytest.raises(CorpusError, match=r"a\.wav: 384000 samples a second, expected 4000 to 192000; resample it$"):
+        hear(tmp_path / "a.wav")
 
 
 def test_a_folder_without_sound_is_an_error(tmp_path: Path):

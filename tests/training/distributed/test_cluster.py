@@ -74,6 +74,8 @@ def test_pods_are_numbered_under_their_service() -> None:
     [
         ({"TF_CONFIG": "{"}, "TF_CONFIG: cannot be read"),
         ({"TF_CONFIG": "[]"}, "TF_CONFIG: cannot be read"),
+        ({"TF_CONFIG": '{"task": {"index": 1e400}}'}, "TF_CONFIG: cannot be read"),
+        ({"TF_CONFIG": "[" * 100_000}, "TF_CONFIG: cannot be read"),
         ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}}'}, "has a ps"),
         ({"TF_CONFIG": '{"cluster": {"worker": ["a", "b"]}}'}, "host:port"),
         ({"TF_CONFIG": Cluster(("a:1", "b:2"), 2).to_tf_config()}, "task worker 2, but there are 2 of its type"),

@@ -40,14 +40,14 @@ class Lhotse:
     def read(self, found: FoundCorpus, rows: RowCollector) -> None:
         """Add a row for each supervision of a whole recording."""
         for recordings_path, path in zip(found.tables[::2], found.tables[1::2], strict=True):
-            recordings = {value.get("id"): value for _, value in _objects(recordings_path, rows)}
+            recordings = {str(value.get("id")): value for _, value in _objects(recordings_path, rows)}
             names = [_sound_of(value) for value in recordings.values()]
             folder = rows.options.audio_dir
             place = place_names(names, rows.sounds, "", folder, is_fixed=bool(folder))
             split = split_in_name(path.with_suffix(""))
             for where, supervision in _objects(path, rows):
                 row_id, text = str(supervision.get("id") or ""), supervision.get("text")
-                recording = recordings.get(supervision.get("recording_id"))
+                recording = recordings.get(str(supervision.get("recording_id")))
                 problem = _problem(supervision, recording, recordings_path)
                 if problem or recording is None or not isinstance(text, str):
                     rows.reject(where, Reason.BAD_ROW, problem or "text is no string; expected a string", row_id)

@@ -276,7 +276,7 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
         width = said_width or max(counts, key=counts.count, default=0)
         rows = [[field.strip() for field in fields] for fields in rows if len(fields) == width]
         is_given = bool(said_width) or all(role in options.columns for role in REQUIRED)
-        if width < 2 or (2 * len(rows) <= len(counts) and not is_given):
+        if width < 2 or not rows or (2 * len(rows) <= len(counts) and not is_given):
             continue
         columns = list(zip(*rows, strict=True))
         hits = [place_hits(column, sounds) for column in columns]

@@ -16,6 +16,8 @@ from xtts_pipeline.audio.mel import frame_energies_db, log_mel
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError, CorpusError
 
+# The limits of AudioConfig.sample_rate.
+MIN_RATE, MAX_RATE = 4_000, 192_000
 HOPS_PER_SECOND = 100
 HOPS_PER_FRAME = 4
 MEL_BINS = 40
@@ -94,6 +96,8 @@ def hear(path: Path) -> tuple[RecordedSpeech, int]:
     """Return the speech of a sound file of any length, and its sample rate. Raises CorpusError if it is no sound."""
     try:
         _, rate = read_sound_length(path)
+        if not MIN_RATE <= rate <= MAX_RATE:
+            raise CorpusError(f"{path}: {rate} samples a second, expected {MIN_RATE} to {MAX_RATE}; resample it")
         hop_samples = hop_length(rate)
         block_samples = hop_samples * HOPS_PER_SECOND * BLOCK_SECONDS
         # The last hop of a block is centred at the first sample of the next one.

@@ -6,6 +6,7 @@ A disk error costs a warning and another try; the previous checkpoint is untouch
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -16,8 +17,8 @@ from xtts_pipeline.cache.format.manifest import CacheIdentity
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.training.checkpoints.files import link_best, replace_state, save_checkpoint
-from xtts_pipeline.training.checkpoints.run_folder import BEST_FOLDER, LAST_FOLDER, step_name
-from xtts_pipeline.training.checkpoints.state import BestEvaluation, NetworkKind, RunState
+from xtts_pipeline.training.checkpoints.run_folder import BEST_FOLDER, LAST_FOLDER, checkpoint_folders, step_name
+from xtts_pipeline.training.checkpoints.state import BestEvaluation, NetworkKind, RunState, read_run_state
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,18 @@ class CheckpointSaver:
         self.saved_step, self._best_in_progress = snapshot.step, snapshot.best
         self._saving = self._pool.submit(self._write, snapshot)
 
+    def _keep(self, state: RunState) -> int:
+        """Return how many checkpoints to keep. The last sound one does not give way to those after skipped updates."""
+        keep = self._config.training.keep_checkpoints
+        if state.is_last_update_finite:
+            return keep
+        for count, folder in enumerate(reversed(checkpoint_folders(self._run)), 2):
+            with suppress(CheckpointError):
+                saved = read_run_state(folder).run
+                if saved is not None and saved.is_last_update_finite:
+                    return max(keep, count)
+        return keep
+
     def _flush(self) -> None:
         try:
             self._sync()
@@ -168,14 +181,13 @@ class CheckpointSaver:
 
     def _write(self, snapshot: Snapshot) -> Path:
         self._flush()
-        keep = self._config.training.keep_checkpoints
         folder = save_checkpoint(
             self._run,
             snapshot.step,
             self._config,
             self._cache,
             snapshot.arrays,
-            keep,
+            self._keep(snapshot.state),
             snapshot.state,
             self._network,
         )

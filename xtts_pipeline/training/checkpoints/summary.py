@@ -14,7 +14,7 @@ from xtts_pipeline.errors import OutputError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.training.checkpoints.run_folder import SUMMARY_NAME
-from xtts_pipeline.training.checkpoints.state import Natural
+from xtts_pipeline.training.checkpoints.state import Natural, NetworkKind
 
 _MAX_SUMMARY_BYTES = 64 << 20
 _REMEDY = "remove it, and --resume goes on from the last checkpoint"
@@ -76,6 +76,7 @@ class _Profile(_Part):
 class _Summary(_Counts):
     """What `xtts train` reports of a finished run; summaries of older versions lack the keys with a default."""
 
+    network: NetworkKind = "acoustic"
     steps: Natural
     stopped_early: bool
     by_function: dict[str, _Counts]

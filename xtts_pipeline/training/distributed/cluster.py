@@ -64,7 +64,7 @@ def _parse_tf_config(text: str) -> Cluster:
         content = json.loads(text)
         jobs, task = content.get("cluster", {}), content.get("task", {})
         cluster = _parse_jobs(jobs, str(task.get("type", "worker")), int(task.get("index", 0)))
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         example = Cluster(("a:2222", "b:2222"), 0).to_tf_config()
         raise ConfigError(f"{TF_CONFIG}: cannot be read ({error}), expected JSON such as {example}") from None
     if len(cluster.workers) > 1 and not {"type", "index"} <= {*task}:
