@@ -50,6 +50,15 @@ def test_a_client_that_stops_inside_a_later_event_is_left(served: tuple[Running,
         assert b'"info"' in all_received(client)
 
 
+def test_a_client_that_sends_no_later_event_is_left() -> None:
+    with (
+        running({"gated": GatedVoice(1)}, max_seconds=0.05) as server,
+        socket.create_connection(("127.0.0.1", server.wyoming_port), timeout=60.0) as client,
+    ):
+        client.sendall(DESCRIBE)
+        assert b'"info"' in all_received(client)
+
+
 def test_a_client_may_wait_before_a_later_event(served: tuple[Running, GatedVoice]) -> None:
     with socket.create_connection(("127.0.0.1", served[0].wyoming_port), timeout=60.0) as client:
         answers = client.makefile("rb")

@@ -107,3 +107,21 @@ def test_long_figures_take_no_long_time(figures: str, language: str) -> None:
     start = time.thread_time()
     normalize("1" + figures * 8_000, TextConfig(), language)
     assert time.thread_time() - start < 2.0
+
+
+@pytest.mark.parametrize(
+    ("language", "written", "spoken"),
+    [
+        ("it", "Costa 3,14 euro.", "costa tre virgola uno quattro euro."),
+        ("tr", "Faiz 2,5 oldu.", "faiz iki virgül beş oldu."),
+        ("cy", "Mae 3.14.", "mae tair pwynt un pedair."),
+        ("ar", "3.14", "ثلاثة فاصل واحد أربعة"),
+        ("id", "Harga 3,14 juta.", "harga tiga koma satu empat juta."),
+        ("vi", "0,05", "không phẩy không năm"),
+        ("pl", "3,14", "trzy przecinek czternaście"),
+        ("bn", "0.05", "0.05"),
+        ("ky", "3,14", "3,14"),
+    ],
+)
+def test_decimals_are_read_or_stay(language: str, written: str, spoken: str) -> None:
+    assert normalize(written, TextConfig(), language) == spoken

@@ -87,8 +87,7 @@ class _Connection:
         self._is_speaking = False
 
     async def run(self, reader: asyncio.StreamReader) -> None:
-        async with asyncio.timeout(connections.BEGIN_SECONDS):
-            event = await _read_event(reader)
+        event = await _read_event(reader, connections.BEGIN_SECONDS)
         while event is not None:
             # Events that have arrived are read without a pause, and other clients would wait for all of them.
             await asyncio.sleep(0)
@@ -103,7 +102,7 @@ class _Connection:
                 self._text = None
                 await self._report(error)
                 await self._end_sound()
-            event = await _read_event(reader)
+            event = await _read_event(reader, self._service.max_seconds)
 
     async def _answer(self, event: Event) -> None:
         if Describe.is_type(event.type):
@@ -198,12 +197,13 @@ class _Connection:
         self._service.metrics.requests.labels("wyoming", outcome).inc()
 
 
-async def _read_event(reader: asyncio.StreamReader) -> Event | None:
+async def _read_event(reader: asyncio.StreamReader, begin_seconds: float) -> Event | None:
     """Return the next event; None at the end. Raises ValueError or another error for one that is malformed.
 
-    A client may wait before an event, as Home Assistant does between two texts, but not inside one: TimeoutError.
+    A client may wait so long before an event, as for the next words of a text, but less inside one; TimeoutError.
     """
-    begun = await reader.read(1)
+    async with asyncio.timeout(begin_seconds):
+        begun = await reader.read(1)
     if not begun:
         return None
     async with asyncio.timeout(connections.BEGIN_SECONDS):

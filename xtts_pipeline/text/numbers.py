@@ -18,6 +18,10 @@ _WITHOUT_SPACES = frozenset(["ja", "km", "lo", "my", "th", "yue", "zh"])
 _NUM2WORDS_CODES = {"kk": "kz", "nb": "no"}
 _POINT_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.(?P<decimals>\d+))?")
 _COMMA_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:[. ]\d{3})+(?!\d)|\d+)(?:,(?P<decimals>\d+))?")
+# num2words has no decimals in these languages, drops them, or reads others; the CLDR's rules are right.
+_RULED_DECIMALS = frozenset(["ar", "cy", "id", "it", "tr", "vi"])
+# 0.05 is read as 0.5 in Bengali, and 3.14 as 3.41 in Kyrgyz, which num2words has not.
+_NO_DECIMALS = frozenset(["bn", "ky"])
 # Each language is a module of its own in num2words, and they fail in different ways.
 _SPELLING_ERRORS = (NotImplementedError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RbnfError)
 
@@ -73,15 +77,14 @@ def set_apart(words: str, match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=10_000)
 def _number_words(number: str, primary: str) -> str | None:
-    if len(number) > MAX_DIGITS:
+    code, is_decimal = _NUM2WORDS_CODES.get(primary, primary), "." in number
+    if len(number) > MAX_DIGITS or (is_decimal and primary in _NO_DECIMALS):
         return None
-    code = _NUM2WORDS_CODES.get(primary, primary)
-    value = Decimal(number) if "." in number else int(number)
     try:
         words = (
-            num2words(number if "." in number else value, lang=code)
-            if code in CONVERTER_CLASSES
-            else _rules_of(primary).format_number(value).text
+            _rules_of(primary).format_number(Decimal(number) if is_decimal else int(number)).text
+            if code not in CONVERTER_CLASSES or (is_decimal and primary in _RULED_DECIMALS)
+            else num2words(number if is_decimal else int(number), lang=code)
         )
     except _SPELLING_ERRORS:
         return None
