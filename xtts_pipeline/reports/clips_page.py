@@ -180,7 +180,8 @@ def _cards(
     filters = {name: f"strangest: {title}" for name, title in titles.items()}
     filters |= {"duplicate": "duplicates", "selected": "selected"}
     parts = []
-    groups = {number: place for place, group in enumerate(content.duplicates) for number in group.clips}
+    # Of several groups of a clip, the first counts: the same sound comes before a similar text.
+    groups = {number: place for place, group in reversed([*enumerate(content.duplicates)]) for number in group.clips}
     for number, keys in shown.items():
         clip, scores = content.clips[number], _scores(content, number)
         rows = [

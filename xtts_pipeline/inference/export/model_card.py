@@ -224,4 +224,5 @@ def _figures(evaluation: EvaluationFigures | None) -> list[str]:
 
 
 def _table(rows: Mapping[str, object]) -> str:
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())])
+    cells = ((name, str(value).replace("|", "\\|")) for name, value in rows.items())
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in cells)])

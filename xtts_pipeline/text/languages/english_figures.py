@@ -33,6 +33,11 @@ _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
 _PER = "|".join(sorted({*UNITS, *PER_WORDS}, key=len, reverse=True))
 _UNIT_WORDS = "|".join(sorted({*UNITS.values(), "square", "cubic", "degrees", "percent"} | {"feet", "inches"}))
 
+# 20 000, and with a currency any groups; other groups of three may be numbers side by side.
+_SPACED = re.compile(
+    rf"(?<![\w.,+-])(?<!\d )(?:[1-9]\d{{0,2}}(?: \d{{3}})* 000|(?<=[{_SYMBOLS}])[1-9]\d{{0,2}}(?: \d{{3}})+)"
+    r"(?!\d|[.,]\d{3}| \d)"
+)
 _SIGN_FIRST = re.compile(rf"([{_SYMBOLS}]) ?-(?=[\d.])")
 _MINUS_MONEY = re.compile(rf"(?<![\w-])-(?=[{_SYMBOLS}] ?\.?\d)")
 _TO_MONEY = re.compile(rf"(?<=[\dkKmMBn])-(?=[{_SYMBOLS}] ?\d)")
@@ -108,6 +113,7 @@ _SIGNED_WORDS |= {"*": " times ", "^": " to the power of ", "/": " slash "}
 
 def expand_figures(text: str) -> str:
     """Return the text without digits. A number from 1100 to 2099 that stands alone is read as a year."""
+    text = _SPACED.sub(lambda match: match[0].replace(" ", ""), text)
     text = _MINUS_MONEY.sub("minus ", _SIGN_FIRST.sub(r"-\1", text))
     text = _PER_AFTER_NUMBER.sub(lambda match: f" per {unit_of(match[1])}", _TO_MONEY.sub(" to ", text))
     text = _MONEY.sub(_money, _CENTS.sub(r"\g<1>0.", text))

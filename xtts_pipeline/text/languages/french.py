@@ -177,11 +177,8 @@ class French(Reading):
         return super().cardinal(number, form).replace("-et-", " et ")
 
     def decimals(self, figure: str) -> str:
-        """Return up to three digits after the comma as a number, after its zeros: `zéro cinq`, `quatorze`."""
-        digits = figure.lstrip("0")
-        if not digits or len(figure) > 3:
-            return self.digit_by_digit(figure)
-        return " ".join([*[self.words.digits[0]] * (len(figure) - len(digits)), self.cardinal(int(digits))])
+        """Return up to three digits as a number, after its zeros: `zéro cinq`, `quatorze`."""
+        return self.decimals_as_number(figure)
 
     def expand_roman(self, text: str) -> str:
         """Return the text with the numerals of rulers, chapters and centuries in digits."""

@@ -190,6 +190,13 @@ class Reading(ABC):
         """Return the digits after the comma in words, digit by digit."""
         return self.digit_by_digit(figure)
 
+    def decimals_as_number(self, figure: str) -> str:
+        """Return up to three digits after the comma as a number, after its zeros, as Romance languages read them."""
+        digits = figure.lstrip("0")
+        if not digits or len(figure) > 3:
+            return self.digit_by_digit(figure)
+        return " ".join([*[self.words.digits[0]] * (len(figure) - len(digits)), self.cardinal(int(digits))])
+
     def groups(self, match: re.Match[str]) -> str:
         """Return a telephone number digit by digit, with a pause between its groups."""
         plus = f"{self.words.signs['+']} " if "+" in match[0] else ""
