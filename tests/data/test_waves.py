@@ -149,3 +149,10 @@ def test_clips_shorter_than_a_crop_are_counted_and_said(folder: Path, source: Wa
 def test_settings_that_cannot_train_a_vocoder_are_refused(setting: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         check_vocoder_settings(config_with(setting))
+
+
+def test_discriminators_that_are_not_trained_need_no_longer_crop() -> None:
+    sizes = ("vocoder.discriminator_sizes=[2048]",)
+    with pytest.raises(ConfigError, match="expected at least 4096"):
+        check_vocoder_settings(config_with("vocoder.adversarial_weight=1", *sizes))
+    check_vocoder_settings(config_with("vocoder.adversarial_weight=0", *sizes))

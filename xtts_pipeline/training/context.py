@@ -185,9 +185,12 @@ def prepare_run(
                 yield context
             except tf.errors.ResourceExhaustedError:
                 settings = plan.config.training
+                found = f"{plan.run}: out of memory with training.batch_size={settings.batch_size}"
+                if plan.network == "vocoder":
+                    raise TrainingError(f"{found}; lower it, or vocoder.crop_frames") from None
                 raise TrainingError(
-                    f"{plan.run}: out of memory with training.batch_size={settings.batch_size} and "
-                    f"training.accumulation_steps={settings.accumulation_steps}; lower the first or raise the second"
+                    f"{found} and training.accumulation_steps={settings.accumulation_steps}; "
+                    "lower the first or raise the second"
                 ) from None
             except tf.errors.OpError:
                 # Records of another cache may have an id or a length that the network does not know.

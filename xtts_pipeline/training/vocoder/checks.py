@@ -34,7 +34,9 @@ def _batch_problem(config: Config) -> str | None:
 
 
 def _size_problem(audio: AudioConfig, settings: VocoderConfig) -> str | None:
-    sizes = (*settings.spectral_sizes, *settings.discriminator_sizes)
+    # Without an adversarial loss there are no discriminators.
+    judged = settings.discriminator_sizes if settings.adversarial_weight else ()
+    sizes = (*settings.spectral_sizes, *judged)
     samples, largest = _crop_samples(audio, settings), max((audio.fft_size, *sizes))
     if samples < 2 * largest:
         return (
