@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from xtts_pipeline.corpus.explain import explain_no_layout, folders_of
@@ -50,7 +51,8 @@ def read_corpus(
     try:
         # Path.resolve raises RuntimeError for a link to itself, up to Python 3.12.
         source = Path(os.path.realpath(root, strict=True))
-        sound_root = _outer_sound_root(source, options.audio_dir)
+        audio_dir, sound_root = _sound_folder(source, options.audio_dir)
+        options = replace(options, audio_dir=audio_dir)
         readers = [reader for reader in _READERS if layout in ("auto", reader.name)]
         reader, found = _detect(source, root, readers, options)
     except OSError as error:
@@ -65,15 +67,21 @@ def read_corpus(
     return corpus
 
 
-def _outer_sound_root(source: Path, audio_dir: str) -> Path | None:
-    """Return the folder of the sounds if it does not lie below the corpus. Raises CorpusError if there is none."""
+def _sound_folder(source: Path, audio_dir: str) -> tuple[str, Path | None]:
+    """Return `audio_dir` as seen from the corpus, and its path if it does not lie below the corpus.
+
+    It is looked for there first, then from the current folder. Raises CorpusError if it lies elsewhere and is missing.
+    """
     root = source if source.is_dir() else source.parent
-    if not audio_dir or real_path(root / audio_dir).is_relative_to(root):
-        return None
-    folder = real_path(Path(audio_dir))
+    if not audio_dir:
+        return audio_dir, None
+    is_named_from_here = not (root / audio_dir).is_dir() and Path(audio_dir).is_dir()
+    folder = real_path(Path(audio_dir) if is_named_from_here else root / audio_dir)
+    if folder.is_relative_to(root):
+        return folder.relative_to(root).as_posix() if is_named_from_here else audio_dir, None
     if not folder.is_dir():
         raise CorpusError(f"--audio-dir {audio_dir}: no such folder in {root} or here; name the folder of the sounds")
-    return folder
+    return audio_dir, folder
 
 
 def _check_options(reader: Layout, shown: Path, options: ReadOptions) -> None:

@@ -320,6 +320,22 @@ def test_sounds_may_lie_outside_of_the_folder_of_the_table(tmp_path: Path) -> No
         read_corpus(tmp_path / "texts", ReadOptions(audio_dir="../nowhere"))
 
 
+@pytest.mark.parametrize(
+    ("audio_dir", "seen"),
+    [("data/sounds", "sounds"), ("sounds", "sounds"), ("other/sounds", "other/sounds"), ("link", "link")],
+)
+def test_the_folder_of_the_sounds_is_named_from_the_corpus_or_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audio_dir: str, seen: str
+) -> None:
+    table(tmp_path / "data", "list.csv", "{name}.wav,{text}", "file,text")
+    sounds(tmp_path / "data" if audio_dir.endswith("sounds") and seen == "sounds" else tmp_path / "other", "sounds")
+    (tmp_path / "data" / "link").symlink_to(tmp_path / "other" / "sounds")
+    monkeypatch.chdir(tmp_path)
+    corpus = read_corpus(Path("data"), ReadOptions(audio_dir=audio_dir))
+    assert [row.text for row in corpus.utterances] == SENTENCES
+    assert corpus.reading.audio_dir == seen
+
+
 def test_columns_choose_among_those_that_are_there(tmp_path: Path) -> None:
     plain("wavs", "{name}|raw {text}|{text}")(tmp_path)
     raw = read_corpus(tmp_path, ReadOptions(columns={"text": "text"}))
