@@ -41,10 +41,10 @@ class Constants:
     shard_entry_bytes: float = constant(134, "measured: their manifest")
     records_per_shard: float = constant(256, "default of cache.records_per_shard")
     preprocess_cpu_s_per_hour: float = constant(
-        3.72, "measured: docs/performance.md, 27.3 CPU s for 4,000 clips of 6.6 s, with trimming"
+        3.72, "measured on slower cores: 27.3 CPU s for 4,000 clips of 6.6 s, with trimming"
     )
     preprocess_bytes_per_row: float = constant(
-        2_100, "measured: docs/performance.md, the parent's 90 MB at 4,000 clips and 109 MB at 13,100"
+        2_100, "measured: the parent's 90 MB at 4,000 clips and 109 MB at 13,100"
     )
     preprocess_cores: float = constant(64, ASSUMED)
     read_cpu_ms_per_record: float = constant(

@@ -133,7 +133,7 @@ def test_validation_reports_without_a_loss_have_no_best_loss(tmp_path: Path):
 
     page = write_run_page(read_run(run), tmp_path / "page").read_text(encoding="utf-8")
 
-    assert "Best validation loss" not in page
+    assert "Lowest validation loss" not in page
     assert "mel loss" in page
 
 

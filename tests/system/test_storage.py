@@ -31,7 +31,7 @@ from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system import storage
 from xtts_pipeline.system.regular_files import read_regular_file
-from xtts_pipeline.system.storage import StoredPath, check_local, folder_path, is_stored, open_to_read
+from xtts_pipeline.system.storage import StoredPath, check_local, folder_path, is_stored, open_stored
 
 WriteCache = Callable[..., Manifest]
 
@@ -96,7 +96,7 @@ def test_a_stored_file_reads_as_a_local_one(store: StoredPath) -> None:
     content = np.random.default_rng(0).bytes(20_000_000)  # more than two buffers
     with (store / "file").write() as file:
         file.write(content)
-    with open_to_read(store / "file") as file:
+    with open_stored(store / "file") as file:
         assert file.read(3) == content[:3]
         assert file.seek(0, 2) == len(content)
         assert file.seek(9_000_000) == 9_000_000
@@ -106,7 +106,7 @@ def test_a_stored_file_reads_as_a_local_one(store: StoredPath) -> None:
     assert [path.name for path in store.iterdir()] == ["file"]
     assert (store.is_dir(), (store / "file").is_dir(), (store / "none").exists()) == (True, False, False)
     with pytest.raises(FileNotFoundError) as caught:
-        open_to_read(store / "none")
+        open_stored(store / "none")
     assert caught.value.filename == str(store / "none")
 
 

@@ -22,6 +22,7 @@ from xtts_pipeline.training.checks import (
     choose_precision,
     describe_batches,
     describe_precision,
+    idle_settings,
     slow_settings,
     training_memory,
 )
@@ -117,6 +118,29 @@ def test_the_accumulation_that_is_advised_fits(manifest: Manifest, rows: int, sh
     parts = int(advised[1])
     assert 1152 % (parts * shares) == 0
     check_memory(manifest, settings(1152, accumulation_steps=parts), room, shares)
+
+
+def test_features_that_are_kept_count(manifest: Manifest) -> None:
+    config = settings(4)
+    kept = config.with_settings("data", cache_features=True)
+    plain, more = (training_memory(manifest, one).total_bytes(4) for one in (config, kept))
+    assert more >= plain
+    big = replace(manifest, shards=tuple(replace(shard, bytes=1 << 40) for shard in manifest.shards))
+    assert training_memory(big, kept).total_bytes(4) > 1 << 40 > training_memory(big, config).total_bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("network", "section", "setting", "said"),
+    [
+        ("acoustic", "training", {"voice_change": 0.1}, "voice_change does nothing without a voice encoder"),
+        ("vocoder", "augmentation", {"gain_db": 3.0}, "augmentation changes the clips of `xtts train` alone"),
+    ],
+)
+def test_a_setting_that_does_nothing_is_said(network: Any, section: Any, setting: dict[str, float], said: str) -> None:
+    config = Config().with_settings("model", voice_latents=0)
+    assert idle_settings(config, network) == []
+    (line,) = idle_settings(config.with_settings(section, **setting), network)
+    assert said in line
 
 
 def test_check_memory_false_skips_the_check(manifest: Manifest) -> None:

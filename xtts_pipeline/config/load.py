@@ -16,7 +16,7 @@ from xtts_pipeline.config.languages import canonical_language
 from xtts_pipeline.config.schema import MAX_SHOWN, Config, shorten
 from xtts_pipeline.errors import ConfigError, did_you_mean
 from xtts_pipeline.system.regular_files import read_regular_file
-from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS
+from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS, has_surrogate
 
 MAX_CONFIG_BYTES = 1 << 16
 MAX_NUMBER_CHARACTERS = 1_000
@@ -253,7 +253,7 @@ def read_yaml(path: Path, loader: type[yaml.SafeLoader] = StrictLoader) -> dict[
 
 
 def _parse_override(text: str) -> dict[str, Any]:
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if has_surrogate(text):
         raise ConfigError(f"--set {text[:MAX_SHOWN]}: holds bytes that are not UTF-8; give the setting in UTF-8")
     path, equals, raw = text.partition("=")
     keys = path.strip().split(".")

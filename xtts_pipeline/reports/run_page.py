@@ -150,7 +150,7 @@ def _tiles(content: RunContent) -> str:
     ]
     if losses:
         best, step = min(losses)
-        shown.append(tile("Best validation loss", f"{best:.4f}", f"at step {step:,}"))
+        shown.append(tile("Lowest validation loss", f"{best:.4f}", f"at step {step:,}"))
     if (loss := _last(content, "train", "loss")) is not None:
         shown.append(tile("Training loss", f"{loss:.4f}", "the last report"))
     step_ms = summary.get("step_ms") or {}

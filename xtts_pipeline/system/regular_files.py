@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from xtts_pipeline.system.storage import is_stored, open_to_read, size_of
+from xtts_pipeline.system.storage import is_stored, open_stored, size_of
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def open_regular_file(
     if is_stored(path):
         status = path.stat()
         _check_regular(path, status, most_bytes)
-        with open_to_read(path, known_bytes=status.st_size) as file:
+        with open_stored(path, known_bytes=status.st_size) as file:
             yield file
     else:
         with open(path, "rb", buffering, opener=partial(_open_without_waiting, follow_links=follow_links)) as file:

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PosixPath
 from types import ModuleType
-from typing import BinaryIO
+from typing import BinaryIO, TypeGuard
 
 from xtts_pipeline.errors import CacheError, OutputError
 
@@ -67,7 +67,7 @@ class StoredPath(PosixPath):
 
     def read_bytes(self) -> bytes:
         """Return the whole file."""
-        with open_to_read(self) as file:
+        with open_stored(self) as file:
             return file.read()
 
     @contextmanager
@@ -157,7 +157,7 @@ def user_cache() -> Path:
     return (home if home.is_absolute() else Path.home() / ".cache") / "xtts_pipeline"
 
 
-def is_stored(path: Path) -> bool:
+def is_stored(path: Path) -> TypeGuard[StoredPath]:
     """Return whether a path lies in a store."""
     return isinstance(path, StoredPath)
 
@@ -186,14 +186,9 @@ def check_apart(output: Path, cache: Path, remedy: str = "choose another --outpu
         raise OutputError(f"{output}: lies in {cache}, expected a folder apart from it; {remedy}")
 
 
-def open_to_read(path: Path, buffering: int = -1, known_bytes: int | None = None) -> BinaryIO:
-    """Open a file for reading. Raises OSError.
-
-    `buffering` applies to local files; `known_bytes` is the size of a stored file, if known.
-    """
-    if isinstance(path, StoredPath):
-        return io.BufferedReader(_StoredFile(path, known_bytes), STORED_BUFFER_BYTES)
-    return path.open("rb", buffering=buffering)
+def open_stored(path: "StoredPath", known_bytes: int | None = None) -> BinaryIO:
+    """Open a stored file for reading; `known_bytes` is its size, if known. Raises OSError."""
+    return io.BufferedReader(_StoredFile(path, known_bytes), STORED_BUFFER_BYTES)
 
 
 def size_of(file: BinaryIO) -> int:

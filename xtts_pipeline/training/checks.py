@@ -19,6 +19,7 @@ from xtts_pipeline.system.nvml import compute_capability, free_memory_bytes
 from xtts_pipeline.system.runtime import has_gpu
 from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.text.tokens import Tokenizer
+from xtts_pipeline.training.checkpoints.state import NetworkKind
 from xtts_pipeline.training.monitoring.memory_estimate import MemoryEstimate, estimate_memory
 
 # GPU memory that TensorFlow leaves to the driver and to libraries.
@@ -79,7 +80,7 @@ def describe_batches(manifest: Manifest, config: Config, shares: int = 1) -> lis
     """
     specs = bucket_specs(manifest)
     sizes = batch_sizes(specs, config.training.clips_per_batch, config.training.accumulation_steps * shares)
-    shapes = ", ".join(f"{rows} x {_shape_text(spec)}" for rows, spec in zip(sizes, specs, strict=True))
+    shapes = ", ".join(f"{rows} x {spec.shape_text}" for rows, spec in zip(sizes, specs, strict=True))
     described = f"batches (clips x tokens x frames): {shapes}; {padding_share(manifest):.0%} of the frames are padding"
     return [described, *padding_advice(manifest, config)]
 
@@ -93,6 +94,15 @@ def slow_settings(training: TrainingConfig) -> list[str]:
     if training.precision == "bfloat16" and not has_gpu() and not _is_bfloat16_fast(training):
         cause = "only XLA is faster with it" if has_bfloat16_products() else "this processor has no instructions for it"
         return [f"warning: training.precision: bfloat16 saves no time, since {cause}; set training.precision=float32"]
+    return []
+
+
+def idle_settings(config: Config, network: NetworkKind) -> list[str]:
+    """Return a line for each setting that is on and does nothing for this network."""
+    if network == "vocoder":
+        return ["warning: augmentation changes the clips of `xtts train` alone"] if config.augmentation.is_on else []
+    if config.training.voice_change and not config.model.voice_latents:
+        return ["warning: training.voice_change does nothing without a voice encoder (model.voice_latents=0)"]
     return []
 
 
@@ -191,7 +201,7 @@ def choose_batch_size(
     rows = estimate.most_rows(usable) // (1 if has_gpu() else devices)
     if not rows:
         spec = record_spec(manifest)
-        needed = f"one clip of {_shape_text(spec)} needs about {_gigabytes(estimate.total_bytes(1))}"
+        needed = f"one clip of {spec.shape_text} needs about {_gigabytes(estimate.total_bytes(1))}"
         remedy = "choose a smaller model, or preprocess with lower limits"
         raise ConfigError(
             f"training.batch_size=auto: {needed}, but {_gigabytes(usable)} of {available.where} may be used; {remedy}"
@@ -253,6 +263,8 @@ def _data_bytes(manifest: Manifest, config: Config) -> int:
     rows = 1 if training.batch_size == "auto" else training.batch_size
     asked = 0 if data.prefetch_buffer_size == "auto" else data.prefetch_buffer_size
     ahead = max(BATCHES_AHEAD, asked) * rows * _record_bytes(specs[-1])
+    if data.cache_features:
+        return manifest.split_bytes("train") + manifest.split_bytes("val") + ahead
     if manifest.is_kept_in_memory(data):
         return manifest.split_bytes("train") + ahead
     buffered = (
@@ -265,10 +277,6 @@ def _data_bytes(manifest: Manifest, config: Config) -> int:
 def _record_bytes(spec: RecordSpec) -> int:
     # float16 mels and int32 tokens; the other fields are negligible.
     return 2 * spec.max_mel_frames * spec.mel_bins + 4 * spec.max_text_length
-
-
-def _shape_text(spec: RecordSpec) -> str:
-    return f"{spec.max_text_length} x {spec.max_mel_frames}"
 
 
 def _gigabytes(size: int) -> str:

@@ -152,6 +152,21 @@ def test_validation_clips_of_a_second_corpus_are_no_problem(tmp_path: Path) -> N
     assert cache_bytes(tmp_path / "cache") == before
 
 
+def test_clips_of_a_merged_cache_from_another_corpus_are_left_out(tmp_path: Path) -> None:
+    for name in ("data", "other"):
+        corpus = write_corpus(tmp_path / name, 12)
+        (corpus / "metadata.csv").write_text((corpus / "metadata.csv").read_text().replace("clip-", f"{name}-"))
+        for path in (corpus / "wavs").iterdir():
+            path.rename(path.with_name(path.name.replace("clip-", f"{name}-")))
+        build(corpus, tmp_path / f"{name}-cache")
+    done = CliRunner().invoke(
+        cli, ["cache", "merge", *(str(tmp_path / name) for name in ("data-cache", "other-cache", "cache"))]
+    )
+    assert done.exit_code == 0, done.output
+    report = verify(tmp_path / "cache", level="deep", data=tmp_path / "data", sample=24, repair=False, jobs=1)
+    assert (report.sampled, report.problems) == (12, ())
+
+
 def test_a_lost_validation_clip_is_named(root: Path) -> None:
     """The clip came from this corpus, like every clip of the cache."""
     lines = (root / "data" / "metadata.csv").read_text().splitlines(keepends=True)

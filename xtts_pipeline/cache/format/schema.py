@@ -49,6 +49,11 @@ class RecordSpec:
     mel_bins: int
     pad_value: float
 
+    @property
+    def shape_text(self) -> str:
+        """The shape for people: tokens x frames."""
+        return f"{self.max_text_length} x {self.max_mel_frames}"
+
     @cached_property
     def fields(self) -> tuple[RecordField, ...]:
         """All features of a record, in the documented order."""

@@ -48,8 +48,8 @@ _REMEDY = "run xtts preprocess --check content to bring the cache up to date"
 def check_sources(folder: Path, data: Path, sample: int) -> tuple[int, tuple[Problem, ...]]:
     """Recompute up to `sample` records of a sound cache from `data`; return their number, and those that differ.
 
-    The sample depends only on the cache, and a larger one contains a smaller one. In a cache made with --val-data,
-    validation clips that this corpus lacks are left out. Raises CorpusError if the corpus cannot be read.
+    The sample depends only on the cache, and a larger one contains a smaller one. In a cache of several corpora, clips
+    that this one lacks are left out. Raises CorpusError if the corpus cannot be read.
     """
     manifest = load_manifest(folder)
     corpus = read_corpus(data, manifest.first_reading, manifest.text.language)
@@ -151,7 +151,7 @@ def _entries_of(folder: Path, manifest: Manifest, corpus: Corpus) -> list[Uttera
     if not _has_second_corpus(manifest):
         return entries
     known = {utterance.id for utterance in corpus.utterances}
-    return [entry for entry in entries if entry.split != "val" or entry.id in known]
+    return [entry for entry in entries if entry.id in known]
 
 
 def _planned(

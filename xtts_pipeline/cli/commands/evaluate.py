@@ -1,6 +1,5 @@
 """`xtts evaluate`: speak a split's texts with a run, and write metrics, sounds, pictures and a page to listen to."""
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from xtts_pipeline.cli.run_options import (
     vocoder_option,
     warn_of_one_voice,
 )
-from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.config.schema import AudioConfig, show_value
 from xtts_pipeline.errors import output_errors
 from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, pool_comparisons
@@ -303,14 +302,10 @@ def evaluate_run(
 def _write_report(report: EvaluationReport, audio: AudioConfig) -> None:
     title = f"Evaluation of {report.run.name} at step {report.step}"
     contents = {
-        ROWS_NAME: "".join(f"{_json(utterance.to_json())}\n" for utterance in report.utterances),
+        ROWS_NAME: "".join(f"{show_value(utterance.to_json())}\n" for utterance in report.utterances),
         PAGE_NAME: page(title, report.to_text(), report.utterances, audio),
-        REPORT_NAME: f"{_json(report.to_json())}\n",
+        REPORT_NAME: f"{show_value(report.to_json())}\n",
     }
     with output_errors(report.output, "free space or choose another --output"):
         for name, content in contents.items():
             (report.output / name).write_text(content, encoding="utf-8")
-
-
-def _json(content: dict[str, object]) -> str:
-    return json.dumps(content, ensure_ascii=False)

@@ -85,8 +85,15 @@ class PreprocessReport:
     @property
     def warnings(self) -> list[str]:
         """What the user should check, one line each."""
-        changes = self.build.settings_changed
+        changes, manifest = self.build.settings_changed, self.build.manifest
         warnings = [f"changed setting: {change}; all shards were written anew" for change in changes]
+        if not manifest.cache.store_waves and any(change.startswith("cache.store_waves:") for change in changes):
+            warnings.append("the stored waves are gone; --set cache.store_waves=true writes them again")
+        if manifest.cache.validation_share and manifest.split_records("train") and not manifest.split_records("val"):
+            warnings.append(
+                "no clip is for validation, since the corpus says so: train will have no validation loss and no best "
+                "checkpoint; name other clips with --val-data"
+            )
         warnings += _setting_warnings(self.build.manifest.audio)
         for outlier in self.outliers[:SHOWN_OUTLIERS]:
             rates = f"{outlier.characters_per_second:.1f} characters a second, {outlier.usual:.1f} are usual"

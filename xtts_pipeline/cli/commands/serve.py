@@ -30,7 +30,9 @@ class NamedVoicePath(RunPath):
         """Return the name and the path. Raises CheckpointError if no voice is there."""
         named = None if Path(value).exists() else _NAMED.fullmatch(value)
         path: Path = super().convert(named["path"] if named else value, param, ctx)
-        return (named["name"] if named else path.resolve().name), path
+        # A link has a name of its own; `.` and `..` have none.
+        own = path.name if path.name.strip(".") else path.resolve().name
+        return (named["name"] if named else own), path
 
 
 @click.command(

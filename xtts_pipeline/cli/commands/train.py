@@ -64,6 +64,7 @@ from xtts_pipeline.training.checks import (
     check_memory,
     describe_batches,
     describe_precision,
+    idle_settings,
     slow_settings,
 )
 from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS, Cluster, find_cluster
@@ -393,7 +394,8 @@ def _print_plan(plan: RunPlan) -> int | None:
         lines = [*describe_batches(plan.manifest, plan.config, plan.batch_shares), f"memory: {memory_text}"]
     if not plan.is_chief:
         return needed
-    for line in [*lines, describe_precision(plan.config.training), *slow_settings(plan.config.training)]:
+    lines += [describe_precision(plan.config.training), *slow_settings(plan.config.training)]
+    for line in [*lines, *idle_settings(plan.config, plan.network)]:
         echo_line(line)
     return needed
 

@@ -163,8 +163,8 @@ def measure_step(
         "precision": config.training.product_type,
         "parameters": variants["XLA fixed"].train_step.network.parameter_count,
         "batch_size": batch_size,
-        "shape": _shape(largest),
-        "buckets": [_shape(spec) for spec in buckets],
+        "shape": largest.shape_text,
+        "buckets": [spec.shape_text for spec in buckets],
         "clips": len(examples),
         "rounds": rounds,
         "matrix_product": f"{peak.size} x {peak.size}",
@@ -235,7 +235,3 @@ def _eager() -> Iterator[None]:
 
 def _traces(function: Any) -> int:
     return int(function.experimental_get_tracing_count())
-
-
-def _shape(spec: RecordSpec) -> str:
-    return f"{spec.max_text_length} x {spec.max_mel_frames}"

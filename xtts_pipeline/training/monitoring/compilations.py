@@ -119,7 +119,7 @@ class CompilationMonitor:
 
     @property
     def unexpected_shapes(self) -> int:
-        """The number of calls whose shapes, dtypes or types fitted no signature."""
+        """The number of different shapes, dtypes and types of calls that fitted no signature."""
         return sum(len(watched.calls.mismatches) for watched in self._functions.values() if watched.calls is not None)
 
     def check(self, step: int) -> list[str]:
