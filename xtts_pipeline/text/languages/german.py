@@ -247,7 +247,7 @@ class German(Reading):
             return "numbering-year" if is_year else "numbering"
         previous = words_before(counted.match, 2)
         # Kapitel 1 Seite 3: a number after a noun is its name. A sentence's first word is often no noun.
-        is_name = counted.noun is None and bool(previous) and previous[0][0].isupper() and previous[0].isalpha()
+        is_name = counted.noun is None and bool(previous) and previous[0][0].isupper() and previous[0][-1].isalnum()
         is_name = is_name and (len(previous) == 2 or previous[0] in _LABELS.split("|"))
         if number != 1 or is_name or not (is_noun or counted.noun):
             return "numbering"
