@@ -137,6 +137,8 @@ def test_a_token_is_asked_for_everywhere_but_on_the_page_and_by_a_probe() -> Non
             assert "token" in error_of(refused)["message"]
         with openai.OpenAI(base_url=f"{served.url}/v1", api_key=TOKEN) as client:
             assert client.models.list().data
+        figures = served.client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
+        assert [line for line in figures.splitlines() if '"401"' in line and line.endswith(" 4.0")]
 
 
 def test_requests_over_the_limit_are_told_when_to_come_again() -> None:

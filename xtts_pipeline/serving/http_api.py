@@ -82,7 +82,7 @@ class Service:
             ],
             exception_handlers={XttsError: self._refuse, HTTPException: self._refuse},
         )
-        return app if self.token is None else _TokenGate(app, self.token)
+        return app if self.token is None else _TokenGate(app, self.token, self.metrics)
 
     async def _page(self, _: Request) -> Response:
         content = files("xtts_pipeline.serving").joinpath("page.html").read_bytes()
@@ -215,13 +215,14 @@ class _SpeechResponse(Response):
 class _TokenGate:
     """Answers 401 to requests without the token."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._expected = app, f"Bearer {token}".encode()
+    def __init__(self, app: ASGIApp, token: str, metrics: ServerMetrics) -> None:
+        self._app, self._expected, self._metrics = app, f"Bearer {token}".encode(), metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             found = dict(scope["headers"]).get(b"authorization", b"")
             if not hmac.compare_digest(found, self._expected):
+                self._metrics.requests.labels("http", "401").inc()
                 response = _error_response(401, "Authorization: expected `Bearer TOKEN` with the server's token")
                 response.headers["www-authenticate"] = "Bearer"
                 await response(scope, receive, send)
