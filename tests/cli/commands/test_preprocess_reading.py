@@ -104,3 +104,13 @@ def test_an_error_of_a_layout_is_two_lines(monkeypatch: pytest.MonkeyPatch, caps
 def test_a_wrong_option_is_a_usage_error(data: Path, words: list[str], problem: str) -> None:
     result = CliRunner().invoke(cli, ["preprocess", "--data", str(data), *words])
     assert (result.exit_code, problem in result.output) == (2, True)
+
+
+def test_a_corpus_that_has_no_clip_for_validation_is_a_warning(tmp_path: Path) -> None:
+    root = write_corpus(tmp_path / "data", 4)
+    (root / "metadata.csv").unlink()
+    rows = "".join(f"wavs/clip-{number:03d}.wav,clip {number},train\n" for number in range(4))
+    (root / "list.csv").write_text(f"file,text,split\n{rows}")
+    words = ["preprocess", "--data", str(root), "--cache", str(tmp_path / "cache"), "--jobs", "1"]
+    done = CliRunner().invoke(cli, [*words, *(word for setting in CONFIG for word in ("--set", setting))])
+    assert "no clip is for validation, since the corpus says so" in done.output
