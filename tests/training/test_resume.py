@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tests.training.tiny_run import (
     RUN_CONFIG,
+    AskedAtCheck,
     Killed,
     TinySource,
     TinyStep,
@@ -72,23 +73,12 @@ def test_a_killed_and_resumed_run_equals_an_undisturbed_one(whole: tuple[Path, d
 def test_an_interrupted_run_saves_its_current_step(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     folder, expected = whole
 
-    class AskedAtStep:
-        """Asks for a stop at the given check; a run checks after each step and before each batch of validation."""
-
-        def __init__(self, looks: int) -> None:
-            self.looks = looks
-
-        @property
-        def is_asked(self) -> bool:
-            self.looks -= 1
-            return self.looks < 0
-
     with pytest.raises(
         InterruptedRunError, match="interrupted after step 3, which is saved; the same command with --resume goes on"
     ):
-        resume_and_train(tmp_path, TinySource(), interruption=AskedAtStep(2))
+        resume_and_train(tmp_path, TinySource(), interruption=AskedAtCheck(2))
     with pytest.raises(InterruptedRunError, match="after step 5"):  # in the middle of its validation
-        resume_and_train(tmp_path, TinySource(), interruption=AskedAtStep(2))
+        resume_and_train(tmp_path, TinySource(), interruption=AskedAtCheck(2))
     assert not load_checkpoint(tmp_path).state.is_settled  # type: ignore[union-attr]
     summary = resume_and_train(tmp_path, TinySource())
     assert summary["weights_sha256"] == expected["weights_sha256"]

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
 from tests.training.tiny_run import (
+    AskedAtCheck,
     Killed,
     TinySource,
     TinyStep,
@@ -19,9 +20,10 @@ from tests.training.tiny_run import (
     resume_and_train,
 )
 from xtts_pipeline.data.schedule import StreamPosition
-from xtts_pipeline.errors import TrainingError
+from xtts_pipeline.errors import CheckpointError, InterruptedRunError, TrainingError
 from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.training import loop
+from xtts_pipeline.training.checkpoints import saver
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.training.optimizer import LossScale
 
@@ -172,6 +174,22 @@ def test_a_roll_back_names_a_damaged_checkpoint(tmp_path: Path, monkeypatch: pyt
     summary = resume_and_train(tmp_path, lost(6, 7, 8, 9), config_with(max_consecutive_skips=3))
     assert str(damaged) in summary["warnings"][1]
     assert summary["warnings"][1].endswith("one before it will do")
+    assert "rolled back to step 4" in summary["warnings"][2]
+
+
+def test_a_run_is_not_rolled_back_to_a_step_whose_evaluation_the_disk_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_with(max_consecutive_skips=3)
+    with pytest.raises(InterruptedRunError, match="after step 5"):  # in the middle of its evaluation
+        resume_and_train(tmp_path, TinySource(), config, AskedAtCheck(5))
+
+    def refuse(*_: object) -> None:
+        raise CheckpointError("no space left")
+
+    monkeypatch.setattr(saver, "replace_state", refuse)
+    summary = resume_and_train(tmp_path, lost(6, 7, 8, 9), config)
+    assert summary["warnings"][0] == "checkpoint not saved: no space left"
     assert "rolled back to step 4" in summary["warnings"][2]
 
 

@@ -130,6 +130,18 @@ class Killed(BaseException):
     """Stands for SIGKILL: no code of the run catches it."""
 
 
+class AskedAtCheck:
+    """Asks for a stop at the given check; a run checks after each step and before each batch of validation."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    @property
+    def is_asked(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
 class TinySource(MadeUpSource):
     """Batches, those at `bad` not finite. Records the start positions, and kills the run after `kill_after` batches."""
 

@@ -304,7 +304,7 @@ class _Training:
         self._warn_not_saved([saver.poll()])
         is_due = self.clock.is_due(step)
         if step == saver.saved_step:
-            # Saved before this was done: by an interruption, or a roll-back has gone back to it.
+            # Saved by an interruption, before this was done.
             self._warn_not_saved(saver.settle(self._run_state(best), best))
         # Sound checkpoints must not give way to one whose last update was skipped.
         elif is_over or (is_due and not saver.is_busy and self._run_state().is_last_update_finite):
@@ -385,8 +385,6 @@ class _Training:
         self.rolled_back_at_step, self.skips.in_a_row = step, 0
         rate = f"{ROLL_BACK_RATE:g} of the learning rate"
         self.warn(f"{found}; rolled back to step {checkpoint.step}, and going on with {rate}")
-        if not self.is_settled:
-            self._after_step(self.steps_done)
 
     def _record(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
         self.context.metrics.write(step, split, numbers)

@@ -122,14 +122,18 @@ def _check_window(checkpoint: Checkpoint) -> None:
 
 
 def load_newest_finite(run: Path, log: Callable[[str], None]) -> Checkpoint | None:
-    """Return the newest intact checkpoint whose last update was finite, or None. Damaged checkpoints are logged."""
+    """Return the newest intact checkpoint to roll back to, or None. Damaged checkpoints are logged.
+
+    Its last update was finite, and its state is settled: what a roll-back adds to a state needs new weights.
+    """
     for folder in reversed(checkpoint_folders(run)):
         try:
             checkpoint = load_checkpoint(folder)
         except DamagedCheckpointError as error:
             log(f"damaged checkpoint: {error}; one before it will do")
             continue
-        if checkpoint.state is not None and checkpoint.state.is_last_update_finite:
+        state = checkpoint.state
+        if state is not None and state.is_last_update_finite and state.is_settled:
             return checkpoint
     return None
 
