@@ -73,6 +73,15 @@ def test_any_value_survives_yaml(rate: float, symbols: str) -> None:
         ("training: {strict_shapes: maybe}", "training.strict_shapes='maybe': input should be a valid boolean"),
         ("training: {strategy: 1}", "unknown key training.strategy; known are batch_size"),
         ("interval: 5", "unknown key interval"),
+        ("batch_size: 5", "unknown key batch_size; did you mean training.batch_size or synthesis.batch_size?"),
+        ("training: {num_workers: 2}", "unknown key training.num_workers; did you mean data.num_workers?"),
+        ("data: {in_memory: 2}", "unknown key data.in_memory; did you mean data.cache_records?"),
+        ("training: {in_memory: 2}", "unknown key training.in_memory; did you mean data.cache_records?"),
+        (
+            "audio: {n_mels: 80}",
+            "unknown key audio.n_mels; did you mean audio.mel_bins? `xtts config migrate` translates files of MyXTTS",
+        ),
+        ("model: {decoder: 1}", "unknown key model.decoder; an earlier version had it, with the autoregressive"),
         ("training: {batch_size: {int: 1}}", "training.batch_size="),
         (
             "cache: {validation_share: 0.6, test_share: 0.6}",
@@ -131,8 +140,8 @@ def test_every_renamed_key_has_its_test_and_a_new_key() -> None:
     assert len(RENAMED_KEYS) == 8
 
 
-def test_a_renamed_key_in_another_section_is_an_ordinary_unknown_key() -> None:
-    with pytest.raises(ConfigError, match=r"--set audio.average_decay=1: unknown key; known are sample_rate"):
+def test_the_error_of_a_renamed_key_in_another_section_names_its_own_section() -> None:
+    with pytest.raises(ConfigError, match=r"--set audio.average_decay=1: unknown key; did you mean training.ema_decay"):
         load_config(overrides=["audio.average_decay=1"])
 
 

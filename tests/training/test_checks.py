@@ -10,6 +10,7 @@ import pytest
 
 from xtts_pipeline.cache.format.manifest import Manifest, summarize
 from xtts_pipeline.cache.format.padding import padding_advice
+from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.errors import CacheError, ConfigError
 from xtts_pipeline.system.installation import install_command
@@ -141,6 +142,14 @@ def test_a_setting_that_does_nothing_is_said(network: Any, section: Any, setting
     assert idle_settings(config, network) == []
     (line,) = idle_settings(config.with_settings(section, **setting), network)
     assert said in line
+
+
+def test_settings_of_the_vocoder_do_nothing_for_an_acoustic_model() -> None:
+    config = load_config(["vocoder"])
+    assert idle_settings(config, "vocoder") == []
+    (line,) = idle_settings(config, "acoustic")
+    assert line == "warning: this trains an acoustic model; settings of `vocoder` are for `xtts train-vocoder`"
+    assert idle_settings(load_config(base=config.model_dump(mode="json")), "acoustic") == []
 
 
 def test_check_memory_false_skips_the_check(manifest: Manifest) -> None:

@@ -13,6 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from xtts_pipeline.config.languages import canonical_language
+from xtts_pipeline.config.migration import RULES
 from xtts_pipeline.config.schema import MAX_SHOWN, Config, shorten
 from xtts_pipeline.errors import ConfigError, did_you_mean
 from xtts_pipeline.system.regular_files import read_regular_file
@@ -312,9 +313,16 @@ def _problem(keys: Sequence[str], items: Sequence[Mapping[str, Any]], *, is_name
 
 
 def _nearest_key(keys: Sequence[str]) -> str:
+    """Return the remedy for an unknown key: its name here, its section, or the nearest keys of the section it is in."""
     *section, key = keys
     if key in REMOVED_KEYS:
         return "an earlier version had it, with the autoregressive decoder; leave it out"
-    known = list(getattr(Config(), section[0]).model_dump() if section else Config.model_fields)
-    wanted = RENAMED_KEYS[key] if RENAMED_KEYS.get(key) in known else key
+    sections = Config().model_dump()
+    known = list(sections[section[0]] if section else sections)
+    wanted = RENAMED_KEYS.get(key, key)
+    if wanted not in known:
+        if found := [f"{name}.{wanted}" for name, values in sections.items() if wanted in values]:
+            return f"did you mean {' or '.join(found)}?"
+        if key in RULES and (becomes := RULES[key].becomes):
+            return f"did you mean {becomes}? `xtts config migrate` translates files of MyXTTS"
     return did_you_mean(wanted, known, prefix=f"{section[0]}." if section else "")

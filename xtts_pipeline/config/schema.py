@@ -33,6 +33,7 @@ Sizes = Annotated[
 """Up to 16 numbers from 2 to 65,536."""
 MINUTES = "^[1-9][0-9]{0,5} ?(min|minutes?)$"
 MAX_BUCKETS = 8
+MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 4_000, 192_000
 MAX_SHOWN = 100
 
 
@@ -56,7 +57,7 @@ class Section(BaseModel):
 class AudioConfig(Section):
     """How a sound file becomes log-mel frames. Every key is part of the cache's fingerprint."""
 
-    sample_rate: Annotated[int, Field(ge=4_000, le=192_000)] = 22_050
+    sample_rate: Annotated[int, Field(ge=MIN_SAMPLE_RATE, le=MAX_SAMPLE_RATE)] = 22_050
     fft_size: Annotated[int, Field(ge=64, le=65_536)] = 1_024
     hop_samples: Annotated[int, Field(ge=1, le=65_536)] = 256
     window_samples: Annotated[int, Field(ge=1, le=65_536)] = 1_024

@@ -9,7 +9,7 @@ from pathlib import Path
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.cache.format.padding import padding_advice, padding_share
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.config.schema import Config, TrainingConfig
+from xtts_pipeline.config.schema import Config, TrainingConfig, VocoderConfig
 from xtts_pipeline.data.schedule import batch_sizes, is_filled, unfilled_buckets
 from xtts_pipeline.errors import CacheError, ConfigError
 from xtts_pipeline.model.architecture import NetworkSizes
@@ -101,9 +101,13 @@ def idle_settings(config: Config, network: NetworkKind) -> list[str]:
     """Return a line for each setting that is on and does nothing for this network."""
     if network == "vocoder":
         return ["warning: augmentation changes the clips of `xtts train` alone"] if config.augmentation.is_on else []
+    lines = []
+    # A run that continues has all of them set.
+    if 0 < len(config.vocoder.model_fields_set) < len(VocoderConfig.model_fields):
+        lines += ["warning: this trains an acoustic model; settings of `vocoder` are for `xtts train-vocoder`"]
     if config.training.voice_change and not config.model.voice_latents:
-        return ["warning: training.voice_change does nothing without a voice encoder (model.voice_latents=0)"]
-    return []
+        lines += ["warning: training.voice_change does nothing without a voice encoder (model.voice_latents=0)"]
+    return lines
 
 
 def choose_precision(config: Config, *, is_choosing: bool = True) -> Config:

@@ -13,11 +13,9 @@ from scipy.ndimage import uniform_filter1d
 from xtts_pipeline.audio.filterbank import mel_filterbank
 from xtts_pipeline.audio.load import LIBRARY_ERRORS, read_sound_length
 from xtts_pipeline.audio.mel import frame_energies_db, log_mel
-from xtts_pipeline.config.schema import AudioConfig
+from xtts_pipeline.config.schema import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, AudioConfig
 from xtts_pipeline.errors import AudioError, CorpusError
 
-# The limits of AudioConfig.sample_rate.
-MIN_RATE, MAX_RATE = 4_000, 192_000
 HOPS_PER_SECOND = 100
 HOPS_PER_FRAME = 4
 MEL_BINS = 40
@@ -96,8 +94,9 @@ def hear(path: Path) -> tuple[RecordedSpeech, int]:
     """Return the speech of a sound file of any length, and its sample rate. Raises CorpusError if it is no sound."""
     try:
         _, rate = read_sound_length(path)
-        if not MIN_RATE <= rate <= MAX_RATE:
-            raise CorpusError(f"{path}: {rate} samples a second, expected {MIN_RATE} to {MAX_RATE}; resample it")
+        if not MIN_SAMPLE_RATE <= rate <= MAX_SAMPLE_RATE:
+            expected = f"{MIN_SAMPLE_RATE} to {MAX_SAMPLE_RATE}"
+            raise CorpusError(f"{path}: {rate} samples a second, expected {expected}; resample it")
         hop_samples = hop_length(rate)
         block_samples = hop_samples * HOPS_PER_SECOND * BLOCK_SECONDS
         # The last hop of a block is centred at the first sample of the next one.
