@@ -51,7 +51,6 @@ def shard_hashes(cache: Path) -> dict[str, str]:
 def greatest_mel_difference(cache: Path, corpus: Path, clips: int) -> tuple[float, int]:
     """Return the largest difference of a stored bin from librosa's, in natural log, and the number of clips."""
     manifest = load_manifest(cache)
-    spec = record_spec(manifest)
     sources = {}
     for line in (cache / "utterances.jsonl").read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
@@ -61,7 +60,7 @@ def greatest_mel_difference(cache: Path, corpus: Path, clips: int) -> tuple[floa
         for payload in read_records(cache / shard.name):
             if compared == clips:
                 return greatest, compared
-            record = decode_example(bytes(payload), spec)
+            record = decode_example(bytes(payload), record_spec(manifest, shard.bucket))
             expected = librosa_log_mel(sources[record["id"]], manifest.audio)
             stored = np.asarray(record["mel"], np.float32)[: len(expected)]
             greatest, compared = max(greatest, float(np.abs(stored - expected).max())), compared + 1

@@ -23,8 +23,8 @@ import soundfile
 
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.cache.build.plan import index_corpora
-from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
-from xtts_pipeline.cache.format.schema import Example
+from xtts_pipeline.cache.format.manifest import bucket_specs, load_manifest
+from xtts_pipeline.cache.format.schema import Example, bucket_of
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.corpus.read import read_corpus
@@ -108,16 +108,21 @@ def both_ways(cache: Path, native: OnlineSource, config: Config) -> Iterator[tup
 def measure(
     cache: Path, native: OnlineSource, survey: Survey, config: Config, options: argparse.Namespace
 ) -> dict[str, dict[str, float]]:
-    """Return the median speed of each path."""
+    """Return the median speed of each path, with the clips of the largest shape."""
     manifest = load_manifest(cache)
-    nothing = np.zeros((0, config.audio.mel_bins), np.float32)
-    clips = [Clip(Example(clip.row.id, clip.tokens, nothing), clip.path) for clip in survey.clips]
-    baseline = BaselineClips(clips, record_spec(manifest), config.audio, BATCH)
+    specs, nothing = bucket_specs(manifest), np.zeros((0, config.audio.mel_bins), np.float32)
+    largest = len(specs) - 1
+    clips = [
+        Clip(Example(clip.row.id, clip.tokens, nothing), clip.path)
+        for clip in survey.clips
+        if bucket_of(specs, len(clip.tokens), clip.frames) == largest
+    ]
+    baseline = BaselineClips(clips, specs[largest], config.audio, BATCH)
     cached = CachedSource(cache, manifest)
     paths: dict[str, Callable[[], Iterable[object]]] = {
-        "native": lambda: native.training_dataset(native.order(config, 0, BATCH)),
+        "native": lambda: native.training_dataset(native.order(config, largest, BATCH)),
         "numpy_function": lambda: librosa_pipeline(baseline),
-        "cache": lambda: cached.training_dataset(cached.order(config, 0, BATCH)),
+        "cache": lambda: cached.training_dataset(cached.order(config, largest, BATCH)),
     }
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in paths}
     for _ in range(options.rounds):

@@ -140,8 +140,8 @@ def floor_shard(rows: list[str], corpus: Path, _path: Path) -> None:
     import scipy.fft
 
     from xtts_pipeline.audio.load import decode_wave
-    from xtts_pipeline.cache.format.tfrecord import keep_freed_memory
     from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
+    from xtts_pipeline.system.memory import keep_freed_memory
 
     keep_freed_memory()
     audio, limits = AudioConfig(), LimitsConfig()

@@ -12,7 +12,6 @@ of their text, and of so many lines of --texts cut out of the recording at their
 
 import argparse
 import json
-import shutil
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -168,10 +167,13 @@ def main() -> None:
     parser.add_argument("--language", default="en")
     parser.add_argument("--recognise", type=int, default=0, metavar="COUNT")
     parser.add_argument("--skip", type=int, default=0, help="lines of --texts to leave out")
-    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True, help="a new folder")
     arguments = parser.parse_args()
     folder = arguments.work
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        parser.error(f"--work {folder}: exists, expected a new folder")
+    if (arguments.texts is None) == (arguments.join is None):
+        parser.error("expected either --texts or --join")
     (folder / "book").mkdir(parents=True)
     known = (
         join_clips(folder / "book", arguments.join)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.cache.corpora import build, cache_bytes, make_config, write_clip, wri
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
+from xtts_pipeline.cli.commands import cache
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 
@@ -147,3 +149,23 @@ def test_a_cache_is_pulled_once(whole: Path, tmp_path: Path) -> None:
     assert json.loads(run("pull", whole, tmp_path / "copy", "--json").stdout)["copied_files"] > 0
     assert cache_bytes(tmp_path / "copy") == cache_bytes(whole)
     assert "nothing to copy" in run("pull", whole, tmp_path / "copy").stdout
+
+
+def test_seven_percent_of_a_hundred_is_seven(whole: Path) -> None:
+    entries = [replace(entry, split="train") for entry in read_utterances(whole)]
+    assert [len(cache._share_of((entries * 5)[:100], percent / 100)) for percent in range(1, 101)] == [*range(1, 101)]
+
+
+def test_the_current_folder_is_not_replaced(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (".", tmp_path):
+        with pytest.raises(OutputError, match="is the current folder, which would be replaced; choose another DST"):
+            run("subset", "--share", "50%", whole, name)
+
+
+def test_the_cache_is_written_where_a_link_leads(whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    run("subset", "--share", "50%", whole, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert verify_cache(tmp_path / "empty").valid

@@ -33,6 +33,7 @@ def _run(tmp_path: Path) -> None:
         "inspect --cache {cache} --id clip-000 --output {cache}/inspect",
         "stats --cache {cache} --plot {cache}/lengths.png",
         "evaluate --cache {cache} --run run --output {cache}/evaluation",
+        "benchmark input --cache {cache} --output {cache}/benchmark",
         "diagnose input --cache {cache} --plot {cache}/input.png",
         "diagnose gpu --cache {link} --plot {cache}/gpu.png",
     ],

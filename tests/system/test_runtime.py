@@ -183,6 +183,27 @@ def test_the_compile_cache_depends_on_xdg_flags_and_driver(environment: dict[str
     assert {folder.parent for folder in found if folder} == {tmp_path / "xdg" / "xtts_pipeline" / "xla"}
 
 
+def test_a_compile_cache_with_a_space_in_its_name_is_quoted(environment: dict[str, str], tmp_path: Path) -> None:
+    plug_in_gpu(tmp_path)
+    environment["XDG_CACHE_HOME"] = str(tmp_path / "my cache")
+    found = prepare_environment().compile_cache
+    assert found is not None
+    assert found.parent == tmp_path / "my cache" / "xtts_pipeline" / "xla"
+    assert environment["TF_XLA_FLAGS"] == f"--tf_xla_persistent_cache_directory='{found}'"
+
+
+def test_without_a_home_no_program_is_kept(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def home(_: type[Path]) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    plug_in_gpu(tmp_path)
+    monkeypatch.setattr(Path, "home", classmethod(home))
+    assert prepare_environment().compile_cache is None
+    assert "TF_XLA_FLAGS" not in environment
+
+
 def test_a_relative_xdg_cache_home_is_ignored(environment: dict[str, str], tmp_path: Path) -> None:
     plug_in_gpu(tmp_path)
     environment["XDG_CACHE_HOME"] = "here"
@@ -193,7 +214,11 @@ def test_a_relative_xdg_cache_home_is_ignored(environment: dict[str, str], tmp_p
 
 @pytest.mark.parametrize(
     ("theirs", "kept"),
-    [("--tf_xla_persistent_cache_directory=/elsewhere", "/elsewhere"), ("--tf_xla_persistent_cache_directory=", None)],
+    [
+        ("--tf_xla_persistent_cache_directory=/elsewhere", "/elsewhere"),
+        ("--tf_xla_persistent_cache_directory=", None),
+        ("--tf_xla_persistent_cache_directory='/a b/c' --tf_xla_x", "/a b/c"),
+    ],
 )
 def test_the_users_own_compile_cache_wins(
     environment: dict[str, str], tmp_path: Path, theirs: str, kept: str | None

@@ -94,10 +94,11 @@ def corpus_options(function: F) -> F:
 
 def print_readings(index: CorpusIndex) -> None:
     """Print on stderr how each corpus was read, as options, where its layout does not say it; files written; notes."""
+    cache = user_cache()
     for reading, root in zip(index.readings, index.roots, strict=True):
         if reading.is_guided:
             echo_line(f"read by --layout {reading.layout} {reading.to_words()}")
-        if root.is_relative_to(user_cache()):
+        if cache is not None and root.is_relative_to(cache):
             echo_line(f"sounds of the {reading.layout} files: written to {root}; --audio-dir names another folder")
     for note in index.notes:
         echo_line(note)

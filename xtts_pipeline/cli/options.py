@@ -111,6 +111,8 @@ class LocalPath(click.Path):
         """Return the path; a usage error for a store where none can be used, or a name that cannot be printed."""
         if has_surrogate(str(value)) or len(str(value).splitlines()) > 1:
             self.fail(f"{str(value)!r} is not one line of UTF-8; rename it", param, ctx)
+        if not str(value):
+            self.fail("found an empty name; expected a path, and . for the current folder", param, ctx)
         try:
             path = folder_path(str(value))
         except ValueError as error:

@@ -72,7 +72,7 @@ class CorpusClips:
         chunks = [rows[start : start + CHUNK_CLIPS] for start in range(0, len(rows), CHUNK_CLIPS)]
         clips: list[MeasuredClip] = []
         rejections = [rejection for _, rejection in self._index.rejections]
-        tasks = (joblib.delayed(_measure_rows)(self._index.roots, chunk, self.audio) for chunk in chunks)
+        tasks = [joblib.delayed(_measure_rows)(self._index.roots, chunk, self.audio) for chunk in chunks]
         for chunk, sounds in zip(chunks, in_processes(jobs, tasks), strict=True):
             for row, sound in zip(chunk, sounds, strict=True):
                 tokens = self._count_tokens(row)
@@ -110,7 +110,7 @@ class CachedClips:
     def measure(self, jobs: int, progress: Callable[[int], object]) -> tuple[list[MeasuredClip], list[Rejection]]:
         """Return the measured clips, and those that preprocessing rejected; `progress` receives the clips done."""
         shards = self._manifest.shards
-        tasks = (joblib.delayed(_measure_shard)(self._cache, self._manifest, shard) for shard in shards)
+        tasks = [joblib.delayed(_measure_shard)(self._cache, self._manifest, shard) for shard in shards]
         sounds = {}
         for shard, measured in zip(shards, in_processes(jobs, tasks), strict=True):
             if len(measured) != shard.records:

@@ -42,7 +42,7 @@ def text_fits(texts: Sequence[str], cepstra: Sequence[np.ndarray], jobs: int = 1
     tasks = [by_length[start : start + TASK_CLIPS] for start in range(0, len(by_length), TASK_CLIPS)]
     score = joblib.delayed(_scores)
     found = in_processes(
-        jobs, (score(model, [cepstra[at] for at in task], [states[at] for at in task]) for task in reversed(tasks))
+        jobs, [score(model, [cepstra[at] for at in task], [states[at] for at in task]) for task in reversed(tasks)]
     )
     fits = np.zeros(len(texts))
     for task, scores in zip(reversed(tasks), found, strict=True):

@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,22 +33,25 @@ def atomic_write(path: Path, work_folder: Path | None = None) -> Iterator[Binary
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder that becomes `folder` when the block succeeds and is removed when it fails.
 
-    It is `.NAME.partial` beside `folder`; one that a killed process left is removed first. Everything in it is synced
-    before the rename. `folder` must not exist. Raises OSError unchanged.
+    It lies in `.NAME.partial` beside `folder`, which is removed first if another process left it. Of two processes that
+    write one folder the later one removes the work of the first, which fails: what appears is of one process alone.
+    Everything is synced before the rename. `folder` must not exist. Raises OSError unchanged.
     """
-    partial = folder.with_name(f".{folder.name}.partial")
+    outer = folder.with_name(f".{folder.name}.partial")
+    partial = outer / secrets.token_hex(4)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if partial.exists():
-        shutil.rmtree(partial)
+    if outer.exists():
+        shutil.rmtree(outer)
     try:
-        partial.mkdir()
+        partial.mkdir(parents=True)
         yield partial
         for path in (*sorted(partial.rglob("*")), partial):
             sync_path(path)
         partial.rename(folder)
-    except BaseException:
+    finally:
         shutil.rmtree(partial, ignore_errors=True)
-        raise
+        with suppress(OSError):  # another process writes there, or has removed it
+            outer.rmdir()
     sync_path(folder.parent)
 
 

@@ -1,6 +1,6 @@
 """Run joblib tasks in worker processes, and say in one line if one of them was killed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from typing import Any
 
@@ -9,12 +9,13 @@ import joblib
 from xtts_pipeline.errors import WorkerError
 
 
-def in_processes(jobs: int, tasks: Iterable[Any]) -> Iterator[Any]:
+def in_processes(jobs: int, tasks: Sequence[Any]) -> Iterator[Any]:
     """Yield the results of `joblib.delayed` tasks in their order; one job is this process.
 
-    The processes wait some minutes for more tasks. Raises WorkerError if one is killed.
+    joblib starts all processes at once, so there are never more than tasks. They wait some minutes for more tasks.
+    Raises WorkerError if one is killed.
     """
     try:
-        yield from joblib.Parallel(jobs, return_as="generator")(tasks)
+        yield from joblib.Parallel(max(1, min(jobs, len(tasks))), return_as="generator")(tasks)
     except BrokenExecutor:
         raise WorkerError("a worker process was killed, perhaps since memory ran out; use fewer --jobs") from None

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shlex
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -104,8 +105,8 @@ def prepare_environment() -> Environment:
         os.environ["XLA_FLAGS"] = " ".join([*XLA_FLAGS[device], os.environ.get("XLA_FLAGS", "")]).strip()
         if device == "GPU":
             _keep_compiled_programs(os.environ["XLA_FLAGS"])
-    flags = dict(flag.partition("=")[::2] for flag in os.environ.get("TF_XLA_FLAGS", "").split())
-    kept = flags.get(_CACHE_FLAG)
+    flags = re.findall(rf"""{_CACHE_FLAG}=("[^"]*"|'[^']*'|\S*)""", os.environ.get("TF_XLA_FLAGS", ""))
+    kept = flags[-1].strip("\"'") if flags else ""
     return Environment(device, os.environ.get("XLA_FLAGS", ""), Path(kept) if kept else None)
 
 
@@ -113,15 +114,18 @@ def _keep_compiled_programs(xla_flags: str) -> None:
     flags = os.environ.get("TF_XLA_FLAGS", "")
     if _CACHE_FLAG in flags:
         return
+    cache = user_cache()
+    if cache is None:
+        return
+    root = cache / "xla"
+    folder = root / _machine_digest(xla_flags)
     try:
-        root = user_cache() / "xla"
-        folder = root / _machine_digest(xla_flags)
         folder.mkdir(parents=True, exist_ok=True)
         remove_oldest(root, MAX_COMPILE_CACHE_BYTES)
-    except (OSError, RuntimeError):
+    except OSError:
         # Without a writable home the only loss is compile time.
         return
-    os.environ["TF_XLA_FLAGS"] = f"{flags} {_CACHE_FLAG}={folder}".strip()
+    os.environ["TF_XLA_FLAGS"] = f"{flags} {_CACHE_FLAG}={shlex.quote(str(folder))}".strip()
 
 
 def _machine_digest(xla_flags: str) -> str:

@@ -148,13 +148,16 @@ def folder_path(text: str) -> Path:
     return StoredPath(text)
 
 
-def user_cache() -> Path:
+def user_cache() -> Path | None:
     """Return the folder of what this program keeps for the user: compiled programs, and sounds of parquet files.
 
-    A relative XDG_CACHE_HOME is ignored, as its specification demands. Raises RuntimeError for a user without a home.
+    It is None for a user without a home. A relative XDG_CACHE_HOME is ignored, as its specification demands.
     """
     home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (home if home.is_absolute() else Path.home() / ".cache") / "xtts_pipeline"
+    try:
+        return (home if home.is_absolute() else Path.home() / ".cache") / "xtts_pipeline"
+    except RuntimeError:
+        return None
 
 
 def is_stored(path: Path) -> TypeGuard[StoredPath]:

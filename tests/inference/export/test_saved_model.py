@@ -205,7 +205,8 @@ def test_nothing_is_left_of_an_export_that_failed(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
     def fail(_checkpoint: object) -> None:
-        (tmp_path / ".out.partial" / "saved_model.pb").write_bytes(b"half")
+        (partial,) = (tmp_path / ".out.partial").iterdir()
+        (partial / "saved_model.pb").write_bytes(b"half")
         raise failure
 
     monkeypatch.setattr("xtts_pipeline.inference.export.saved_model.load_network", fail)

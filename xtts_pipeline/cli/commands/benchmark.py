@@ -35,6 +35,7 @@ from xtts_pipeline.errors import ConfigError, output_errors
 from xtts_pipeline.perf.benchmark.clips import Clip, copy_corpus, read_examples, write_clips
 from xtts_pipeline.perf.benchmark.preprocess import measure_preprocess
 from xtts_pipeline.perf.benchmark.results import Benchmark, BenchmarkReport, save_benchmark
+from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.training.checks import check_enough_records
 from xtts_pipeline.training.settings import training_config
 
@@ -168,6 +169,7 @@ class BenchmarkSuite:
         if self.data is None or needs_cache:
             # Before anything is measured: `all` would fail only after minutes.
             training_config(load_manifest(self.cache), self.configs, self.overrides, None)
+        check_apart(self.output, self.cache)
         create_empty_folder(self.output)
         return BenchmarkReport([self._measure(name) for name in names], self.output)
 

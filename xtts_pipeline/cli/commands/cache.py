@@ -33,7 +33,7 @@ from xtts_pipeline.cli.options import (
     print_warnings,
 )
 from xtts_pipeline.corpus.ids import read_ids
-from xtts_pipeline.errors import ConfigError, did_you_mean
+from xtts_pipeline.errors import ConfigError, OutputError, did_you_mean
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import counted, escape
 
@@ -99,7 +99,7 @@ def _copy(title: str, source: Path, target: Path, jobs: int, as_json: bool) -> N
 @cache.command(example="xtts cache subset --share 10% cache/ small/")
 @click.argument("source", type=CACHE_FOLDER, metavar="SRC")
 @click.argument("target", type=CACHE_FOLDER, metavar="DST")
-@click.option("--ids", type=FOLDER, help="Text file of the ids to take, one a line; lines with # are comments.")
+@click.option("--ids", type=FOLDER, help="Text file of the ids to take, one a line; `# ` begins a comment.")
 @click.option("--speaker", "speakers", multiple=True, help="Speaker to take; repeatable.")
 @click.option("--share", type=Share(), help="Share of each split to take, always the same utterances.")
 @json_option
@@ -153,7 +153,8 @@ def _share_of(entries: Sequence[UtteranceEntry], share: float) -> list[Utterance
             (entry for entry in entries if entry.split == split),
             key=lambda entry: hashlib.sha256(entry.id.encode()).digest(),
         )
-        chosen += among[: math.ceil(share * len(among))]
+        # Rounded, since 0.07 * 100 is a little over 7.
+        chosen += among[: math.ceil(round(share * len(among), 6))]
     return chosen
 
 
@@ -161,6 +162,9 @@ def _compose(sources: Sequence[SourceCache], target: Path, taken: Collection[str
     for source in sources:
         check_apart(target, source.folder, "choose another DST")
     create_empty_folder(target, "choose another DST")
+    target = target.resolve()
+    if target == Path.cwd():
+        raise OutputError(f"{target}: is the current folder, which would be replaced; choose another DST")
     target.rmdir()  # It appears again when all is written.
     total = sum(source.manifest.counts.kept for source in sources) if taken is None else len(taken)
     is_quiet = not sys.stderr.isatty()

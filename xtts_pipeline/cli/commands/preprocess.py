@@ -222,7 +222,7 @@ class DryRunReport:
     show_default=True,
     help="Exit with 1 if a larger share of the rows is rejected.",
 )
-@click.option("--exclude", type=FOLDER, help="Text file of ids to leave out, one a line; lines with # are comments.")
+@click.option("--exclude", type=FOLDER, help="Text file of ids to leave out, one a line; `# ` begins a comment.")
 @click.option(
     "--shards",
     type=COUNT,

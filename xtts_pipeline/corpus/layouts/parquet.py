@@ -56,7 +56,10 @@ class Parquet:
 def _stored_sounds(found: FoundCorpus) -> Path:
     """Return the folder of the sounds of these very files: others have another one."""
     stats = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in found.tables]
-    return user_cache() / f"{found.root.name}-{hashlib.sha256(repr(stats).encode()).hexdigest()[:12]}"
+    cache = user_cache()
+    if cache is None:
+        raise ConfigError(f"{found.root}: there is no home folder to write the sounds under; name one by --audio-dir")
+    return cache / f"{found.root.name}-{hashlib.sha256(repr(stats).encode()).hexdigest()[:12]}"
 
 
 def _read_table(path: Path, table: Any, rows: RowCollector, sound_folder: Path) -> None:

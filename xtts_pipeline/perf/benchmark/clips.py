@@ -45,9 +45,10 @@ def read_examples(cache: Path, manifest: Manifest, count: int) -> list[Example]:
     if not total:
         raise CacheError(f"{cache}: there are 0 training records, expected at least one; preprocess a larger corpus")
     examples: list[Example] = []
+    count, passed = min(count, total), 0
     for shard in shards:
-        spec = record_spec(manifest, shard.bucket)
-        wanted = min(-(-count * shard.records // total), count - len(examples))
+        spec, passed = record_spec(manifest, shard.bucket), passed + shard.records
+        wanted = count * passed // total - len(examples)
         examples += [
             without_padding(decode_example(payload, spec))
             for payload in islice(read_records(cache / shard.name), wanted)

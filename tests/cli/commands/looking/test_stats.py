@@ -222,6 +222,16 @@ def test_the_padding_of_each_bucket_is_shown(root: Path, tmp_path: Path) -> None
     )
 
 
+def test_buckets_for_a_cache_end_at_its_limits(root: Path) -> None:
+    limits = load_manifest(root / "cache").limits
+    largest = [limits.max_text_length, limits.max_mel_frames]
+    words = ["stats", "--cache", str(root / "cache"), "--set"]
+    assert CliRunner().invoke(cli, [*words, f"data.buckets=[[24,22],{largest}]"]).exit_code == 0
+    found = CliRunner().invoke(cli, [*words, "data.buckets=[[24,22],[200,880]]"]).exception
+    assert isinstance(found, ConfigError)
+    assert f"the last one is [200, 880], expected the limits {largest}" in str(found)
+
+
 def test_auto_shows_the_buckets_that_it_would_choose(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", 4)
     chosen = measure_lengths(root / "data", None, make_config("data.buckets=auto"), None).buckets

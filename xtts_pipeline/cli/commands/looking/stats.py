@@ -4,6 +4,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -222,7 +223,7 @@ def stats(
     as_json: bool,
 ) -> None:
     """Show how long clips and texts are, and which limits fit them."""
-    config = load_config(configs, overrides)
+    config = load_config(configs, overrides, {} if cache is None else _limits_of(cache))
     report: StatsReport | SymbolsReport
     if symbols:
         if plot is not None:
@@ -232,6 +233,12 @@ def stats(
         report = measure_lengths(data, cache, config, plot, reading)
     print_warnings(report.warnings)
     print_report(report, as_json)
+
+
+def _limits_of(cache: Path) -> dict[str, Any]:
+    """Return the limits that a cache was made with, as settings: buckets end at them."""
+    with reaching_stores(cache):
+        return {"limits": load_manifest(cache).limits.model_dump(mode="json")}
 
 
 def measure_lengths(
