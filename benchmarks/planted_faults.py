@@ -21,7 +21,6 @@ from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.inference.guard import PlannedSpeech, spoken_faults
-from xtts_pipeline.inference.timings import find_words
 from xtts_pipeline.model.batch import to_network_scale
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.text.tokens import Tokenizer
@@ -70,9 +69,9 @@ def speeches(run: Path, cache: Path, split: str, limit: int | None) -> Iterator[
         memory = network.encode_clips(batch, reference, dropout)
         speech = network.speak(memory, dropout, tf.constant([network.max_mel_frames]), settings)
         mean_frames = network.aligner.mean_frames(batch.tokens, batch.text_length, memory.voice_vector)
-        words = list(find_words([tokenizer.name_of(int(token)) for token in tokens]))
+        symbols = [tokenizer.name_of(int(token)) for token in tokens]
         seconds = speech.duration[0, : len(tokens)].numpy() * frame_seconds_of(manifest.audio)
-        plan = PlannedSpeech(seconds, mean_frames[0, : len(tokens)].numpy(), words)
+        plan = PlannedSpeech.of(seconds, mean_frames[0, : len(tokens)].numpy(), symbols)
         yield plan, to_network_scale(speech.mel[0, : speech.mel_length[0]]).numpy()
 
 

@@ -28,7 +28,7 @@ def plan_with(frames: float = 5.0, **others: float) -> PlannedSpeech:
     for token, other in others.items():
         duration[int(token[1:])] = other
     mean_frame = np.random.default_rng(0).normal(size=(TOKENS, 20)).astype(np.float32)
-    return PlannedSpeech(duration * FRAME_SECONDS, mean_frame, WORDS)
+    return PlannedSpeech(duration * FRAME_SECONDS, mean_frame, WORDS, [3] * len(WORDS))
 
 
 def speak(plan: PlannedSpeech) -> np.ndarray:
@@ -43,6 +43,18 @@ def test_good_speech_has_no_faults_at_any_speed():
     assert spoken_faults(plan, np.repeat(mel, 2, axis=0), FRAME_SECONDS, speed=0.5) == NO_FAULTS
     # At this speed a token lasts one frame or two.
     assert spoken_faults(plan, mel[::3], FRAME_SECONDS, speed=3.0) == NO_FAULTS
+
+
+def test_blanks_between_the_letters_of_a_word_need_no_time_of_their_own():
+    word, mean_frame = ["t", "<blank>", "h", "<blank>", "a", "<blank>", "t"], np.zeros((7, 20))
+    plain = PlannedSpeech.of(np.full(4, 0.1 / 4), mean_frame[:4], list("that"))
+    blank = PlannedSpeech.of(np.full(7, 0.1 / 7), mean_frame, word)
+    assert (plain.words, plain.letters) == ([(0, 3)], [4])
+    assert (blank.words, blank.letters) == ([(0, 6)], [4])
+    assert planned_faults(plain) == planned_faults(blank) == NO_FAULTS
+    assert planned_faults(blank._replace(seconds=blank.seconds / 2)) == Faults(skipped_words=1)
+    for plan in (plain, blank):
+        assert lengthen_words(plan).seconds.sum() == pytest.approx(0.12)
 
 
 @pytest.mark.parametrize("word", range(len(WORDS)))
@@ -92,7 +104,7 @@ def test_a_word_is_judged_by_the_other_words_where_all_are_far_from_their_means(
     mel[25:40] = -4.0
     assert spoken_faults(plan, mel, FRAME_SECONDS).skipped_words >= 1
     # A word does not excuse itself.
-    alone = plan._replace(words=WORDS[2:3])
+    alone = plan._replace(words=WORDS[2:3], letters=[3])
     assert spoken_faults(alone, speak_with([0.1, 0.1, 0.8, 0.1]), FRAME_SECONDS) == Faults(skipped_words=1)
     # All may be wrong.
     assert spoken_faults(plan, speak_with([1.6, 1.6, 1.6, 1.6]), FRAME_SECONDS).skipped_words >= 1

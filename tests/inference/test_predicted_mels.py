@@ -62,6 +62,16 @@ def test_a_predicted_mel_is_that_of_its_clip_alone_under_the_dropout_of_synthesi
     assert [function.experimental_get_tracing_count() for function in predictor.compiled.functions] == [1, 1]
 
 
+def test_a_clip_that_the_aligner_cannot_align_keeps_its_recorded_mel(cache: Path, tmp_path: Path) -> None:
+    predictor = MelPredictor(load_checkpoint(make_run_of_cache(tmp_path, load_manifest(cache))), load_manifest(cache))
+    sound = next(record for record in records_of(cache, 1) if record["text_length"] <= record["mel_length"])
+    short = sound | {"mel_length": sound["text_length"] - 1}
+    predicted, kept = predictor(1, [sound, short])
+    assert (kept == sound["mel"][: len(kept)].astype(np.float32)).all()
+    assert len(kept) == sound["text_length"] - 1
+    assert (predicted[: len(kept)] != kept).any()
+
+
 def test_a_run_of_another_cache_is_refused(cache: Path, tmp_path: Path, write_cache: WriteCache) -> None:
     base = load_config(overrides=["audio.mel_bins=5", "limits.max_text_length=16", "limits.max_mel_frames=24"])
     write_cache(tmp_path / "other", base=base, buckets=BUCKETS)

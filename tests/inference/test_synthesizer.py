@@ -200,7 +200,7 @@ def test_a_model_without_voice_latents_takes_no_reference(tmp_path: Path) -> Non
     ],
 )
 def test_a_text_that_cannot_be_said_is_an_error(synthesizer: Synthesizer, text: str, reason: Reason) -> None:
-    for say in (synthesizer.synthesize, synthesizer.check_text, synthesizer.stream):
+    for say in (synthesizer.synthesize, synthesizer.stream):
         with pytest.raises(TextError) as caught:
             say(text)
         assert caught.value.reason is reason
@@ -211,7 +211,7 @@ def test_characters_that_the_model_lacks_are_changed_and_counted(synthesizer: Sy
     count = text.count("!")
     changes = {("ö", "o"): count, ("!", "."): count, ("ф", ""): 1}
     spoken = synthesizer.synthesize(text)
-    assert spoken.text_changes == synthesizer.check_text(text) == synthesizer.stream(text).text_changes == changes
+    assert spoken.text_changes == synthesizer.stream(text).text_changes == changes
     assert "".join(synthesizer.symbols(spoken.tokens)).startswith("<begin>hello, world.<end>")
 
 

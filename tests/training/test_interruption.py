@@ -49,7 +49,7 @@ def read_until(process: subprocess.Popen[str], *starts: str) -> None:
         missing -= {start for start in missing if line.startswith(start)}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_requests_a_stop_and_python_s_handlers_return(number: signal.Signals) -> None:
     with start() as process:
         process.send_signal(number)

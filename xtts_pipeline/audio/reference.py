@@ -25,7 +25,12 @@ def load_reference(path: Path, audio: AudioConfig) -> np.ndarray:
     Raises AudioError if the clip cannot be decoded, is silent, under 0.5 s or over an hour, or in a file over 512 MiB.
     """
     try:
-        return wave_to_mel(load_wave(path, audio, REFERENCE_LIMITS), audio)
+        wave = load_wave(path, audio, REFERENCE_LIMITS)
+        # Trimming may leave less than what the file holds.
+        if len(wave) < REFERENCE_LIMITS.min_seconds * audio.sample_rate:
+            found = f"{path}: {len(wave) / audio.sample_rate:.2f} s without its silence"
+            raise AudioError(Reason.AUDIO_TOO_SHORT, found)
+        return wave_to_mel(wave, audio)
     except AudioError as error:
         remedy = REMEDIES.get(error.reason, "choose another clip")
         raise AudioError(error.reason, f"reference {error.detail}; {remedy}") from None

@@ -50,6 +50,8 @@ def _encode(path: Path, samples: np.ndarray, sample_rate: int) -> bytes:
     name = SOUND_FORMATS.get(path.suffix.lower(), "WAV")
     if name == "WAV":
         return _header(samples.nbytes, sample_rate) + samples.tobytes()
+    if not len(samples):
+        raise OutputError(f"{path}: libsndfile writes no {name} without samples; name a .wav file")
     encoded = io.BytesIO()
     try:
         with soundfile.SoundFile(encoded, "w", sample_rate, 1, format=name) as file:

@@ -34,6 +34,8 @@ class Columns(click.ParamType[dict[str, str]]):
                 self.fail(f"{pair!r} is not ROLE=COLUMN; expected one such as audio=file", param, ctx)
             if role not in ROLES:
                 self.fail(f"{role}: unknown; {did_you_mean(role, ROLES)}", param, ctx)
+            if role in columns:
+                self.fail(f"{role} is given twice; expected one column for each role", param, ctx)
             columns[role] = column.lower()
         return columns
 

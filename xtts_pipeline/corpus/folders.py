@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xtts_pipeline.corpus.encodings import decode_text, likely_encoding
-from xtts_pipeline.corpus.rows import DEFAULT_SPEAKER, CorpusRow, RowCollector, printable
+from xtts_pipeline.corpus.rows import APPLE_DOUBLE, DEFAULT_SPEAKER, CorpusRow, RowCollector, printable
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
 from xtts_pipeline.system.regular_files import identity_of
 
@@ -28,6 +28,8 @@ def list_folder(folder: str, rows: RowCollector) -> FolderNames:
     try:
         with os.scandir(rows.root / folder) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.name.startswith(APPLE_DOUBLE):
+                    continue
                 if entry.is_dir(follow_symlinks=False):
                     names.folders.append(entry.name)
                 elif os.path.isdir(entry):  # noqa: PTH112 -- False for a link that cannot be followed

@@ -23,6 +23,8 @@ from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason, RowError, 
 from xtts_pipeline.system.regular_files import identity_of, open_regular_file
 from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS, has_surrogate
 
+# A Mac writes such a file, which is no sound and no text, beside each file on another file system.
+APPLE_DOUBLE = "._"
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".wave", ".oga")
 # Sounds of these formats are not read. They are found, so that the decoder can say what to do.
 UNREAD_SUFFIXES = (".m4a", ".mp4", ".aac", ".aif", ".aiff", ".aifc", ".wma", ".webm", ".amr", ".3gp", ".caf", ".au")
@@ -299,6 +301,7 @@ def id_of(audio: str) -> str:
 
 def sounds_among(names: Collection[str]) -> list[str]:
     """Return the names of sounds, sorted; of formats that are not read only those that are not converted already."""
+    names = [name for name in names if not name.startswith(APPLE_DOUBLE)]
     read = [name for name in names if name.lower().endswith(SOUND_SUFFIXES)]
     stems = set(map(id_of, read))
     return sorted(

@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xtts_pipeline.inference.timings import find_words
 from xtts_pipeline.model.architecture import ALIGNER_LARGEST_ERROR, ALIGNER_SMOOTHING
 
 # Words of recorded and of good synthetic speech are far from these limits, except those merged with the next word.
 # docs/quality.md has the measurement.
-SHORTEST_TOKEN_SECONDS, LONGEST_TOKEN_SECONDS, LONGEST_PAUSE_SECONDS = 0.015, 1.0, 3.0
+SHORTEST_LETTER_SECONDS, LONGEST_TOKEN_SECONDS, LONGEST_PAUSE_SECONDS = 0.015, 1.0, 3.0
 COLLAPSED_SHARE, STRETCHED_SHARE = 0.6, 1.6
-# The least mean duration of a word's tokens when a piece is decoded again: three frames of the usual 10 to 12 ms.
-LEAST_TOKEN_SECONDS = 0.03
+# The least duration of a word for each of its letters when a piece is decoded again: three frames of 10 to 12 ms.
+LEAST_LETTER_SECONDS = 0.03
 # Short words move by a frame or two without being wrong.
 LOST_FRAMES, GAINED_FRAMES = 3, 4
 # Limits of errors, as shares of chance: there, frames are as far from their tokens as these are from each other. The
@@ -48,20 +49,28 @@ class PlannedSpeech(NamedTuple):
     """What the frames of a piece are decoded from, at normal speed.
 
     seconds: duration of each token, float [S]. mean_frame: the mean of each token's smoothed frames by the aligner,
-    float [S, M]. words: the first and the last token of each word.
+    float [S, M]. words: the first and the last token of each word. letters: the tokens of each word but for blanks.
     """
 
     seconds: np.ndarray
     mean_frame: np.ndarray
     words: Sequence[tuple[int, int]]
+    letters: Sequence[int]
+
+    @classmethod
+    def of(cls, seconds: np.ndarray, mean_frame: np.ndarray, symbols: Sequence[str]) -> "PlannedSpeech":
+        """Return the plan with the words of the tokens' symbols."""
+        words = list(find_words(symbols))
+        letters = [sum(len(symbol) == 1 for symbol in symbols[first : last + 1]) for first, last in words]
+        return cls(seconds, mean_frame, words, letters)
 
 
 def lengthen_words(plan: PlannedSpeech) -> PlannedSpeech:
-    """Return the plan with at least LEAST_TOKEN_SECONDS a token for each word; a word's tokens keep their ratios."""
+    """Return the plan with at least LEAST_LETTER_SECONDS a letter for each word; a word's tokens keep their ratios."""
     seconds = plan.seconds.copy()
-    for first, last in plan.words:
+    for (first, last), letters in zip(plan.words, plan.letters, strict=True):
         word = seconds[first : last + 1]
-        word *= max(1.0, LEAST_TOKEN_SECONDS / word.mean())
+        word *= max(1.0, LEAST_LETTER_SECONDS * letters / word.sum())
     return plan._replace(seconds=seconds)
 
 
@@ -71,8 +80,7 @@ def planned_faults(plan: PlannedSpeech) -> Faults:
     for first, last in plan.words:
         is_in_word[first : last + 1] = True
     longest = np.where(is_in_word, LONGEST_TOKEN_SECONDS, LONGEST_PAUSE_SECONDS)
-    too_short = sum(_is_too_short(plan.seconds[first : last + 1]) for first, last in plan.words)
-    return Faults(skipped_words=too_short, overlong_tokens=int((plan.seconds > longest).sum()))
+    return Faults(skipped_words=sum(_are_too_short(plan)), overlong_tokens=int((plan.seconds > longest).sum()))
 
 
 def spoken_faults(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float, speed: float = 1.0) -> Faults:
@@ -91,7 +99,7 @@ def spoken_faults(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float,
     error_T = error_TS[np.arange(len(token_T)), token_T] / plan.mean_frame.var(axis=0).mean()
     is_word_WT = [(token_T >= first) & (token_T <= last) for first, last in plan.words]
     nearest_W = np.array([np.quantile(error_T[is_word_T], NEAREST_SHARE) for is_word_T in is_word_WT])
-    skipped = repeated = 0
+    skipped, repeated, are_too_short = 0, 0, _are_too_short(plan)
     for word, ((first, last), is_word_T) in enumerate(zip(plan.words, is_word_WT, strict=True)):
         nearest, tolerance = nearest_W[word], _tolerance(np.delete(nearest_W, word))
         planned, frames = plan.seconds[first : last + 1].sum() / frame_seconds, is_word_T.sum()
@@ -99,7 +107,7 @@ def spoken_faults(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float,
         later_error_F = error_T[is_word_T & (token_T > first)]
         is_unlike = nearest > LARGEST_NEAREST_ERROR * tolerance
         is_unlike |= len(later_error_F) > 0 and later_error_F.mean() > LARGEST_LATER_ERROR * tolerance
-        skipped += bool(has_lost or is_unlike or _is_too_short(plan.seconds[first : last + 1]))
+        skipped += bool(has_lost or is_unlike or are_too_short[word])
         repeated += bool(frames > STRETCHED_SHARE * planned and frames - planned >= GAINED_FRAMES)
     return Faults(skipped, repeated, faults.overlong_tokens)
 
@@ -112,8 +120,12 @@ def _tolerance(error_of_others_W: np.ndarray) -> float:
     return float(np.clip(largest / LARGEST_NEAREST_ERROR, 1.0, LARGEST_TOLERANCE))
 
 
-def _is_too_short(seconds: np.ndarray) -> bool:
-    return bool(seconds.mean() < SHORTEST_TOKEN_SECONDS)
+def _are_too_short(plan: PlannedSpeech) -> list[bool]:
+    """Return for each word whether its letters have too little time to be heard."""
+    return [
+        bool(plan.seconds[first : last + 1].sum() < SHORTEST_LETTER_SECONDS * letters)
+        for (first, last), letters in zip(plan.words, plan.letters, strict=True)
+    ]
 
 
 def likeliest_path(error_TS: np.ndarray) -> np.ndarray:

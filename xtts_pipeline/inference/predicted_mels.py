@@ -67,7 +67,10 @@ class MelPredictor:
         return [signature.tokens.shape[0] for signature in self._signatures]
 
     def __call__(self, bucket: int, records: Sequence[dict[str, Any]]) -> list[np.ndarray]:
-        """Return the mel, float32 [mel_length, mel_bins], of each decoded record of a bucket, at most `rows` of it."""
+        """Return the mel, float32 [mel_length, mel_bins], of each decoded record of a bucket, at most `rows` of it.
+
+        A clip of more tokens than frames, which the aligner cannot align, keeps its recorded mel.
+        """
         spec, signature = self._specs[bucket], self._signatures[bucket]
         filling = [decode_example(empty_record(spec), spec)] * (self.rows[bucket] - len(records))
         fields = {
@@ -75,7 +78,12 @@ class MelPredictor:
             for field in spec.batch_fields
         }
         mels = self.compiled(to_batch(fields, signature)).numpy()
-        return [mel[: record["mel_length"]] for mel, record in zip(mels, records, strict=False)]
+        return [
+            (mel if record["text_length"] <= record["mel_length"] else np.asarray(record["mel"], np.float32))[
+                : record["mel_length"]
+            ]
+            for mel, record in zip(mels, records, strict=False)
+        ]
 
     def _predict_batch(self, *tensors: tf.Tensor) -> tf.Tensor:
         batch, network = from_signature(tensors, self._signatures[0]), self._network

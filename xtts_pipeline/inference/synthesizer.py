@@ -27,14 +27,12 @@ from xtts_pipeline.inference.guard import (
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
 from xtts_pipeline.inference.references import cut_windows, embed_windows
 from xtts_pipeline.inference.speech import SpeechStream, SpokenPiece, SpokenText, deal
-from xtts_pipeline.inference.timings import find_words
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.inference.voice_folder import verify_voice
 from xtts_pipeline.model.batch import Batch, to_network_scale
 from xtts_pipeline.model.durations import cut_durations, whole_frames
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Chunk, SpeechPlan
-from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.text.symbols import prepare_texts
 from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_generator, load_network
@@ -230,11 +228,6 @@ class Synthesizer:
         decoded = deal(self._decode_in_turn([each.pieces for each in split], voice), len(texts))
         return [SpeechStream(parts, each.changes, self) for parts, each in zip(decoded, split, strict=True)]
 
-    def check_text(self, text: str, language: str | None = None) -> TextChanges:
-        """Return the `text_changes` that `synthesize` would give. Raises its TextError."""
-        languages = self.checkpoint.cache.languages
-        return self._splitter.split(text, number_of("language", languages, language, self.checkpoint.folder)).changes
-
     def vocode(self, mel: np.ndarray) -> np.ndarray:
         """Return the wave, float32 [samples], of natural-log mel frames [T, mel_bins], by the vocoder of the speech."""
         return self.vocoder(mel)
@@ -371,8 +364,7 @@ class Synthesizer:
         planned, durations = [], plan.timing.duration.numpy()
         for piece, frames, means in zip(pieces, durations, mean_frames.numpy(), strict=False):
             seconds = frames[: len(piece.tokens)] * voice.speed * self._frame_seconds
-            words = list(find_words(self.symbols(piece.tokens)))
-            planned.append(PlannedSpeech(seconds, means[: len(piece.tokens)], words))
+            planned.append(PlannedSpeech.of(seconds, means[: len(piece.tokens)], self.symbols(piece.tokens)))
         return _Opened(plan, tf.constant(max_frames), planned)
 
     def _decode(

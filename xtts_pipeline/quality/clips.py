@@ -33,7 +33,7 @@ from xtts_pipeline.text.tokens import Tokenizer
 
 CHUNK_CLIPS = 64
 # A clip over the limits of the settings is measured too: the page shows what each limit loses.
-ANY_SOUND = LimitsConfig(min_seconds=0.0, max_seconds=600.0, min_peak_db=-90.0, max_clipped_share=1.0)
+ANY_SOUND = LimitsConfig(min_seconds=0.0, max_seconds=3_600.0, min_peak_db=-90.0, max_clipped_share=1.0)
 
 
 @dataclass(frozen=True)

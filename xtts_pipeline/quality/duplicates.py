@@ -1,6 +1,6 @@
 """Find texts and sounds that a corpus has twice, exactly or nearly. NumPy only."""
 
-import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ LIKE_TEXT = 0.9
 LIKE_LENGTH = 0.03
 PARTS = 32
 LIKE_SOUND = 0.97
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ def find_duplicates(texts: Sequence[str], cepstra: Sequence[np.ndarray]) -> list
 
     Case and punctuation of a text do not count. A pair of clips with the same sound is in no later group.
     """
-    words = [tuple(_WORD.findall(text.casefold())) for text in texts]
+    words = [_words(text) for text in texts]
     sounds = _same_sounds(cepstra)
     seen = {(first, second) for first, second, _ in sounds}
     exact, near = _same_texts(words)
@@ -42,6 +41,12 @@ def find_duplicates(texts: Sequence[str], cepstra: Sequence[np.ndarray]) -> list
     for kind, pairs in kinds:
         groups += _groups(kind, pairs if kind == "sound" else [pair for pair in pairs if pair[:2] not in seen])
     return groups
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Return what letters, their marks (the vowels of many scripts) and numbers make up."""
+    kept = "".join(letter if unicodedata.category(letter)[0] in "LMN" else " " for letter in text.casefold())
+    return tuple(kept.split())
 
 
 Pair = tuple[int, int, float]

@@ -17,6 +17,8 @@ TASK_CLIPS = 16 * BATCH_CLIPS
 # Letters that are not spoken, and symbols shorter than a step, are skipped; a log probability.
 SKIP_COST = 3.0
 IMPOSSIBLE = np.float32(-1e9)
+# Far below the fit of any wrong text.
+WORST_FIT = -20.0
 EDGE = "\0"  # the silence before and after the text
 
 
@@ -124,7 +126,8 @@ def _viterbi(emissions: np.ndarray, steps: np.ndarray, sizes: np.ndarray, back: 
 def _scores(model: _Symbols, cepstra: Sequence[np.ndarray], states: Sequence[np.ndarray]) -> np.ndarray:
     fits = np.zeros(len(cepstra))
     for rows, emissions, steps, sizes, mixture in _batches(model, [_features(clip) for clip in cepstra], states):
-        fits[rows] = (_viterbi(emissions, steps, sizes) - mixture) / steps
+        # A text that is too long for its clip has no path.
+        fits[rows] = np.maximum((_viterbi(emissions, steps, sizes) - mixture) / steps, WORST_FIT)
     return fits
 
 

@@ -1,6 +1,7 @@
-"""Handle SIGTERM and Ctrl-C during training: the first requests a stop after the step, the second exits at once.
+"""Handle SIGTERM, Ctrl-C and a closed terminal (SIGHUP) during training.
 
-A thread receives the signals. Python's own handlers would wait for native code, which may compile for a minute.
+The first signal requests a stop after the step, the second exits at once. A thread receives them. Python's own handlers
+would wait for native code, which may compile for a minute.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from xtts_pipeline.errors import EXIT_INTERRUPTED
 
 # Programs such as `timeout` send a signal to a process and then to its group. Both count as one.
 SAME_SIGNAL_SECONDS = 0.5
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:

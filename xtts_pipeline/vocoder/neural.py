@@ -9,13 +9,12 @@ import tensorflow as tf
 
 from xtts_pipeline.errors import AudioError, Reason
 from xtts_pipeline.vocoder.generator import Generator
-from xtts_pipeline.vocoder.griffin_lim import window_squares
+from xtts_pipeline.vocoder.griffin_lim import TINY, window_squares
 
 # The most frames of a block: long ones spend little on context and keep all cores busy.
 WHOLE_BLOCK_FRAMES, STREAM_BLOCK_FRAMES = 1024, 128
 # A stream starts as soon as it can render this many frames.
 FIRST_FRAMES = 4
-TINY = 1e-8
 
 
 class NeuralVocoder:

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +162,27 @@ def test_chapters_are_found_in_folders_with_their_texts(tmp_path: Path):
     found = [(item.id, item.transcript and item.transcript.name) for item in find_recordings(tmp_path)]
 
     assert found == [("TWO_Y", "Y.TXT"), ("one_a", "a.txt"), ("one_b", None), ("two_x", "words.txt")]
+
+
+def test_one_unusable_recording_does_not_stop_the_others(book: tuple[Path, list[Word]], tmp_path: Path):
+    folder, good = tmp_path / "books", next(book[0].glob("*.wav"))
+    folder.mkdir()
+    shutil.copy(good, folder / "good.wav")
+    shutil.copy(good.with_suffix(".txt"), folder / "good.txt")
+    (folder / "bad.wav").write_bytes(b"RIFF")
+    (folder / "bad.txt").write_text("some words")
+    # What a Mac leaves beside each file.
+    for name in ("._good.wav", "._good.txt"):
+        (folder / name).write_bytes(b"\0\5\x16\7")
+    result = CliRunner().invoke(cli, ["segment", "--data", str(folder), "--output", str(tmp_path / "clips"), "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert (report["recordings"], len(report["problems"])) == (2, 1)
+    assert "bad.wav" in report["problems"][0]
+    assert {line["source"] for line in read_lines(tmp_path / "clips" / "clips.jsonl")} == {str(folder / "good.wav")}
+    (folder / "good.wav").unlink()
+    with pytest.raises(CorpusError, match=r"bad\.wav"):
+        segment_corpus(folder, tmp_path / "none", "en", 10.0)
 
 
 def test_a_sound_of_an_unusual_rate_is_refused_in_one_line(tmp_path: Path):

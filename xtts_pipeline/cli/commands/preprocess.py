@@ -1,5 +1,6 @@
 """`xtts preprocess`: turn a corpus into a cache, and report every row."""
 
+import operator
 import os
 import sys
 import tempfile
@@ -44,7 +45,7 @@ from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.utterance import examples_by_reason
 from xtts_pipeline.errors import ConfigError, Reason
 from xtts_pipeline.system.installation import install_command
-from xtts_pipeline.system.terminal import duration_text, echo_line, join_lines
+from xtts_pipeline.system.terminal import counted, duration_text, echo_line, join_lines
 from xtts_pipeline.text.language_check import check_languages
 
 SHOWN_OUTLIERS = 10
@@ -93,6 +94,11 @@ class PreprocessReport:
             warnings.append(
                 "no clip is for validation, since the corpus says so: train will have no validation loss and no best "
                 "checkpoint; name other clips with --val-data"
+            )
+        if dense := sum(map(operator.gt, self.build.totals.tokens, self.build.totals.frames)):
+            warnings.append(
+                f"{counted(dense, 'clip')} of more tokens than frames: the model cannot align them and learns nothing "
+                "from them; audio.hop_samples or text.blank=false changes that"
             )
         warnings += _setting_warnings(self.build.manifest.audio)
         for outlier in self.outliers[:SHOWN_OUTLIERS]:

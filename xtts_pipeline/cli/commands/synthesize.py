@@ -38,7 +38,7 @@ from xtts_pipeline.cli.run_options import (
     warn_of_one_voice,
 )
 from xtts_pipeline.config.languages import find_language
-from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError
+from xtts_pipeline.errors import MOST_NAMES_SHOWN, ConfigError, CorpusError, OutputError, Reason, TextError
 from xtts_pipeline.inference.guard import Faults
 from xtts_pipeline.inference.pieces import TextSplitter
 from xtts_pipeline.inference.timings import timings_to_json
@@ -108,7 +108,7 @@ class SynthesisReport:
         if self._is_single:
             ending = reason if cut else "stopped by itself"
         else:
-            ending = f"{', '.join(cut)} {reason}" if cut else "all stopped by themselves"
+            ending = f"{_listed(cut)} {reason}" if cut else "all stopped by themselves"
         count = "" if self._is_single else f"{counted(len(self.files), 'file')}, "
         length = f"{count}{duration_text(seconds, 2)}, {frames} frames"
         return f"{self.output}: {length}, {ending} (checkpoint of step {self.step})"
@@ -123,11 +123,16 @@ class SynthesisReport:
         if not found:
             return []
         remedy = "listen; another --seed, a lower --speed or other words may help"
-        return [f"not spoken as written: {', '.join(found)}; {remedy}"]
+        return [f"not spoken as written: {_listed(found)}; {remedy}"]
 
     @property
     def _is_single(self) -> bool:
         return len(self.files) == 1 and self.files[0].output == self.output
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""
+    return ", ".join(names[:MOST_NAMES_SHOWN]) + more
 
 
 @click.command(
@@ -169,7 +174,9 @@ class SynthesisReport:
     help="How much higher to speak, below 0 lower.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0), help="Seed of the speech's noise; another one speaks anew.  [default: the run's]"
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    help="Seed of the speech's noise; another one speaks anew.  [default: the run's]",
 )
 @click.option("--list-speakers", "listed", flag_value="speakers", help="Only print the speakers.")
 @click.option("--list-languages", "listed", flag_value="languages", help="Only print the languages.")
@@ -280,7 +287,7 @@ def _check_options(text: str | None, text_file: Path | None, output: Path, *, st
         raise OutputError(
             f"--output {output}: is a file, expected a folder for the lines of --text-file; name a new folder"
         )
-    if text_file is None and not output.name:
+    if text_file is None and (not output.name or (output.is_dir() and output != STDOUT)):
         raise OutputError(f"--output {output}: is a folder; name a file, such as speech.wav")
     if text_file is None:
         check_suffix(output, [".wav"] if stream else SOUND_FORMATS)

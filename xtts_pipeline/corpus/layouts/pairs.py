@@ -11,7 +11,7 @@ from pathlib import Path
 from xtts_pipeline.corpus.folders import add_clip, list_folder
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
-from xtts_pipeline.corpus.rows import DEFAULT_SPEAKER, RowCollector, id_of, printable, sounds_among
+from xtts_pipeline.corpus.rows import APPLE_DOUBLE, DEFAULT_SPEAKER, RowCollector, id_of, printable, sounds_among
 
 TRANSCRIPTS = (".txt", ".lab")
 SOUND_FOLDERS = ("audio", "audios", "clips", "data", "recordings", "sounds", "wav", "wavs")
@@ -74,7 +74,11 @@ def _transcripts_among(names: Collection[str]) -> dict[str, str]:
     """Return stem -> name of each transcript in a folder; a README is one only beside a sound of that name."""
     sounds = set(map(id_of, sounds_among(names)))
     found = {name.rpartition(".")[0]: name for name in names if name.lower().endswith(TRANSCRIPTS)}
-    return {stem: name for stem, name in found.items() if stem in sounds or stem.upper() not in NO_TRANSCRIPTS}
+    return {
+        stem: name
+        for stem, name in found.items()
+        if (stem in sounds or stem.upper() not in NO_TRANSCRIPTS) and not stem.startswith(APPLE_DOUBLE)
+    }
 
 
 def _transcripts_in(folder: Path) -> dict[str, str]:

@@ -16,7 +16,7 @@ import soundfile
 from xtts_pipeline.audio.load import LIBRARY_ERRORS
 from xtts_pipeline.corpus.encodings import decode_text, likely_encoding
 from xtts_pipeline.corpus.layouts.pairs import TRANSCRIPTS
-from xtts_pipeline.corpus.rows import SOUND_SUFFIXES
+from xtts_pipeline.corpus.rows import APPLE_DOUBLE, SOUND_SUFFIXES
 from xtts_pipeline.corpus.segment.align import LEAST_EXPLAINED, align
 from xtts_pipeline.corpus.segment.cut import (
     CutClip,
@@ -47,11 +47,12 @@ class Recording:
 
 @dataclass(frozen=True)
 class SegmentReport:
-    """The result: the clips of each recording, kept and left out."""
+    """The result: the clips of each recording, kept and left out, and what is wrong with those without any."""
 
     output: Path
     recordings: list[Recording]
     clips: list[list[CutClip]]
+    problems: list[str]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report for programs."""
@@ -65,6 +66,7 @@ class SegmentReport:
             "left_out": len(left_out),
             "left_out_hours": round(_hours(left_out), 4),
             "left_out_by_reason": dict(Counter(str(clip.problem) for clip in left_out)),
+            "problems": self.problems,
             "median_confidence": round(float(np.median([clip.confidence for clip in kept or [CutClip(0, 0)]])), 3),
         }
 
@@ -82,6 +84,7 @@ class SegmentReport:
         if report["left_out"]:
             lines.append(f"left out, {report['left_out_hours']:.2f} hours, each in {self.output / LEFT_OUT_NAME}:")
             lines += [f"  {reason:<20} {count:>6}" for reason, count in report["left_out_by_reason"].items()]
+        lines += [f"warning: {problem}" for problem in self.problems]
         if untranscribed < report["recordings"]:
             lines.append(f"next: xtts preprocess --data {shlex.quote(str(self.output))}")
         return join_lines(lines)
@@ -93,9 +96,9 @@ def find_recordings(data: Path) -> list[Recording]:
     In a folder of one sound and one text the names may differ. Raises CorpusError if there is no sound.
     """
     root = data if data.is_dir() else data.parent
-    folders = ((Path(folder), sorted(names)) for folder, _, names in sorted(os.walk(root)))
     recordings = []
-    for folder, names in folders:
+    for place, _, found_names in sorted(os.walk(root)):
+        folder, names = Path(place), sorted(name for name in found_names if not name.startswith(APPLE_DOUBLE))
         sounds = [name for name in names if name.lower().endswith(SOUND_SUFFIXES)]
         texts = {Path(name).stem: name for name in names if name.lower().endswith(TRANSCRIPTS)}
         for name in sounds:
@@ -122,16 +125,20 @@ def segment_corpus(
 ) -> SegmentReport:
     """Cut every recording below `data` into clips and write them as a corpus.
 
-    `output` appears when all is written. Raises CorpusError if a file cannot be used or no transcript fits its sound.
+    `output` appears when all is written. Raises CorpusError if no recording can be used, or no transcript fits.
     """
     recordings = find_recordings(data)
-    report = SegmentReport(output, recordings, [])
+    report = SegmentReport(output, recordings, [], [])
     with output_errors(output, "choose another --output"), atomic_folder(output) as partial:
-        rows, kept_lines, left_out_lines, problems = [], [], [], []
+        rows, kept_lines, left_out_lines = [], [], []
         for recording in recordings:
             on_recording(recording)
-            clips, rate, problem = _cut(recording, language, max_seconds, encoding)
-            problems += [problem] if problem else []
+            try:
+                clips, rate, problem = _cut(recording, language, max_seconds, encoding)
+            except CorpusError as error:
+                clips, rate, problem = [], 0, str(error)
+            if problem:
+                report.problems.append(problem)
             report.clips.append(clips)
             folder = partial / (UNTRANSCRIBED_FOLDER if recording.transcript is None else "wavs")
             folder.mkdir(exist_ok=True)
@@ -144,8 +151,9 @@ def segment_corpus(
                 _write_clip(folder / f"{clip_id}.wav", recording.sound, rate, clip)
                 kept_lines.append(line)
                 rows += [f"{clip_id}|{clip.text}"] if clip.text else []
-        if problems and not rows and len(problems) == sum(item.transcript is not None for item in recordings):
-            raise CorpusError(problems[0])
+        transcribed = sum(recording.transcript is not None for recording in recordings)
+        if report.problems and not rows and (not kept_lines or len(report.problems) >= transcribed > 0):
+            raise CorpusError(report.problems[0])
         if rows:
             (partial / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
         for name, lines in ((CLIPS_NAME, kept_lines), (LEFT_OUT_NAME, left_out_lines)):

@@ -46,8 +46,11 @@ def _size_problem(audio: AudioConfig, settings: VocoderConfig) -> str | None:
     if min(sizes, default=LEAST_FFT_SIZE) < LEAST_FFT_SIZE:
         names = "vocoder.spectral_sizes and vocoder.discriminator_sizes"
         return f"{names}: found {min(sizes)}, expected {LEAST_FFT_SIZE} or more"
-    if audio.fft_size % 2 or audio.hop_samples > audio.fft_size:
-        return f"audio.fft_size={audio.fft_size}: expected an even number of at least audio.hop_samples for a vocoder"
+    if audio.fft_size % 2:
+        return f"audio.fft_size={audio.fft_size}: expected an even number for a vocoder"
+    if audio.hop_samples >= audio.window_samples:
+        found = f"audio.hop_samples={audio.hop_samples}"
+        return f"{found}: expected fewer than audio.window_samples={audio.window_samples} for a vocoder"
     return None
 
 

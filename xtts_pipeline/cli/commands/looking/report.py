@@ -28,7 +28,7 @@ from xtts_pipeline.cli.run_options import RunPath, config_options
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Bucket, LimitsConfig
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
-from xtts_pipeline.errors import ConfigError, CorpusError
+from xtts_pipeline.errors import ConfigError, CorpusError, output_errors
 from xtts_pipeline.quality.clips import CachedClips, CorpusClips, MeasuredClip
 from xtts_pipeline.quality.duplicates import find_duplicates
 from xtts_pipeline.quality.strangeness import SUSPECT_SCORE, measure_strangeness
@@ -144,7 +144,9 @@ def report(
         check_apart(output, run)
         content = read_run(run)
         create_empty_folder(output)
-        print_report(RunReport(run, write_run_page(content, output), content.steps), as_json)
+        with output_errors(output, "free space, or choose another --output", names_file=True):
+            page = write_run_page(content, output)
+        print_report(RunReport(run, page, content.steps), as_json)
     elif cache is not None:
         check_apart(output, cache)
         manifest = load_manifest(cache)
@@ -187,7 +189,8 @@ def _report_clips(
         limits=shape.limits,
         buckets=_buckets(shape, clips),
     )
-    return ClipsReport(content, write_clips_page(content, source, output))
+    with output_errors(output, "free space, or choose another --output", names_file=True):
+        return ClipsReport(content, write_clips_page(content, source, output))
 
 
 def _buckets(shape: ShapeSettings, clips: Sequence[MeasuredClip]) -> list[Bucket]:

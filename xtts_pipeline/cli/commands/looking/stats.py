@@ -46,6 +46,8 @@ LIMITS_DRAWN = {
     "tokens": ("max_text_length",),
 }
 MARKS = ("p50", "p99")
+# From here on two decimals would join the columns.
+WIDE = 10_000
 _COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 
 
@@ -147,7 +149,8 @@ class StatsReport:
         lines = [f"{self.source}: {counts}{left_out}", *[f"  {self.first_unusable}"] * bool(left_out), ""]
         lines.append(f"{'':22}" + "".join(f"{column:>8}" for column in _COLUMNS))
         for name, statistics in self.spreads.items():
-            lines.append(f"{name:22}" + "".join(f"{asdict(statistics)[column]:>8.2f}" for column in _COLUMNS))
+            values = [asdict(statistics)[column] for column in _COLUMNS]
+            lines.append(f"{name:22}" + "".join(f"{value:>8.{2 * (value < WIDE)}f}" for value in values))
         lines += ["", "each limit alone keeps"]
         lines += [
             f"  limits.{limit.limit:<16} {limit.value:>8g} {limit.share:>9.2%}" + "  in force" * limit.is_in_force
