@@ -23,7 +23,7 @@ class UnusedColumns:
     def add(self, fields: Mapping[str, str]) -> None:
         """Count the values of a row."""
         for column, counts in list(self._counts.items()):
-            counts[fields[column].strip()] += 1
+            counts[fields.get(column, "").strip()] += 1
             if len(counts) > MAX_SPEAKERS:
                 del self._counts[column]
 

@@ -196,9 +196,10 @@ def test_a_wrong_transcript_shows_as_a_warning_with_its_id(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("arguments", [["--dry-run"], []], ids=["dry run", "run"])
 def test_mel_filters_without_a_frequency_are_one_warning(data: Path, tmp_path: Path, arguments: list[str]) -> None:
-    [warning] = report(run(data, tmp_path / "cache", *arguments, "--set", "audio.max_hz=100.0", "--json"))["warnings"]  # type: ignore[misc]
-    assert warning.startswith("audio.mel_bins=")
-    assert "of the mel filters hold no FFT bin" in warning
+    words = [*arguments, "--set", "audio.max_hz=100.0", "--json"]
+    first, *others = report(run(data, tmp_path / "cache", *words))["warnings"]  # type: ignore[misc]
+    is_first = re.match(r"audio\.mel_bins=.* of the mel filters hold no FFT bin", first) is not None
+    assert (is_first, len(others)) == (True, not arguments)  # a build knows that clips are too short for their texts
 
 
 def test_waves_that_a_rerun_removes_are_a_warning(data: Path, tmp_path: Path) -> None:
@@ -209,9 +210,8 @@ def test_waves_that_a_rerun_removes_are_a_warning(data: Path, tmp_path: Path) ->
 def test_a_wrong_language_is_a_warning_before_anything_is_computed(data: Path, tmp_path: Path) -> None:
     completed = run(data, tmp_path / "cache", "--set", "text.language=Russian", "--json")
     remedy = "add --set text.language=en, or another code for these letters"
-    warning = f"language ru: 40 of 40 rows are in Latin letters; {remedy}"
-    assert completed.stderr == f"warning: {warning}\n"
-    assert report(completed)["warnings"] == [warning]
+    assert completed.stderr == f"warning: language ru: 40 of 40 rows are in Latin letters; {remedy}\n"
+    assert report(completed)["warnings"][:-1] == [completed.stderr[9:-1]]  # type: ignore[index]
     assert load_manifest(tmp_path / "cache").languages == ("ru",)
 
 

@@ -83,6 +83,23 @@ def test_a_column_that_may_name_the_speakers_is_noted(
     assert (first.startswith("read by --layout manifest"), rest, read.exit_code) == (True, note, 0)
 
 
+@pytest.mark.parametrize(("name", "prefix"), [("metadata.csv", ""), ("filelist.txt", "wavs/")])
+def test_speakers_in_a_table_without_a_header_are_noted(tmp_path: Path, name: str, prefix: str) -> None:
+    root = write_corpus(tmp_path / "data")
+    (root / "metadata.csv").unlink()
+    ending = ".wav" if prefix else ""
+    rows = [
+        f"{prefix}clip-{number:03d}{ending}|{'ann' if number % 2 else 'bob'}|Text {number}\n" for number in range(40)
+    ]
+    (root / name).write_text("".join(rows))
+    words = ["preprocess", "--data", str(root), "--dry-run", "--jobs", "1"]
+    words += [word for setting in CONFIG for word in ("--set", setting)]
+    note = "column 2 is not used; add --columns speaker=2 if it names the speakers"
+    assert CliRunner().invoke(cli, words).stderr.splitlines()[-1] == note
+    read = CliRunner().invoke(cli, [*words, "--columns", "speaker=2"])
+    assert (read.exit_code, "not used" in read.stderr) == (0, False)
+
+
 def test_an_error_of_a_layout_is_two_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(**_options: object) -> None:
         raise LayoutError("found   this", "do\tthat")

@@ -314,7 +314,9 @@ def test_paths_may_be_text(run: Path, tmp_path: Path) -> None:
 
 
 def test_an_output_without_a_file_name_is_refused(run: Path) -> None:
-    assert "name a file" in str(error_of("--run", run, "--text", "a", "--output", ""))
+    assert "is a folder; name a file" in str(error_of("--run", run, "--text", "a", "--output", "."))
+    result = CliRunner().invoke(cli, ["synthesize", "--run", str(run), "--text", "a", "--output", ""])
+    assert (result.exit_code, "found an empty name" in result.stderr) == (2, True)
 
 
 def test_a_text_that_is_not_utf_8_is_refused(run: Path, tmp_path: Path) -> None:
@@ -366,6 +368,7 @@ def test_figures_that_the_language_does_not_read_are_one_warning(capsys: pytest.
     warn_of_unread(synthesizer, ["Il 5%.", "Le 8:30."], None)
     warn_of_unread(synthesizer, ["5%"], "German")
     assert capsys.readouterr().err == (
+        "speaking it, the first of it, de; --language names another\n"
         "warning: language it: numbers are read, but signs, dates and times are not; write these in words\n"
     )
 

@@ -95,11 +95,6 @@ class PreprocessReport:
                 "no clip is for validation, since the corpus says so: train will have no validation loss and no best "
                 "checkpoint; name other clips with --val-data"
             )
-        if dense := sum(map(operator.gt, self.build.totals.tokens, self.build.totals.frames)):
-            warnings.append(
-                f"{counted(dense, 'clip')} of more tokens than frames: the model cannot align them and learns nothing "
-                "from them; audio.hop_samples or text.blank=false changes that"
-            )
         warnings += _setting_warnings(self.build.manifest.audio)
         for outlier in self.outliers[:SHOWN_OUTLIERS]:
             rates = f"{outlier.characters_per_second:.1f} characters a second, {outlier.usual:.1f} are usual"
@@ -107,6 +102,11 @@ class PreprocessReport:
         if len(self.outliers) > SHOWN_OUTLIERS:
             count = len(self.outliers) - SHOWN_OUTLIERS
             warnings.append(f"{count} more clips with unusual rates; --json lists them all")
+        if dense := sum(map(operator.gt, self.build.totals.tokens, self.build.totals.frames)):
+            warnings.append(
+                f"{counted(dense, 'clip')} of more tokens than frames: the model cannot align them and learns nothing "
+                "from them; audio.hop_samples or text.blank=false changes that"
+            )
         return warnings
 
     def to_json(self) -> dict[str, Any]:

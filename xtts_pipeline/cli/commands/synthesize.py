@@ -44,7 +44,7 @@ from xtts_pipeline.inference.pieces import TextSplitter
 from xtts_pipeline.inference.timings import timings_to_json
 from xtts_pipeline.plots import save_speech_picture
 from xtts_pipeline.system.regular_files import read_regular_file
-from xtts_pipeline.system.terminal import counted, duration_text, has_surrogate
+from xtts_pipeline.system.terminal import counted, duration_text, echo_line, has_surrogate
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.text.language_check import unread_figures
 from xtts_pipeline.training.checkpoints.state import read_run_names, read_run_state
@@ -267,10 +267,14 @@ def _run_or_voice(run: Path | None, voice: Path | None) -> Path:
 
 
 def warn_of_unread(synthesizer: "Synthesizer", texts: Sequence[str], wanted: str | None) -> None:
-    """Print one warning if the texts hold figures that are not read in their language."""
-    language = _language_of(synthesizer.checkpoint.cache.languages, wanted)
-    if language is not None:
-        print_warnings(unread_figures(texts, language, synthesizer.checkpoint.config.text))
+    """Warn of figures that are not read in the texts' language. Without one wanted, say which of several is spoken."""
+    languages, text = synthesizer.checkpoint.cache.languages, synthesizer.checkpoint.config.text
+    language = _language_of(languages, wanted)
+    if language is None:
+        return
+    if wanted is None and len(languages) > 1:
+        echo_line(f"speaking {language}, the first of {', '.join(languages)}; --language names another")
+    print_warnings(unread_figures(texts, language, text))
 
 
 def _language_of(languages: Sequence[str], wanted: str | None) -> str | None:

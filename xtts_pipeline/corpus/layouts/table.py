@@ -189,7 +189,7 @@ class TableLayout:
         split_column, folder_name = columns.get("split", ""), base.rpartition("/")[2]
         table_split = split_in_name(plan.path) or (folder_name if folder_name in SPLIT_NAMES else "")
         prefix = f"{base}/" if base and not self.keeps_ids else ""
-        unused = UnusedColumns(() if self.columns or self.no_header else _unused_columns(plan))
+        unused = UnusedColumns(() if self.columns or self.infer else _unused_columns(plan))
         for where, fields in _rows_of(plan, rows):
             unused.add(fields)
             name = placement.name_of(fields[audio_column].strip())
@@ -203,17 +203,22 @@ class TableLayout:
             split = fields.get(split_column, "").strip() or table_split
             row_id = prefix + row_id if row_id else ""
             rows.add(CorpusRow(where, row_id, name, fields[text_column], speaker, language, split), placement.find)
-        if column := printable(unused.likely_speaker()):
-            said = ReadOptions(columns={**rows.options.columns, "speaker": column}).to_words()
-            rows.note(f"column {column} is not used; add {said} if it names the speakers")
+        if column := unused.likely_speaker():
+            if self.no_header is not None and plan.header is not None:
+                column = str(plan.header.columns.index(column) + 1)  # its name is not in the table
+            said = ReadOptions(columns={**rows.options.columns, "speaker": printable(column)}).to_words()
+            rows.note(f"column {printable(column)} is not used; add {said} if it names the speakers")
 
 
 def _unused_columns(plan: TablePlan) -> list[str]:
-    """Return the columns below a header that have no role; none if one is the speaker."""
-    if plan.header is None or "speaker" in plan.columns or "1" in plan.header.columns:  # positions
+    """Return the columns that have no role; none if one is the speaker."""
+    if plan.header is None or "speaker" in plan.columns:
         return []
-    used = {*plan.columns.values(), ""}
-    return [column for column in plan.header.columns if column not in used and column_key(column) not in NO_SPEAKERS]
+    used, columns = {*plan.columns.values(), ""}, plan.header.columns
+    has_names = not ("1" in columns or plan.header.least_fields)
+    return [
+        column for column in columns if column not in used and not (has_names and column_key(column) in NO_SPEAKERS)
+    ]
 
 
 def _rows_of(plan: TablePlan, rows: RowCollector) -> Iterator[tuple[str, dict[str, str]]]:

@@ -47,7 +47,10 @@ from xtts_pipeline.training.checkpoints.state import (
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.vocoder.generator import Generator
 
-OTHER_WEIGHTS = "another model's weights, or an earlier version's? choose another checkpoint, or train again"
+OTHER_WEIGHTS = (
+    "another model's weights, or an earlier version's? choose another checkpoint, or start a new run, with --init-from "
+    "from these weights"
+)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """`xtts report`: a page that shows a corpus, a cache or a run."""
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,9 +115,8 @@ class RunReport:
 @click.option(
     "--output",
     type=FOLDER,
-    default=Path("report"),
-    show_default=True,
-    help=f"Empty or new folder for {PAGE_NAME} and its sounds.",
+    default=lambda: Path("report") / time.strftime("%Y%m%d-%H%M%S"),
+    help=f"Empty or new folder for {PAGE_NAME} and its sounds.  [default: report/DATE-TIME]",
 )
 @config_options
 @corpus_options
