@@ -40,6 +40,15 @@ def test_a_rate_that_a_format_lacks_is_one_line(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_empty_wave_is_a_wav_file_and_no_other(tmp_path: Path) -> None:
+    write_wave(tmp_path / "a.wav", np.zeros(0), 22_050)
+    assert soundfile.info(tmp_path / "a.wav").frames == 0
+    for suffix in (".flac", ".mp3", ".ogg"):
+        with pytest.raises(OutputError, match=r"libsndfile writes no [A-Z0-9]+ without samples; name a .wav file"):
+            write_wave(tmp_path / f"a{suffix}", np.zeros(0), 22_050)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.wav"]
+
+
 def test_a_wave_over_full_scale_is_scaled_and_not_clipped(tmp_path: Path) -> None:
     wave = np.array([0.5, -4.0, 2.0], np.float32)
     write_wave(tmp_path / "out.wav", wave, 16_000)

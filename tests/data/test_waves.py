@@ -142,6 +142,7 @@ def test_clips_shorter_than_a_crop_are_counted_and_said(folder: Path, source: Wa
         ("training.precision=float16", "expected float32 or bfloat16"),
         ("vocoder.spectral_sizes=[2048]", "expected at least 4096, twice the longest Fourier transform"),
         ("vocoder.spectral_sizes=[4]", "found 4, expected 8 or more"),
+        ("audio.window_samples=64", "expected fewer than audio.window_samples=64 for a vocoder"),
         ("vocoder.discriminator_sizes=[]", "expected a discriminator; name one, or set vocoder.adversarial_weight=0"),
         ("vocoder.discriminator_periods=[4000]", "found 4000, expected at most the 2944 samples of a crop"),
     ],

@@ -21,6 +21,12 @@ def test_case_and_punctuation_make_no_other_text():
     assert groups(texts, [cepstra(number) for number in range(3)]) == [("text", (0, 1))]
 
 
+def test_vowel_signs_are_part_of_a_word_and_texts_without_words_are_not_alike():
+    texts = ["कि वह घर", "की वह घर", "कु वह घर", "कि वह, घर!", "...", "?!"]
+
+    assert groups(texts, [cepstra(number) for number in range(6)]) == [("text", (0, 3))]
+
+
 def test_a_text_with_one_other_word_is_nearly_the_same():
     texts = [
         "the old clock in the hall stopped at nine in the evening",

@@ -1,6 +1,7 @@
 """How well sounds fit their texts."""
 
 import numpy as np
+import pytest
 
 from xtts_pipeline.quality.sound import CEPSTRA
 from xtts_pipeline.quality.text_fit import text_fits
@@ -22,3 +23,5 @@ def test_a_wrong_text_fits_worst_for_any_number_of_processes(monkeypatch):
 
     assert set(np.argsort(fits)[:2]) == {7, 11}
     np.testing.assert_array_equal(text_fits(texts, cepstra, jobs=2), fits)
+    # No path leads through a long text in a few steps.
+    assert text_fits(texts, [cepstra[0][:2], *cepstra[1:]])[0] == pytest.approx(fits.min() - 1.0, abs=0.5)

@@ -25,12 +25,12 @@ def load_reference(path: Path, audio: AudioConfig) -> np.ndarray:
     Raises AudioError if the clip cannot be decoded, is silent, under 0.5 s or over an hour, or in a file over 512 MiB.
     """
     try:
-        wave = load_wave(path, audio, REFERENCE_LIMITS)
+        mel = wave_to_mel(load_wave(path, audio, REFERENCE_LIMITS), audio)
         # Trimming may leave less than what the file holds.
-        if len(wave) < REFERENCE_LIMITS.min_seconds * audio.sample_rate:
-            found = f"{path}: {len(wave) / audio.sample_rate:.2f} s without its silence"
-            raise AudioError(Reason.AUDIO_TOO_SHORT, found)
-        return wave_to_mel(wave, audio)
+        seconds = len(mel) * audio.hop_samples / audio.sample_rate
+        if seconds < REFERENCE_LIMITS.min_seconds:
+            raise AudioError(Reason.AUDIO_TOO_SHORT, f"{path}: {seconds:.2f} s without its silence")
     except AudioError as error:
         remedy = REMEDIES.get(error.reason, "choose another clip")
         raise AudioError(error.reason, f"reference {error.detail}; {remedy}") from None
+    return mel

@@ -58,7 +58,7 @@ def _same_texts(words: Sequence[tuple[str, ...]]) -> tuple[list[Pair], list[Pair
     exact: list[Pair] = []
     for number, text in enumerate(words):
         first = firsts.setdefault(text, number)
-        if first != number:
+        if first != number and text:
             exact.append((first, number, 1.0))
     beginnings: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     for text, number in firsts.items():

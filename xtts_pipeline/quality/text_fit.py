@@ -17,8 +17,8 @@ TASK_CLIPS = 16 * BATCH_CLIPS
 # Letters that are not spoken, and symbols shorter than a step, are skipped; a log probability.
 SKIP_COST = 3.0
 IMPOSSIBLE = np.float32(-1e9)
-# Far below the fit of any wrong text.
-WORST_FIT = -20.0
+# Below the fit of any path. A text that is too long for its clip has none.
+NO_PATH = -1e4
 EDGE = "\0"  # the silence before and after the text
 
 
@@ -49,6 +49,8 @@ def text_fits(texts: Sequence[str], cepstra: Sequence[np.ndarray], jobs: int = 1
     fits = np.zeros(len(texts))
     for task, scores in zip(reversed(tasks), found, strict=True):
         fits[task] = scores
+    has_path = fits > NO_PATH
+    fits[~has_path] = fits[has_path].min(initial=0.0) - 1.0
     return fits
 
 
@@ -126,8 +128,7 @@ def _viterbi(emissions: np.ndarray, steps: np.ndarray, sizes: np.ndarray, back: 
 def _scores(model: _Symbols, cepstra: Sequence[np.ndarray], states: Sequence[np.ndarray]) -> np.ndarray:
     fits = np.zeros(len(cepstra))
     for rows, emissions, steps, sizes, mixture in _batches(model, [_features(clip) for clip in cepstra], states):
-        # A text that is too long for its clip has no path.
-        fits[rows] = np.maximum((_viterbi(emissions, steps, sizes) - mixture) / steps, WORST_FIT)
+        fits[rows] = (_viterbi(emissions, steps, sizes) - mixture) / steps
     return fits
 
 

@@ -115,6 +115,7 @@ def test_an_error_of_a_layout_is_two_lines(monkeypatch: pytest.MonkeyPatch, caps
     [
         (["--columns", "sound=file"], "sound: unknown; known are audio, text"),
         (["--columns", "audio"], "'audio' is not ROLE=COLUMN"),
+        (["--columns", "text=a,audio=b,text=c"], "text is given twice; expected one column for each role"),
         (["--encoding", "cp99999"], "'cp99999' is no text encoding"),
     ],
 )
