@@ -33,7 +33,8 @@ FRAMES_PER_CHARACTER = 5.0
 
 def make_run(folder: Path, preset: str) -> Path:
     """Write a run of random weights that reads a text at the pace of speech."""
-    from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
+    from xtts_pipeline.cache.format.identity import CacheIdentity
+    from xtts_pipeline.cache.format.manifest import record_spec_of
     from xtts_pipeline.config.load import load_config
     from xtts_pipeline.training.checkpoints.files import build_network, save_checkpoint
     from xtts_pipeline.training.checkpoints.variables import named_variables

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest, cache_settings, record_spec, record_spec_of
+from xtts_pipeline.cache.format.identity import CacheIdentity
+from xtts_pipeline.cache.format.manifest import Manifest, cache_settings, record_spec, record_spec_of
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.training.checkpoints.files import build_generator, build_network, save_checkpoint
 from xtts_pipeline.training.checkpoints.variables import named_variables
@@ -41,12 +42,17 @@ SETTINGS = {
 
 
 def make_run(
-    folder: Path, token_frames: float = 20.0, speakers: tuple[str, ...] = ("ann", "bob"), **model: int
+    folder: Path,
+    token_frames: float = 20.0,
+    speakers: tuple[str, ...] = ("ann", "bob"),
+    languages: tuple[str, ...] = ("en",),
+    speaker_languages: tuple[str, ...] = (),
+    **model: int,
 ) -> Path:
     """Write a run of random weights that speaks each token for so many frames; by default its texts reach a limit."""
     config = Config.model_validate({**SETTINGS, "model": {**MODEL, **model}})
     spec = record_spec_of(config.audio, config.limits)
-    cache = CacheIdentity("fingerprint", spec, SYMBOLS, speakers, ("en",))
+    cache = CacheIdentity("fingerprint", spec, SYMBOLS, speakers, languages, speaker_languages)
     return save_untrained(folder, config, cache, token_frames)
 
 

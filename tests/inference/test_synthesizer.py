@@ -155,6 +155,15 @@ def test_speakers_differ_and_the_first_is_the_default(synthesizer: Synthesizer) 
     assert np.abs(ann - bob).max() > 1e-4
 
 
+def test_a_speaker_speaks_its_own_language_by_default(tmp_path: Path) -> None:
+    two = Synthesizer.load(make_run(tmp_path, languages=("de", "en"), speaker_languages=("en", "de")))
+    for speaker, language in (("ann", "en"), ("bob", "de")):
+        plain, own = (two.synthesize("abc", speaker=speaker, language=name).mel for name in (None, language))
+        np.testing.assert_array_equal(plain, own)
+    english, german = (two.synthesize("abc", language=name).mel for name in ("en", "de"))
+    assert np.abs(english - german).max() > 1e-4
+
+
 @pytest.mark.parametrize(
     ("seconds", "hertz", "sample_rate", "reason"),
     [

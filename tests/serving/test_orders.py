@@ -14,3 +14,10 @@ def test_a_voice_speaks_at_the_speed_that_is_asked_for(tmp_path: Path) -> None:
     assert samples[1] == pytest.approx(2 * samples[0], rel=0.1)
     with pytest.raises(RequestError, match=r"speed: found 5, expected 0.25 to 4"):
         voices.order("one", speed=5.0)
+
+
+def test_a_voice_speaks_the_language_of_its_speaker_by_default(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "two", languages=("de", "en"), speaker_languages=("en", "de"))
+    voices = VoiceTable({"two": Synthesizer.load(run)}, 100)
+    assert [voices.find(name, None).language for name in (None, "two/ann", "two/bob")] == ["en", "en", "de"]
+    assert voices.find("two/ann", "German").language == "de"

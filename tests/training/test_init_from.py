@@ -11,7 +11,8 @@ import pytest
 
 from tests.model.conftest import SPEC
 from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource, NoCompilations, Watcher
-from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest
+from xtts_pipeline.cache.format.identity import CacheIdentity
+from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config, ModelConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.network import Network

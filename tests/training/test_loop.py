@@ -15,7 +15,7 @@ import tensorflow as tf
 from tests.model.conftest import MODEL, SPEC, random_batch
 from tests.training.monitoring.events import read_values
 from xtts_pipeline import plots as pictures
-from xtts_pipeline.cache.format.manifest import CacheIdentity
+from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig, SynthesisConfig, TrainingConfig
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.model.batch import Batch

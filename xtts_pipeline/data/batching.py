@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.manifest import CacheIdentity
+from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.schedule import batch_sizes

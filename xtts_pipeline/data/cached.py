@@ -3,7 +3,7 @@
 It trusts the manifest; `xtts verify-cache` proves it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.example import decode_example, empty_record
+from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, manifest_bytes
 from xtts_pipeline.cache.format.problems import refuse
 from xtts_pipeline.cache.format.schema import RecordSpec
@@ -42,6 +43,10 @@ class CachedSource(Source):
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         super().__init__(folder, manifest)
         self._watch = _ManifestWatch(folder, manifest)
+
+    def clip_voices(self) -> Iterable[tuple[str, str]]:
+        """Return speaker and language of each utterance of the cache."""
+        return ((entry.speaker, entry.language) for entry in read_utterances(self.folder))
 
     def training_dataset(self, order: TrainingOrder) -> tf.data.Dataset:
         """Return shuffled, augmented batches of one bucket, as `Source.training_dataset` documents.

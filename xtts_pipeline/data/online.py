@@ -1,5 +1,6 @@
 """The online path: a surveyed corpus as the batches of its cache, computed by TensorFlow operations alone."""
 
+from collections.abc import Iterable
 from functools import reduce
 from itertools import accumulate
 from pathlib import Path
@@ -49,6 +50,12 @@ class OnlineSource(Source):
         self._ranges = {shard.name: (end - shard.records, end) for shard, end in zip(shards, ends, strict=True)}
         # The computed features of `data.cache_features`, by split and bucket, kept as long as this source.
         self._features: dict[tuple[str, int], list[tf.data.Dataset]] = {}
+
+    def clip_voices(self) -> Iterable[tuple[str, str]]:
+        """Return speaker and language of each clip of the corpus."""
+        speakers, languages = self.manifest.speakers, self.manifest.languages
+        ids = zip(self._speakers.numpy(), self._languages.numpy(), strict=True)
+        return ((speakers[speaker], languages[language]) for speaker, language in ids)
 
     def training_dataset(self, order: TrainingOrder) -> tf.data.Dataset:
         """Return the batches of `CachedSource.training_dataset`, computed from sound; waves are augmented, not mels."""

@@ -2,6 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, count, islice, zip_longest
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.manifest import CacheIdentity, Manifest, bucket_specs, manifest_bytes, record_spec
+from xtts_pipeline.cache.format.identity import CacheIdentity
+from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, manifest_bytes, record_spec
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import to_batch
@@ -73,10 +75,19 @@ class Source(ABC):
 
     def identity(self) -> CacheIdentity:
         """Return what a checkpoint keeps of the cache."""
-        manifest = self.manifest
-        return CacheIdentity(
-            manifest.fingerprint, record_spec(manifest), manifest.symbols, manifest.speakers, manifest.languages
-        )
+        manifest, spoken = self.manifest, tuple[str, ...]()
+        if len(manifest.speakers) > 1 and len(manifest.languages) > 1:
+            counts = {speaker: Counter[str]() for speaker in manifest.speakers}
+            for speaker, language in self.clip_voices():
+                counts[speaker][language] += 1
+            if all(counts.values()):
+                spoken = tuple(max(sorted(each), key=each.__getitem__) for each in counts.values())
+        names = manifest.symbols, manifest.speakers, manifest.languages
+        return CacheIdentity(manifest.fingerprint, record_spec(manifest), *names, spoken)
+
+    def clip_voices(self) -> Iterable[tuple[str, str]]:
+        """Return speaker and language of each clip, if a model of this source shall know who speaks what."""
+        return ()
 
     @property
     def specs(self) -> tuple[RecordSpec, ...]:

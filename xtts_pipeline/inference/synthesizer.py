@@ -252,7 +252,7 @@ class Synthesizer:
         cache, folder = self.checkpoint.cache, self.checkpoint.folder
         check_delivery(speed, semitones)
         speaker_id = number_of("speaker", cache.speakers, speaker, folder)
-        language_id = number_of("language", cache.languages, language, folder)
+        language_id = number_of("language", cache.languages, language or cache.default_language(speaker), folder)
         seed = self.checkpoint.config.training.seed if seed is None else seed
         if not references:
             return _Voice(speaker_id, language_id, None, speed, semitones, seed)

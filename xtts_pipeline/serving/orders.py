@@ -103,13 +103,14 @@ class VoiceTable:
         ]
 
     def find(self, voice: str | None, language: str | None) -> ChosenVoice:
-        """Return the voice of these names, by default the first one and its first language. Raises RequestError."""
+        """Return the voice of these names, by default the first one and its speaker's language. Raises RequestError."""
         name = next(iter(self._voices)) if voice is None else voice
         if name not in self._voices:
             raise _unknown("voice", name, list(self._voices))
         synthesizer, speaker = self._voices[name]
-        languages = synthesizer.checkpoint.cache.languages
-        spoken = languages[0] if language is None else find_language(language, languages)
+        cache = synthesizer.checkpoint.cache
+        languages = cache.languages
+        spoken = cache.default_language(speaker) if language is None else find_language(language, languages)
         if spoken is None or spoken not in languages:
             raise _unknown("language", str(language), languages)
         return ChosenVoice(name, synthesizer, speaker, spoken)

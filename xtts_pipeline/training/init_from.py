@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.manifest import CacheIdentity
+from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.config.schema import Config, show_value
 from xtts_pipeline.errors import CheckpointError

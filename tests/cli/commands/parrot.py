@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tests.cache.corpora import make_config
-from xtts_pipeline.cache.format.manifest import CacheIdentity, load_manifest, record_spec
+from xtts_pipeline.cache.format.identity import CacheIdentity
+from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
 from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.evaluation.ground_truth import read_true_mels, split_entries
 from xtts_pipeline.inference.speech import SpokenText

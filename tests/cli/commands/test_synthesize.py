@@ -11,6 +11,8 @@ import soundfile
 from click.testing import CliRunner, Result
 
 from tests.speaking import make_run
+from xtts_pipeline.cache.format.identity import CacheIdentity
+from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.cli.commands.synthesize import SpokenFile, SynthesisReport, warn_of_unread
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.schema import Config
@@ -363,12 +365,13 @@ def test_an_output_that_cannot_be_written_is_named(run: Path, tmp_path: Path, op
 
 
 def test_figures_that_the_language_does_not_read_are_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    cache = SimpleNamespace(languages=("it", "de"))
+    spec = RecordSpec(16, 24, 4, -11.5)
+    cache = CacheIdentity("fingerprint", spec, ("a",), ("Anna", "Ugo"), ("de", "it"), ("de", "it"))
     synthesizer: Any = SimpleNamespace(checkpoint=SimpleNamespace(cache=cache, config=Config()))
-    warn_of_unread(synthesizer, ["Il 5%.", "Le 8:30."], None)
-    warn_of_unread(synthesizer, ["5%"], "German")
+    warn_of_unread(synthesizer, ["Il 5%.", "Le 8:30."], None, "Ugo")
+    warn_of_unread(synthesizer, ["5%"], "German", "Ugo")
     assert capsys.readouterr().err == (
-        "speaking it, the first of it, de; --language names another\n"
+        "speaking it of de, it; --language names another\n"
         "warning: language it: numbers are read, but signs, dates and times are not; write these in words\n"
     )
 

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from tests.speaking import SETTINGS, SYMBOLS
-from xtts_pipeline.cache.format.manifest import CacheIdentity, record_spec_of
+from xtts_pipeline.cache.format.identity import CacheIdentity
+from xtts_pipeline.cache.format.manifest import record_spec_of
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.inference.export.model_card import SampleSentence, model_card, read_evaluation

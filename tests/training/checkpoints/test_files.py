@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.model.conftest import MODEL, SPEC
 from tests.training.conftest import SETTINGS
-from xtts_pipeline.cache.format.manifest import CacheIdentity
+from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.model.batch import Batch
@@ -288,6 +288,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(
     ("key", "value", "said"),
     [
         ("speakers", [], "cache.speakers: found 0 names"),
+        ("speaker_languages", ["fr"], "cache.speaker_languages: found fr, expected a language of each speaker"),
         ("languages", ["en", "en"], "cache.languages: found 2 names, 1 of them distinct"),
         ("spec", {"max_text_length": 9, "max_mel_frames": 21, "mel_bins": 5, "pad_value": -11.5}, "cache.spec: found"),
     ],

@@ -6,7 +6,6 @@ import mmap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from dataclasses import dataclass as plain_dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -255,17 +254,6 @@ class Manifest:
         for name, lines in ((UTTERANCES_NAME, self.counts.kept), (REJECTED_NAME, self.counts.rejected)):
             if self.files[name].bytes < len("{}\n") * lines:
                 raise ValueError(f"{name} has {lines} lines in {self.files[name].bytes} bytes")
-
-
-@plain_dataclass(frozen=True)
-class CacheIdentity:
-    """What a checkpoint keeps of the cache that it was trained on, so that it can speak without the cache."""
-
-    fingerprint: str
-    spec: RecordSpec
-    symbols: tuple[str, ...]
-    speakers: tuple[str, ...]
-    languages: tuple[str, ...]
 
 
 def listed_shards(manifest: Manifest) -> list[ShardName]:

@@ -15,6 +15,7 @@ import click
 import numpy as np
 
 from xtts_pipeline.audio.save import SOUND_FORMATS, WavStream, write_wave
+from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
@@ -234,12 +235,12 @@ def synthesize(
     _check_files_differ(others, references)
     lines = {} if text_file is None else _read_lines(text_file)
     if text_file is not None:
-        print_text_changes(_check_lines(run, _shown(text_file), lines, language, strict=strict_text))
+        print_text_changes(_check_lines(run, _shown(text_file), lines, language, speaker, strict=strict_text))
     spoken_by = speaker, language, references, speed, semitones, seed
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, vocoder=vocoder, strict_text=strict_text)
         warn_of_one_voice(run, synthesizer.checkpoint, references)
-        warn_of_unread(synthesizer, [*lines.values()] if text is None else [text], language)
+        warn_of_unread(synthesizer, [*lines.values()] if text is None else [text], language, speaker)
         with _output_errors(output):
             if text_file is not None:
                 files = _speak_lines(synthesizer, [*lines.values()], output, spoken_by)
@@ -266,20 +267,20 @@ def _run_or_voice(run: Path | None, voice: Path | None) -> Path:
     return path
 
 
-def warn_of_unread(synthesizer: "Synthesizer", texts: Sequence[str], wanted: str | None) -> None:
+def warn_of_unread(synthesizer: "Synthesizer", texts: Sequence[str], wanted: str | None, speaker: str | None) -> None:
     """Warn of figures that are not read in the texts' language. Without one wanted, say which of several is spoken."""
-    languages, text = synthesizer.checkpoint.cache.languages, synthesizer.checkpoint.config.text
-    language = _language_of(languages, wanted)
+    cache, text = synthesizer.checkpoint.cache, synthesizer.checkpoint.config.text
+    language = _language_of(cache, wanted, speaker)
     if language is None:
         return
-    if wanted is None and len(languages) > 1:
-        echo_line(f"speaking {language}, the first of {', '.join(languages)}; --language names another")
+    if wanted is None and len(cache.languages) > 1:
+        echo_line(f"speaking {language} of {', '.join(cache.languages)}; --language names another")
     print_warnings(unread_figures(texts, language, text))
 
 
-def _language_of(languages: Sequence[str], wanted: str | None) -> str | None:
-    """Return the run's language of this name, by default its first; None for one that it lacks."""
-    return languages[0] if wanted is None else find_language(wanted, languages)
+def _language_of(cache: CacheIdentity, wanted: str | None, speaker: str | None) -> str | None:
+    """Return the run's language of this name, by default that of the speaker; None for one that it lacks."""
+    return cache.default_language(speaker) if wanted is None else find_language(wanted, cache.languages)
 
 
 def _check_options(text: str | None, text_file: Path | None, output: Path, *, stream: bool, extras: bool) -> None:
@@ -351,20 +352,21 @@ def _read_stdin() -> bytes:
     return content
 
 
-def _check_lines(run: Path, path: Path, lines: Mapping[int, str], wanted: str | None, *, strict: bool) -> TextChanges:
+def _check_lines(
+    run: Path, path: Path, lines: Mapping[int, str], wanted: str | None, speaker: str | None, *, strict: bool
+) -> TextChanges:
     """Return the changes of all lines, before TensorFlow starts.
 
     Raises TextError with the number of a line that cannot be spoken. An unknown language is left to the Synthesizer.
     """
     state, changes = read_run_state(run), TextChanges()
-    languages = state.cache.languages
-    language = _language_of(languages, wanted)
+    language = _language_of(state.cache, wanted, speaker)
     if language is None:
         return changes
     splitter = TextSplitter(state, 1, strict=strict)
     for number, line in lines.items():
         try:
-            changes.update(splitter.split(line, languages.index(language)).changes)
+            changes.update(splitter.split(line, state.cache.languages.index(language)).changes)
         except TextError as error:
             raise TextError(error.reason, f"{path}:{number}: {error.detail}") from None
     return changes

@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from xtts_pipeline.cache.format.manifest import CacheIdentity
+from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.training.checkpoints.files import link_best, replace_state, save_checkpoint

@@ -16,7 +16,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 from safetensors import SafetensorError
 
-from xtts_pipeline.cache.format.manifest import CacheIdentity, first_problem
+from xtts_pipeline.cache.format.identity import CacheIdentity
+from xtts_pipeline.cache.format.manifest import first_problem
 from xtts_pipeline.config.load import REMOVED_KEYS
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import START, StreamPosition
