@@ -78,12 +78,11 @@ class MelPredictor:
             for field in spec.batch_fields
         }
         mels = self.compiled(to_batch(fields, signature)).numpy()
-        return [
-            (mel if record["text_length"] <= record["mel_length"] else np.asarray(record["mel"], np.float32))[
-                : record["mel_length"]
-            ]
+        kept = (
+            mel if record["text_length"] <= record["mel_length"] else record["mel"].astype(np.float32)
             for mel, record in zip(mels, records, strict=False)
-        ]
+        )
+        return [mel[: record["mel_length"]] for mel, record in zip(kept, records, strict=True)]
 
     def _predict_batch(self, *tensors: tf.Tensor) -> tf.Tensor:
         batch, network = from_signature(tensors, self._signatures[0]), self._network

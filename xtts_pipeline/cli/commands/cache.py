@@ -154,7 +154,7 @@ def _share_of(entries: Sequence[UtteranceEntry], share: float) -> list[Utterance
             key=lambda entry: hashlib.sha256(entry.id.encode()).digest(),
         )
         # Rounded, since 0.07 * 100 is a little over 7.
-        chosen += among[: math.ceil(round(share * len(among), 6))]
+        chosen += among[: max(1, math.ceil(round(share * len(among), 6)))]
     return chosen
 
 
