@@ -14,7 +14,13 @@ import tensorflow as tf
 
 from xtts_pipeline.cache.format.example import decode_example, empty_record
 from xtts_pipeline.cache.format.listings import read_utterances
-from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, manifest_bytes
+from xtts_pipeline.cache.format.manifest import (
+    MANIFEST_NAME,
+    MAX_MANIFEST_BYTES,
+    UTTERANCES_NAME,
+    Manifest,
+    manifest_bytes,
+)
 from xtts_pipeline.cache.format.problems import refuse
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.cache.format.tfrecord import record_starts
@@ -46,7 +52,8 @@ class CachedSource(Source):
 
     def clip_voices(self) -> Iterable[tuple[str, str]]:
         """Return speaker and language of each utterance of the cache."""
-        return ((entry.speaker, entry.language) for entry in read_utterances(self.folder))
+        entries = read_utterances(self.folder, self.manifest.files[UTTERANCES_NAME].bytes)
+        return ((entry.speaker, entry.language) for entry in entries)
 
     def training_dataset(self, order: TrainingOrder) -> tf.data.Dataset:
         """Return shuffled, augmented batches of one bucket, as `Source.training_dataset` documents.
