@@ -1,5 +1,10 @@
 """`xtts report`: a page that shows a corpus, a cache or a run."""
 
+import os
+
+# OpenBLAS starts its threads at import. Where other work takes a core, each small product waits for them.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import sys
 import time
 from collections.abc import Sequence
