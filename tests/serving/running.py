@@ -11,6 +11,8 @@ from typing import Any
 import httpx2
 import numpy as np
 
+from xtts_pipeline.cache.format.identity import CacheIdentity
+from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.errors import TextError
 from xtts_pipeline.serving.server import ServerSettings, listen, run
 
@@ -92,7 +94,7 @@ class GatedVoice:
 
     def __init__(self, parts: int = 1_000) -> None:
         audio, model = SimpleNamespace(sample_rate=RATE), SimpleNamespace(voice_latents=0)
-        cache = SimpleNamespace(speakers=("ann",), languages=("en",))
+        cache = CacheIdentity("fingerprint", RecordSpec(200, 880, 80, -11.5), ("a",), ("ann",), ("en",))
         self.checkpoint = SimpleNamespace(config=SimpleNamespace(audio=audio, model=model), cache=cache, step=1)
         self.gate = threading.Semaphore(0)
         self.parts = parts
