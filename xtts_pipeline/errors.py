@@ -4,7 +4,7 @@ A message is one line: where, what was found, what was expected, what to do.
 """
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -40,8 +40,13 @@ def did_you_mean(wanted: str, known: Iterable[str], *, prefix: str = "") -> str:
     near = nearest_name(wanted, names)
     if near is not None:
         return f"did you mean {prefix}{near}?"
+    return f"known are {listed(names)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the names in one line, the first MOST_NAMES_SHOWN of them and how many more there are."""
     more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""
-    return f"known are {', '.join(names[:MOST_NAMES_SHOWN])}{more}"
+    return ", ".join(names[:MOST_NAMES_SHOWN]) + more
 
 
 class Reason(StrEnum):

@@ -39,7 +39,7 @@ from xtts_pipeline.cli.run_options import (
     warn_of_one_voice,
 )
 from xtts_pipeline.config.languages import find_language
-from xtts_pipeline.errors import MOST_NAMES_SHOWN, ConfigError, CorpusError, OutputError, Reason, TextError
+from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError, listed
 from xtts_pipeline.inference.guard import Faults
 from xtts_pipeline.inference.pieces import TextSplitter
 from xtts_pipeline.inference.timings import timings_to_json
@@ -109,7 +109,7 @@ class SynthesisReport:
         if self._is_single:
             ending = reason if cut else "stopped by itself"
         else:
-            ending = f"{_listed(cut)} {reason}" if cut else "all stopped by themselves"
+            ending = f"{listed(cut)} {reason}" if cut else "all stopped by themselves"
         count = "" if self._is_single else f"{counted(len(self.files), 'file')}, "
         length = f"{count}{duration_text(seconds, 2)}, {frames} frames"
         return f"{self.output}: {length}, {ending} (checkpoint of step {self.step})"
@@ -124,16 +124,11 @@ class SynthesisReport:
         if not found:
             return []
         remedy = "listen; another --seed, a lower --speed or other words may help"
-        return [f"not spoken as written: {_listed(found)}; {remedy}"]
+        return [f"not spoken as written: {listed(found)}; {remedy}"]
 
     @property
     def _is_single(self) -> bool:
         return len(self.files) == 1 and self.files[0].output == self.output
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""
-    return ", ".join(names[:MOST_NAMES_SHOWN]) + more
 
 
 @click.command(

@@ -13,10 +13,10 @@ from filelock import FileLock, Timeout
 
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.errors import (
-    MOST_NAMES_SHOWN,
     CheckpointError,
     OutputError,
     did_you_mean,
+    listed,
     nearest_name,
     output_errors,
 )
@@ -105,8 +105,7 @@ def nearest_run(path: Path) -> str:
     """Return which run may be meant by a path that is none."""
     runs = _runs_in(path)
     if runs:
-        more = f" and {len(runs) - MOST_NAMES_SHOWN} more" if len(runs) > MOST_NAMES_SHOWN else ""
-        return f"it holds the runs {', '.join(runs[:MOST_NAMES_SHOWN])}{more}; name one, such as {path / runs[-1]}"
+        return f"it holds the runs {listed(runs)}; name one, such as {path / runs[-1]}"
     beside = [] if path.exists() else _runs_in(path.parent)
     if beside:
         return did_you_mean(path.name, beside, prefix=str(path).removesuffix(path.name))
