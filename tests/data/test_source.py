@@ -10,7 +10,7 @@ from tests.data.reading import training_dataset, validation_dataset
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
-from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
+from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data import cached as cached_module
 from xtts_pipeline.data.batching import batch_signature
 from xtts_pipeline.data.cached import CachedSource
@@ -107,26 +107,6 @@ def test_batches_of_one_bucket_equal_those_of_its_dataset(tmp_path: Path, write_
     (sentences,) = validation_dataset(tmp_path, source.manifest, "val", settings.batch_size).take(1)
     (signature,) = signatures_of(source)
     assert_same(source.validation_sentences(signature), sentences)
-
-
-@pytest.mark.parametrize(("gpus", "is_copied"), [(0, False), (1, True), (2, False)])
-def test_batches_copied_ahead_to_the_one_gpu_are_the_same(
-    source: Source, monkeypatch: pytest.MonkeyPatch, gpus: int, is_copied: bool
-) -> None:
-    copy, copied = tf.data.experimental.prefetch_to_device, []
-
-    def noting(device: str, batches: int) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
-        copied.append(device)
-        return copy(device, batches)
-
-    # Without a GPU, the CPU takes its place: the copies go from the CPU to itself.
-    devices = tf.config.list_logical_devices("CPU")[:1] * gpus
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda _kind: devices)
-    monkeypatch.setattr(tf.data.experimental, "prefetch_to_device", noting)
-    config = CONFIG.model_copy(update={"data": DataConfig(prefetch_to_device=True)})
-    found = list(islice(training_batches(source, 3, config), 2 * sum(BATCHES)))
-    assert copied == ["/device:CPU:0"] * len(BUCKETS) * is_copied
-    assert clips(found) == clips(islice(training_batches(source, 3), len(found)))
 
 
 def test_a_bucket_without_a_full_batch_is_an_error_and_one_without_clips_is_skipped(

@@ -1,11 +1,13 @@
 """The step as trials run it."""
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 
 from xtts_pipeline.perf import trial
 from xtts_pipeline.perf.trial import Trial
+from xtts_pipeline.training.batch_stream import BatchStream, CopiedBatchStream
 
 
 class Step:
@@ -20,11 +22,42 @@ class Step:
         return SimpleNamespace(numpy=lambda: self.told.append(f"wait {number}"))
 
 
-def test_a_trial_waits_for_a_step_once_the_next_one_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def trial_on(batches: BatchStream, monkeypatch: pytest.MonkeyPatch) -> Trial:
     monkeypatch.setattr(trial, "rows_of", lambda _: 4)
     running = Trial.__new__(Trial)
-    running.step, running.batches = Step(), iter(range(3))
+    running.step, running.batches = Step(), batches
     running.monitor, running._steps, running._result = SimpleNamespace(check=lambda _: None), 0, None
+    return running
+
+
+def test_a_trial_waits_for_a_step_once_the_next_one_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = trial_on(BatchStream(iter(range(3))), monkeypatch)
     for _ in range(3):
         assert running.take_step().rows == 4
     assert running.step.told == ["begin 0", "begin 1", "wait 0", "begin 2", "wait 1"]
+
+
+def test_where_copies_wait_for_the_device_a_trial_does_not_and_their_wait_is_computation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+
+    def seconds_of(passed: float) -> None:
+        now[0] += passed
+
+    def batches() -> Iterator[int]:
+        for number in range(9):
+            seconds_of(1.0)
+            yield number
+
+    def copy(number: int) -> int:
+        seconds_of(4.0)
+        return number
+
+    monkeypatch.setattr(trial, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    running = trial_on(CopiedBatchStream(batches(), copy, lambda: now[0]), monkeypatch)
+    taken = running.take_step()
+    running.batches.close()
+    assert (taken.started, taken.wait) == (0.0, 1.0)
+    assert taken.compute >= 4.0
+    assert running.step.told == ["begin 0"]

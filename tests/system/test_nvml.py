@@ -29,6 +29,7 @@ def library(**changed: Any) -> ModuleType:
         "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(used=2_000_000, free=7_000_000),
         "nvmlDeviceGetCudaComputeCapability": lambda _: [9, 0],
         "nvmlDeviceGetClockInfo": lambda *_: 1_410,
+        "nvmlDeviceGetMaxClockInfo": lambda *_: 1_980,
         "nvmlDeviceGetPowerUsage": lambda _: 250_000,
         "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _: 0x20,
         "nvmlDeviceGetPcieThroughput": lambda *_: 1_500,
@@ -64,6 +65,22 @@ def test_the_device_is_sampled_while_something_else_runs(monkeypatch: pytest.Mon
     assert (sampler.device, sampler.reason) == ("Device 0", None)
     assert (first.utilisation, first.memory_mb, first.watts, first.throttled) == (0.87, 2.0, 250.0, ("heat",))
     assert first.pcie_mb_per_second == 3.0
+
+
+@pytest.mark.parametrize(
+    ("mhz", "highest", "throttled"), [(1_908, 1_980, ()), (1_780, 1_980, ("power",)), (1_908, None, ("power",))]
+)
+def test_a_clock_near_its_maximum_is_not_throttled(
+    monkeypatch: pytest.MonkeyPatch, mhz: int, highest: int | None, throttled: tuple[str, ...]
+) -> None:
+    fake = library(
+        nvmlDeviceGetClockInfo=lambda *_: mhz,
+        nvmlDeviceGetMaxClockInfo=refuse if highest is None else lambda *_: highest,
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda _: 0x4,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    first = sample_until(1).samples[0]
+    assert (first.sm_mhz, first.throttled) == (mhz, throttled)
 
 
 def test_a_slow_answer_does_not_lengthen_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:

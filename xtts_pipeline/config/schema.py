@@ -181,14 +181,14 @@ class DataConfig(Section):
     `auto` chooses for a new cache; an existing one keeps its own.
     cache_records: keep a cache's training records in memory after the first epoch (`auto`: if they are small).
     cache_features: keep the features that `xtts train --data` computes in memory.
-    prefetch_to_device: copy batches to the GPU, or to each of several, before their step asks for them.
+    prefetch_to_device: copy batches to the GPU, or to each of several, ahead of their step.
     """
 
     buckets: Annotated[tuple[Bucket, ...] | Literal["auto"] | None, BeforeValidator(_read_buckets)] = "auto"
     shuffle_records: Count = 2_048
     num_workers: Count | Literal["auto"] = "auto"
     prefetch_buffer_size: Annotated[int, Field(ge=1, le=1_024)] | Literal["auto"] = "auto"
-    prefetch_to_device: bool = False
+    prefetch_to_device: bool = True
     cache_records: bool | Literal["auto"] = "auto"
     cache_features: bool = False
 

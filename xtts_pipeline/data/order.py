@@ -24,8 +24,6 @@ ShardReader = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
 _SHARDS_AT_ONCE = 8
 # More calls at once only hold more clips in memory; the largest machines have as many cores.
 _MOST_CALLS = 256
-# One batch for the next step, and one that is copied meanwhile.
-_BATCHES_ON_DEVICE = 2
 # Any number but 0; it replaces the program's global seed.
 _GRAPH_SEED = 1
 
@@ -148,17 +146,3 @@ def prefetched(batches: tf.data.Dataset, data: DataConfig) -> tf.data.Dataset:
     # Each operation here copies one batch: threads inside one would only take cores from other batches and the step.
     options.threading.max_intra_op_parallelism = 1
     return batches.prefetch(prefetch_size(data)).with_options(options)
-
-
-def copied_to_device(batches: tf.data.Dataset, data: DataConfig, rows: object) -> tf.data.Dataset:
-    """Return the batches, copied to the GPU ahead of their step if `data.prefetch_to_device` asks for it.
-
-    A copy at the start of a step waits until the GPU has ended the step before. This is the last operation of a
-    pipeline. Batches stay on the CPU without a GPU, and where several GPUs or processes share a batch: the step then
-    reads lengths and splits rows there, and copies them ahead itself. `rows` are the rows of this process, None if it
-    is the only one.
-    """
-    gpus = tf.config.list_logical_devices("GPU")
-    if not data.prefetch_to_device or rows is not None or len(gpus) != 1:
-        return batches
-    return batches.apply(tf.data.experimental.prefetch_to_device(gpus[0].name, _BATCHES_ON_DEVICE))

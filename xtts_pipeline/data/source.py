@@ -17,7 +17,7 @@ from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, manifest
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import to_batch
-from xtts_pipeline.data.order import TrainingOrder, copied_to_device
+from xtts_pipeline.data.order import TrainingOrder
 from xtts_pipeline.data.schedule import START, StreamPosition, bucket_order
 from xtts_pipeline.errors import CheckpointError, XttsError
 from xtts_pipeline.model.batch import Batch
@@ -147,8 +147,7 @@ class Source(ABC):
             batch_size, own_rows = signatures[bucket].tokens.shape[0], None if rows is None else rows[bucket]
             begin = StreamPosition(epoch, skipped[bucket])
             dataset = self.training_dataset(self.order(config, bucket, batch_size, begin, own_rows))
-            ready = copied_to_device(dataset.with_options(_read_ahead()), config.data, own_rows)
-            return self._read(iter(ready), signatures[bucket])
+            return self._read(iter(dataset.with_options(_read_ahead())), signatures[bucket])
 
         # A bucket without records has no stream; without any record the first stream raises the error.
         streams = [stream(bucket) if found or not any(records) else iter(()) for bucket, found in enumerate(records)]

@@ -21,7 +21,7 @@ from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.config.schema import Config, DataConfig
 from xtts_pipeline.data.augment import seed_of
 from xtts_pipeline.data.cached import CachedSource, RecordReader
-from xtts_pipeline.data.order import copied_to_device, parallel_calls, prefetched, rows_of_batches
+from xtts_pipeline.data.order import parallel_calls, prefetched, rows_of_batches
 from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import ConfigError
 
@@ -147,8 +147,7 @@ class WaveSource(CachedSource):
             num_parallel_calls=parallel_calls(config.data),
             deterministic=True,
         )
-        merged = prefetched(cut.batch(clips, drop_remainder=True).map(_merge_crops), config.data)
-        batches = copied_to_device(merged, config.data, rows)
+        batches = prefetched(cut.batch(clips, drop_remainder=True).map(_merge_crops), config.data)
         with self._explaining():
             for number, (mel, wave) in enumerate(batches, position.batch):
                 if number % epoch_batches == 0:

@@ -13,6 +13,7 @@ from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.waves import WaveSource
 from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.training.batch_stream import CopiedBatchStream, open_stream
 from xtts_pipeline.training.checkpoints.state import NetworkKind
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE
 from xtts_pipeline.training.loop import TASKS
@@ -98,7 +99,7 @@ class Trial:
             monitor.watch(*program.functions, calls=program)
         self.phase_starts = (0, config.training.steps - 1)[-len(self.step.programs) :]
         self.step.begin(self.phase_starts[-1])
-        self.batches = source.training_batches(config, self.signatures)
+        self.batches = open_stream(source.training_batches(config, self.signatures), config.data)
         self.source, self.monitor = source, monitor
         self._steps = 0
         self._result: tf.Tensor | None = None
@@ -122,19 +123,25 @@ class Trial:
     def take_step(self) -> StepTime:
         """Fetch a batch and run the step on it."""
         started = time.perf_counter()
-        return self.run(next(self.batches), started)
+        batch = next(self.batches)
+        taken, wait = self.run(batch, started), self.batches.wait_seconds
+        # The rest of the time until the batch came: its copy waited for the device.
+        return taken._replace(wait=wait, compute=taken.compute + taken.wait - wait)
 
     def run(self, batch: Any, started: float | None = None) -> StepTime:
-        """Run the step on a batch, then wait for the end of the one before: a GPU always has work, as in training.
+        """Run the step on a batch. A GPU has work at any time, as in training.
 
         Raises TrainingError if strict and anything is traced again.
         """
-        taken = time_step(self.step, batch, started, await_device=self._await_step_before)
+        taken = time_step(self.step, batch, started, await_device=self._await_device)
         self._steps += 1
         self.monitor.check(self._steps)
         return taken
 
-    def _await_step_before(self, result: tf.Tensor) -> None:
+    def _await_device(self, result: tf.Tensor) -> None:
+        if isinstance(self.batches, CopiedBatchStream):
+            # The next batches come when their copies end, which wait for the device.
+            return
         # The first step, which compiles, waits for nothing: else the second would wait for it again, and seem short.
         before, self._result = self._result, result
         if before is not None:

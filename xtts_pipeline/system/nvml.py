@@ -16,13 +16,18 @@ from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.runtime import visible_gpus
 
 SAMPLES_PER_SECOND = 10
-# NVML's throttle reasons that slow a busy device; idling and user clock settings are left out.
+# NVML's throttle reasons that slow a busy device; idling and user clock settings are left out. An H100 always names
+# power under a heavy load, at 96% of its highest clock.
 _THROTTLE = {"power": 0x4 | 0x80, "heat": 0x20 | 0x40, "hardware": 0x8}
+FULL_CLOCK_SHARE = 0.9
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One reading of the GPU's counters, `seconds` after the start; None for a counter that is not available."""
+    """One reading of the GPU's counters, `seconds` after the start; None for a counter that is not available.
+
+    throttled: why the clock is under FULL_CLOCK_SHARE of its maximum.
+    """
 
     seconds: float
     utilisation: float | None
@@ -80,13 +85,19 @@ class Sampler:
         memory = self._ask(library.nvmlDeviceGetMemoryInfo, handle)
         milliwatts = self._ask(library.nvmlDeviceGetPowerUsage, handle)
         throttled = self._ask(library.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+        clock, highest = (
+            self._ask(query, handle, library.NVML_CLOCK_SM)
+            for query in (library.nvmlDeviceGetClockInfo, library.nvmlDeviceGetMaxClockInfo)
+        )
+        if clock and highest and clock >= FULL_CLOCK_SHARE * highest:
+            throttled = 0
         counters = (library.NVML_PCIE_UTIL_TX_BYTES, library.NVML_PCIE_UTIL_RX_BYTES)
         moved = [self._ask(library.nvmlDeviceGetPcieThroughput, handle, counter) for counter in counters]
         return Sample(
             seconds=time.perf_counter() - self._started,
             utilisation=None if use is None else use.gpu / 100,
             memory_mb=None if memory is None else memory.used / 1e6,
-            sm_mhz=self._ask(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_SM),
+            sm_mhz=clock,
             watts=None if milliwatts is None else milliwatts / 1e3,
             throttled=None
             if throttled is None

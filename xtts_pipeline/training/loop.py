@@ -18,6 +18,7 @@ from xtts_pipeline.errors import InterruptedRunError, TrainingError
 from xtts_pipeline.system.memory import freeze_objects, release_free_memory, unfreezing_objects
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.acoustic.task import AcousticTask
+from xtts_pipeline.training.batch_stream import open_stream
 from xtts_pipeline.training.checkpoints.files import Checkpoint, read_weights_sha256, restore_step
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME, checkpoint_folders, remove_after
 from xtts_pipeline.training.checkpoints.saver import SaveSchedule, Snapshot
@@ -70,6 +71,8 @@ def run(context: RunContext) -> dict[str, Any]:
             if context.distribution.workers == 1:  # several cannot agree to stop any more
                 training.stop_if_asked()
             raise
+        finally:
+            training.batches.close()
         return training.finish()
 
 
@@ -92,9 +95,9 @@ class _Training:
             self._log(f"batches have other rows than before: going on with epoch {epoch}, from its beginning")
         self.position, self.batches_per_epoch = state.position, self.source.batches_per_epoch(signatures)
         rows = distribution.batch_rows(signatures)
-        self.batches = self.source.training_batches(self.config, signatures, self.position, rows)
-        if self.config.data.prefetch_to_device and isinstance(self.train_step, DistributedStep):
-            self.batches = self.train_step.copied_ahead(self.batches)
+        batches = self.source.training_batches(self.config, signatures, self.position, rows)
+        send_ahead = self.train_step.send_ahead if isinstance(self.train_step, DistributedStep) else None
+        self.batches = open_stream(batches, self.config.data, send_ahead)
         self.timer, self.clock = StepTimer(bool(tf.config.list_physical_devices("GPU"))), SaveSchedule(self.settings)
         self.data_wait = DataWaitMonitor(self.source.wait_advice, is_asynchronous=self.timer.is_asynchronous)
         self.warnings, self.rolled_back_at_step = list(state.warnings), state.rolled_back_at_step
@@ -164,8 +167,7 @@ class _Training:
     def _train_on_next_batch(self) -> None:
         started, step = time.perf_counter(), self.steps_done + 1
         self.train_step.begin(self.steps_done)
-        with self.timer.waiting():
-            batch = next(self.batches)
+        batch = self.timer.fetch(self.batches)
         with self.timer.stepping(examples=rows_of(batch) * self.context.distribution.workers):
             result = self.train_step(batch) if self.context.startup.is_over else self._take_first_step(batch)
         self.window.add(result)

@@ -1,5 +1,8 @@
+from collections.abc import Iterator
+
 import pytest
 
+from xtts_pipeline.training.batch_stream import BatchStream
 from xtts_pipeline.training.monitoring.step_timing import WARMUP_STEPS, StepTimer
 
 
@@ -30,9 +33,14 @@ class Clock:
 def run_steps(
     timer: StepTimer, clock: Clock, steps: int, wait: float, step: float, *, is_compiling: bool = False
 ) -> None:
-    for _ in range(steps):
-        with timer.waiting():
+    def batches() -> Iterator[None]:
+        while True:
             clock.now += wait
+            yield
+
+    stream = BatchStream(batches(), clock)
+    for _ in range(steps):
+        timer.fetch(stream)
         with timer.stepping(examples=2):
             clock.now += step
         if is_compiling:

@@ -4,8 +4,7 @@ Every device has a gradient program for each shape and one update program, each 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,7 @@ class DistributedStep:
         )
         # Keyed by the id of a gradient function and the rows of a device: without `strict_shapes` all shapes share one.
         self._runs: dict[tuple[int, int], Any] = {}
-        # Shares of the next batches that `copied_ahead` has copied to their devices.
+        # Shares of the next batches, which `send_ahead` has copied to their devices.
         self._ahead: deque[Any] = deque()
 
     @property
@@ -75,18 +74,10 @@ class DistributedStep:
         """Choose the program of the next step."""
         self._step.begin(steps_done)
 
-    def copied_ahead(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Return endless batches, each after the next one's shares were sent to their devices; each is for one step.
-
-        A copy at the start of a step waits until the device has ended the step before.
-        """
-
-        def sent() -> Iterator[Any]:
-            for batch in batches:
-                self._ahead.append(self._shares(batch))
-                yield batch
-
-        return (batch for batch, _ in pairwise(sent()))
+    def send_ahead(self, batch: Any) -> Any:
+        """Copy the batch's shares to their devices and return it; steps take the batches in the order of the calls."""
+        self._ahead.append(self._shares(batch))
+        return batch
 
     def __call__(self, batch: Any) -> tf.Tensor:
         """Run the step on this process's rows of a batch; return the whole batch's METRICS, float32, on the device."""

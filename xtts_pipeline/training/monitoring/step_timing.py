@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from xtts_pipeline.training.batch_stream import BatchStream
+
 WARMUP_STEPS = 5
 
 
@@ -34,14 +36,13 @@ class StepTimer:
     _window_seconds: float = 0.0
     _device_seconds: float = 0.0
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Time the block as waiting for data."""
-        started = self.clock()
+    def fetch(self, batches: BatchStream) -> Any:
+        """Return the next batch; its wait counts as waiting for data."""
         if not self._window_steps:
-            self._window_start = started
-        yield
-        self.wait_seconds.append(self.clock() - started)
+            self._window_start = self.clock()
+        batch = next(batches)
+        self.wait_seconds.append(batches.wait_seconds)
+        return batch
 
     @contextmanager
     def stepping(self, examples: int) -> Iterator[None]:
