@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from xtts_pipeline.data.batch_stream import BatchStream, CopiedBatchStream
 from xtts_pipeline.perf import trial
 from xtts_pipeline.perf.trial import Trial
-from xtts_pipeline.training.batch_stream import BatchStream, CopiedBatchStream
 
 
 class Step:

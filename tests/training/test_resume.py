@@ -312,3 +312,15 @@ def test_other_clips_are_refused_as_a_change_of_the_cache(whole: tuple[Path, dic
     ):
         resume(run, source, RUN_CONFIG, (), ignore)  # type: ignore[arg-type]
     assert resume(run, source, RUN_CONFIG, ("cache",), ignore).state.records == "others"  # type: ignore[arg-type, union-attr]
+
+
+def test_a_best_evaluation_on_other_clips_no_longer_counts(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    run, source, lines = copy(whole, tmp_path / "run"), TinySource(), []
+    found = resume(run, source, RUN_CONFIG, (), ignore)  # type: ignore[arg-type]
+    assert found is not None
+    assert found.state.best.step > 0
+    source.records_digest = lambda: "others"  # type: ignore[method-assign]
+    changed = resume(run, source, RUN_CONFIG, ("cache",), lines.append)  # type: ignore[arg-type]
+    assert changed is not None
+    assert (changed.state.best, changed.state.best_on_disk) == (BestEvaluation(), None)
+    assert f"the best evaluation so far, of step {found.state.best.step}, no longer counts" in "".join(lines)

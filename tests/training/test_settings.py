@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.cache.format.manifest import FileEntry, Manifest
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.cached import CachedSource
+from xtts_pipeline.errors import CacheError
 from xtts_pipeline.training import checks
 from xtts_pipeline.training.distributed.cluster import Cluster
 from xtts_pipeline.training.settings import training_config
@@ -50,3 +52,17 @@ def test_the_precision_is_chosen_once_for_a_run(
     monkeypatch.setattr(checks, "has_bfloat16_products", lambda: False)
     assert chosen() == "float32"
     assert chosen(config) == chosen(config, "training.precision=auto") == "bfloat16"
+
+
+def test_stored_waves_matter_to_a_vocoder_alone(tmp_path: Path, write_cache: Any) -> None:
+    manifest = write_cache(tmp_path / "cache")
+    with_waves = replace(
+        manifest,
+        cache=manifest.cache.model_copy(update={"store_waves": True}),
+        waves=tuple(FileEntry(shard.bytes, shard.checksum) for shard in manifest.shards),
+    )
+    before = training_config(manifest, (), ("training.batch_size=2",), None)
+    assert training_config(with_waves, (), (), None, previous=before).cache.store_waves
+    assert CachedSource(tmp_path, manifest).records_digest() == CachedSource(tmp_path, with_waves).records_digest()
+    with pytest.raises(CacheError, match=r"cache\.store_waves: the cache has true, the config false"):
+        training_config(with_waves, (), (), None, previous=before, network="vocoder")

@@ -17,7 +17,7 @@ from xtts_pipeline.cache.build.folder import check_free_space
 from xtts_pipeline.cache.build.plan import CorpusIndex
 from xtts_pipeline.cache.build.publish import manifest_of
 from xtts_pipeline.cache.format.example import decode_example, encode_example
-from xtts_pipeline.cache.format.listings import REJECTED, UTTERANCES, UtteranceEntry, read_utterances
+from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry, read_rejected, read_utterances
 from xtts_pipeline.cache.format.manifest import (
     MANIFEST_NAME,
     MEASURES,
@@ -175,10 +175,7 @@ def _rejections(
     """Return the rejected rows of the sources and what is left out here, each once; no row with an id that is kept."""
     rows: dict[tuple[str, ...], Rejection] = {}
     for source in sources:
-        path = source.folder / REJECTED_NAME
-        for number, line in REJECTED.read(path):
-            if isinstance(line, ValueError):
-                raise CacheError(f"{path}:{number}: {line}; run xtts verify-cache")
+        for line in read_rejected(source.folder):
             row = Rejection(line.id, line.where, Reason(line.reason), line.detail)
             is_excluded = row.reason == Reason.EXCLUDED
             if not (is_excluded and row.id in kept):

@@ -15,8 +15,10 @@ _MEMORY_PARTS = (("estimated", "estimated_bytes"), ("compiled step", "program_by
 
 def print_summary(run: Path, summary: Mapping[str, Any], *, as_json: bool) -> None:
     """Print the summary on stdout."""
-    text = fold(summary_text(run, summary), columns_of(sys.stdout))
-    echo(*[json.dumps(summary)] if as_json else text.split("\n"))
+    if as_json:
+        echo(json.dumps(summary, ensure_ascii=False))
+    else:
+        echo(*fold(summary_text(run, summary), columns_of(sys.stdout)).split("\n"))
 
 
 def summary_text(run: Path, summary: Mapping[str, Any]) -> str:

@@ -18,8 +18,10 @@ from xtts_pipeline.corpus.rows import SoundFiles, id_of, printable, sounds_among
 from xtts_pipeline.corpus.tables import (
     DELIMITERS,
     HEADER_BYTES,
+    QUOTED,
     SUFFIXES,
     TableHeader,
+    fields_vary,
     read_first_line,
     read_head,
     read_header,
@@ -131,7 +133,13 @@ def _remedy_for(table: Path, root: Path, options: ReadOptions) -> str:
     if delimiter := _unusual_delimiter(line):
         return f"add --delimiter {shown_delimiter(delimiter)}"
     header = _header_of(table, sounds, options)
-    rows = [row for row in sample_fields(table, header, options.encoding) if len(row) == len(header.columns)]
+    sampled = [row for row in sample_fields(table, header, options.encoding) if len(row) > 1]
+    if header.delimiter in QUOTED and header.columns[:1] == ("1",) and fields_vary([len(row) for row in sampled]):
+        # The text goes to the end of the line.
+        columns, rows = ["1", "2"], [[row[0], header.delimiter.join(row[1:])] for row in sampled]
+        if remedy := _columns_remedy(columns, rows, sounds):
+            return remedy
+    rows = [row for row in sampled if len(row) == len(header.columns)]
     return _columns_remedy(header.columns, rows, sounds)
 
 

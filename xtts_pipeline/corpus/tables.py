@@ -40,6 +40,11 @@ class TableHeader:
     takes_rest: bool = False
 
 
+def fields_vary(counts: Sequence[int]) -> bool:
+    """Return whether the rows of a table have such numbers of fields that a text in them must hold the delimiter."""
+    return 10 * max(map(counts.count, counts), default=0) < 9 * len(counts)
+
+
 def read_first_line(path: Path, encoding: str = "") -> FirstLine:
     """Return the first line of a file that is not blank; an empty one if there is none in the encoding."""
     try:

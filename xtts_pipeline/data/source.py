@@ -1,5 +1,6 @@
 """The stream of batches that training reads: all buckets mixed, from a cache (cached.py) or a corpus (online.py)."""
 
+import dataclasses
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -105,8 +106,10 @@ class Source(ABC):
         return sum(self.manifest.split_records("train", bucket) > 0 for bucket in range(len(self.specs)))
 
     def records_digest(self) -> str:
-        """Return a digest of the records and their files; caches with equal digests are read alike."""
-        return hashlib.sha256(manifest_bytes(self.manifest)).hexdigest()
+        """Return a digest of the records and their files, without waves; caches with equal digests are read alike."""
+        settings = self.manifest.cache.model_copy(update={"store_waves": False})
+        manifest = dataclasses.replace(self.manifest, cache=settings, waves=())
+        return hashlib.sha256(manifest_bytes(manifest)).hexdigest()
 
     def order(
         self,

@@ -4,6 +4,7 @@ The clips of all buckets are one stream, in an order that depends on seed and ep
 shape, so a cache with buckets needs one signature.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ import tensorflow as tf
 
 from xtts_pipeline.audio.mel import PCM_SCALE
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
-from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.cache.format.manifest import Manifest, manifest_bytes
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.config.schema import Config, DataConfig
 from xtts_pipeline.data.augment import seed_of
@@ -82,6 +83,10 @@ class WaveSource(CachedSource):
             tf.TensorSpec([rows, frames, bins], tf.float16, "mel"),
             tf.TensorSpec([rows, (frames - 1) * self._hop], tf.int16, "wave"),
         )
+
+    def records_digest(self) -> str:
+        """Return a digest of the records and their files; caches with equal digests are read alike."""
+        return hashlib.sha256(manifest_bytes(self.manifest)).hexdigest()
 
     @property
     def filled_buckets(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xtts_pipeline.audio.load import load_wave
-from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
+from xtts_pipeline.audio.mel import PCM_SCALE, wave_to_trimmed_mel
 from xtts_pipeline.cache.format.example import decode_values
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, file_checksum, record_spec
@@ -104,11 +104,5 @@ def read_true_wave(data: Path, entry: UtteranceEntry, mel: np.ndarray, manifest:
         raise CorpusError(f"{path}: not the file that {entry.id} was made from; {remedy}")
     wave = load_wave(path, manifest.audio, manifest.limits)
     hop = manifest.audio.hop_samples
-    start = 0 if manifest.audio.trim_db is None else first_frame(log_mel(wave, manifest.audio), mel)
+    _, start = wave_to_trimmed_mel(wave, manifest.audio)
     return wave[start * hop : (start + len(mel) - 1) * hop]
-
-
-def first_frame(whole: np.ndarray, part: np.ndarray) -> int:
-    """Return the index in a clip's frames [T, mel_bins] where a trimmed run begins: that of the least difference."""
-    starts = range(len(whole) - len(part) + 1)
-    return min(starts, key=lambda start: float(np.abs(whole[start : start + len(part)] - part).sum()))

@@ -3,6 +3,7 @@
 Settings and symbols come from the checkpoint, not from a config beside it.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -91,7 +92,7 @@ class Synthesizer:
         self.vocoder = vocoder or GriffinLim.from_settings(config.audio, config.synthesis)
         self._network = load_network(checkpoint)
         self._frame_seconds = config.audio.hop_samples / config.audio.sample_rate
-        self._latents_of_clips: dict[tuple[Path, int, int], np.ndarray] = {}
+        self._latents_of_clips: dict[bytes, np.ndarray] = {}
         self._splitter = TextSplitter(checkpoint, self._network.frames_per_step, strict=strict_text)
         self._short_frames, longest = config.synthesis.chunk_frames, checkpoint.cache.spec.max_mel_frames
         self._long_frames = max(self._short_frames, min(LONG_CHUNK * self._short_frames, longest))
@@ -268,15 +269,16 @@ class Synthesizer:
         return _Voice(speaker_id, language_id, latents, speed, semitones, seed)
 
     def _embed_clip(self, path: Path) -> np.ndarray:
-        """Return the latents of a sound file, float32 [V, D], cached for the last files while they do not change."""
-        # Without a file, `load_reference` raises the error.
-        file = path.stat() if path.is_file() else None
-        key = (path, file.st_mtime_ns if file else 0, file.st_size if file else 0)
-        if key not in self._latents_of_clips:
-            self._latents_of_clips[key] = self._embed_reference(load_reference(path, self.checkpoint.config.audio))
-            if len(self._latents_of_clips) > MOST_VOICES_KEPT:
-                del self._latents_of_clips[next(iter(self._latents_of_clips))]
-        return self._latents_of_clips[key]
+        """Return the latents of a sound file, float32 [V, D]; those of the last sounds asked for are kept."""
+        # By content: a server stores each request's sound anew. Without a file, `load_reference` raises the error.
+        key = hashlib.sha256(path.read_bytes() if path.is_file() else b"").digest()
+        latents = self._latents_of_clips.pop(key, None)
+        if latents is None:
+            latents = self._embed_reference(load_reference(path, self.checkpoint.config.audio))
+        self._latents_of_clips[key] = latents
+        if len(self._latents_of_clips) > MOST_VOICES_KEPT:
+            del self._latents_of_clips[next(iter(self._latents_of_clips))]
+        return latents
 
     def _embed_reference(self, mel: np.ndarray) -> np.ndarray:
         """Return the mean of the latents of a reference's windows, float32 [V, D], as in XTTS."""

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.batch_stream import CopiedBatchStream, open_stream
 from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.waves import WaveSource
 from xtts_pipeline.system.runtime import NativeLog
-from xtts_pipeline.training.batch_stream import CopiedBatchStream, open_stream
 from xtts_pipeline.training.checkpoints.state import NetworkKind
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE
 from xtts_pipeline.training.loop import TASKS

@@ -18,8 +18,8 @@ from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.receipts import source_stat
 from xtts_pipeline.cache.build.workers import read_source
 from xtts_pipeline.cache.format.example import decode_example, decode_values
-from xtts_pipeline.cache.format.listings import REJECTED, RejectedEntry, read_utterances
-from xtts_pipeline.cache.format.manifest import REJECTED_NAME, UTTERANCES_NAME, Manifest, ShardEntry, record_spec
+from xtts_pipeline.cache.format.listings import read_rejected, read_utterances
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, ShardEntry, record_spec
 from xtts_pipeline.cache.format.schema import wave_fields
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.cache.format.tfrecord import read_record, read_records, record_starts
@@ -134,9 +134,7 @@ class CachedClips:
             for entry in self._entries
         ]
         rejections = [
-            Rejection(entry.id, entry.where, Reason(entry.reason), entry.detail)
-            for _, entry in REJECTED.read(self._cache / REJECTED_NAME)
-            if isinstance(entry, RejectedEntry)
+            Rejection(entry.id, entry.where, Reason(entry.reason), entry.detail) for entry in read_rejected(self._cache)
         ]
         return clips, rejections
 

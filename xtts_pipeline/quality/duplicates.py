@@ -80,8 +80,8 @@ def _same_sounds(cepstra: Sequence[np.ndarray]) -> list[Pair]:
     order = np.argsort(lengths, kind="stable")
     prints = np.stack([_fingerprint(cepstra[at]) for at in order])
     pairs = []
-    for place, at in enumerate(order):
-        end = int(np.searchsorted(lengths[order], lengths[at] * (1 + LIKE_LENGTH), side="right"))
+    ends = np.searchsorted(lengths[order], lengths[order] * (1 + LIKE_LENGTH), side="right")
+    for place, (at, end) in enumerate(zip(order, ends, strict=True)):
         likeness = prints[place + 1 : end] @ prints[place]
         for found in np.flatnonzero(likeness >= LIKE_SOUND):
             other = order[place + 1 + found]

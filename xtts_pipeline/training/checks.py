@@ -223,14 +223,10 @@ def choose_batch_size(
     return config.with_settings("training", batch_size=size)
 
 
-def _largest_filled_batch(manifest: Manifest, most: int, parts: int) -> int | None:
-    """Return the largest batch size up to `most` at which each bucket with records fills a batch, or None."""
-    return next((size for size in range(most, 0, -parts) if is_filled(manifest, size, parts)), None)
-
-
 def _largest_trainable_batch(manifest: Manifest, most: int, parts: int) -> int | None:
-    largest = manifest.split_records("train") // parts * parts
-    return _largest_filled_batch(manifest, min(most, largest), parts)
+    """Return the largest multiple of `parts` up to `most` at which each bucket with records fills a batch, or None."""
+    largest = min(most, manifest.split_records("train")) // parts * parts
+    return next((size for size in range(largest, 0, -parts) if is_filled(manifest, size, parts)), None)
 
 
 def _parts_that_fit(manifest: Manifest, config: Config, available: AvailableMemory, shares: int) -> int | None:

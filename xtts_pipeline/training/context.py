@@ -24,7 +24,7 @@ from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.system.sealed_json import canonical_json
 from xtts_pipeline.training.checkpoints.files import Checkpoint
-from xtts_pipeline.training.checkpoints.run_folder import write_config, write_init_from
+from xtts_pipeline.training.checkpoints.run_folder import write_cache_path, write_config, write_init_from
 from xtts_pipeline.training.checkpoints.saver import CheckpointSaver, NullCheckpointSaver
 from xtts_pipeline.training.checkpoints.state import NetworkKind, RunState
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution, choose_distribution
@@ -208,11 +208,13 @@ def _open_source(plan: RunPlan) -> Source:
 
 
 def _write_plan(plan: RunPlan, base: Checkpoint | None) -> None:
-    """Write the run's settings, the path of its base checkpoint and the rejected rows of a corpus, as the chief."""
+    """Write the run's settings, the paths of its base checkpoint and cache, and rejected rows of a corpus, as chief."""
     if not plan.is_chief:
         return
     if base is not None and plan.init_from is not None:
         write_init_from(plan.run, plan.init_from)
+    if plan.cache is not None:
+        write_cache_path(plan.run, plan.cache)
     write_config(plan.run, dump_config(plan.config), plan.network)
     if plan.survey is not None:
         with atomic_write(plan.run / REJECTED_NAME) as file:

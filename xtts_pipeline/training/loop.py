@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.data.batch_stream import open_stream
 from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.errors import InterruptedRunError, TrainingError
 from xtts_pipeline.system.memory import freeze_objects, release_free_memory, unfreezing_objects
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.acoustic.task import AcousticTask
-from xtts_pipeline.training.batch_stream import open_stream
 from xtts_pipeline.training.checkpoints.files import Checkpoint, read_weights_sha256, restore_step
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME, checkpoint_folders, remove_after
 from xtts_pipeline.training.checkpoints.saver import SaveSchedule, Snapshot

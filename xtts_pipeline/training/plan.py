@@ -15,7 +15,8 @@ from xtts_pipeline.training.distributed.cluster import Cluster
 class RunPlan:
     """A checked training run.
 
-    data: folder of the cache, or of the corpus if there is a `survey` of one.
+    data: folder of the cache or of its local copy, or of the corpus if there is a `survey` of one.
+    cache: the cache as it was named; None for a corpus.
     allowed: keys and sections of settings that a resumed run may change.
     is_resumed: whether the run's folder may hold a run; is_new: whether it has no settings of its own yet.
     init_from: the run or checkpoint whose weights a new run starts with.
@@ -24,6 +25,7 @@ class RunPlan:
     """
 
     data: Path
+    cache: Path | None
     manifest: Manifest
     survey: Survey | None
     config: Config

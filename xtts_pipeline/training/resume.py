@@ -23,7 +23,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     remove_after,
     step_name,
 )
-from xtts_pipeline.training.checkpoints.state import NetworkKind, RunState
+from xtts_pipeline.training.checkpoints.state import BestEvaluation, NetworkKind, RunState
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution
 from xtts_pipeline.training.settings import RECORDS_KEY, Changes, changed_settings, check_changes
 from xtts_pipeline.training.vocoder.step import VocoderStep
@@ -145,6 +145,8 @@ def _apply_settings(
     checkpoint, state = newest.checkpoint, newest.state
     check_same_cache(checkpoint, source.manifest)
     changes = changed_settings(checkpoint.config, config)
+    # Stored waves matter to the training of a vocoder alone, which has always had them.
+    changes.pop("cache.store_waves", None)
     records = source.records_digest()
     if records != state.records:
         changes[RECORDS_KEY] = (f"clips {state.records[:8]}", f"clips {records[:8]}")
@@ -159,6 +161,10 @@ def _apply_settings(
         position = StreamPosition(state.position.epoch + 1, 0)
         state = replace(state, records=records, position=position, window=())
         log(f"{', '.join(changed_order)} changed: going on with epoch {position.epoch}, from its beginning")
+    if RECORDS_KEY in changes and state.best.step:
+        # Its value is that of other validation clips.
+        log(f"the best evaluation so far, of step {state.best.step}, no longer counts: the next one begins anew")
+        state = replace(state, best=BestEvaluation(), best_on_disk=None)
     return Resumption(checkpoint, state.resumed(checkpoint.step))
 
 
@@ -187,5 +193,6 @@ def check_same_cache(checkpoint: Checkpoint, manifest: Manifest) -> None:
         "; ".join(differences) or f"fingerprint {manifest.fingerprint[:12]}, the run's is {identity.fingerprint[:12]}"
     )
     raise CheckpointError(
-        f"{checkpoint.folder}: the run was trained on another cache: {listed}; use that cache, or another run"
+        f"{checkpoint.folder}: the run was trained on another cache: {listed}; use that cache, "
+        "or begin a new run with these weights: --init-from RUN --output NEW"
     )

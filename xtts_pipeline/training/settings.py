@@ -56,6 +56,9 @@ def training_config(
     steps_override = [] if steps is None else [f"training.steps={steps}"]
     tuned = [] if previous is None else tuned_overrides(previous, allowed)
     config = load_config(configs, [*overrides, *steps_override, *tuned], base)
+    if network == "acoustic":
+        # It reads no waves, so a cache may gain or lose them.
+        config = config.with_settings("cache", store_waves=manifest.cache.store_waves)
     differences = config_differences(manifest, config, CACHE_SECTIONS)
     if differences:
         remedy = (

@@ -18,7 +18,7 @@ from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cli.commands import evaluate as command
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
 from xtts_pipeline.evaluation import split
-from xtts_pipeline.evaluation.ground_truth import first_frame, read_true_mels, split_entries
+from xtts_pipeline.evaluation.ground_truth import read_true_mels, split_entries
 from xtts_pipeline.evaluation.judges import JudgedSound
 from xtts_pipeline.inference.guard import Faults
 from xtts_pipeline.inference.speech import SpokenText
@@ -219,13 +219,6 @@ def test_the_true_wave_begins_where_its_trimmed_mel_does(
     assert len(true) < len(clip) - 2 * len(quiet) + 512
     assert np.abs(true[256:512]).max() > 0.4
     assert np.abs(true[-512:-256]).max() > 0.4
-
-
-def test_a_run_of_frames_is_found_in_a_longer_mel():
-    frames = np.random.default_rng(0).normal(size=(30, 4))
-
-    assert first_frame(frames, (frames[11:20]).astype(np.float16)) == 11
-    assert first_frame(frames, frames) == 0
 
 
 def test_missing_stops_and_skipped_words_are_counted(evaluate: Callable[..., command.EvaluationReport], work: Work):

@@ -132,6 +132,17 @@ def test_settings_that_do_not_fit_the_weights_leave_the_run_as_it_was(stopped: t
     assert (run / "config.yaml").read_bytes() == settings
 
 
+def test_a_refused_resume_leaves_the_path_of_the_cache_as_it_was(
+    stopped: tuple[Path, Path], tmp_path: Path, write_cache: WriteCache
+) -> None:
+    _, run = stopped
+    (run / "cache.txt").write_text("its own\n", encoding="utf-8")
+    write_cache(tmp_path / "other", train=24)
+    with pytest.raises(ConfigError, match=r"cache: the run has .*--allow-change cache"):
+        begin(tmp_path / "other", run, steps=2, resume=True)
+    assert (run / "cache.txt").read_text(encoding="utf-8") == "its own\n"
+
+
 def test_a_run_resumed_before_its_first_checkpoint_keeps_its_own_settings(
     tmp_path: Path, write_cache: WriteCache, bases: list[Any]
 ) -> None:

@@ -109,6 +109,20 @@ def test_a_text_that_is_the_last_column_may_hold_commas(
     assert (corpus.utterances[-1].text, corpus.reading.to_words()) == (text, words)
 
 
+def test_texts_that_all_hold_commas_are_read_by_the_option_that_the_error_names(tmp_path: Path) -> None:
+    sounds(tmp_path, "clips")
+    texts = {name: ", ".join(["and"] * (2 + number % 4)) for number, name in enumerate(CLIPS)}
+    rows = [f"clips/{name}.wav,{text}\n" for name, text in texts.items()]
+    (tmp_path / "list.csv").write_text("".join(rows), encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"add --columns audio=1,text=2, with"):
+        read_corpus(tmp_path)
+    corpus = read_corpus(tmp_path, ReadOptions(columns={"audio": "1", "text": "2"}))
+    assert {utterance.id: utterance.text for utterance in corpus.utterances} == {
+        f"clips/{name}": text for name, text in texts.items()
+    }
+    assert corpus.rejections == ()
+
+
 def test_an_unquoted_comma_under_a_header_is_rejected_with_the_remedy(tmp_path: Path) -> None:
     plain("clips", "clips/{name}.wav,one, two", "file,text")(tmp_path)
     rejections = read_corpus(tmp_path).rejections

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from xtts_pipeline.training.batch_stream import BatchStream
+from xtts_pipeline.data.batch_stream import BatchStream
 from xtts_pipeline.training.monitoring.step_timing import WARMUP_STEPS, StepTimer
 
 

@@ -12,7 +12,15 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from xtts_pipeline.cache.format.manifest import STRICT, UTTERANCES_NAME, Checksum, Name, Natural, first_problem
+from xtts_pipeline.cache.format.manifest import (
+    REJECTED_NAME,
+    STRICT,
+    UTTERANCES_NAME,
+    Checksum,
+    Name,
+    Natural,
+    first_problem,
+)
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json
@@ -127,9 +135,17 @@ def read_utterances(cache: Path, most_bytes: int = MAX_LISTING_BYTES) -> Iterato
 
     Raises CacheError with file and line if a line is malformed, or if the file cannot be read or exceeds `most_bytes`.
     """
-    path = cache / UTTERANCES_NAME
+    return _read_sound(UTTERANCES, cache / UTTERANCES_NAME, most_bytes)
+
+
+def read_rejected(cache: Path) -> Iterator[RejectedEntry]:
+    """Yield every rejected row, in the order of the lines of rejected.jsonl; raise as `read_utterances` does."""
+    return _read_sound(REJECTED, cache / REJECTED_NAME)
+
+
+def _read_sound(listing: Listing[Entry], path: Path, most_bytes: int = MAX_LISTING_BYTES) -> Iterator[Entry]:
     try:
-        for number, entry in UTTERANCES.read(path, most_bytes):
+        for number, entry in listing.read(path, most_bytes):
             if isinstance(entry, ValueError):
                 raise CacheError(f"{path}:{number}: {entry}; run xtts verify-cache")
             yield entry

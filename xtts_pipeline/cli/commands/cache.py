@@ -119,12 +119,13 @@ def subset(
     if unknown:
         raise ConfigError(f"--speaker {unknown[0]}: unknown; {did_you_mean(unknown[0], whole.manifest.speakers)}")
     wanted = None if ids is None else read_ids(ids)
+    listed = list(read_utterances(source))
     entries = [
         entry
-        for entry in read_utterances(source)
+        for entry in listed
         if (wanted is None or entry.id in wanted) and (not speakers or entry.speaker in speakers)
     ]
-    missing = (wanted or frozenset()) - {entry.id for entry in read_utterances(source)}
+    missing = (wanted or frozenset()) - {entry.id for entry in listed}
     if missing:
         print_warnings([f"--ids: {len(missing)} of {len(wanted or ())} are not in {source}, such as {min(missing)}"])
     taken = {entry.id for entry in (entries if share is None else _share_of(entries, share))}

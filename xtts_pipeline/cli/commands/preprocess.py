@@ -116,6 +116,8 @@ class PreprocessReport:
             "read": manifest.counts.read,
             "kept": manifest.counts.kept,
             "rejected": manifest.counts.rejected,
+            "max_rejected": self.max_rejected,
+            "is_over_max_rejected": self.is_over_limit,
             "shards_written": build.shards_written,
             "shards_reused": build.shards_reused,
             "seconds": round(self.seconds, 3),
@@ -181,7 +183,8 @@ class DryRunReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report for programs."""
-        return {"dry_run": True, **asdict(self.plan), "warnings": self.warnings}
+        limit = {"max_rejected": self.max_rejected, "is_over_max_rejected": self.is_over_limit}
+        return {"dry_run": True, **asdict(self.plan), **limit, "warnings": self.warnings}
 
     def to_text(self) -> str:
         """Return the report for people."""

@@ -54,7 +54,6 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     remove_start,
     similar_run,
     trains_other_network,
-    write_cache_path,
 )
 from xtts_pipeline.training.checkpoints.state import NetworkKind, read_run_config, require_network
 from xtts_pipeline.training.checkpoints.summary import read_summary
@@ -234,6 +233,7 @@ def run_training(
 
     plan = RunPlan(
         data=data,
+        cache=cache if corpus is None else None,
         manifest=manifest,
         survey=survey,
         config=config,
@@ -254,8 +254,6 @@ def run_training(
         _check_folder(run, is_resumed=resume)
     remedy = "the last checkpoint is untouched"
     with open_run_folder(run) if plan.is_chief else nullcontext(), output_errors(run, remedy, names_file=True):
-        if plan.is_chief and corpus is None:
-            write_cache_path(run, cache)
         if plan.is_tuned_first:
             plan = replace(plan, config=_tune(plan))
             startup.estimated_bytes = _print_plan(plan)

@@ -1,6 +1,7 @@
 """Read Hugging Face's parquet files, whose sounds lie in the tables: they are written into a folder of files first."""
 
 import hashlib
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,11 @@ def _sound_of(value: object, name: str, folder: Path, rows: RowCollector) -> str
     if not target.is_file() or target.stat().st_size != len(content):
         with output_errors(target, "name a folder with room for the sounds of the dataset by --audio-dir or TMPDIR"):
             target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_suffix(".partial")
-            partial.write_bytes(content)
-            partial.replace(target)
+            # Of its own: another process may read the same data set.
+            partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+            try:
+                partial.write_bytes(content)
+                partial.replace(target)
+            finally:
+                partial.unlink(missing_ok=True)
     return name

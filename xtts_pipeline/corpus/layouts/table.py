@@ -31,6 +31,7 @@ from xtts_pipeline.corpus.tables import (
     SUFFIXES,
     TableHeader,
     by_split,
+    fields_vary,
     read_first_line,
     read_header,
     read_table,
@@ -279,6 +280,9 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
         counts = [len(fields) for fields in rows]
         said_width = _said_width(options.columns, delimiter, counts)
         width = said_width or max(counts, key=counts.count, default=0)
+        if said_width:
+            last = width - 1
+            rows = [[*fields[:last], delimiter.join(fields[last:])] for fields in rows if len(fields) >= width]
         rows = [[field.strip() for field in fields] for fields in rows if len(fields) == width]
         is_given = bool(said_width) or all(role in options.columns for role in REQUIRED)
         if width < 2 or not rows or (2 * len(rows) <= len(counts) and not is_given):
@@ -315,12 +319,13 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
 def _said_width(given: Mapping[str, str], delimiter: str, counts: Sequence[int]) -> int:
     """Return the number of columns if `given` says by position that the text is the last, else 0.
 
-    A tenth of the rows has no delimiter in its text; else there would be further columns.
+    A tenth of the rows has no delimiter in its text, or the rows differ; else there are further columns.
     """
     if delimiter not in QUOTED or not all(map(str.isdecimal, given.values())):
         return 0
     last = max((int(column) for column in given.values()), default=0)
-    return last if given.get("text") == str(last) and 10 * counts.count(last) >= len(counts) else 0
+    is_last = 10 * counts.count(last) >= len(counts) or fields_vary(counts)
+    return last if given.get("text") == str(last) and is_last else 0
 
 
 def _text_column(table: Path, columns: Mapping[str, Sequence[str]]) -> str | None:

@@ -28,11 +28,14 @@ from xtts_pipeline.corpus.segment.reference import speak_reference
 from xtts_pipeline.corpus.segment.speech import hear
 from xtts_pipeline.errors import CorpusError, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
+from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.terminal import counted, join_lines
 
 CLIPS_NAME, LEFT_OUT_NAME = "clips.jsonl", "left_out.jsonl"
 UNTRANSCRIBED_FOLDER = "untranscribed"
 MIN_SPEECH_SECONDS = 10.0
+# A transcript of an hour has 60 kB.
+MAX_TEXT_BYTES = 16 << 20
 _UNSAFE = re.compile(r"[\\/|\s]+")
 
 
@@ -186,7 +189,7 @@ def _cut(recording: Recording, language: str, max_seconds: float, encoding: str)
 
 def _read_text(path: Path, language: str, encoding: str) -> str:
     try:
-        raw = path.read_bytes()
+        raw = read_regular_file(path, MAX_TEXT_BYTES)
         text = decode_text(raw, encoding).replace("|", " ")
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}); expected a text file") from None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts_pipeline.training.batch_stream import BatchStream
+from xtts_pipeline.data.batch_stream import BatchStream
 
 WARMUP_STEPS = 5
 

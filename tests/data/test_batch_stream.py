@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import DataConfig
+from xtts_pipeline.data.batch_stream import BATCHES_AHEAD, BatchStream, CopiedBatchStream, open_stream
 from xtts_pipeline.model.batch import Batch
-from xtts_pipeline.training.batch_stream import BATCHES_AHEAD, BatchStream, CopiedBatchStream, open_stream
 
 
 class Clock:
