@@ -21,7 +21,6 @@ from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.resume import Resumption
 from xtts_pipeline.training.settings import changed_settings
 
-AVERAGE_PREFIX = "average."
 SPEAKER_TABLE, LANGUAGE_TABLE = "speaker_embedding", "language_embedding"
 # How many names one line lists; the summary has all.
 MAX_SHOWN = 6
@@ -72,11 +71,7 @@ def copy_weights(
     fit row by row, by the names there and in the checkpoint's cache. Other variables keep their initial values.
     Raises CheckpointError if nothing fits.
     """
-    arrays = {
-        name.removeprefix(AVERAGE_PREFIX): array
-        for name, array in checkpoint.arrays.items()
-        if name.startswith(AVERAGE_PREFIX)
-    }
+    arrays = checkpoint.average
     tables = {} if cache is None else _table_names(checkpoint, cache, config)
     _add_missing_tables(arrays, tables, config.model.width)
     variables, averages = named_variables(network), named_variables(average)

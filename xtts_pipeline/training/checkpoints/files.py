@@ -48,6 +48,8 @@ from xtts_pipeline.training.checkpoints.state import (
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.vocoder.generator import Generator
 
+# What precedes the names of the EMA weights.
+AVERAGE = "average."
 OTHER_WEIGHTS = (
     "another model's weights, or an earlier version's? choose another checkpoint, or start a new run, with --init-from "
     "from these weights"
@@ -70,6 +72,11 @@ class Checkpoint:
     weights_sha256: str
     state: RunState | None
     network: NetworkKind = "acoustic"
+
+    @property
+    def average(self) -> dict[str, np.ndarray]:
+        """The EMA weights, by the names of the network's variables."""
+        return {name.removeprefix(AVERAGE): array for name, array in self.arrays.items() if name.startswith(AVERAGE)}
 
     def require(self, network: NetworkKind) -> None:
         """Raise CheckpointError unless the weights are of this network."""
@@ -95,14 +102,14 @@ def load_network(checkpoint: Checkpoint) -> Network:
     """
     checkpoint.require("acoustic")
     cache, config = checkpoint.cache, checkpoint.config
-    found = sum(array.size for name, array in checkpoint.arrays.items() if name.startswith("average."))
+    found = sum(array.size for array in checkpoint.average.values())
     symbols = Tokenizer(cache.symbols, config.text.blank).symbol_count
     sizes = NetworkSizes(cache.spec, symbols, len(cache.speakers), len(cache.languages))
     if (expected := parameter_count(config.model, sizes)) > found:
         problem = f"found {found} weights, its settings make {expected}"
         raise CheckpointError(f"{checkpoint.folder}: {problem}; {OTHER_WEIGHTS}")
     network = build_network(cache, config)
-    restore_variables(named_variables(network), checkpoint, "average.")
+    restore_variables(named_variables(network), checkpoint, AVERAGE)
     return network
 
 
@@ -118,7 +125,7 @@ def load_generator(checkpoint: Checkpoint) -> Generator:
     """
     checkpoint.require("vocoder")
     generator = build_generator(checkpoint.config)
-    restore_variables(named_variables(generator), checkpoint, "average.")
+    restore_variables(named_variables(generator), checkpoint, AVERAGE)
     return generator
 
 
@@ -158,7 +165,7 @@ def replace_state(folder: Path, config: Config, state: RunState) -> None:
 
 def save_for_speech(checkpoint: Checkpoint, folder: Path) -> None:
     """Write a checkpoint of the EMA weights alone, which cannot be resumed, into a new folder. Raises OSError."""
-    weights = {name: array for name, array in checkpoint.arrays.items() if name.startswith("average.")}
+    weights = {name: array for name, array in checkpoint.arrays.items() if name.startswith(AVERAGE)}
     folder.mkdir()
     about = checkpoint.step, checkpoint.config, checkpoint.cache
     for name, content in _checkpoint_files(*about, weights, None, checkpoint.network).items():
