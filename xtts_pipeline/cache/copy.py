@@ -26,6 +26,7 @@ from xtts_pipeline.cache.format.manifest import (
     MANIFEST_NAME,
     FileEntry,
     Manifest,
+    find_manifest,
     is_file_of,
     load_manifest,
     manifest_bytes,
@@ -90,10 +91,10 @@ def copy_cache(
     entries = manifest.all_files
     nothing = CopyReport(str(target), len(entries) + 1, sum(entry.bytes for entry in entries.values()), 0, 0)
     # Checked before locking: a whole copy needs no lock.
-    if _manifest_at(target) == manifest and not _missing_files(target, entries, manifest, jobs):
+    if find_manifest(target) == manifest and not _missing_files(target, entries, manifest, jobs):
         return nothing
     with _opened_target(target, on_wait, other_place) as place:
-        before = _manifest_at(target)
+        before = find_manifest(target)
         missing = _missing_files(target, entries, before, jobs)
         if before == manifest and not missing:
             return nothing  # another process has just finished it
@@ -196,14 +197,6 @@ def _opened_target(
         raise CacheError(
             f"{error.filename or folder}: cannot be read or written ({error.strerror}); mend that and copy again"
         ) from None
-
-
-def _manifest_at(folder: Path) -> Manifest | None:
-    """Return the manifest of a whole cache at the target, or None."""
-    try:
-        return load_manifest(folder)
-    except CacheError:
-        return None
 
 
 def _missing_files(target: Path, entries: dict[str, FileEntry], before: Manifest | None, jobs: int) -> list[str]:

@@ -18,10 +18,10 @@ from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.receipts import load_receipt, source_stat
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
 from xtts_pipeline.cache.build.workers import check_mel_length
-from xtts_pipeline.cache.format.manifest import fingerprint, load_manifest
+from xtts_pipeline.cache.format.manifest import find_manifest, fingerprint
 from xtts_pipeline.config.schema import AudioConfig, Bucket, Config, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection
-from xtts_pipeline.errors import AudioError, CacheError, Reason, RowError
+from xtts_pipeline.errors import AudioError, Reason, RowError
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
 HEADER_THREADS = 8
@@ -59,9 +59,7 @@ def _buckets_in(folder: Path, limits: LimitsConfig, one_shape: str) -> tuple[Buc
     if not folder.is_dir():
         return None
     largest = (limits.max_text_length, limits.max_mel_frames)
-    try:
-        manifest = load_manifest(folder)
-    except CacheError:
+    if (manifest := find_manifest(folder)) is None:
         receipts = (load_receipt(folder, name) for name in existing_shards(folder))
         found = next((receipt for receipt in receipts if receipt is not None), None)
         if found is None or not found.buckets:

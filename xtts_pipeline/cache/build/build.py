@@ -41,15 +41,15 @@ from xtts_pipeline.cache.format.manifest import (
     Manifest,
     bucket_specs,
     config_differences,
+    find_manifest,
     fingerprint,
-    load_manifest,
     require_recorded_mels,
 )
 from xtts_pipeline.cache.format.schema import padded_wave, wave_fields
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.errors import CacheError, CorpusError, Reason
+from xtts_pipeline.errors import CorpusError, Reason
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.regular_files import identity_of
 
@@ -118,18 +118,13 @@ def build_cache(
 
 def refuse_predicted_cache(folder: Path) -> None:
     """Raise CacheError if the folder holds a cache of predicted mels, since a build would replace them."""
-    try:
-        manifest = load_manifest(folder)
-    except CacheError:
-        return
-    require_recorded_mels(folder, manifest, "choose another --cache")
+    if (manifest := find_manifest(folder)) is not None:
+        require_recorded_mels(folder, manifest, "choose another --cache")
 
 
 def changed_settings(folder: Path, config: Config, index: CorpusIndex) -> Iterator[str]:
     """Yield one line for each setting that prevents reuse of the existing cache."""
-    try:
-        manifest = load_manifest(folder)
-    except CacheError:
+    if (manifest := find_manifest(folder)) is None:
         return
     yield from config_differences(manifest, config, CACHE_SECTIONS)
     for name, before, now in (

@@ -391,6 +391,14 @@ def load_manifest(folder: Path) -> Manifest:
     return manifest
 
 
+def find_manifest(folder: Path) -> Manifest | None:
+    """Return the manifest of a folder, or None where `load_manifest` raises CacheError."""
+    try:
+        return load_manifest(folder)
+    except CacheError:
+        return None
+
+
 _MANIFEST = TypeAdapter(Manifest)
 
 
