@@ -16,6 +16,7 @@ from xtts_pipeline.corpus.rows import CorpusRow, RowCollector
 from xtts_pipeline.corpus.tables import TableHeader, read_table
 from xtts_pipeline.corpus.utterance import Corpus, Rejection
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
+from xtts_pipeline.inference.delivery import number_of
 
 
 def ljspeech(root: Path, table: bytes, sounds: tuple[str, ...] = ("a.wav",)) -> Path:
@@ -31,6 +32,16 @@ def only_rejection(root: Path) -> Rejection:
     assert corpus.rows == 2
     assert [utterance.id for utterance in corpus.utterances] == ["a"]
     return corpus.rejections[0]
+
+
+def test_a_speaker_whose_letters_and_accents_lie_apart_is_no_other_one(tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"{number}.wav").touch()
+    collector = RowCollector(tmp_path, "manifest", "en")
+    for number, speaker in enumerate(("J\u00fcrgen", "Ju\u0308rgen")):
+        collector.add(CorpusRow("table.csv:1", str(number), f"{number}.wav", "text", speaker))
+    assert [utterance.speaker for utterance in collector.utterances] == ["J\u00fcrgen"] * 2
+    assert number_of("speaker", ("Ann", "J\u00fcrgen"), "Ju\u0308rgen", tmp_path) == 1
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,8 @@ class RowCollector:
             raise RowError(Reason.BAD_ROW, detail)
         if not text:
             raise RowError(Reason.EMPTY_TEXT, "the text is empty")
-        speaker = row.speaker.strip() or DEFAULT_SPEAKER
+        # Else the speaker of a Mac's folder would be another one than that of a table.
+        speaker = _normal(row.speaker.strip()) or DEFAULT_SPEAKER
         if UNSAFE_CHARACTERS.search(speaker) or len(speaker.encode()) > MAX_ID_BYTES:
             detail = f"speaker {printable(speaker)} holds control characters or is over {MAX_ID_BYTES} bytes"
             raise RowError(Reason.BAD_ROW, detail)
@@ -310,7 +311,7 @@ def sounds_among(names: Collection[str]) -> list[str]:
 
 
 def _normal(name: str) -> str:
-    """Return a name in the Unicode form of most files: those of a Mac may have letters and accents apart."""
+    """Return a name in the Unicode form of most files, NFC: those of a Mac may have letters and accents apart."""
     return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 

@@ -1,5 +1,6 @@
 """Whose voice a model can speak with, how fast and how high. Imports no TensorFlow."""
 
+import unicodedata
 from pathlib import Path
 
 from xtts_pipeline.config.languages import find_language
@@ -24,6 +25,8 @@ def number_of(kind: str, names: tuple[str, ...], wanted: str | None, folder: Pat
         return 0
     if kind == "language":
         wanted = find_language(wanted, names) or wanted
+    elif wanted not in names:
+        wanted = unicodedata.normalize("NFC", wanted)  # as preprocessing keeps speakers
     if wanted not in names:
         raise CheckpointError(f"{folder}: no {kind} {wanted!r}; {did_you_mean(wanted, names)}")
     return names.index(wanted)

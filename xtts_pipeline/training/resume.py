@@ -145,8 +145,6 @@ def _apply_settings(
     checkpoint, state = newest.checkpoint, newest.state
     check_same_cache(checkpoint, source.manifest)
     changes = changed_settings(checkpoint.config, config)
-    # Stored waves matter to the training of a vocoder alone, which has always had them.
-    changes.pop("cache.store_waves", None)
     records = source.records_digest()
     if records != state.records:
         changes[RECORDS_KEY] = (f"clips {state.records[:8]}", f"clips {records[:8]}")

@@ -99,9 +99,12 @@ def tuned_overrides(previous: Config, allowed: Collection[str]) -> list[str]:
 
 
 def changed_settings(before: Config, now: Config) -> Changes:
-    """Return the settings that differ between two configs."""
+    """Return the settings that differ between two configs, without `cache.store_waves`.
+
+    Stored waves matter to the training of a vocoder alone, whose caches always have them.
+    """
     old, new = (dict(_flat(config.model_dump(mode="json"))) for config in (before, now))
-    return {key: (old[key], new[key]) for key in old if old[key] != new[key]}
+    return {key: (old[key], new[key]) for key in old if old[key] != new[key] and key != "cache.store_waves"}
 
 
 def check_allowed_keys(allowed: Collection[str]) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import sys
+import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -115,9 +116,11 @@ def subset(
     if share == 0.0:
         raise ConfigError("--share: found 0%, expected over 0%; name a share such as 10%")
     whole = _source(source)
-    unknown = sorted(set(speakers) - set(whole.manifest.speakers))
+    known = whole.manifest.speakers
+    speakers = tuple(name if name in known else unicodedata.normalize("NFC", name) for name in speakers)
+    unknown = sorted(set(speakers) - set(known))
     if unknown:
-        raise ConfigError(f"--speaker {unknown[0]}: unknown; {did_you_mean(unknown[0], whole.manifest.speakers)}")
+        raise ConfigError(f"--speaker {unknown[0]}: unknown; {did_you_mean(unknown[0], known)}")
     wanted = None if ids is None else read_ids(ids)
     listed = list(read_utterances(source))
     entries = [
