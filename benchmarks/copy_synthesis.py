@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from xtts_pipeline.audio.save import write_wave
+from xtts_pipeline.cache.format.contents import require_waves
 from xtts_pipeline.cache.format.listings import UtteranceEntry
-from xtts_pipeline.cache.format.manifest import load_manifest, require_waves
+from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.config.schema import AudioConfig, SynthesisConfig
 from xtts_pipeline.evaluation.ground_truth import read_ground_truth, split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeErrors, Recogniser, count_errors, pool_errors

@@ -17,8 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
+from xtts_pipeline.cache.format.contents import require_waves
 from xtts_pipeline.cache.format.listings import UtteranceEntry
-from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, require_waves
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
 from xtts_pipeline.cache.format.schema import pad_to
 from xtts_pipeline.config.schema import SynthesisConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice

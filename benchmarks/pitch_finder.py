@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.manifest import load_manifest, require_waves
+from xtts_pipeline.cache.format.contents import require_waves
+from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.evaluation.ground_truth import read_ground_truth, split_entries
 from xtts_pipeline.evaluation.pitch import find_pitch
 from xtts_pipeline.model.batch import to_network_scale

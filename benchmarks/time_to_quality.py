@@ -12,7 +12,8 @@ import argparse
 import json
 from pathlib import Path
 
-from xtts_pipeline.cache.format.manifest import load_manifest, require_waves
+from xtts_pipeline.cache.format.contents import require_waves
+from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.evaluation.ground_truth import read_ground_truth, split_entries
 from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
 from xtts_pipeline.inference.synthesizer import Synthesizer

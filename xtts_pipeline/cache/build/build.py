@@ -35,6 +35,7 @@ from xtts_pipeline.cache.build.receipts import (
     reusable_receipt,
 )
 from xtts_pipeline.cache.build.workers import CLIP_SECONDS, ShardResult, ShardTask, explained_write
+from xtts_pipeline.cache.format.contents import require_recorded_mels
 from xtts_pipeline.cache.format.example import empty_record, encode_values
 from xtts_pipeline.cache.format.manifest import (
     CACHE_SECTIONS,
@@ -43,7 +44,6 @@ from xtts_pipeline.cache.format.manifest import (
     config_differences,
     find_manifest,
     fingerprint,
-    require_recorded_mels,
 )
 from xtts_pipeline.cache.format.schema import padded_wave, wave_fields
 from xtts_pipeline.cache.format.shards import ShardName

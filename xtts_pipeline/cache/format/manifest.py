@@ -140,6 +140,11 @@ class Manifest:
         return self.readings[0] if self.readings else ReadOptions(self.layout.partition("+")[0])
 
     @property
+    def has_several_corpora(self) -> bool:
+        """Whether it was made with --val-data or by `xtts cache merge`: the layout names each corpus."""
+        return "+" in self.layout
+
+    @property
     def all_files(self) -> dict[str, FileEntry]:
         """Every file of the cache except the manifest, by name."""
         shards = {shard.name: FileEntry(shard.bytes, shard.checksum) for shard in self.shards}
@@ -302,20 +307,6 @@ def fingerprint(settings: Config | Manifest, symbols: tuple[str, ...], mels_from
     if mels_from is not None:
         content["mels_from"] = asdict(mels_from)
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
-
-
-def require_recorded_mels(folder: Path, manifest: Manifest, remedy: str = "name another cache") -> None:
-    """Raise CacheError, ending in `remedy`, if a model predicted the mels of the cache: they serve a vocoder alone."""
-    if (origin := manifest.mels_from) is not None:
-        found = f"mels that a model predicted (step {origin.step}, weights {origin.weights_sha256[:12]})"
-        raise CacheError(f"{folder}: found {found}, expected those of recordings; {remedy}")
-
-
-def require_waves(folder: Path, manifest: Manifest) -> None:
-    """Raise CacheError if the cache has no stored waves."""
-    if not manifest.cache.store_waves:
-        command = f"xtts preprocess --data DIR --cache {folder} --set cache.store_waves=true"
-        raise CacheError(f"{folder}: has no stored waves; add them by {command}, with its other options as before")
 
 
 def config_differences(manifest: Manifest, config: Config, sections: Sequence[str] = RECORD_SECTIONS) -> list[str]:

@@ -19,15 +19,10 @@ from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.pool import local_pool
 from xtts_pipeline.cache.build.receipts import receipt_path
 from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
+from xtts_pipeline.cache.format.contents import require_recorded_mels
 from xtts_pipeline.cache.format.example import decode_example, decode_values
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
-from xtts_pipeline.cache.format.manifest import (
-    Manifest,
-    listed_shards,
-    load_manifest,
-    record_spec,
-    require_recorded_mels,
-)
+from xtts_pipeline.cache.format.manifest import Manifest, listed_shards, load_manifest, record_spec
 from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.format.schema import RecordSpec, wave_fields
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX, ShardName
@@ -86,7 +81,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     manifest = load_manifest(folder)
     require_recorded_mels(folder, manifest, "make the cache again with xtts predict-mels")
     names = listed_shards(manifest)
-    if _has_second_corpus(manifest):
+    if manifest.has_several_corpora:
         raise CacheError(
             f"{folder}: was made with --val-data or by xtts cache merge, which --repair does not know; make it again"
         )
@@ -141,14 +136,9 @@ def _remove_broken(folder: Path, problem: Problem, names: Sequence[ShardName], b
         path.unlink()
 
 
-def _has_second_corpus(manifest: Manifest) -> bool:
-    """Return whether the cache has several corpora: its layout names each."""
-    return "+" in manifest.layout
-
-
 def _entries_of(folder: Path, manifest: Manifest, corpus: Corpus) -> list[UtteranceEntry]:
     entries = list(read_utterances(folder))
-    if not _has_second_corpus(manifest):
+    if not manifest.has_several_corpora:
         return entries
     known = {utterance.id for utterance in corpus.utterances}
     return [entry for entry in entries if entry.id in known]

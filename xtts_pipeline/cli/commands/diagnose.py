@@ -8,7 +8,8 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, require_waves
+from xtts_pipeline.cache.format.contents import require_waves
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup

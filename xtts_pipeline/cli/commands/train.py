@@ -15,13 +15,8 @@ from click.core import ParameterSource
 from tqdm import tqdm
 
 from xtts_pipeline.cache.build.plan import read_corpora
-from xtts_pipeline.cache.format.manifest import (
-    REJECTED_NAME,
-    Manifest,
-    load_manifest,
-    require_recorded_mels,
-    require_waves,
-)
+from xtts_pipeline.cache.format.contents import require_recorded_mels, require_waves
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME, Manifest, load_manifest
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
 from xtts_pipeline.cli.commands.looking.stats import lengths_of_cache

@@ -12,7 +12,8 @@ import click
 from tqdm import tqdm
 
 from xtts_pipeline.cache.build.predicted import MelComparison
-from xtts_pipeline.cache.format.manifest import MelOrigin, load_manifest, require_recorded_mels, require_waves
+from xtts_pipeline.cache.format.contents import require_recorded_mels, require_waves
+from xtts_pipeline.cache.format.manifest import MelOrigin, load_manifest
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
