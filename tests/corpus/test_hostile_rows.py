@@ -384,3 +384,11 @@ def test_any_row_ends_as_one_record_inside_the_corpus(
     for utterance in corpus.utterances:
         assert (tmp_path / utterance.audio).resolve().is_relative_to(tmp_path.resolve())
         assert (tmp_path / utterance.id).resolve().is_relative_to(tmp_path.resolve())
+
+
+@pytest.mark.parametrize("empty", [b";", b";;", b" ; ; ;", b'"";""'])
+def test_a_row_of_empty_fields_is_passed_over_whatever_their_number(tmp_path: Path, empty: bytes) -> None:
+    (tmp_path / "m.csv").write_bytes(b"audio;text\na.wav;good\n" + empty + b"\nb.wav;fine;x\n")
+    rows = RowCollector(tmp_path, "manifest", "en")
+    assert [fields["text"] for _, fields in read_table(tmp_path / "m.csv", rows)] == ["good"]
+    assert [rejection.where for rejection in rows.rejections] == ["m.csv:4"]

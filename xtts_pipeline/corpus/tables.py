@@ -134,12 +134,14 @@ def read_table(
             limit = f"a field is over {csv.field_size_limit()} characters"
             detail = f"a quote is not closed on its line, or {limit}; one row is one line"
             rows.reject(where, Reason.BAD_ROW, detail, line[:80])
+        elif not any(map(str.strip, fields)):
+            continue  # Spreadsheets write empty rows, with more or fewer fields than the others.
         elif not least <= len(fields) <= len(columns):
             detail = f"{len(fields)} field{'s' * (len(fields) > 1)}; expected {_expected(header)}"
             if len(fields) > len(columns) and header.delimiter in QUOTED:
                 detail += "; put a text that holds the delimiter in quotes"
             rows.reject(where, Reason.BAD_ROW, detail, fields[0])
-        elif any(map(str.strip, fields)):  # Spreadsheets write empty rows.
+        else:
             fields += fields[-1:] * (len(columns) - len(fields))
             yield where, dict(zip(columns, fields, strict=True))
 

@@ -149,6 +149,13 @@ def lhotse_with_gzip(root: Path) -> None:
     lhotse(root, ".jsonl.gz")
 
 
+def lhotse_with_one_gzip(root: Path) -> None:
+    lhotse(root, ".jsonl.gz")
+    path = root / "mine_supervisions_train.jsonl.gz"
+    (root / "mine_supervisions_train.jsonl").write_bytes(gzip.decompress(path.read_bytes()))
+    path.unlink()
+
+
 def parquet(root: Path, *, with_sound: bool = True) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     writer = pytest.importorskip("pyarrow.parquet")
@@ -245,6 +252,7 @@ LAYOUTS = {
     ),
     "lhotse": (lhotse, "lhotse", "", "001-1", "77", "train"),
     "lhotse with gzip": (lhotse_with_gzip, "lhotse", "", "001-1", "77", "train"),
+    "lhotse with one gzip": (lhotse_with_one_gzip, "lhotse", "", "001-1", "77", "train"),
     "parquet": (
         parquet, "parquet", "--columns audio=audio,text=sentence,speaker=speaker_id",
         "train-00000-of-00001/000001", "77", "train",

@@ -65,8 +65,11 @@ def _kind_of(path: Path) -> str:
 
 
 def _recordings_of(supervisions: Path) -> Path | None:
+    """Return the recordings of the same name, or None; of a plain and a compressed one, that which is written alike."""
     name = supervisions.name.lower().replace(SUPERVISIONS, RECORDINGS)
-    return next((path for path in supervisions.parent.iterdir() if path.name.lower() == name), None)
+    by_name = {path.name.lower(): path for path in supervisions.parent.iterdir()}
+    plain = name.removesuffix(".gz")
+    return next((by_name[other] for other in (name, plain, f"{plain}.gz") if other in by_name), None)
 
 
 def _sound_of(recording: dict[str, Any]) -> str:
