@@ -190,6 +190,27 @@ def test_the_error_of_a_missing_preset_lists_the_presets() -> None:
     assert {"ljspeech", "ljspeech-800", "smoke", "tiny", "small", "base", "large", "demo"} <= set(preset_names())
 
 
+@pytest.mark.parametrize(
+    ("overrides", "sources"),
+    [
+        (
+            ["training.batch_size=4", "training.accumulation_steps=3", "training.steps=4"],
+            "--set training.batch_size=4, --set training.accumulation_steps=3",
+        ),
+        (
+            ["training.accumulation_steps=5", "training.steps=4"],
+            "the cache's settings, --set training.accumulation_steps=5",
+        ),
+    ],
+)
+def test_a_contradiction_names_each_place_of_its_settings_and_no_other(overrides: list[str], sources: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(overrides=overrides, base={"training": {"batch_size": 9}})
+    size, steps = (4, 3) if len(overrides) == 3 else (9, 5)
+    problem = f"training: batch_size={size} is not a multiple of accumulation_steps={steps}"
+    assert str(caught.value) == f"{sources}: {problem}"
+
+
 def test_a_step_that_is_not_compiled_cannot_be_tuned() -> None:
     with pytest.raises(ConfigError, match="debug_eager=true with autotune=true"):
         load_config(overrides=["training.debug_eager=true", "training.autotune=true"])

@@ -291,12 +291,21 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
     problems = []
     for keys, items in islice(found.items(), MAX_PROBLEMS):
         path = ".".join(keys)
-        source = sources.get(path, sources.get(keys[0], "") if keys else "")
+        source = _source_of(keys, items[0], sources)
         # An override names its key and value already.
         problem = _problem(keys, items, is_named=source.startswith(f"--set {path}="))
         problems.append(f"{source}: {problem}" if source else problem)
     more = [f"{len(found) - MAX_PROBLEMS} more problems"] if len(found) > MAX_PROBLEMS else []
     return problems + more
+
+
+def _source_of(keys: Sequence[str], item: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    """Return where a key was given; for a contradiction in a section, where each setting that it names was given."""
+    if len(keys) == 1 and item["type"] == "value_error":
+        named = re.findall(r"(\w+)=", str(item["ctx"]["error"]))
+        if found := dict.fromkeys(sources[key] for name in named if (key := f"{keys[0]}.{name}") in sources):
+            return ", ".join(found)
+    return sources.get(".".join(keys), sources.get(keys[0], "") if keys else "")
 
 
 def _problem(keys: Sequence[str], items: Sequence[Mapping[str, Any]], *, is_named: bool) -> str:

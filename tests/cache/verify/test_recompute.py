@@ -244,3 +244,12 @@ def test_repair_needs_the_manifest(root: Path) -> None:
 
     with pytest.raises(CacheError, match=r"manifest\.json"):
         repair(root)
+
+
+def test_repair_refuses_a_file_that_is_no_part_of_a_cache_and_says_to_remove_it(root: Path) -> None:
+    (root / "cache" / "notes.txt").write_text("mine")
+    with pytest.raises(CacheError) as caught:
+        repair(root)
+    found = "holds notes.txt, which is no part of a cache; remove it, and repair again"
+    assert str(caught.value) == f"{root / 'cache'}: {found}"
+    assert (root / "cache" / "notes.txt").read_text() == "mine"

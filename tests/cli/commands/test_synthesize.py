@@ -245,7 +245,10 @@ def test_sound_and_picture_are_in_the_formats_of_their_suffixes(run: Path, tmp_p
             ("--output", "a.mp4"),
             "found the suffix .mp4, expected .wav or .flac or .mp3 or .ogg; rename the file",
         ),
-        (("--output", "a.mp3", "--stream"), "a.mp3: found the suffix .mp3, expected .wav;"),
+        (
+            ("--output", "a.mp3", "--stream"),
+            "found the suffix .mp3, expected .wav, which --stream writes; rename the file, or leave out --stream",
+        ),
         (("--output", "a.wav", "--plot", "a.bmp"), "a.bmp: found the suffix .bmp, expected .png or .svg or .pdf;"),
         (("--output", "a.wav", "--mel-output", "a.npz"), "a.npz: found the suffix .npz, expected .npy;"),
     ],

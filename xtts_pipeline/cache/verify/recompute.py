@@ -93,7 +93,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     train_shards = len(manifest.shard_names("train", bucket=0)) or None
     # By content: another checkout has other modification times for the same files.
     options = BuildOptions(local_pool(jobs), jobs, check="content", train_shards=train_shards)
-    with locked_folder(folder) as work_folder:
+    with locked_folder(folder, other_place="remove it, and repair again") as work_folder:
         build_cache(
             folder,
             work_folder,

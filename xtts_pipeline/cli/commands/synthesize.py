@@ -154,7 +154,7 @@ class SynthesisReport:
 )
 @reference_option
 @click.option("--speaker", help="Name of a speaker of the cache.  [default: the first]")
-@click.option("--language", help="Language of the cache to speak.  [default: the first]")
+@click.option("--language", help="Language of the cache to speak.  [default: that of most clips of the speaker]")
 @click.option(
     "--speed",
     type=float,
@@ -290,7 +290,10 @@ def _check_options(text: str | None, text_file: Path | None, output: Path, *, st
     if text_file is None and (not output.name or (output.is_dir() and output != STDOUT)):
         raise OutputError(f"--output {output}: is a folder; name a file, such as speech.wav")
     if text_file is None:
-        check_suffix(output, [".wav"] if stream else SOUND_FORMATS)
+        check_suffix(output, SOUND_FORMATS)
+    if stream and output.suffix.lower() not in ("", ".wav"):
+        problem = f"found the suffix {output.suffix}, expected .wav, which --stream writes"
+        raise OutputError(f"{output}: {problem}; rename the file, or leave out --stream")
     if text is not None and has_surrogate(text):
         raise TextError(
             Reason.BAD_ROW,
