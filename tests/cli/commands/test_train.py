@@ -224,6 +224,51 @@ def test_a_run_that_was_stopped_while_starting_is_started_by_the_same_command(
         begin(cache, run)
 
 
+def test_a_copy_without_its_lock_of_a_run_killed_before_its_first_step_is_begun_anew(
+    tmp_path: Path, write_cache: WriteCache, bases: list[Any]
+) -> None:
+    cache, run = tmp_path / "cache", tmp_path / "run"
+    write_cache(cache)
+    with pytest.raises(Killed):
+        begin(cache, run)
+    (run / "tensorflow.log").touch()
+    (run / ".lock").unlink(missing_ok=True)
+    with pytest.raises(Killed):
+        begin(cache, run)
+    assert len(bases) == 2
+
+
+@pytest.mark.parametrize(
+    ("speakers", "settings", "warns"),
+    [
+        (("ann", "ben"), (), True),
+        (("ann", "ben"), ("model.voice_latents=32",), False),
+        (("ann",), (), False),
+    ],
+)
+def test_a_run_that_takes_over_a_network_without_cloning_says_so(
+    tmp_path: Path,
+    write_cache: WriteCache,
+    bases: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    speakers: tuple[str, ...],
+    settings: tuple[str, ...],
+    warns: bool,
+) -> None:
+    manifest = replace(write_cache(tmp_path / "cache"), speakers=speakers)
+    monkeypatch.setattr(train_module, "_read_manifest", lambda *_: manifest)
+    monkeypatch.setattr(train_module, "read_run_config", lambda _: Config().with_settings("model", voice_latents=0))
+    with pytest.raises(Killed):
+        begin(tmp_path / "cache", tmp_path / "run", init_from=tmp_path / "base", settings=settings)
+    warning = (
+        f"warning: {tmp_path}/base has model.voice_latents=0, so the new run cannot clone voices; "
+        "--set model.voice_latents=32 lets it\n"
+    )
+    assert (warning in capsys.readouterr().err) == warns
+    assert len(bases) == 1
+
+
 @pytest.mark.parametrize("name", ["config.yaml", "notes.txt"])
 def test_a_file_of_the_user_in_the_output_folder_is_kept_and_refused_before_anything_is_printed(
     tmp_path: Path, write_cache: WriteCache, capsys: pytest.CaptureFixture[str], name: str

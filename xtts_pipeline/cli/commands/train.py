@@ -243,6 +243,7 @@ def run_training(
         network=network,
     )
     _check_tuning(plan, is_staged=stage is not None)
+    _print_lost_cloning(plan, base)
     startup.estimated_bytes = _print_plan(plan)
     plan = _with_local_cache(plan, stage)
     if plan.is_chief:
@@ -371,6 +372,14 @@ def _check_tuning(plan: RunPlan, *, is_staged: bool) -> None:
             raise ConfigError(f"training.autotune: found true with {found} to measure; {remedy}")
     if not is_staged:
         check_local(plan.data, "leave training.autotune out, or add --stage DIR")
+
+
+def _print_lost_cloning(plan: RunPlan, base: Config | None) -> None:
+    """Warn, in the chief, that a run of several speakers cannot clone because the run that it begins with cannot."""
+    is_taken = base is not None and not base.model.voice_latents and not plan.config.model.voice_latents
+    if plan.is_chief and plan.network == "acoustic" and is_taken and len(plan.manifest.speakers) > 1:
+        found = f"{plan.init_from} has model.voice_latents=0, so the new run cannot clone voices"
+        echo_line(f"warning: {found}; --set model.voice_latents=32 lets it")
 
 
 def _print_plan(plan: RunPlan) -> int | None:

@@ -274,7 +274,7 @@ def remove_start(run: Path) -> None:
     found = {child.name for child in run.iterdir()} if run.is_dir() else set()
     if _is_start(run, found):
         with locked_run(run):
-            for name in found:
+            for name in {*found, LOCK_NAME}:  # a copy may lack the lock, which now lies there
                 (run / name).unlink(missing_ok=True)
 
 
