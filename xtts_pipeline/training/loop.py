@@ -18,6 +18,7 @@ from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.errors import InterruptedRunError, TrainingError
 from xtts_pipeline.system.memory import freeze_objects, release_free_memory, unfreezing_objects
 from xtts_pipeline.system.runtime import NativeLog
+from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.training.acoustic.task import AcousticTask
 from xtts_pipeline.training.checkpoints.files import Checkpoint, read_weights_sha256, restore_step
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME, checkpoint_folders, remove_after
@@ -293,8 +294,9 @@ class _Training:
         self.best = self.best.after(step, metric, value)
         if self._is_patience_over() and step < self.settings.steps:
             to_beat = math.inf if self.best.loss is None else self.best.loss
+            evaluations = counted(self.best.evaluations_without, "evaluation")
             self._log(
-                f"stopping early: {self.best.evaluations_without} evaluations without a validation {metric} under "
+                f"stopping early: {evaluations} without a validation {metric} under "
                 f"{to_beat:.3f} of step {self.best.step} (training.patience)"
             )
         is_better = self.context.saver.best.is_beaten_by(metric, value)

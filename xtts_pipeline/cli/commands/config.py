@@ -28,7 +28,7 @@ from xtts_pipeline.config.load import (
 from xtts_pipeline.config.migration import RULES, NotCarriedError
 from xtts_pipeline.config.schema import Config, shorten
 from xtts_pipeline.errors import EXIT_UNUSABLE, ConfigError
-from xtts_pipeline.system.terminal import columns_of, fold
+from xtts_pipeline.system.terminal import columns_of, counted, fold
 
 # If two sections set the same key, the later section wins, as in the earlier system.
 _SECTIONS = ("model", "data", "training")
@@ -160,7 +160,7 @@ class Migration:
         kept = sum(bool(key.settings) for key in self.keys)
         unknown = sum(not key.is_known for key in self.keys)
         dropped = len(self.keys) - kept - unknown
-        counts = f"{len(self.keys)} keys: {kept} carried over, {dropped} dropped, {unknown} unknown"
+        counts = f"{counted(len(self.keys), 'key')}: {kept} carried over, {dropped} dropped, {unknown} unknown"
         return [*map(str, self.keys), f"{counts}; docs/migration.md says more"]
 
 
