@@ -21,20 +21,3 @@ def test_a_clip_that_trimming_leaves_too_short_is_refused(tmp_path: Path) -> Non
     assert len(load_reference(tmp_path / "click.wav", AudioConfig())) == 87
     with pytest.raises(AudioError, match=r"click.wav: 0\.\d\d s without its silence; give half a second of speech"):
         load_reference(tmp_path / "click.wav", AudioConfig(trim_db=40.0))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "loudness", "message"),
-    [
-        (0.3, 0.3, "0.300 s; give half a second of speech or more"),
-        (1.0, 0.0, "silence; give a clip in which someone speaks"),
-    ],
-)
-def test_an_error_of_a_reference_names_no_setting(
-    tmp_path: Path, seconds: float, loudness: float, message: str
-) -> None:
-    wave = loudness * np.sin(0.1 * np.arange(int(22_050 * seconds)))
-    soundfile.write(tmp_path / "clip.wav", wave, 22_050)
-    with pytest.raises(AudioError) as caught:
-        load_reference(tmp_path / "clip.wav", AudioConfig())
-    assert str(caught.value) == f"reference {tmp_path}/clip.wav: {message}"

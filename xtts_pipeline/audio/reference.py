@@ -1,6 +1,5 @@
 """Load reference clips of a voice. NumPy only."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ REMEDIES = {
     Reason.AUDIO_TOO_LONG: "give a minute or less: more does not help",
     Reason.AUDIO_SILENT: "give a clip in which someone speaks",
 }
-_OWN_LIMIT = re.compile(r"(?:,| is|, which is) (?:under|over) limits\.\w+=\S+(?:; split the clip or raise the limit)?$")
 
 
 def load_reference(path: Path, audio: AudioConfig) -> np.ndarray:
@@ -34,7 +32,5 @@ def load_reference(path: Path, audio: AudioConfig) -> np.ndarray:
             raise AudioError(Reason.AUDIO_TOO_SHORT, f"{path}: {seconds:.2f} s without its silence")
     except AudioError as error:
         remedy = REMEDIES.get(error.reason, "choose another clip")
-        # The limit is this module's, and no setting changes it.
-        found = _OWN_LIMIT.sub("", error.detail)
-        raise AudioError(error.reason, f"reference {found}; {remedy}") from None
+        raise AudioError(error.reason, f"reference {error.detail}; {remedy}") from None
     return mel
