@@ -13,6 +13,9 @@ from xtts_pipeline.training.interruption import SAME_SIGNAL_SECONDS
 WAIT_SECONDS = 300.0  # for what ends in a second on a quiet machine
 PROGRAM = """
     import os, signal, sys, time
+    # nohup and a shell in the background start programs that ignore these.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     {before}
     from xtts_pipeline.training.interruption import Interruption
 
