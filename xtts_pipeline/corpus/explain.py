@@ -136,8 +136,9 @@ def _remedy_for(table: Path, root: Path, options: ReadOptions) -> str:
     sampled = [row for row in sample_fields(table, header, options.encoding) if len(row) > 1]
     if header.delimiter in QUOTED and header.columns[:1] == ("1",) and fields_vary([len(row) for row in sampled]):
         # The text goes to the end of the line.
-        columns, rows = ["1", "2"], [[row[0], header.delimiter.join(row[1:])] for row in sampled]
-        if remedy := _columns_remedy(columns, rows, sounds):
+        whole = TableHeader(header.delimiter, ("1", "2"), header.first_row, takes_rest=True)
+        rows = [row for row in sample_fields(table, whole, options.encoding) if len(row) == len(whole.columns)]
+        if remedy := _columns_remedy(whole.columns, rows, sounds):
             return remedy
     rows = [row for row in sampled if len(row) == len(header.columns)]
     return _columns_remedy(header.columns, rows, sounds)

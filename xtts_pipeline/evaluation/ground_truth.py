@@ -104,5 +104,5 @@ def read_true_wave(data: Path, entry: UtteranceEntry, mel: np.ndarray, manifest:
         raise CorpusError(f"{path}: not the file that {entry.id} was made from; {remedy}")
     wave = load_wave(path, manifest.audio, manifest.limits)
     hop = manifest.audio.hop_samples
-    _, start = wave_to_trimmed_mel(wave, manifest.audio)
+    start = 0 if manifest.audio.trim_db is None else wave_to_trimmed_mel(wave, manifest.audio)[1]
     return wave[start * hop : (start + len(mel) - 1) * hop]

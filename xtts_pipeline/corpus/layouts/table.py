@@ -281,8 +281,8 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
         said_width = _said_width(options.columns, delimiter, counts)
         width = said_width or max(counts, key=counts.count, default=0)
         if said_width:
-            last = width - 1
-            rows = [[*fields[:last], delimiter.join(fields[last:])] for fields in rows if len(fields) >= width]
+            whole = TableHeader(delimiter, ("",) * width, first.number, takes_rest=True)
+            rows = sample_fields(table, whole, options.encoding)
         rows = [[field.strip() for field in fields] for fields in rows if len(fields) == width]
         is_given = bool(said_width) or all(role in options.columns for role in REQUIRED)
         if width < 2 or not rows or (2 * len(rows) <= len(counts) and not is_given):
