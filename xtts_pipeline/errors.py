@@ -15,6 +15,8 @@ EXIT_UNTRUE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 # The machine lacks a resource or its disk fails: no fault of one row, and the next row would fail as well.
 MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 
+_FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
+
 MOST_NAMES_SHOWN = 20
 
 
@@ -148,13 +150,22 @@ class OutputError(XttsError):
 def output_errors(path: Path, remedy: str, *, names_file: bool = False) -> Iterator[None]:
     """Turn an OSError of the block into an OutputError that names the remedy and `path`.
 
+    remedy: another place to name; a full disk is also told to free space.
     With `names_file`, `path` is a folder of several files, and the file of the OSError is named if it is known.
+    A BrokenPipeError passes: the reader of a pipe has ended.
     """
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         where = (error.filename if names_file else None) or path
-        raise OutputError(f"{where}: cannot be written ({error.strerror}); {remedy}") from None
+        raise OutputError(f"{where}: cannot be written ({error.strerror}); {disk_remedy(error, remedy)}") from None
+
+
+def disk_remedy(error: OSError, remedy: str) -> str:
+    """Return the remedy for a file that cannot be written: another place, or room on a full disk."""
+    return f"free space, or {remedy}" if error.errno in _FULL_DISK else remedy
 
 
 class WorkerError(XttsError):

@@ -18,6 +18,7 @@ import numpy as np
 from xtts_pipeline.audio.filterbank import bin_of_hz
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import output_errors
+from xtts_pipeline.system.atomic_files import write_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -272,6 +273,7 @@ def new_figure(width_inches: float, height_inches: float) -> "Figure":
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure in the format of the suffix and make its folder. Raises OutputError if it cannot be written."""
     suffix = path.suffix.lower() if path.suffix.lower() in PICTURE_SUFFIXES else PICTURE_SUFFIXES[0]
-    with output_errors(path, "expected a place for a picture; choose another path"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=DOTS_PER_INCH, format=suffix[1:])
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=DOTS_PER_INCH, format=suffix[1:])
+    with output_errors(path, "choose another path"):
+        write_output(path, picture.getvalue())

@@ -81,11 +81,9 @@ def test_a_symlink_is_followed_and_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert (tmp_path / "pipe.wav").is_fifo()
 
 
-def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"out\.wav: cannot be written \(No such file or directory\)"):
-        write_wave(tmp_path / "none" / "out.wav", np.zeros(10, np.float32), 16_000)
+def test_an_output_that_cannot_be_written_is_named_by_the_error(tmp_path: Path) -> None:
     (tmp_path / "folder.wav").mkdir()
-    with pytest.raises(OutputError, match="cannot be written"):
+    with pytest.raises(IsADirectoryError, match=r"folder\.wav"):
         write_wave(tmp_path / "folder.wav", np.zeros(10, np.float32), 16_000)
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder.wav"]
 

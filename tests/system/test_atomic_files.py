@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from xtts_pipeline.system.atomic_files import atomic_folder
+from xtts_pipeline.system.atomic_files import atomic_folder, atomic_write, write_output
 
 
 def test_of_two_processes_that_write_one_folder_the_later_one_alone_is_seen(tmp_path: Path) -> None:
@@ -30,3 +30,27 @@ def test_what_a_killed_process_left_is_not_in_the_folder(tmp_path: Path) -> None
     with atomic_folder(tmp_path / "cache") as partial:
         (partial / "whole").write_text("whole")
     assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["cache", "cache/whole"]
+
+
+def test_an_error_names_the_file_that_the_user_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space") as full, atomic_write(tmp_path / "speech.wav"):
+        raise OSError(28, "No space left on device")
+    with pytest.raises(FileNotFoundError) as missing, atomic_write(tmp_path / "none" / "speech.wav"):
+        pass
+    with pytest.raises(FileNotFoundError) as inner, atomic_folder(tmp_path / "cache") as partial:
+        (partial / "none" / "shard").write_text("")
+    names = [Path(error.value.filename).relative_to(tmp_path).as_posix() for error in (full, missing, inner)]
+    assert names == ["speech.wav", "none/speech.wav", "cache/none/shard"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_gets_its_folder_is_whole_and_a_pipe_or_link_stays(tmp_path: Path) -> None:
+    write_output(tmp_path / "new" / "speech.wav", b"speech")
+    (tmp_path / "link").symlink_to("new/later.wav")
+    write_output(tmp_path / "link", b"later")
+    assert (tmp_path / "new" / "later.wav").read_bytes() == b"later"
+    assert (tmp_path / "link").is_symlink()
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(OSError, match=r"File exists|Not a directory"):
+        write_output(tmp_path / "file" / "speech.wav", b"speech")
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["later.wav", "speech.wav"]

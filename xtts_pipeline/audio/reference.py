@@ -9,8 +9,10 @@ from xtts_pipeline.audio.mel import wave_to_mel
 from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 from xtts_pipeline.errors import AudioError, Reason
 
-# Half a second is about two syllables, the least that characterises a voice. Clipped and long clips are accepted.
-REFERENCE_LIMITS = LimitsConfig(min_seconds=0.5, max_seconds=3_600.0, max_clipped_share=1.0)
+# Half a second is about two syllables, the least that characterises a voice.
+LEAST_SECONDS = 0.5
+# The length is checked after trimming. Clipped and long clips are accepted.
+REFERENCE_LIMITS = LimitsConfig(min_seconds=0.0, max_seconds=3_600.0, max_clipped_share=1.0)
 REMEDIES = {
     Reason.AUDIO_TOO_SHORT: "give half a second of speech or more",
     Reason.AUDIO_EMPTY: "give half a second of speech or more",
@@ -26,9 +28,8 @@ def load_reference(path: Path, audio: AudioConfig) -> np.ndarray:
     """
     try:
         mel = wave_to_mel(load_wave(path, audio, REFERENCE_LIMITS), audio)
-        # Trimming may leave less than what the file holds.
         seconds = len(mel) * audio.hop_samples / audio.sample_rate
-        if seconds < REFERENCE_LIMITS.min_seconds:
+        if seconds < LEAST_SECONDS:
             raise AudioError(Reason.AUDIO_TOO_SHORT, f"{path}: {seconds:.2f} s without its silence")
     except AudioError as error:
         remedy = REMEDIES.get(error.reason, "choose another clip")

@@ -1,7 +1,6 @@
 """Write mono sound files, whole and atomic, or 16-bit WAV files that grow while they are played."""
 
 import io
-import os
 import struct
 from pathlib import Path
 from typing import BinaryIO
@@ -9,8 +8,8 @@ from typing import BinaryIO
 import numpy as np
 import soundfile
 
-from xtts_pipeline.errors import AudioError, OutputError, Reason, output_errors
-from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.errors import AudioError, OutputError, Reason
+from xtts_pipeline.system.atomic_files import write_output
 
 HEADER_BYTES = 44
 BYTES_PER_SAMPLE = 2
@@ -25,11 +24,18 @@ BLOCK_SAMPLES = 65_536
 
 
 def write_wave(path: Path, wave: np.ndarray, sample_rate: int) -> None:
-    """Write float samples, [samples], to a sound file that appears whole or not at all.
+    """Write float samples, [samples], to a sound file, as `write_output` does.
 
-    The suffix names one of SOUND_FORMATS; WAV and FLAC have 16 bits. A symlink is followed; anything but a regular
-    file, such as a pipe, is written directly. A wave with a peak over 1 is scaled to a peak of 1 rather than clipped.
-    Raises AudioError if a sample is not finite, OutputError if the file cannot be written.
+    Raises what `encode_wave` does, and OSError.
+    """
+    write_output(path, encode_wave(path, wave, sample_rate))
+
+
+def encode_wave(path: Path, wave: np.ndarray, sample_rate: int) -> bytes:
+    """Return float samples, [samples], as a sound file of the format that the suffix of `path` names.
+
+    The suffix is one of SOUND_FORMATS; WAV and FLAC have 16 bits. A wave with a peak over 1 is scaled to a peak of 1
+    rather than clipped. Raises AudioError if a sample is not finite, OutputError for one that the format cannot hold.
     """
     peak = float(np.abs(wave).max(initial=0.0))
     if not np.isfinite(peak):
@@ -37,16 +43,6 @@ def write_wave(path: Path, wave: np.ndarray, sample_rate: int) -> None:
             Reason.AUDIO_NOT_FINITE, f"{path}: the wave holds samples that are not finite; nothing was written"
         )
     samples = np.round(wave * (FULL_SCALE_INT16 / max(peak, 1.0))).astype("<i2")
-    content = _encode(path, samples, sample_rate)
-    with output_errors(path, "name a file in a folder that exists and is writable"):
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)
-        else:
-            with atomic_write(Path(os.path.realpath(path))) as file:
-                file.write(content)
-
-
-def _encode(path: Path, samples: np.ndarray, sample_rate: int) -> bytes:
     name = SOUND_FORMATS.get(path.suffix.lower(), "WAV")
     if name == "WAV":
         return _header(samples.nbytes, sample_rate) + samples.tobytes()

@@ -31,6 +31,7 @@ from xtts_pipeline.cache.format.manifest import (
     fingerprint,
     manifest_bytes,
 )
+from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.cache.format.schema import bucket_of, without_padding
 from xtts_pipeline.cache.format.shards import (
     WAVE_PREFIX,
@@ -96,8 +97,8 @@ def compose_cache(
     index = _index_of(sources, [entry for _, entry in chosen], rejections, config.text)
     needed_bytes = sum(entry.bytes for source in sources for entry in source.manifest.all_files.values())
     target = real_path(target)
-    with output_errors(target, f"free space or {_OTHER_PLACE}", names_file=True), atomic_folder(target) as folder:
-        check_free_space(folder, needed_bytes * len(chosen) // len(entries), _OTHER_PLACE)
+    with output_errors(target, _OTHER_PLACE, names_file=True), atomic_folder(target) as folder:
+        check_free_space(target.parent, needed_bytes * len(chosen) // len(entries), _OTHER_PLACE)
         writer = _Writer(folder, first, index, progress)
         lines = [
             line for name, rows in _lay_out(members, first.cache).items() for line in writer.write_shard(name, rows)
@@ -244,7 +245,9 @@ class _Writer:
         example = without_padding(decode_example(self._read(row), spec))
         if example.id != entry.id:
             where = f"{row.source.folder / entry.shard} record {entry.position}"
-            raise CacheError(f"{where}: found {example.id}, expected {entry.id}; run xtts verify-cache")
+            raise CacheError(
+                f"{where}: found {example.id}, expected {entry.id}; run {verify_command(row.source.folder)}"
+            )
         return encode_example(
             replace(
                 example,
@@ -259,7 +262,7 @@ class _Writer:
         path = row.source.folder / f"{prefix}{row.entry.shard}"
         starts = self._starts(path)
         if row.entry.position >= len(starts):
-            raise CacheError(f"{path}: has no record {row.entry.position}; run xtts verify-cache")
+            raise CacheError(f"{path}: has no record {row.entry.position}; run {verify_command(path.parent)}")
         return read_record(path, starts[row.entry.position])
 
 

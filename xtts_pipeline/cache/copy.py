@@ -31,7 +31,7 @@ from xtts_pipeline.cache.format.manifest import (
     load_manifest,
     manifest_bytes,
 )
-from xtts_pipeline.cache.format.problems import refuse
+from xtts_pipeline.cache.format.problems import refuse, verify_command
 from xtts_pipeline.cache.verify.files import check_files, regular_size
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.atomic_files import atomic_write
@@ -232,7 +232,7 @@ def _copy(
         if digest.hexdigest() != entry.checksum:
             raise CacheError(
                 f"{source}: found checksum {digest.hexdigest()}, expected {entry.checksum}; "
-                f"run xtts verify-cache --cache {source.parent}"
+                f"run {verify_command(source.parent)}"
             )
     found = (place.folder / name).stat().st_size
     if found != entry.bytes:

@@ -17,7 +17,14 @@ import click
 from xtts_pipeline import __version__
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.groups import DEBUG_HELP, LazyGroup
-from xtts_pipeline.errors import EXIT_INTERRUPTED, EXIT_UNTRUE, EXIT_UNUSABLE, LayoutError, XttsError
+from xtts_pipeline.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_UNTRUE,
+    EXIT_UNUSABLE,
+    LayoutError,
+    XttsError,
+    disk_remedy,
+)
 from xtts_pipeline.system.terminal import columns_of, fold
 
 # In the order of their use. Each summary is the first sentence of the command's own help, and fits on a line.
@@ -145,5 +152,5 @@ def _run(debug: bool) -> None:
         if isinstance(error, BrokenPipeError):
             sys.exit(EXIT_UNTRUE)
         where = error.filename or "stdout"
-        remedy = "free space, or choose another place"
+        remedy = disk_remedy(error, "choose another place")
         _fail(f"{where}: cannot be read or written ({error.strerror}); {remedy}", EXIT_UNUSABLE, debug)

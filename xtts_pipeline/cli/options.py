@@ -6,8 +6,12 @@ settings in `run_options`.
 
 import json
 import math
+import shutil
 import sys
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -48,12 +52,41 @@ def print_warnings(warnings: Iterable[str]) -> None:
         echo_line(f"warning: {warning}")
 
 
+def dated_folder(parent: str) -> Path:
+    """Return a folder under `parent`, named by the time, that nothing has taken; it is not made."""
+    folder = Path(parent) / time.strftime("%Y%m%d-%H%M%S")
+    numbered = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    return next(path for path in chain([folder], numbered) if not path.exists())
+
+
 def create_empty_folder(folder: Path, remedy: str = "choose another --output") -> None:
     """Make an output folder. Raises OutputError if it holds anything, so that results of two runs are never mixed."""
     with output_errors(folder, remedy):
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise OutputError(f"{folder}: this folder is not empty; {remedy}")
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[None]:
+    """Make an output folder for the block, and undo that if the block fails: the same command can be given again.
+
+    Raises OutputError as `create_empty_folder` does.
+    """
+    is_new = not folder.exists()
+    create_empty_folder(folder)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # the block's own error matters more
+            for path in folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+            if is_new:
+                folder.rmdir()
+        raise
 
 
 class Share(click.ParamType[float]):

@@ -28,6 +28,15 @@ def fit(parts: Iterable[str], columns: int | None) -> str:
     return shown
 
 
+def progress_bar(total: int | None, unit: str = "clip", title: str | None = None) -> "tqdm.tqdm[Never]":
+    """Return a bar on stderr, shown on a terminal alone and if there is anything to do; bytes (`B`) have prefixes."""
+    is_quiet = total == 0 or not sys.stderr.isatty()
+    # The mean speed since the start, since clips come from the workers in bursts.
+    return tqdm.tqdm(
+        total=total, unit=unit, unit_scale=unit == "B", desc=title, disable=is_quiet, file=sys.stderr, smoothing=0
+    )
+
+
 class RunProgress:
     """Shows a bar on a terminal, and a line at each evaluation; a log gets a line every ten minutes too.
 

@@ -1,14 +1,13 @@
 """The report of a finished training run, as text."""
 
 import json
-import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from xtts_pipeline.cli.echo import echo
-from xtts_pipeline.system.terminal import columns_of, duration_text, fold, join_lines
+from xtts_pipeline.system.terminal import columns_of, duration_text, fold, join_lines, shell_word
 
 _MEMORY_PARTS = (("estimated", "estimated_bytes"), ("compiled step", "program_bytes"))
 
@@ -104,7 +103,7 @@ def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _next_command(run: Path, summary: Mapping[str, Any]) -> str:
-    name = shlex.quote(str(run))
+    name = shell_word(run)
     chosen = f"--run RUN --vocoder {name}" if summary.get("network") == "vocoder" else f"--run {name}"
     # Single quotes: within double ones an interactive shell may take "!" for a word of its history.
     return f"xtts synthesize {chosen} --text 'Hello, world!' --output speech.wav"

@@ -1,9 +1,9 @@
 """How a corpus is read: what the user says, or what was found. Empty values are found from the files."""
 
-import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+
+from xtts_pipeline.system.terminal import shell_word
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,10 @@ class ReadOptions:
         """Return the options as on a command line, without the layout."""
         words = []
         if self.columns:
-            words.append(f"--columns {_word(','.join(f'{role}={column}' for role, column in self.columns.items()))}")
+            columns = ",".join(f"{role}={column}" for role, column in self.columns.items())
+            words.append(f"--columns {shell_word(columns)}")
         if self.audio_dir:
-            words.append(f"--audio-dir {_word(self.audio_dir)}")
+            words.append(f"--audio-dir {shell_word(self.audio_dir)}")
         if self.delimiter:
             words.append(f"--delimiter {shown_delimiter(self.delimiter)}")
         if self.encoding:
@@ -43,11 +44,6 @@ class ReadOptions:
 
 
 AUTO = ReadOptions()
-
-
-def _word(text: str) -> str:
-    """Return a text as a word of a shell; letters of any alphabet need no quotes."""
-    return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else shlex.quote(text)
 
 
 def shown_delimiter(delimiter: str) -> str:

@@ -1,12 +1,12 @@
 """Find the sounds that a table names: where the table says, else by the end of their paths anywhere below it."""
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xtts_pipeline.corpus.rows import SoundFiles, printable
 from xtts_pipeline.errors import LayoutError, Reason, RowError
+from xtts_pipeline.system.terminal import shell_word
 
 SAMPLED_NAMES = 50
 MAX_PARTS = 12
@@ -69,7 +69,7 @@ def place_names(
     if 2 * len(clashes) > len(sampled):
         first, second = map(printable, clashes[0][:2])
         count = f"{len(clashes)} of the first {len(sampled)} names"
-        ways = [f"--audio-dir {shlex.quote(path.rpartition('/')[0] or '.')}" for path in (first, second)]
+        ways = [f"--audio-dir {shell_word(path.rpartition('/')[0] or '.')}" for path in (first, second)]
         raise LayoutError(
             f"{sounds.root}: {count} are those of several sounds, such as {first} and {second}",
             f"add {' or '.join(ways)}, or write the paths into the table",

@@ -21,7 +21,7 @@ from xtts_pipeline.cache.format.manifest import (
     Manifest,
     manifest_bytes,
 )
-from xtts_pipeline.cache.format.problems import refuse
+from xtts_pipeline.cache.format.problems import refuse, verify_command
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.cache.format.tfrecord import record_starts
 from xtts_pipeline.cache.verify.verify import verify_cache
@@ -33,6 +33,7 @@ from xtts_pipeline.errors import CacheError, TrainingError, XttsError
 from xtts_pipeline.system.memory import keep_freed_memory
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.storage import is_stored
+from xtts_pipeline.system.terminal import shell_word
 
 # 0 reads a record straight to its place, without a copy through TensorFlow's buffer; records are large and the kernel
 # reads ahead.
@@ -145,7 +146,7 @@ class CachedSource(Source):
     @property
     def wait_advice(self) -> str:
         """The remedy if training waits for this source."""
-        return f"xtts diagnose input --cache {self.folder} says why"
+        return f"xtts diagnose input --cache {shell_word(self.folder)} says why"
 
     def explain(self, error: tf.errors.OpError) -> XttsError:
         """Return the error for records that TensorFlow could not read: a CacheError only if the cache is at fault.
@@ -159,7 +160,7 @@ class CachedSource(Source):
             refuse(self.folder, verify_cache(self.folder, level, jobs=1).problems)
         except OSError as problem:
             return CacheError(f"{problem.filename or self.folder}: cannot be read ({problem.strerror})")
-        verify = f"xtts verify-cache --cache {self.folder}"
+        verify = verify_command(self.folder)
         if isinstance(error, tf.errors.DataLossError):
             return CacheError(f"{self.folder}: a record cannot be read ({first_line(error)}); run {verify}")
         proved = "its files are valid" if level == "full" else f"its files have the right sizes; {verify} reads them"

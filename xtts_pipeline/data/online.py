@@ -24,6 +24,7 @@ from xtts_pipeline.data.resample import Resampler
 from xtts_pipeline.data.source import Fields, Source, first_line
 from xtts_pipeline.data.survey import Survey
 from xtts_pipeline.errors import CacheError, CorpusError, XttsError
+from xtts_pipeline.system.terminal import shell_word
 
 
 class OnlineSource(Source):
@@ -103,7 +104,7 @@ class OnlineSource(Source):
     @property
     def wait_advice(self) -> str:
         """The remedy if making clips takes longer than the step."""
-        return f"a cache is made once and read many times as fast: xtts preprocess --data {self.folder}"
+        return f"a cache is made once and read many times as fast: xtts preprocess --data {shell_word(self.folder)}"
 
     def explain(self, error: tf.errors.OpError) -> XttsError:
         """Return the error for a clip that has changed since the survey."""

@@ -12,6 +12,7 @@ from xtts_pipeline.audio.mel import PCM_SCALE, wave_to_trimmed_mel
 from xtts_pipeline.cache.format.example import decode_values
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, file_checksum, record_spec
+from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.cache.format.schema import SPLITS, wave_fields, without_padding
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX, digest_of
 from xtts_pipeline.cache.format.tfrecord import read_records
@@ -32,7 +33,7 @@ def split_entries(cache: Path, manifest: Manifest, split: str, limit: int | None
             continue
         if entry.shard not in shards:
             raise CacheError(
-                f"{path}:{number}: names {entry.shard!r}, no {split} shard of the manifest; run xtts verify-cache"
+                f"{path}:{number}: names {entry.shard!r}, no {split} shard of the manifest; run {verify_command(cache)}"
             )
         entries.append(entry)
     if not entries:
@@ -85,7 +86,7 @@ def _read_values(
             values = None if payload is None else decode_values(payload, fields)
             if values is None or values["id"] != entry.id:
                 found = f"{path}: record {entry.position} is not {entry.id}, as {UTTERANCES_NAME} says"
-                raise CacheError(f"{found}; run xtts verify-cache")
+                raise CacheError(f"{found}; run {verify_command(cache)}")
             yield values
 
 

@@ -22,6 +22,8 @@ from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
 T = TypeVar("T")
 
+_OTHER_OUTPUT = "choose another --output"
+
 
 @dataclass(frozen=True)
 class SpokenUtterance:
@@ -109,14 +111,15 @@ class Comparison:
         truth, speech = Sound(mel, waves.get("true", utterance.copy)), Sound(spoken.mel, spoken.wave)
         # Numbered, not named by id: an id may hold any character.
         sounds = tuple((label, f"{utterance.number:04d}-{label}.wav") for label in waves)
-        for label, name in sounds:
-            write_wave(self.folder / name, waves[label], audio.sample_rate)
+        with output_errors(self.folder, _OTHER_OUTPUT, names_file=True):
+            for label, name in sounds:
+                write_wave(self.folder / name, waves[label], audio.sample_rate)
         # After the sounds are written, which refuses samples that are not finite.
         phonemes = self.recogniser and compare_phonemes(loaded(self.recogniser), waves, audio.sample_rate)
         judgements = loaded(self.judges).judge(waves, audio.sample_rate) if self.judges else {}
         drawn = {"true": encode_mel(mel, audio), "spoken": encode_mel(spoken.mel, audio)}
         pictures = tuple((label, f"{utterance.number:04d}-{label}.png") for label in drawn)
-        with output_errors(self.folder, "free space or choose another --output"):
+        with output_errors(self.folder, _OTHER_OUTPUT, names_file=True):
             for label, name in pictures:
                 (self.folder / name).write_bytes(drawn[label])
         seconds = utterance.synthesis_seconds

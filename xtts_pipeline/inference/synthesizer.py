@@ -34,6 +34,7 @@ from xtts_pipeline.model.batch import Batch, to_network_scale
 from xtts_pipeline.model.durations import cut_durations, whole_frames
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Chunk, SpeechPlan
+from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.text.symbols import prepare_texts
 from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_generator, load_network
@@ -259,11 +260,13 @@ class Synthesizer:
             return _Voice(speaker_id, language_id, None, speed, semitones, seed)
         if speaker is not None:
             raise ConfigError(
-                f"speaker {speaker!r} and {len(references)} references: a reference takes the speaker's place; give one"
+                f"found the speaker {speaker!r} and {counted(len(references), 'reference')}, expected one of the two: "
+                "a reference takes the speaker's place; leave out the speaker"
             )
         if self._network.voice_encoder is None:
             raise CheckpointError(
-                f"{folder}: the model cannot clone a voice (model.voice_latents=0); train another, or give none"
+                f"{folder}: the model cannot clone a voice (model.voice_latents=0); leave out the reference, "
+                "or train a model with voice latents"
             )
         latents = np.mean([self._embed_clip(Path(path)) for path in references], axis=0)
         return _Voice(speaker_id, language_id, latents, speed, semitones, seed)

@@ -20,6 +20,7 @@ from xtts_pipeline.cache.build.workers import read_source
 from xtts_pipeline.cache.format.example import decode_example, decode_values
 from xtts_pipeline.cache.format.listings import read_rejected, read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, ShardEntry, record_spec
+from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.cache.format.schema import wave_fields
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.cache.format.tfrecord import read_record, read_records, record_starts
@@ -139,7 +140,7 @@ class CachedClips:
         return clips, rejections
 
     def _refuse(self, name: str, found: str) -> NoReturn:
-        raise CacheError(f"{self._cache / name}: {found}; run xtts verify-cache --cache {self._cache}")
+        raise CacheError(f"{self._cache / name}: {found}; run {verify_command(self._cache)}")
 
     def sounds(self, ids: Sequence[str]) -> Iterator[tuple[str, ClipSound]]:
         """Yield clips, in the order of the cache."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.plots import encode_mel, hertz_ticks
+from xtts_pipeline.system.atomic_files import write_output
 
 Verdict = Literal["good", "mixed", "bad", ""]
 _VERDICTS = {"good": "✓ good", "mixed": "◐ mixed", "bad": "✗ bad"}
@@ -52,7 +53,7 @@ def render_page(title: str, body: str, script: str = "") -> str:
 def write_page(output: Path, title: str, body: str, script: str = "") -> Path:
     """Write a page of `render_page` into a folder; return its file."""
     page = output / PAGE_NAME
-    page.write_text(render_page(title, body, script), encoding="utf-8")
+    write_output(page, render_page(title, body, script).encode())
     return page
 
 

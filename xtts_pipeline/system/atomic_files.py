@@ -14,7 +14,8 @@ def atomic_write(path: Path, work_folder: Path | None = None) -> Iterator[Binary
     """Open a temporary file that becomes `path` when the block succeeds and is removed when it fails.
 
     The temporary file lies beside `path`, or in `work_folder` on the same file system. Data is synced before the
-    rename: after a crash the old or the new file is there, never a part. Raises OSError (full disk) unchanged.
+    rename: after a crash the old or the new file is there, never a part. An OSError of it, such as for a full disk,
+    names `path`.
     """
     temporary = (work_folder or path.parent) / f".{path.name}.{secrets.token_hex(4)}.tmp"
     try:
@@ -23,10 +24,26 @@ def atomic_write(path: Path, work_folder: Path | None = None) -> Iterator[Binary
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary)):
+            error.filename = os.fspath(path)
         raise
     sync_path(path.parent)
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file that the user named, and make its folder: the file appears whole or not at all.
+
+    A symlink is followed; anything but a regular file, such as a pipe, is written directly. Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+    else:
+        with atomic_write(Path(os.path.realpath(path))) as file:
+            file.write(content)
 
 
 @contextmanager
@@ -35,7 +52,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
     It lies in `.NAME.partial` beside `folder`, which is removed first if another process left it. Of two processes that
     write one folder the later one removes the work of the first, which fails: what appears is of one process alone.
-    Everything is synced before the rename. `folder` must not exist. Raises OSError unchanged.
+    Everything is synced before the rename. `folder` must not exist. An OSError names a file by its later path.
     """
     outer = folder.with_name(f".{folder.name}.partial")
     partial = outer / secrets.token_hex(4)
@@ -48,6 +65,10 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         for path in (*sorted(partial.rglob("*")), partial):
             sync_path(path)
         partial.rename(folder)
+    except OSError as error:
+        if isinstance(error.filename, str) and Path(error.filename).is_relative_to(partial):
+            error.filename = os.fspath(folder / Path(error.filename).relative_to(partial))
+        raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         with suppress(OSError):  # another process writes there, or has removed it

@@ -2,10 +2,12 @@
 
 import os
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 from typing import IO
 
 DEFAULT_COLUMNS = 80
@@ -33,6 +35,12 @@ def duration_text(seconds: float, decimals: int = 0) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, whose plural takes an s: `1 clip`, `2 clips`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def shell_word(text: str | Path) -> str:
+    """Return a text as a word of a command that a message names; letters of any alphabet need no quotes."""
+    word = str(text)
+    return word if re.fullmatch(r"[\w@%+=:,./-]+", word) else shlex.quote(word)
 
 
 def columns_of(stream: IO[str] | None) -> int | None:

@@ -159,7 +159,9 @@ def test_a_full_disk_is_one_line(root: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(RecordWriter, "write", full)
-    with pytest.raises(OutputError, match=r"predicted: cannot be written \(No space left on device\); free space or"):
+    with pytest.raises(
+        OutputError, match=r"predicted: cannot be written \(No space left on device\); free space, or choose"
+    ):
         predict(root)
 
 

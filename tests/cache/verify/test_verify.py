@@ -186,7 +186,7 @@ def test_a_damaged_record_is_named_by_number(cache: Path) -> None:
 
     assert problem.where == f"{SHARD} record 1"
     assert problem.detail.startswith(f"at byte {first_bytes}: ")
-    assert problem.detail.endswith("; run xtts verify-cache --repair --data DIR")
+    assert problem.detail.endswith("; run xtts verify-cache --cache CACHE --repair --data DIR")
 
 
 def test_a_record_that_is_no_example_is_named_by_number_and_says_what_to_do(
@@ -200,7 +200,7 @@ def test_a_record_that_is_no_example_is_named_by_number_and_says_what_to_do(
     [problem] = verify_cache(cache).problems
 
     assert (problem.kind, problem.where) == ("record", f"{SHARD} record 1")
-    assert problem.detail.endswith("no tf.train.Example; run xtts verify-cache --repair --data DIR")
+    assert problem.detail.endswith("no tf.train.Example; run xtts verify-cache --cache CACHE --repair --data DIR")
 
 
 @pytest.mark.parametrize(

@@ -352,6 +352,14 @@ def test_json_beside_sound_on_stdout_is_a_usage_error(run: Path) -> None:
     assert xtts("--run", run, "--text", "a", "--output", "-", "--json").exit_code == 2
 
 
+def test_sound_is_not_written_to_a_terminal(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _self: True)
+    result = xtts("--run", run, "--text", "a", "--output", "-")
+    assert result.exit_code == 2
+    assert "--output -: stdout is a terminal; pipe it into a player, or name a file" in result.stderr
+    assert not result.stdout_bytes
+
+
 def test_an_unreadable_reference_is_named(run: Path, tmp_path: Path) -> None:
     (tmp_path / "voice.wav").write_bytes(b"no sound")
     error = error_of("--run", run, "--text", "a", "--output", tmp_path / "a.wav", "--reference", tmp_path / "voice.wav")

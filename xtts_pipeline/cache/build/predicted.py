@@ -27,6 +27,7 @@ from xtts_pipeline.cache.format.manifest import (
     manifest_bytes,
     record_spec,
 )
+from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.cache.format.schema import without_padding
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.errors import CacheError, CheckpointError, output_errors
@@ -77,8 +78,8 @@ def write_predicted_cache(
     """
     target = real_path(target)  # `.` has no name beside which a folder could be made
     comparisons: dict[str, MelComparison] = {}
-    with output_errors(target, f"free space or {_OTHER_PLACE}", names_file=True), atomic_folder(target) as folder:
-        check_free_space(folder, sum(shard.bytes for shard in manifest.shards), _OTHER_PLACE)
+    with output_errors(target, _OTHER_PLACE, names_file=True), atomic_folder(target) as folder:
+        check_free_space(target.parent, sum(shard.bytes for shard in manifest.shards), _OTHER_PLACE)
         shards = []
         for shard in manifest.shards:
             comparison = comparisons.setdefault(shard.split, MelComparison())
@@ -138,4 +139,4 @@ def _link_files(source: Path, manifest: Manifest, folder: Path) -> None:
 
 
 def _damaged(source: Path, name: str) -> CacheError:
-    return CacheError(f"{source / name}: found other bytes than the manifest says; run xtts verify-cache")
+    return CacheError(f"{source / name}: found other bytes than the manifest says; run {verify_command(source)}")

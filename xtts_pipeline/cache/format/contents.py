@@ -1,10 +1,10 @@
 """Refuse a cache that has not what a command reads from it."""
 
-import shlex
 from pathlib import Path
 
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.errors import CacheError
+from xtts_pipeline.system.terminal import shell_word
 
 
 def require_recorded_mels(folder: Path, manifest: Manifest, remedy: str = "name another cache") -> None:
@@ -18,7 +18,7 @@ def require_waves(folder: Path, manifest: Manifest) -> None:
     """Raise CacheError if the cache has no stored waves."""
     if manifest.cache.store_waves:
         return
-    command = f"xtts preprocess --data DIR --cache {shlex.quote(str(folder))} --set cache.store_waves=true"
+    command = f"xtts preprocess --data DIR --cache {shell_word(folder)} --set cache.store_waves=true"
     remedy = f"add them by {command}, with its other options as before"
     # Preprocessing again would leave the cache with the clips of one corpus, and with all of them.
     if manifest.has_several_corpora:

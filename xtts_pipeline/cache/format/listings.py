@@ -21,6 +21,7 @@ from xtts_pipeline.cache.format.manifest import (
     Natural,
     first_problem,
 )
+from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json
@@ -147,7 +148,7 @@ def _read_sound(listing: Listing[Entry], path: Path, most_bytes: int = MAX_LISTI
     try:
         for number, entry in listing.read(path, most_bytes):
             if isinstance(entry, ValueError):
-                raise CacheError(f"{path}:{number}: {entry}; run xtts verify-cache")
+                raise CacheError(f"{path}:{number}: {entry}; run {verify_command(path.parent)}")
             yield entry
     except OSError as error:
-        raise CacheError(f"{path}: cannot be read ({error.strerror}); run xtts verify-cache") from None
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); run {verify_command(path.parent)}") from None

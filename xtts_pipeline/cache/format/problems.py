@@ -6,8 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from xtts_pipeline.errors import CacheError
+from xtts_pipeline.system.terminal import shell_word
 
-REPAIR = "run xtts verify-cache --repair --data DIR"
+REPAIR = "run xtts verify-cache --cache CACHE --repair --data DIR"
 
 
 class Kind(StrEnum):
@@ -36,8 +37,13 @@ class Problem:
     detail: str
 
 
+def verify_command(cache: Path) -> str:
+    """Return the command that finds what is wrong with a cache."""
+    return f"xtts verify-cache --cache {shell_word(cache)}"
+
+
 def refuse(folder: Path, problems: Sequence[Problem]) -> None:
     """Raise CacheError with the first problem and the number of others, if there are any."""
     if problems:
         first, more = problems[0], f" and {len(problems) - 1} more problems" if len(problems) > 1 else ""
-        raise CacheError(f"{folder / first.where}: {first.detail}{more}; run xtts verify-cache --cache {folder}")
+        raise CacheError(f"{folder / first.where}: {first.detail}{more}; run {verify_command(folder)}")

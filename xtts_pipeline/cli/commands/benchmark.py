@@ -1,7 +1,6 @@
 """`xtts benchmark`: how fast this machine preprocesses, loads batches and trains, compared with other ways to do it."""
 
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from xtts_pipeline.cli.options import (
     Seconds,
     cache_option,
     create_empty_folder,
+    dated_folder,
     json_option,
     print_report,
 )
@@ -58,7 +58,7 @@ def _common_options(function: F) -> F:
         click.option(
             "--output",
             type=FOLDER,
-            default=lambda: Path("benchmark") / time.strftime("%Y%m%d-%H%M%S"),
+            default=lambda: dated_folder("benchmark"),
             help="Folder for JSON files and pictures, new or empty.  [default: benchmark/DATE-TIME]",
         ),
         click.option("--clips", type=COUNT, help=f"Clips to measure with.  [default: {_listed(CLIPS)}]"),

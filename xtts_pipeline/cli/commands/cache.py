@@ -4,11 +4,9 @@ import hashlib
 import math
 import sys
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Never
 
 import click
 from tqdm import tqdm
@@ -33,6 +31,7 @@ from xtts_pipeline.cli.options import (
     print_report,
     print_warnings,
 )
+from xtts_pipeline.cli.progress import progress_bar
 from xtts_pipeline.corpus.ids import read_ids
 from xtts_pipeline.errors import ConfigError, OutputError, did_you_mean
 from xtts_pipeline.system.storage import check_apart
@@ -92,7 +91,7 @@ def pull(source: Path, target: Path, jobs: int, as_json: bool) -> None:
 
 
 def _copy(title: str, source: Path, target: Path, jobs: int, as_json: bool) -> None:
-    with reaching_stores(source, target), _byte_bar(title) as bar:
+    with reaching_stores(source, target), progress_bar(None, "B", title) as bar:
         report = copy_cache(source, target, jobs, bar.update, _note)
     print_report(report, as_json)
 
@@ -171,23 +170,15 @@ def _compose(sources: Sequence[SourceCache], target: Path, taken: Collection[str
         raise OutputError(f"{target}: is the current folder, which would be replaced; choose another DST")
     target.rmdir()  # It appears again when all is written.
     total = sum(source.manifest.counts.kept for source in sources) if taken is None else len(taken)
-    is_quiet = not sys.stderr.isatty()
-    with tqdm(total=total, unit="clip", disable=is_quiet, file=sys.stderr, smoothing=0) as bar:
+    with progress_bar(total) as bar:
         manifest = compose_cache(sources, target, lambda entry: taken is None or entry.id in taken, bar.update)
     print_report(ComposeReport(target, manifest), as_json)
 
 
 def stage(source: Path, folder: Path) -> Path:
     """Return a whole local copy of the cache under `folder`. Raises CacheError as `stage_cache` does."""
-    with _byte_bar("stage") as bar:
+    with progress_bar(None, "B", "stage") as bar:
         return stage_cache(source, folder, STAGING_JOBS, bar.update, _note)
-
-
-@contextmanager
-def _byte_bar(name: str) -> Iterator["tqdm[Never]"]:
-    is_quiet = not sys.stderr.isatty()
-    with tqdm(unit="B", unit_scale=True, desc=name, disable=is_quiet, file=sys.stderr, smoothing=0) as bar:
-        yield bar
 
 
 def _note(line: str) -> None:

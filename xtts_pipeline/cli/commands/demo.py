@@ -16,7 +16,7 @@ from xtts_pipeline.cli.options import COUNT, FOLDER
 from xtts_pipeline.corpus.demo.espeak import make_corpus
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.errors import StepError
-from xtts_pipeline.system.terminal import duration_text
+from xtts_pipeline.system.terminal import duration_text, shell_word
 
 # Real clips are four times as long as the demo's sentences, so this many steps take as long as the preset's 1,000.
 CORPUS_STEPS = 200
@@ -79,7 +79,7 @@ def run_demo(output: Path, data: Path | None, steps: int | None, reading: ReadOp
         f"  speech   {speech}",
         f"  picture  {picture}: the mel and its tokens",
         "Speak another sentence:",
-        f"  xtts synthesize --run {shlex.quote(str(run))} --text 'Hello, world!' --output hello.wav",
+        f"  xtts synthesize --run {shell_word(run)} --text 'Hello, world!' --output hello.wav",
     ]
     echo(*lines)
 

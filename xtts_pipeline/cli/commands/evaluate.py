@@ -1,7 +1,6 @@
 """`xtts evaluate`: speak a split's texts with a run, and write metrics, sounds, pictures and a page to listen to."""
 
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, create_empty_folder, json_option, print_report
+from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, dated_folder, json_option, print_report, whole_folder
 from xtts_pipeline.cli.run_options import (
     cache_of_run,
     print_text_changes,
@@ -261,7 +260,7 @@ def evaluate_run(
     cache = cache or cache_of_run(run)
     manifest = load_manifest(cache)
     entries = split_entries(cache, manifest, split, limit)
-    folder = output or Path("evaluation") / time.strftime("%Y%m%d-%H%M%S")
+    folder = output or dated_folder("evaluation")
     check_apart(folder, cache)
     chosen = choose_vocoder(run, vocoder)
     with tensorflow("xtts_pipeline.evaluation.split", echo=echo) as (_, split_module):
@@ -277,25 +276,25 @@ def evaluate_run(
             judges=Judges if judges else None,
         )
         warn_of_one_voice(run, evaluator.checkpoint, references)
-        create_empty_folder(folder)
-        utterances = evaluator.evaluate(entries, folder, jobs=jobs, with_progress=sys.stderr.isatty())
-    print_text_changes(sum((utterance.text_changes for utterance in utterances), TextChanges()))
-    report = EvaluationReport(
-        run=run,
-        step=evaluator.checkpoint.step,
-        cache=cache,
-        fingerprint=manifest.fingerprint,
-        weights_sha256=evaluator.checkpoint.weights_sha256,
-        vocoder_weights_sha256=evaluator.vocoder_weights_sha256,
-        split=split,
-        truth="corpus" if data is not None else "cache" if manifest.waves else "copy_synthesis",
-        references=tuple(references),
-        vocoder=chosen,
-        overrides=tuple(overrides),
-        output=folder,
-        utterances=utterances,
-    )
-    _write_report(report, manifest.audio)
+        with whole_folder(folder):
+            utterances = evaluator.evaluate(entries, folder, jobs=jobs, with_progress=sys.stderr.isatty())
+            print_text_changes(sum((utterance.text_changes for utterance in utterances), TextChanges()))
+            report = EvaluationReport(
+                run=run,
+                step=evaluator.checkpoint.step,
+                cache=cache,
+                fingerprint=manifest.fingerprint,
+                weights_sha256=evaluator.checkpoint.weights_sha256,
+                vocoder_weights_sha256=evaluator.vocoder_weights_sha256,
+                split=split,
+                truth="corpus" if data is not None else "cache" if manifest.waves else "copy_synthesis",
+                references=tuple(references),
+                vocoder=chosen,
+                overrides=tuple(overrides),
+                output=folder,
+                utterances=utterances,
+            )
+            _write_report(report, manifest.audio)
     return report
 
 
@@ -306,6 +305,6 @@ def _write_report(report: EvaluationReport, audio: AudioConfig) -> None:
         PAGE_NAME: page(title, report.to_text(), report.utterances, audio),
         REPORT_NAME: f"{show_value(report.to_json())}\n",
     }
-    with output_errors(report.output, "free space or choose another --output"):
+    with output_errors(report.output, "choose another --output"):
         for name, content in contents.items():
             (report.output / name).write_text(content, encoding="utf-8")

@@ -2,7 +2,6 @@
 
 import operator
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -12,7 +11,6 @@ from typing import Any, Literal
 
 import click
 import joblib
-from tqdm import tqdm
 
 from xtts_pipeline.audio.filterbank import describe_silent_filters
 from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache, refuse_predicted_cache
@@ -37,6 +35,7 @@ from xtts_pipeline.cli.options import (
     print_report,
     print_warnings,
 )
+from xtts_pipeline.cli.progress import progress_bar
 from xtts_pipeline.cli.run_options import config_options, wait_workers_option
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig, Config
@@ -299,8 +298,7 @@ def preprocess(
             index = _read(data, val_data, reading, config, excluded)
             language_warnings = _language_warnings(index, config)
             print_warnings(language_warnings)
-            is_quiet = not (index.rows and sys.stderr.isatty())
-            with tqdm(total=len(index.rows), unit="clip", disable=is_quiet, file=sys.stderr, smoothing=0) as bar:
+            with progress_bar(len(index.rows)) as bar:
                 build = build_cache(cache, work_folder, index, config, options, bar.update)
         advice = padding_advice(build.manifest, config)
         report = PreprocessReport(

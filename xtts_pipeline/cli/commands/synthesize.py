@@ -5,8 +5,8 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 import numpy as np
 
-from xtts_pipeline.audio.save import SOUND_FORMATS, WavStream, write_wave
+from xtts_pipeline.audio.save import SOUND_FORMATS, WavStream, encode_wave, write_wave
 from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.cli.gate import tensorflow
@@ -39,11 +39,12 @@ from xtts_pipeline.cli.run_options import (
     warn_of_one_voice,
 )
 from xtts_pipeline.config.languages import find_language
-from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError, listed
+from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError, listed, output_errors
 from xtts_pipeline.inference.guard import Faults
 from xtts_pipeline.inference.pieces import TextSplitter
 from xtts_pipeline.inference.timings import timings_to_json
 from xtts_pipeline.plots import save_speech_picture
+from xtts_pipeline.system.atomic_files import write_output
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.terminal import counted, duration_text, echo_line, has_surrogate
 from xtts_pipeline.text.fallback import TextChanges
@@ -62,6 +63,7 @@ STDIN = STDOUT = Path("-")
 BATCHES_AT_ONCE = 4
 MAX_TEXT_FILE_BYTES = 16 << 20
 TITLE_CHARACTERS = 300
+_OTHER_PATH = "choose another path"
 
 
 @dataclass(frozen=True)
@@ -223,8 +225,10 @@ def synthesize(
         return
     if output is None:
         raise click.UsageError("--output: found none, expected a file, `-` or a folder; add --output speech.wav")
-    if as_json and output == STDOUT:
+    if output == STDOUT and as_json:
         raise click.UsageError("--json and --output - both need stdout; name a file with --output")
+    if output == STDOUT and sys.stdout.isatty():
+        raise click.UsageError("--output -: stdout is a terminal; pipe it into a player, or name a file")
     _check_options(text, text_file, output, stream=stream, extras=any((plot, mel_output, timings)))
     others = {"--output": output, "--plot": plot, "--mel-output": mel_output, "--timings": timings}
     _check_files_differ(others, references)
@@ -236,7 +240,7 @@ def synthesize(
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, vocoder=vocoder, strict_text=strict_text)
         warn_of_one_voice(run, synthesizer.checkpoint, references)
         warn_of_unread(synthesizer, [*lines.values()] if text is None else [text], language, speaker)
-        with _output_errors(output):
+        with output_errors(output, _OTHER_PATH, names_file=True):
             if text_file is not None:
                 files = _speak_lines(synthesizer, [*lines.values()], output, spoken_by)
             elif stream:
@@ -384,13 +388,8 @@ def _speak_lines(
 
 def _write_text(spoken: "SpokenText", output: Path) -> SpokenFile:
     if output == STDOUT:
-        encoded = io.BytesIO()
-        WavStream(encoded, spoken.sample_rate, can_seek=True).write(
-            spoken.wave / max(1.0, float(np.abs(spoken.wave).max(initial=0.0)))
-        )
-        sys.stdout.buffer.write(encoded.getbuffer())
+        sys.stdout.buffer.write(encode_wave(output, spoken.wave, spoken.sample_rate))
     else:
-        output.parent.mkdir(parents=True, exist_ok=True)
         write_wave(output, spoken.wave, spoken.sample_rate)
     return SpokenFile(output, spoken.seconds, len(spoken.mel), spoken.has_stopped, spoken.attempts, *spoken.faults)
 
@@ -420,27 +419,13 @@ def _write_extras(
     symbols, audio = synthesizer.symbols(spoken.tokens), synthesizer.checkpoint.config.audio
     if timings is not None:
         content = timings_to_json(symbols, spoken.durations, audio.hop_samples / audio.sample_rate)
-        with _output_errors(timings):
-            timings.parent.mkdir(parents=True, exist_ok=True)
-            timings.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        with output_errors(timings, _OTHER_PATH):
+            write_output(timings, f"{json.dumps(content, ensure_ascii=False, indent=1)}\n".encode())
     if mel_output is not None:
-        with _output_errors(mel_output):
-            mel_output.parent.mkdir(parents=True, exist_ok=True)
-            with mel_output.open("wb") as file:
-                np.save(file, spoken.mel)
+        stored = io.BytesIO()
+        np.save(stored, spoken.mel)
+        with output_errors(mel_output, _OTHER_PATH):
+            write_output(mel_output, stored.getvalue())
     if plot is not None:
         title = textwrap.shorten(spoken.text, TITLE_CHARACTERS, placeholder="...")
         save_speech_picture(plot, spoken.mel, audio, title, spoken.durations, symbols, spoken.has_stopped)
-
-
-@contextmanager
-def _output_errors(output: Path) -> Iterator[None]:
-    """Turn an error of the disk into an OutputError; a broken pipe is left to the caller."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(
-            f"{error.filename or output}: cannot be written ({error.strerror}); choose another path"
-        ) from None

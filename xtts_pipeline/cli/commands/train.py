@@ -2,8 +2,6 @@
 
 import json
 import os
-import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -12,7 +10,6 @@ from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
-from tqdm import tqdm
 
 from xtts_pipeline.cache.build.plan import read_corpora
 from xtts_pipeline.cache.format.contents import require_recorded_mels, require_waves
@@ -24,8 +21,8 @@ from xtts_pipeline.cli.completion import complete_setting_name
 from xtts_pipeline.cli.corpus_options import CORPUS_OPTIONS, corpus_options, print_readings
 from xtts_pipeline.cli.gate import reaching_stores, with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import COUNT, FOLDER, create_empty_folder, json_option, stored_cache_option
-from xtts_pipeline.cli.progress import NullProgress, RunProgress
+from xtts_pipeline.cli.options import COUNT, FOLDER, create_empty_folder, dated_folder, json_option, stored_cache_option
+from xtts_pipeline.cli.progress import NullProgress, RunProgress, progress_bar
 from xtts_pipeline.cli.run_options import config_options, wait_workers_option
 from xtts_pipeline.cli.summary import print_summary
 from xtts_pipeline.config.load import load_config, read_yaml
@@ -201,7 +198,7 @@ def run_training(
     startup, cluster = StartupTimer(), find_cluster(os.environ, wait_workers)
     _check_options(output, allow_change, cluster, is_resumed=resume)
     allowed = frozenset([*allow_change, *(["training.steps"] if steps is not None else [])])
-    run = output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    run = output or dated_folder("runs")
     if corpus is None:
         check_apart(run, cache)
 
@@ -331,9 +328,7 @@ def _survey_data(
     check_settings(config)
     index = read_corpora(options.data, options.val_data, options.reading, config)
     print_readings(index)
-    with tqdm(
-        total=len(index.rows), unit="clip", desc="read", disable=not sys.stderr.isatty(), file=sys.stderr, smoothing=0
-    ) as bar:
+    with progress_bar(len(index.rows), title="read") as bar:
         survey = survey_corpus(index, config, bar.update)
     counts, reasons = survey.manifest.counts, survey.manifest.rejected_by_reason
     found = f"{survey.manifest.layout}: read {counts.read} = kept {counts.kept} + rejected {counts.rejected}"

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -29,7 +28,7 @@ from xtts_pipeline.corpus.segment.speech import hear
 from xtts_pipeline.errors import CorpusError, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
 from xtts_pipeline.system.regular_files import read_regular_file
-from xtts_pipeline.system.terminal import counted, join_lines
+from xtts_pipeline.system.terminal import counted, join_lines, shell_word
 
 CLIPS_NAME, LEFT_OUT_NAME = "clips.jsonl", "left_out.jsonl"
 UNTRANSCRIBED_FOLDER = "untranscribed"
@@ -89,7 +88,7 @@ class SegmentReport:
             lines += [f"  {reason:<20} {count:>6}" for reason, count in report["left_out_by_reason"].items()]
         lines += [f"warning: {problem}" for problem in self.problems]
         if untranscribed < report["recordings"]:
-            lines.append(f"next: xtts preprocess --data {shlex.quote(str(self.output))}")
+            lines.append(f"next: xtts preprocess --data {shell_word(self.output)}")
         return join_lines(lines)
 
 

@@ -326,8 +326,14 @@ def _check_kind(path: Path, *, is_folder: bool) -> None:
 @contextmanager
 def locked_run(run: Path) -> Iterator[None]:
     """Hold the run's lock. Raises OutputError if another process trains it: a scheduler may start a job twice."""
+    lock = FileLock(run / LOCK_NAME, blocking=False)
+    with output_errors(run / LOCK_NAME, "make the folder writable, or choose another --output"):
+        try:
+            lock.acquire()
+        except Timeout:
+            remedy = "wait for it, or choose another --output"
+            raise OutputError(f"{run}: another process trains this run; {remedy}") from None
     try:
-        with FileLock(run / LOCK_NAME, blocking=False):
-            yield
-    except Timeout:
-        raise OutputError(f"{run}: another process trains this run; wait for it, or choose another --output") from None
+        yield
+    finally:
+        lock.release()

@@ -15,6 +15,7 @@ from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME, UTTERANCES_NAME, load_manifest, record_spec
+from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.cache.format.schema import Example, without_padding
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cli.completion import complete_id
@@ -203,7 +204,7 @@ def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
     )
     if payload is None:
         problem = f"has no record {entry.position}, which {UTTERANCES_NAME} lists"
-        raise CacheError(f"{cache / entry.shard}: {problem}; run xtts verify-cache")
+        raise CacheError(f"{cache / entry.shard}: {problem}; run {verify_command(cache)}")
     record = without_padding(decode_example(payload, record_spec(manifest, buckets[entry.shard])))
     mel = record.mel.astype(np.float32)
     tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)

@@ -5,8 +5,6 @@ import os
 # OpenBLAS starts its threads at import. Where other work takes a core, each small product waits for them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,6 @@ from typing import Literal
 import click
 import joblib
 import numpy as np
-from tqdm import tqdm
 
 from xtts_pipeline.cache.build.plan import read_corpora
 from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
@@ -26,10 +23,12 @@ from xtts_pipeline.cli.options import (
     CACHE_FOLDER,
     COUNT,
     FOLDER,
-    create_empty_folder,
+    dated_folder,
     json_option,
     print_report,
+    whole_folder,
 )
+from xtts_pipeline.cli.progress import progress_bar
 from xtts_pipeline.cli.run_options import RunPath, config_options
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Bucket, LimitsConfig
@@ -120,7 +119,7 @@ class RunReport:
 @click.option(
     "--output",
     type=FOLDER,
-    default=lambda: Path("report") / time.strftime("%Y%m%d-%H%M%S"),
+    default=lambda: dated_folder("report"),
     help=f"Empty or new folder for {PAGE_NAME} and its sounds.  [default: report/DATE-TIME]",
 )
 @config_options
@@ -148,8 +147,7 @@ def report(
     if run is not None:
         check_apart(output, run)
         content = read_run(run)
-        create_empty_folder(output)
-        with output_errors(output, "free space, or choose another --output", names_file=True):
+        with whole_folder(output), output_errors(output, "choose another --output", names_file=True):
             page = write_run_page(content, output)
         print_report(RunReport(run, page, content.steps), as_json)
     elif cache is not None:
@@ -179,23 +177,23 @@ class ShapeSettings:
 def _report_clips(
     title: str, source: CachedClips | CorpusClips, shape: ShapeSettings, total: int, output: Path, jobs: int
 ) -> ClipsReport:
-    create_empty_folder(output)
-    with tqdm(total=total, unit="clip", disable=not sys.stderr.isatty(), file=sys.stderr, smoothing=0) as bar:
-        clips, rejections = source.measure(jobs, bar.update)
-    if not clips:
-        raise CorpusError(f"{title}: found 0 clips with sound, expected at least one; xtts preprocess says why")
-    content = ClipsContent(
-        title=title,
-        clips=clips,
-        rejections=rejections,
-        strangeness=measure_strangeness(clips, jobs),
-        duplicates=find_duplicates([clip.raw_text for clip in clips], [clip.sound.cepstra for clip in clips]),
-        symbols=symbol_counts(clips, shape.symbols),
-        limits=shape.limits,
-        buckets=_buckets(shape, clips),
-    )
-    with output_errors(output, "free space, or choose another --output", names_file=True):
-        return ClipsReport(content, write_clips_page(content, source, output))
+    with whole_folder(output):
+        with progress_bar(total) as bar:
+            clips, rejections = source.measure(jobs, bar.update)
+        if not clips:
+            raise CorpusError(f"{title}: found 0 clips with sound, expected at least one; xtts preprocess says why")
+        content = ClipsContent(
+            title=title,
+            clips=clips,
+            rejections=rejections,
+            strangeness=measure_strangeness(clips, jobs),
+            duplicates=find_duplicates([clip.raw_text for clip in clips], [clip.sound.cepstra for clip in clips]),
+            symbols=symbol_counts(clips, shape.symbols),
+            limits=shape.limits,
+            buckets=_buckets(shape, clips),
+        )
+        with output_errors(output, "choose another --output", names_file=True):
+            return ClipsReport(content, write_clips_page(content, source, output))
 
 
 def _buckets(shape: ShapeSettings, clips: Sequence[MeasuredClip]) -> list[Bucket]:

@@ -1,7 +1,5 @@
 """`xtts predict-mels`: write a cache whose mels are predicted by a run, for the training of a vocoder."""
 
-import shlex
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from tqdm import tqdm
 
 from xtts_pipeline.cache.build.predicted import MelComparison
 from xtts_pipeline.cache.format.contents import require_recorded_mels, require_waves
@@ -18,9 +15,10 @@ from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import CACHE_FOLDER, create_empty_folder, json_option, print_report
+from xtts_pipeline.cli.progress import progress_bar
 from xtts_pipeline.cli.run_options import cache_of_run, run_cache_option, run_option, synthesis_option
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import counted, duration_text, join_lines
+from xtts_pipeline.system.terminal import counted, duration_text, join_lines, shell_word
 
 # As in docs/vocoder.md, under "Matched to predicted mels".
 _MATCHING = "--config vocoder-two-cores --steps 6000 --set training.learning_rate=1e-3 --set training.warmup_steps=100"
@@ -68,7 +66,7 @@ class PredictionReport:
             for split, each in self.comparisons.items()
         ]
         lines.append(f"time           {duration_text(self.seconds, 1)}")
-        output = shlex.quote(str(self.output))
+        output = shell_word(self.output)
         command = f"xtts train-vocoder --init-from VOCODER --cache {output} --output runs/matched"
         lines.append(f"next           {command} {_MATCHING}")
         return join_lines(lines)
@@ -97,10 +95,7 @@ def predict_mels(
     require_waves(cache, manifest)
     require_whole(cache)
     create_empty_folder(output)
-    is_quiet = not sys.stderr.isatty()
-    with tqdm(
-        total=manifest.counts.kept, unit="clip", desc="predict", disable=is_quiet, file=sys.stderr, smoothing=0
-    ) as bar:
+    with progress_bar(manifest.counts.kept, title="predict") as bar:
         origin, comparisons = with_tensorflow(
             "xtts_pipeline.inference.predicted_mels:predict_mels",
             *(run, overrides, cache, manifest, output, bar.update),
