@@ -46,6 +46,13 @@ def test_unlikely_frames_do_not_overflow() -> None:
     np.testing.assert_allclose(share[0].sum(axis=-1), 1.0, atol=1e-3)
 
 
+def test_the_frames_of_a_long_clip_sum_to_one() -> None:
+    likelihood = -32.0 * np.random.default_rng(0).uniform(0.0, 0.3, (1, 880, 200)).astype(np.float32)
+    share = alignment_posterior(tf.constant(likelihood), tf.constant([200]), tf.constant([880])).numpy()[0]
+    np.testing.assert_allclose(share.sum(axis=-1), 1.0, atol=1e-5)
+    assert share.sum() == pytest.approx(880.0, abs=1e-3)
+
+
 def test_frames_are_averaged_with_their_neighbours_in_the_clip() -> None:
     mel = np.full((2, 17, 1), 1e6, np.float32)
     mel[0, :, 0], mel[1, :3, 0] = np.eye(17)[8], [4.0, 2.0, 8.0]

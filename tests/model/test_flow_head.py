@@ -89,3 +89,12 @@ def test_what_it_draws_varies_like_the_recordings(head: FlowHead) -> None:
     drawn = head.draw(decoded, SPEAKING, 0, 10).numpy()[0]
     assert 0.45 < np.abs(drawn).mean() < 0.75
     assert 0.45 < drawn.std() < 0.75
+
+
+def test_the_loss_of_an_evaluation_does_not_depend_on_how_clips_fall_into_batches(head: FlowHead) -> None:
+    decoded, target = decoded_frames(1), tf.zeros([ROWS, FRAMES, BINS])
+    together = head.velocities(decoded, target, SPEAKING).predicted
+    for rows in (slice(None, None, -1), slice(1, None)):
+        found = head.velocities(DecodedFrames(*(x[rows] for x in decoded)), target[rows], SPEAKING).predicted
+        np.testing.assert_allclose(found, together[rows], atol=1e-6)
+    assert np.abs(together[0] - together[1]).max() > 1e-3

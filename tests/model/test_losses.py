@@ -11,6 +11,7 @@ from xtts_pipeline.model.frame_decoder import Prosody
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import (
     LOSS_METRICS,
+    _explained_share,
     batch_totals,
     decoder_steps,
     linear_beyond,
@@ -158,3 +159,11 @@ def test_each_variable_gets_a_gradient_and_prosody_trains_what_it_is_predicted_f
     trained_by_frames = (network.frame_decoder, network.flow_head, network.prosody_to_tokens, network.aligner)
     kept = {variable.ref() for part in trained_by_frames for variable in part.trainable_variables}
     assert moved == {variable.ref() for variable in variables} - kept
+
+
+def test_a_clip_of_hum_does_not_hide_how_well_the_others_are_aligned() -> None:
+    mel = np.random.default_rng(0).normal(size=(3, 20, 4)).astype(np.float32)
+    mel[1] = 1.0 + 1e-3 * mel[1]
+    share = _explained_share(tf.constant(mel), tf.constant([20, 20, 0]), tf.constant([5.0, 5.0, 5.0])).numpy()
+    assert 0.5 < share[0] < 1.0
+    np.testing.assert_array_equal(share[1:], [-1.0, 0.0])

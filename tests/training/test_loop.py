@@ -72,7 +72,7 @@ class MadeUpSource:
     ) -> Iterator[Batch]:
         while True:
             yield random_batch(SPEC, (9, 4), (20, 7), seed=10 * position.epoch + position.batch)
-            position = position.after(3)
+            position = position.moved(1, 3)
 
     def batch_clips(self, _config: object, _signatures: object, positions: Sequence[StreamPosition]) -> list[Any]:
         return [[] for _ in positions]

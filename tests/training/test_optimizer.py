@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.training.optimizer import EPSILON, AdamW, Betas, LossScale, clip_by_global_norm
+from xtts_pipeline.training.optimizer import EPSILON, AdamW, Betas, LossScale
 
 BETAS = Betas()
 
@@ -34,19 +34,6 @@ def test_updates_are_those_of_the_paper() -> None:
 def test_moments_are_named_after_their_variables() -> None:
     optimizer = AdamW({"layer.weight": tf.Variable([[1.0]])}, 0.0, BETAS)
     assert set(optimizer.first_moment) == set(optimizer.second_moment) == {"layer.weight"}
-
-
-def test_long_gradients_are_shortened_together() -> None:
-    clipped, norm = clip_by_global_norm([tf.constant([3.0]), tf.constant([[0.0, 4.0]])], 1.0)
-    assert float(norm) == 5.0
-    np.testing.assert_allclose(clipped[0], [0.6], rtol=1e-6)
-    np.testing.assert_allclose(clipped[1], [[0.0, 0.8]], rtol=1e-6)
-
-
-def test_short_gradients_are_left_alone() -> None:
-    clipped, norm = clip_by_global_norm([tf.constant([0.3]), tf.constant([0.4])], 1.0)
-    assert abs(float(norm) - 0.5) < 1e-6
-    np.testing.assert_allclose(clipped[0], [0.3])
 
 
 def test_an_update_that_is_not_applied_changes_nothing() -> None:

@@ -28,13 +28,13 @@ def print_text_changes(changes: TextChanges) -> None:
         echo_line(f"warning: characters that the run lacks: {describe_changes(changes)}")
 
 
-def cache_of_run(run: Path | None) -> Path:
+def cache_of_run(run: Path | None, *, reads_stores: bool = False) -> Path:
     """Return the cache that a run was trained on; `cache` without a run, or for a run that does not name its cache.
 
-    Raises CacheError if the cache is not on this machine.
+    Raises CacheError if the cache is not on this machine; with `reads_stores`, it may lie in a store.
     """
     cache = None if run is None else read_cache_path(run)
-    if cache is not None and (is_stored(cache) or not cache.is_dir()):
+    if cache is not None and not (reads_stores if is_stored(cache) else cache.is_dir()):
         raise CacheError(f"{run}: its cache {cache} is not on this machine; name a copy with --cache")
     return cache or Path("cache")
 

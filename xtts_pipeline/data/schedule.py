@@ -24,14 +24,10 @@ class StreamPosition:
     epoch: _Count = 0
     batch: _Count = 0
 
-    def after(self, batches_per_epoch: int) -> "StreamPosition":
-        """Return the position one batch later."""
-        is_last = self.batch + 1 >= batches_per_epoch
-        return StreamPosition(self.epoch + 1, 0) if is_last else StreamPosition(self.epoch, self.batch + 1)
-
-    def before(self, steps: int, batches_per_epoch: int) -> "StreamPosition":
-        """Return the position `steps` batches earlier, or the first one if there are fewer."""
-        return StreamPosition(*divmod(max(0, self.epoch * batches_per_epoch + self.batch - steps), batches_per_epoch))
+    def moved(self, batches: int, batches_per_epoch: int) -> "StreamPosition":
+        """Return the position so many batches later, or earlier if negative, but none before the first."""
+        place = self.epoch * batches_per_epoch + self.batch + batches
+        return StreamPosition(*divmod(max(0, place), batches_per_epoch))
 
 
 START = StreamPosition()

@@ -115,7 +115,7 @@ def alignment_posterior(log_likelihood_BTS: tf.Tensor, text_length_B: tf.Tensor,
     """
     rows, frames, symbols = log_likelihood_BTS.shape
     is_symbol_B1S = length_mask(text_length_B, symbols)[:, None, :]
-    # Each path visits each frame once, so each frame's best score can be subtracted; sums stay small and exact.
+    # Each path visits each frame once, so each frame's best score can be subtracted; sums stay small.
     best_BT1 = tf.reduce_max(tf.where(is_symbol_B1S, log_likelihood_BTS, IMPOSSIBLE), axis=-1, keepdims=True)
     likelihood_BTS = tf.where(is_symbol_B1S, log_likelihood_BTS - best_BT1, IMPOSSIBLE)
     reversed_frame_BT = tf.maximum(mel_length_B[:, None] - 1 - tf.range(frames)[None, :], 0)
@@ -128,8 +128,9 @@ def alignment_posterior(log_likelihood_BTS: tf.Tensor, text_length_B: tf.Tensor,
     reversed_BTS = tf.where(is_symbol_B1S, reverse(likelihood_BTS), IMPOSSIBLE)
     passes = _forward_log_likelihood(tf.concat([likelihood_BTS, reversed_BTS], axis=0))
     forward_BTS, backward_BTS = passes[:rows], reverse(passes[rows:])
-    total_B = backward_BTS[:, 0, 0]
-    posterior_BTS = tf.exp(tf.minimum(forward_BTS + backward_BTS - likelihood_BTS - total_B[:, None, None], 0.0))
+    # Divided by the frame's own sum, not by that of the whole: the two differ by the rounding of hundreds of frames.
+    score_BTS = tf.where(is_symbol_B1S, forward_BTS + backward_BTS - likelihood_BTS, IMPOSSIBLE)
+    posterior_BTS = tf.nn.softmax(score_BTS, axis=-1)
     has_path_B11 = (mel_length_B >= text_length_B)[:, None, None]
     is_real_BTS = is_symbol_B1S & length_mask(mel_length_B, frames)[..., None] & has_path_B11
     return tf.stop_gradient(tf.where(is_real_BTS, posterior_BTS, 0.0))

@@ -42,8 +42,8 @@ def next_of_speaker(speaker_B: tf.Tensor, mel_length_B: tf.Tensor) -> tf.Tensor:
     row_B = tf.range(rows)
     ahead_BB = tf.math.floormod(row_B[None, :] - row_B[:, None], rows)
     is_other_BB = (speaker_B[:, None] == speaker_B[None, :]) & (mel_length_B > 0)[None, :] & (ahead_BB > 0)
-    next_B = tf.argmin(tf.where(is_other_BB, ahead_BB, rows), axis=1, output_type=tf.int32)
-    return tf.where(tf.reduce_any(is_other_BB, axis=1), next_B, -1)
+    ahead_B = tf.reduce_min(tf.where(is_other_BB, ahead_BB, rows), axis=1)
+    return tf.where(ahead_B < rows, tf.math.floormod(row_B + ahead_B, rows), -1)
 
 
 def without_others(crop: Crop, other_B: tf.Tensor) -> Crop:

@@ -56,17 +56,18 @@ class FlowHead(tf.Module):
         self.to_velocity = Dense(initializer, config.width, config.frames_per_step * mel_bins, "to_velocity")
 
     def velocities(self, decoded: DecodedFrames, target_BTM: tf.Tensor, dropout: Dropout) -> Velocities:
-        """Return the velocities of recorded frames, in whole decoder steps, at one random time a row.
+        """Return the velocities of recorded frames, in whole decoder steps, at one time a row: random in training.
 
         No gradient reaches the coarse frames: their own losses train them.
         """
         start_BFN = self._start(tf.stop_gradient(decoded.coarse), dropout, 0)
-        rows = target_BTM.shape[0]
-        # Validation has the same time for a row of each batch, so that its losses compare. Multiples of the golden
-        # ratio are evenly spaced, however many there are.
-        time_B = tf.math.floormod((tf.range(rows, dtype=tf.float32) + 0.5) * GOLDEN_RATIO, 1.0)
         if dropout.is_training:
-            time_B = dropout.draw(self.time_salt, rows, 1)[:, 0]
+            time_B = dropout.draw(self.time_salt, target_BTM.shape[0], 1)[:, 0]
+        else:
+            # A clip has the same time in any batch, so that the losses of evaluations compare. Multiples of the golden
+            # ratio are evenly spaced, however many there are.
+            steps_B = tf.reduce_sum(tf.cast(decoded.is_real, tf.float32), axis=1)
+            time_B = tf.math.floormod(steps_B * GOLDEN_RATIO, 1.0)
         velocity_BFN = tf.reshape(target_BTM, start_BFN.shape) - start_BFN
         frames_BFN = start_BFN + time_B[:, None, None] * velocity_BFN
         predicted_BFN = self._velocity(

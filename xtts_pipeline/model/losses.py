@@ -82,7 +82,8 @@ def training_losses(
 
     `target` is that of `target_frames`. `loss` has the same parts in training and in validation. `mel_l1` is in natural
     log units. The losses of prosody are those of `prosody_losses`. `token_error` is the aligner's loss. `alignment_fit`
-    is the share of the variance of a clip's smoothed frames that its tokens' mean frames explain, mean over clips.
+    is the share of the variance of a clip's smoothed frames that its tokens' mean frames explain, mean over clips,
+    each at least -1.
     """
     mask_BT = loss_mask(batch.mel_length, crop, target_BTM.shape[1])
     coarse_BTM = tf.reshape(prediction.decoded.coarse, target_BTM.shape)
@@ -171,9 +172,13 @@ def _float_sum(counts_B: tf.Tensor) -> tf.Tensor:
 
 
 def _explained_share(mel_BTM: tf.Tensor, mel_length_B: tf.Tensor, error_B: tf.Tensor) -> tf.Tensor:
-    """Return 1 - error / variance of each clip's frames around their mean, [B]; 0 for rows of length 0."""
+    """Return 1 - error / variance of each clip's frames around their mean, [B]; 0 for rows of length 0.
+
+    At least -1: a clip of noise or hum hardly varies, and would hide all others of the batch.
+    """
     mask_BT1 = length_mask(mel_length_B, mel_BTM.shape[1])[..., None]
     frames_B1 = tf.cast(tf.maximum(mel_length_B, 1), tf.float32)[:, None]
     mean_B1M = (tf.reduce_sum(tf.where(mask_BT1, mel_BTM, 0.0), axis=1) / frames_B1)[:, None, :]
     squares_B = tf.reduce_sum(tf.where(mask_BT1, tf.square(mel_BTM - mean_B1M), 0.0), axis=[1, 2]) / mel_BTM.shape[-1]
-    return tf.where(mel_length_B > 0, 1.0 - tf.math.divide_no_nan(error_B, squares_B), 0.0)
+    share_B = tf.maximum(1.0 - tf.math.divide_no_nan(error_B, squares_B), -1.0)
+    return tf.where(mel_length_B > 0, share_B, 0.0)

@@ -177,7 +177,7 @@ class _Training:
         self.steps_done, self.is_settled = step, False
         self._profile(result)
         self._record_left_out_clips()
-        self.position = self.position.after(self.batches_per_epoch)
+        self.position = self.position.moved(1, self.batches_per_epoch)
         self._check_compilations(step)
         if not self.first_step_seconds:
             self.first_step_seconds = time.perf_counter() - started
@@ -280,7 +280,7 @@ class _Training:
         self.skips.add(is_skipped)
         # In float16, infinite gradients of a finite loss only mean that the loss scale is still adapting.
         is_bad = is_skipped & (~np.isfinite(self.window.column("loss")) if self.task.step.loss_scale else True)
-        positions = [self.position.before(back, self.batches_per_epoch) for back in range(len(is_skipped), 0, -1)]
+        positions = [self.position.moved(back, self.batches_per_epoch) for back in range(-len(is_skipped), 0)]
         is_first = not self.skip_log.has_lines
         if (warning := self.skip_log.write(step, self.window, is_bad, positions)) and is_first:
             self.warn(warning)

@@ -104,10 +104,3 @@ class LossScale(tf.Module):
         scale = tf.where(is_finite, tf.where(is_growing, self.scale * 2.0, self.scale), self.scale * 0.5)
         self.scale.assign(tf.clip_by_value(scale, self.LEAST, self.GREATEST))
         self.finite_steps.assign(tf.where(is_growing, 0.0, finite_steps))
-
-
-def clip_by_global_norm(gradients: Sequence[tf.Tensor], limit: float) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Return the gradients scaled to a global norm of at most `limit`, and the norm before scaling."""
-    norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
-    scale = limit / tf.maximum(norm, limit)
-    return [gradient * scale for gradient in gradients], norm

@@ -14,7 +14,7 @@ from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import from_signature, rows_of
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import CompiledByShape
-from xtts_pipeline.training.optimizer import AdamW, Betas, LossScale, clip_by_global_norm
+from xtts_pipeline.training.optimizer import AdamW, Betas, LossScale
 from xtts_pipeline.training.schedule import LearningRate
 
 Gradients = list[tf.Tensor]
@@ -116,7 +116,7 @@ class TrainStep(tf.Module, ABC):
 
     def clip(self, gradients: Gradients) -> tuple[Gradients, Metrics]:
         """Return the clipped gradients, and the metrics of their norms before."""
-        clipped, norm = clip_by_global_norm(gradients, self.config.clip_norm)
+        clipped, norm = tf.clip_by_global_norm(gradients, self.config.clip_norm)
         return clipped, {"gradient_norm": norm}
 
     def update(self, gradients: Gradients, metrics: Metrics, step: tf.Tensor) -> tf.Tensor:

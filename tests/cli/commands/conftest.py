@@ -43,7 +43,7 @@ class Killed(BaseException):
     """Stands for SIGKILL: no code of the run catches it."""
 
 
-def begin(cache: Path, run: Path, *, settings: Sequence[str] = (), **options: Any) -> None:
+def begin(cache: Path | None, run: Path, *, settings: Sequence[str] = (), **options: Any) -> None:
     rest = {"configs": (), "steps": 2, "allow_change": (), "echo_native_log": False, "resume": False}
     train_module.run_training(cache, output=run, overrides=("training.batch_size=2", *settings), **{**rest, **options})
 

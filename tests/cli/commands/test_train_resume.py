@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from tests.cli.commands.conftest import SUMMARY, Killed, WriteCache, begin
-from xtts_pipeline.errors import CheckpointError, ConfigError, OutputError, XttsError
+from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError, XttsError
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training import loop
+from xtts_pipeline.training.checkpoints.run_folder import write_cache_path
+from xtts_pipeline.training.plan import RunPlan
 
 
 def copy_checkpoint(run: Path) -> Path:
@@ -141,6 +143,22 @@ def test_a_refused_resume_leaves_the_path_of_the_cache_as_it_was(
     with pytest.raises(ConfigError, match=r"cache: the run has .*--allow-change cache"):
         begin(tmp_path / "other", run, steps=2, resume=True)
     assert (run / "cache.txt").read_text(encoding="utf-8") == "its own\n"
+
+
+def test_a_resumed_run_reads_its_own_cache(
+    stopped: tuple[Path, Path], tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, run = stopped
+    write_cache_path(run, cache)
+    write_cache(tmp_path / "elsewhere" / "cache", train=24)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    plans: list[RunPlan] = []
+    monkeypatch.setattr(loop, "train", lambda plan, *_: plans.append(plan))
+    begin(None, run, steps=3, resume=True)
+    assert plans[0].cache == cache
+    (run / "cache.txt").write_text("gone\n", encoding="utf-8")
+    with pytest.raises(CacheError, match="run: its cache gone is not on this machine; name a copy with --cache"):
+        begin(None, run, steps=3, resume=True)
 
 
 def test_a_run_resumed_before_its_first_checkpoint_keeps_its_own_settings(

@@ -79,6 +79,12 @@ def test_a_single_step_has_a_summary() -> None:
     assert summary["step_ms"]["mean"] == pytest.approx(300.0)
 
 
+def test_steps_that_all_compiled_have_no_summary() -> None:
+    timer = StepTimer(wait_seconds=[0.1], step_seconds=[20.0], examples=[1], mel_frames=10)
+    timer.exclude_last_step()
+    assert set(timer.summary().values()) == {None}
+
+
 @pytest.mark.parametrize("is_asynchronous", [False, True])
 def test_late_compilations_are_excluded_from_the_summary(is_asynchronous: bool) -> None:
     timer = StepTimer(is_asynchronous=is_asynchronous, clock=(clock := Clock()))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from xtts_pipeline.cache.build.plan import read_corpora
 from xtts_pipeline.cache.format.contents import require_recorded_mels, require_waves
@@ -21,9 +20,9 @@ from xtts_pipeline.cli.completion import complete_setting_name
 from xtts_pipeline.cli.corpus_options import CORPUS_OPTIONS, corpus_options, print_readings
 from xtts_pipeline.cli.gate import reaching_stores, with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import COUNT, FOLDER, create_empty_folder, dated_folder, json_option, stored_cache_option
+from xtts_pipeline.cli.options import COUNT, FOLDER, STORED_CACHE_FOLDER, create_empty_folder, dated_folder, json_option
 from xtts_pipeline.cli.progress import NullProgress, RunProgress, progress_bar
-from xtts_pipeline.cli.run_options import config_options, wait_workers_option
+from xtts_pipeline.cli.run_options import cache_of_run, config_options, wait_workers_option
 from xtts_pipeline.cli.summary import print_summary
 from xtts_pipeline.config.load import load_config, read_yaml
 from xtts_pipeline.config.schema import Config
@@ -76,6 +75,13 @@ class CorpusOptions:
     data: Path
     reading: ReadOptions
     val_data: Path | None
+
+
+training_cache_option = click.option(
+    "--cache",
+    type=STORED_CACHE_FOLDER,
+    help="Folder of the cache, or a store: gs://bucket/cache.  [default: that of a resumed run, else cache]",
+)
 
 
 def run_options(command: F) -> F:
@@ -134,7 +140,7 @@ def run_options(command: F) -> F:
     example="xtts train --cache cache/ --output runs/first --steps 10000",
     sections={**CONTINUING, "Training without a cache": ["data", *CORPUS_OPTIONS, "val_data"], **MACHINE},
 )
-@stored_cache_option
+@training_cache_option
 @click.option("--data", type=FOLDER, help="Train without a cache on this corpus of 16-bit PCM WAV files.")
 @corpus_options
 @click.option("--val-data", type=FOLDER, help="With --data: a second corpus that becomes the validation split.")
@@ -143,7 +149,7 @@ def run_options(command: F) -> F:
 def train(
     debug: bool,
     /,
-    cache: Path,
+    cache: Path | None,
     data: Path | None,
     reading: ReadOptions,
     val_data: Path | None,
@@ -154,8 +160,7 @@ def train(
 
     The cache is streamed into one XLA-compiled step.
     """
-    is_cache_named = click.get_current_context().get_parameter_source("cache") is not ParameterSource.DEFAULT
-    if data is not None and is_cache_named:
+    if data is not None and cache is not None:
         raise click.UsageError("--data and --cache: found both, expected one of them; leave one out")
     if data is not None and options["stage"] is not None:
         raise click.UsageError("--stage and --data: a corpus is not staged, expected a cache; leave one out")
@@ -168,7 +173,7 @@ def train(
 
 
 def run_training(
-    cache: Path,
+    cache: Path | None,
     *,
     corpus: CorpusOptions | None = None,
     output: Path | None,
@@ -187,9 +192,10 @@ def run_training(
 ) -> tuple[Path, dict[str, Any]]:
     """Train on a cache, or on a corpus instead, or resume a run; return the run's folder and its summary.
 
-    Audio, text and limits come from the cache; a CacheError names each setting that contradicts it. A resumed run keeps
-    its settings; a ConfigError names each that differs and is not in `allow_change`. `steps` may always differ.
-    A new run with `init_from` starts with the weights and, unless settings say otherwise, the network of that run.
+    Without `cache` it is that of a resumed run, else `cache`. Audio, text and limits come from it; a CacheError names
+    each setting that contradicts it. A resumed run keeps its settings; a ConfigError names each that differs and is not
+    in `allow_change`. `steps` may always differ. A new run with `init_from` starts with the weights and, unless
+    settings say otherwise, the network of that run.
     With `stage` the cache is copied under that folder first and read there.
 
     If the environment describes several workers (`training.distributed.cluster`), this process is one of them. Only the
@@ -199,6 +205,7 @@ def run_training(
     _check_options(output, allow_change, cluster, is_resumed=resume)
     allowed = frozenset([*allow_change, *(["training.steps"] if steps is not None else [])])
     run = output or dated_folder("runs")
+    cache = cache or cache_of_run(run if resume and corpus is None else None, reads_stores=True)
     if corpus is None:
         check_apart(run, cache)
 
@@ -245,7 +252,7 @@ def run_training(
     plan = _with_local_cache(plan, stage)
     if plan.is_chief:
         _check_folder(run, is_resumed=resume)
-    remedy = "the last checkpoint is untouched"
+    remedy = "mend that, and go on with --resume: the last checkpoint is untouched"
     with open_run_folder(run) if plan.is_chief else nullcontext(), output_errors(run, remedy, names_file=True):
         if plan.is_tuned_first:
             plan = replace(plan, config=_tune(plan))

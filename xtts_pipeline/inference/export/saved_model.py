@@ -107,11 +107,10 @@ class _SynthesisGraph:
         texts = [inputs.get(name, tf.zeros_like(inputs["text_length"])) for name in names]
         speech = self._speak(*texts, voice_BVD, reference_length_B > 0)
         frames = self._cache.spec.max_mel_frames
-        mel_BTM = speech.mel[:, :frames]
         return {
-            "wave": self._vocode(mel_BTM, length_mask(speech.mel_length, frames)),
+            "wave": self._vocode(speech.mel, length_mask(speech.mel_length, frames)),
             "wave_length": tf.maximum(speech.mel_length - 1, 0) * self._config.audio.hop_samples,
-            "mel": mel_BTM,
+            "mel": speech.mel,
             "mel_length": speech.mel_length,
             "has_stopped": speech.has_stopped | (inputs["text_length"] == 0),
             "duration": speech.duration,

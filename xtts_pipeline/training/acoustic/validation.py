@@ -191,6 +191,7 @@ def mean_losses(
 ) -> dict[str, float]:
     """Return the mean losses over all batches of all workers, each batch weighted by its decoder steps.
 
+    So are means over tokens or clips, which hence depend a little on how the clips fall into batches.
     A batch that is not finite is left out, so that one bad clip does not hide all others; `skipped_batches` counts
     them. The losses are NaN if no batch is left.
     """

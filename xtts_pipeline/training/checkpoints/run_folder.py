@@ -3,6 +3,7 @@
 Knows nothing of the contents of a checkpoint. Imports no TensorFlow.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -205,8 +206,14 @@ def _run_of(path: Path) -> Path:
 
 
 def _write_path(file_name: Path, path: Path) -> None:
+    """Write a path into a file of a run: the absolute path, and on a second line that from the folder of the run."""
+    lines = [str(path)]
+    if not is_stored(path):
+        lines = [str(path.absolute()), os.path.relpath(path.absolute(), file_name.absolute().parent)]
+    if "\n" in str(path):
+        del lines[1:]
     with atomic_write(file_name) as file:
-        file.write(f"{path if is_stored(path) else path.absolute()}\n".encode())
+        file.write("".join(f"{line}\n" for line in lines).encode())
 
 
 def trains_other_network(run: Path, network: str) -> bool:
@@ -249,9 +256,17 @@ def read_vocoder_path(path: Path) -> Path | None:
 
 
 def _read_path(path: Path, remedy: str) -> Path | None:
+    """Return a path that `_write_path` wrote, or None without the file.
+
+    If both folders were moved together, the absolute path is gone, and that from the run leads there.
+    """
     try:
-        text = read_regular_file(path, _MAX_PATH_BYTES, follow_links=False).decode()
-        return folder_path(text.removesuffix("\n"))
+        text = read_regular_file(path, _MAX_PATH_BYTES, follow_links=False).decode().removesuffix("\n")
+        named, _, from_run = text.partition("\n")
+        if not from_run or Path(named).name != Path(from_run).name:
+            return folder_path(text)  # the name itself may hold a line break
+        moved = Path(os.path.normpath(path.absolute().parent / from_run))
+        return moved if moved.exists() and not Path(named).exists() else Path(named)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

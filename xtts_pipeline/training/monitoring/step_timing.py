@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterator, MutableSequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,9 +27,10 @@ class StepTimer:
 
     is_asynchronous: bool = False
     clock: Callable[[], float] = time.perf_counter
-    wait_seconds: list[float] = field(default_factory=list)
-    step_seconds: list[float] = field(default_factory=list)
-    examples: list[int] = field(default_factory=list)
+    # Arrays: a run may take millions of steps.
+    wait_seconds: MutableSequence[float] = field(default_factory=lambda: array("d"))
+    step_seconds: MutableSequence[float] = field(default_factory=lambda: array("d"))
+    examples: MutableSequence[int] = field(default_factory=lambda: array("i"))
     mel_frames: int = 0
     _excluded_steps: set[int] = field(default_factory=set)
     _window_start: float = 0.0
@@ -96,14 +98,17 @@ class StepTimer:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return step times in ms, the shares of wait and device, and throughput, without warm-up or excluded steps."""
+        """Return step times in ms, the shares of wait and device, and throughput, without warm-up or excluded steps.
+
+        None for each if no step is left.
+        """
         steps = len(self.step_seconds)
-        if not steps:
+        warm = range(WARMUP_STEPS if steps > 2 * WARMUP_STEPS else min(1, max(steps - 1, 0)), steps)
+        kept = [index for index in warm if index not in self._excluded_steps]
+        if not kept:
             return dict.fromkeys(
                 ("step_ms", "data_wait_share", "device_share", "examples_per_second", "mel_frames_per_second")
             )
-        warm = range(WARMUP_STEPS if steps > 2 * WARMUP_STEPS else min(1, steps - 1), steps)
-        kept = [index for index in warm if index not in self._excluded_steps] or list(warm)
         wait, step = np.array(self.wait_seconds)[kept] * 1e3, np.array(self.step_seconds)[kept] * 1e3
         total = step + wait
         shown = total if self.is_asynchronous else step

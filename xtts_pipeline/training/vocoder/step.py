@@ -9,7 +9,7 @@ from xtts_pipeline.data.batching import from_signature, rows_of
 from xtts_pipeline.data.waves import WaveBatch
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import CompiledByShape
-from xtts_pipeline.training.optimizer import Betas, clip_by_global_norm
+from xtts_pipeline.training.optimizer import Betas
 from xtts_pipeline.training.step import GlobalBatch, Gradients, Metrics, TrainStep, stack_metrics
 from xtts_pipeline.vocoder.discriminators import Discriminators
 from xtts_pipeline.vocoder.generator import Generator
@@ -126,8 +126,8 @@ class VocoderStep(TrainStep):
         """Clip generator and discriminators each by its own norm."""
         limit, clipped, norm = self.config.clip_norm, list(gradients[self._trained :]), tf.zeros([])
         if clipped:
-            clipped, norm = clip_by_global_norm(clipped, limit)
-        own, own_norm = clip_by_global_norm(gradients[: self._trained], limit)
+            clipped, norm = tf.clip_by_global_norm(clipped, limit)
+        own, own_norm = tf.clip_by_global_norm(gradients[: self._trained], limit)
         return own + clipped, {"gradient_norm": own_norm, "discriminator_gradient_norm": norm}
 
     @property

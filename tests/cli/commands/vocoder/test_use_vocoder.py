@@ -1,5 +1,7 @@
 """`xtts use-vocoder`, and the choice of the vocoder by the commands that speak."""
 
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,12 @@ from tests.speaking import make_run, make_vocoder
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import XttsError
 from xtts_pipeline.inference.synthesizer import Synthesizer
-from xtts_pipeline.training.checkpoints.run_folder import VOCODER_NAME, checkpoint_folders, open_run_folder
+from xtts_pipeline.training.checkpoints.run_folder import (
+    VOCODER_NAME,
+    checkpoint_folders,
+    open_run_folder,
+    read_vocoder_path,
+)
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 from xtts_pipeline.vocoder.neural import NeuralVocoder
 
@@ -43,7 +50,7 @@ def error_of(result: Result) -> str:
 
 def test_a_run_remembers_its_vocoder_until_it_is_told_to_forget(run: Path, vocoder: Path) -> None:
     assert use(run, vocoder).stdout == f"{run}: speaks with the vocoder {vocoder} from now on\n"
-    assert (run / VOCODER_NAME).read_text() == f"{vocoder}\n"
+    assert (run / VOCODER_NAME).read_text() == f"{vocoder}\n{os.path.relpath(vocoder, run)}\n"
     for named, expected in ((None, NeuralVocoder), ("griffin-lim", GriffinLim)):
         assert isinstance(Synthesizer.load(str(run), vocoder=named).vocoder, expected)
     assert isinstance(Synthesizer.load(checkpoint_folders(run)[0]).vocoder, NeuralVocoder)
@@ -58,9 +65,23 @@ def test_a_vocoder_is_remembered_by_its_absolute_path_in_the_folder_of_the_run(
 ) -> None:
     monkeypatch.chdir(vocoder.parent)
     assert use(checkpoint_folders(run)[0], vocoder.name).exit_code == 0
-    assert (run / VOCODER_NAME).read_text() == f"{vocoder}\n"
+    assert (run / VOCODER_NAME).read_text().splitlines()[0] == str(vocoder)
     with open_run_folder(run):  # training goes on in a run that remembers a vocoder
         pass
+
+
+def test_a_run_and_its_vocoder_may_be_moved_together_or_alone(run: Path, vocoder: Path, tmp_path: Path) -> None:
+    beside = shutil.copytree(vocoder, tmp_path / "new\nline")
+    assert use(run, beside).exit_code == 0
+    assert read_vocoder_path(run) == beside
+    beside = beside.rename(tmp_path / "vocoder")
+    assert use(run, beside).exit_code == 0
+    alone = shutil.copytree(run, tmp_path / "elsewhere" / "run")
+    assert read_vocoder_path(alone) == beside
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert read_vocoder_path(moved / "run") == moved / "vocoder"
+    assert isinstance(Synthesizer.load(moved / "run").vocoder, NeuralVocoder)
+    assert read_vocoder_path(moved / "elsewhere" / "run") == beside
 
 
 def test_a_file_above_the_run_is_not_its_own(run: Path, vocoder: Path) -> None:

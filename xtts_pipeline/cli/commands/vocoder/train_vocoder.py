@@ -5,9 +5,8 @@ from typing import Any
 
 import click
 
-from xtts_pipeline.cli.commands.train import CONTINUING, MACHINE, run_options, run_training
+from xtts_pipeline.cli.commands.train import CONTINUING, MACHINE, run_options, run_training, training_cache_option
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import stored_cache_option
 from xtts_pipeline.cli.summary import print_summary
 from xtts_pipeline.system.runtime import has_gpu
 from xtts_pipeline.system.terminal import echo_line
@@ -21,10 +20,10 @@ GPU_PRESET, CPU_PRESET = "vocoder", "vocoder-two-cores"
     example="xtts train-vocoder --cache cache/ --output runs/vocoder",
     sections={**CONTINUING, **MACHINE},
 )
-@stored_cache_option
+@training_cache_option
 @run_options
 @click.pass_obj
-def train_vocoder(debug: bool, /, cache: Path, configs: tuple[str, ...], as_json: bool, **options: Any) -> None:
+def train_vocoder(debug: bool, /, cache: Path | None, configs: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Train a vocoder on a cache with stored waves.
 
     It turns mel frames into sound. `xtts synthesize --vocoder` speaks with it. Without --config, a new run takes the
