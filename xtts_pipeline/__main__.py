@@ -12,6 +12,7 @@ import signal
 from types import FrameType
 
 from xtts_pipeline.errors import EXIT_INTERRUPTED
+from xtts_pipeline.system.stderr import open_stderr
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -21,8 +22,8 @@ def _exit_at_once(_signal_number: int, _frame: FrameType | None) -> None:
     os._exit(EXIT_INTERRUPTED)
 
 
-def _open_missing_streams() -> None:
-    """Open the null device for each standard stream that the caller has closed.
+def _open_streams() -> None:
+    """Open the null device for each standard stream that the caller has closed, and a stderr that raises no errors.
 
     Otherwise the next file that is opened, such as one of a cache, would be the standard output.
     """
@@ -32,7 +33,9 @@ def _open_missing_streams() -> None:
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number: this one
     sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    encoding = "utf-8" if sys.stderr is None else sys.stderr.encoding
+    sys.stderr = open_stderr(2, encoding, closefd=False)
+    sys.__stderr__ = sys.stderr  # type: ignore[misc]  # the command's own stderr, and none of a caller's
 
 
 def main() -> None:
@@ -41,7 +44,7 @@ def main() -> None:
         os.environ["PYTHONSAFEPATH"] = "1"
     # Looking for plugins of pydantic reads the metadata of every installed package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    _open_missing_streams()
+    _open_streams()
     # A shell ignores Ctrl-C for a job in the background, and the handler must not undo that.
     handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in handled:

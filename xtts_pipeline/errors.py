@@ -16,6 +16,7 @@ EXIT_UNTRUE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 
 _FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
+_OPEN_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 
 MOST_NAMES_SHOWN = 20
 
@@ -164,7 +165,9 @@ def output_errors(path: Path, remedy: str, *, names_file: bool = False) -> Itera
 
 
 def disk_remedy(error: OSError, remedy: str) -> str:
-    """Return the remedy for a file that cannot be written: another place, or room on a full disk."""
+    """Return the remedy for a file that cannot be written: another place, room on a full disk, or more open files."""
+    if error.errno in _OPEN_FILES:
+        return "allow more open files, by ulimit -n"
     return f"free space, or {remedy}" if error.errno in _FULL_DISK else remedy
 
 

@@ -54,7 +54,7 @@ def test_no_module_beside_a_corpus_is_imported(tmp_path: Path, options: tuple[st
     assert list(data.glob("*.imported")) == []
 
 
-@pytest.mark.parametrize("redirections", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("redirections", [">&-", "2>&-", "2>/dev/full", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("damage", [0, 1])
 def test_closed_streams_leave_the_exit_code_alone(cache: Path, redirections: str, damage: int) -> None:
     with (cache / "utterances.jsonl").open("ab") as file:
@@ -62,10 +62,11 @@ def test_closed_streams_leave_the_exit_code_alone(cache: Path, redirections: str
     assert start("verify-cache", "--level", "quick", "--cache", cache, redirections=redirections).returncode == damage
 
 
-def test_a_cache_that_is_made_without_streams_is_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("redirections", ["<&- >&- 2>&-", "2>/dev/full"])
+def test_a_cache_that_is_made_without_streams_is_whole(tmp_path: Path, redirections: str) -> None:
     data = write_corpus(tmp_path / "data", 4)
     settings = [argument for setting in CONFIG for argument in ("--set", setting)]
-    made = start("preprocess", "--data", data, "--cache", tmp_path / "cache", *settings, redirections="<&- >&- 2>&-")
+    made = start("preprocess", "--data", data, "--cache", tmp_path / "cache", *settings, redirections=redirections)
     assert made.returncode == 0
     assert verify_cache(tmp_path / "cache").valid
 

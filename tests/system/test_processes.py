@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import joblib
 import pytest
@@ -47,3 +49,22 @@ def test_there_are_no_more_processes_than_tasks(monkeypatch: pytest.MonkeyPatch)
 def test_a_killed_worker_is_one_line() -> None:
     with pytest.raises(WorkerError, match="a worker process was killed, perhaps since memory ran out; use fewer"):
         list(in_processes(2, [joblib.delayed(be_killed)(number) for number in range(4)]))
+
+
+WAITING = """
+import time
+import joblib
+from xtts_pipeline.system.processes import in_processes
+
+print(*in_processes(2, [joblib.delayed(abs)(number) for number in range(4)]), flush=True)
+time.sleep(600)
+"""
+
+
+def test_workers_end_with_a_process_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "0 1 2 3\n"
+        process.kill()
+        # The end of the pipe is seen only when no worker holds it any more.
+        assert process.stdout.read() == ""

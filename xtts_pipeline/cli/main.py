@@ -21,6 +21,7 @@ from xtts_pipeline.errors import (
     EXIT_INTERRUPTED,
     EXIT_UNTRUE,
     EXIT_UNUSABLE,
+    MACHINE_ERRORS,
     LayoutError,
     XttsError,
     disk_remedy,
@@ -100,9 +101,7 @@ def _fail(message: str, exit_code: int, debug: bool, *, has_lines: bool = False)
     if _interruptions:
         # A library may turn the interruption into an error of its own.
         lines, exit_code = ["interrupted"], EXIT_INTERRUPTED
-    # The reader of stderr may be gone, which does not change the exit code.
-    with contextlib.suppress(OSError):
-        echo(*fold("\n".join(["xtts: " + lines[0], *lines[1:]]), columns_of(sys.stderr)).split("\n"), err=True)
+    echo(*fold("\n".join(["xtts: " + lines[0], *lines[1:]]), columns_of(sys.stderr)).split("\n"), err=True)
     sys.exit(exit_code)
 
 
@@ -148,9 +147,11 @@ def _run(debug: bool) -> None:
         _fail("interrupted", EXIT_INTERRUPTED, debug)
     except OSError as error:
         # Commands explain errors of their files; this one is of stdout: a full disk, or a pipe whose reader has ended.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Or the process may open no more files.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(EXIT_UNTRUE)
-        where = error.filename or "stdout"
+        where = error.filename or ("this process" if error.errno in MACHINE_ERRORS else "stdout")
         remedy = disk_remedy(error, "choose another place")
         _fail(f"{where}: cannot be read or written ({error.strerror}); {remedy}", EXIT_UNUSABLE, debug)

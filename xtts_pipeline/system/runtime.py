@@ -12,7 +12,7 @@ import shlex
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import takewhile
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from xtts_pipeline.errors import output_errors
+from xtts_pipeline.system.stderr import open_stderr
 from xtts_pipeline.system.storage import user_cache
 
 # In TensorFlow 2.21 device_compilation_profiler logs, at level 1, each XLA compilation or load from the compile cache;
@@ -190,7 +191,7 @@ class NativeLog:
             undo.callback(setattr, sys, "stderr", sys.stderr)
             if sys.stderr is None or sys.stderr is sys.__stderr__:
                 # Never closed: logging handlers may keep it.
-                sys.stderr = os.fdopen(os.dup(self._terminal), "w", buffering=1, encoding="utf-8", errors="replace")
+                sys.stderr = open_stderr(os.dup(self._terminal), "utf-8", closefd=True)
             os.dup2(self._log.fileno(), 2)
             undo.callback(os.dup2, self._terminal, 2)
             undo.callback(self.read)
@@ -208,7 +209,7 @@ class NativeLog:
         new = os.pread(self._log.fileno(), size - self._position, self._position)
         self._position += len(new)
         if self._echo:
-            with os.fdopen(os.dup(self._terminal), "wb") as terminal:
+            with suppress(OSError), os.fdopen(os.dup(self._terminal), "wb") as terminal:
                 terminal.write(new)
         *lines, self._unread = (self._unread + new).split(b"\n")
         for line in lines:

@@ -47,7 +47,10 @@ def columns_of(stream: IO[str] | None) -> int | None:
     """Return the width of the terminal of a stream; None if it is no terminal, or closed."""
     if stream is None or not stream.isatty():
         return None
-    return os.get_terminal_size(stream.fileno()).columns or DEFAULT_COLUMNS
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or DEFAULT_COLUMNS
+    except OSError:
+        return None
 
 
 def fold(text: str, columns: int | None) -> str:

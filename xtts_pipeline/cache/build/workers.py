@@ -39,11 +39,11 @@ from xtts_pipeline.config.schema import Config, LimitsConfig
 from xtts_pipeline.errors import MACHINE_ERRORS, AudioError, CacheError, Reason, RowError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.memory import keep_freed_memory
+from xtts_pipeline.system.processes import end_with_parent
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
 CLIP_SECONDS = 60.0  # limit for a clip; a minute of speech takes 0.2 s
 BEAT_PREFIX = "beat-"
-PARENT_CHECK_SECONDS = 1.0
 STAGES = ("read", "decode", "mel", "encode", "write")
 # 192 kHz, two channels, 64-bit: no clip within limits.max_seconds is larger. Larger files are rejected unread.
 _MAX_BYTES_PER_SECOND = 192_000 * 2 * 8
@@ -157,14 +157,7 @@ def start_worker(parent: int) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
-
-
-def _end_with_parent(parent: int) -> None:
-    # Idle workers of a killed parent would wait for ever: each holds the pipe of the others open.
-    while os.getppid() == parent:
-        time.sleep(PARENT_CHECK_SECONDS)
-    os._exit(1)
+    end_with_parent(parent)
 
 
 class StageClock:
