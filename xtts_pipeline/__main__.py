@@ -14,7 +14,7 @@ from types import FrameType
 from xtts_pipeline.errors import EXIT_INTERRUPTED
 from xtts_pipeline.system.stderr import open_stderr
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _exit_at_once(_signal_number: int, _frame: FrameType | None) -> None:

@@ -20,6 +20,8 @@ _OPEN_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 
 MOST_NAMES_SHOWN = 20
 
+TOO_LONG_REMEDY = "raise the limit, or split the clip as xtts segment does"
+
 
 def nearest_name(wanted: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """Return the name that is spelled most like `wanted`, whatever its case, or None if none resembles it.

@@ -22,6 +22,7 @@ def lines(audio: object, text: object) -> str:
     ("name", "content", "found", "remedy"),
     [
         ("l.csv", "", "empty", DEFAULT),
+        ("m.jsonl", lines("000.wav", "book/000.wav").replace('"text"', '"source"'), "keys audio, source", DEFAULT),
         ("l.csv", ROWS.replace("\n", "\r"), "lines that end in CR", "save l.csv with lines that end in LF or CRLF"),
         ("l.csv", f"file,{'x' * 5_000}\n{ROWS}", "a first line of over 4096 bytes",
          "write a first line file,text into l.csv"),
@@ -167,6 +168,12 @@ def test_a_delimiter_that_is_not_needed_is_to_be_left_out(tmp_path: Path, header
             read_corpus(tmp_path, ReadOptions(columns=columns, delimiter=delimiter))
         assert str(raised.value).split("\n")[1] == f"leave out --delimiter '{delimiter}': it is found"
         assert len(read_corpus(tmp_path, ReadOptions(columns=columns)).utterances) == 6
+
+
+def test_a_sound_is_no_corpus(tmp_path: Path) -> None:
+    (tmp_path / "clip.wav").write_bytes(b"RIFF\x00\x00\x00\x00WAVE")
+    with pytest.raises(LayoutError, match=r"found a file \(a sound\)\nname its folder, or a table of sounds"):
+        read_corpus(tmp_path / "clip.wav")
 
 
 def test_a_link_to_itself_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """A file or a folder appears whole, or not at all."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -17,10 +17,29 @@ def test_of_two_processes_that_write_one_folder_the_later_one_alone_is_seen(tmp_
         with pytest.raises(FileNotFoundError):
             (first / "late").write_text("of the first")
         assert list(tmp_path.iterdir()) == [tmp_path / ".cache.partial"]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(OSError, match=r"another process has begun to write it: .*/cache'$"):
         stack.close()
     assert [path.name for path in folder.iterdir()] == ["whole"]
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_folder_that_appears_while_another_process_begins_stays_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(atomic_folder(tmp_path / "cache"))
+        (first / "whole").write_text("of the first")
+        rename = Path.rename
+
+        def renamed_late(path: Path, target: Path) -> Path:
+            monkeypatch.setattr(Path, "rename", rename)
+            stack.close()  # the first process gives the folder its name at this moment
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "rename", renamed_late)
+        with suppress(OSError), atomic_folder(tmp_path / "cache"):
+            pass
+    assert (tmp_path / "cache" / "whole").read_text() == "of the first"
 
 
 def test_what_a_killed_process_left_is_not_in_the_folder(tmp_path: Path) -> None:

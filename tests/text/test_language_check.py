@@ -58,6 +58,16 @@ def test_texts_of_their_own_language_with_few_foreign_ones_are_no_warning(texts:
     assert check(texts, language) == []
 
 
+def test_a_cache_of_another_language_is_to_be_made_again() -> None:
+    texts = ["Der Mann und die Frau sind nicht da.", "Das ist ein Haus, und es ist nicht neu."] * 3
+    for language, remedy in (
+        ("en", "; preprocess again with --set text.language=de"),
+        ("fr", "; correct the rows' language to de, preprocess again"),
+    ):
+        (line,) = check_languages(texts, [language] * len(texts), TextConfig(language="en"), is_made=True)
+        assert line.endswith(remedy)
+
+
 def test_each_language_of_a_corpus_is_checked() -> None:
     lines = check_languages([*GERMAN, *ENGLISH], ["de"] * 3 + ["fr"] * 3, TextConfig())
     assert [line.partition(":")[0] for line in lines] == ["language fr"]

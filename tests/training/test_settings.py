@@ -7,10 +7,10 @@ import pytest
 from xtts_pipeline.cache.format.manifest import FileEntry, Manifest
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.cached import CachedSource
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, ConfigError
 from xtts_pipeline.training import checks
 from xtts_pipeline.training.distributed.cluster import Cluster
-from xtts_pipeline.training.settings import training_config
+from xtts_pipeline.training.settings import check_changes, training_config
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,18 @@ def test_stored_waves_matter_to_a_vocoder_alone(tmp_path: Path, write_cache: Any
     assert CachedSource(tmp_path, manifest).records_digest() == CachedSource(tmp_path, with_waves).records_digest()
     with pytest.raises(CacheError, match=r"cache\.store_waves: the cache has true, the config false"):
         training_config(with_waves, (), (), None, previous=before, network="vocoder")
+
+
+def test_a_setting_that_changes_the_weights_is_not_to_be_allowed(tmp_path: Path) -> None:
+    changes: dict[str, tuple[Any, Any]] = {"model.width": (128, 256), "training.seed": (0, 1)}
+    (tmp_path / "a run" / "checkpoints" / "step-00000001").mkdir(parents=True)
+    with pytest.raises(ConfigError) as refused:
+        check_changes(tmp_path / "a run", changes, ())
+    assert str(refused.value).endswith(
+        f"begin a new run with what fits of its weights: --init-from '{tmp_path}/a run' --output NEW"
+    )
+    for kept in ({"model.dropout": (0.1, 0.2)}, {"vocoder.mel_weight": (45.0, 30.0)}):
+        with pytest.raises(ConfigError, match="or add --allow-change"):
+            check_changes(tmp_path / "a run", kept, ())
+    with pytest.raises(ConfigError, match=r"or add --allow-change model.width --allow-change training.seed$"):
+        check_changes(tmp_path / "run without a checkpoint", changes, ())

@@ -16,7 +16,7 @@ import soxr
 from xtts_pipeline.audio.loudness import normalize_loudness
 from xtts_pipeline.audio.wav_header import WAV_CODECS, WavHeader, read_wav_header
 from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
-from xtts_pipeline.errors import AudioError, Reason
+from xtts_pipeline.errors import TOO_LONG_REMEDY, AudioError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
 
 SAMPLE_RATES = range(1_000, 768_001)
@@ -249,7 +249,7 @@ def check_seconds(seconds: float, limits: LimitsConfig) -> None:
 
 def _too_long(seconds: float, limits: LimitsConfig) -> AudioError:
     found = f"{seconds:.1f} s by its header is over limits.max_seconds={limits.max_seconds:g}"
-    return AudioError(Reason.AUDIO_TOO_LONG, f"{found}; split the clip or raise the limit")
+    return AudioError(Reason.AUDIO_TOO_LONG, f"{found}; {TOO_LONG_REMEDY}")
 
 
 def _check_ogg_end(source: bytes) -> None:

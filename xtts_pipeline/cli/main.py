@@ -114,8 +114,9 @@ def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
 
 def main() -> None:
     """Run the command line; an XttsError becomes one line and its exit code, an interruption becomes 130."""
-    # A scheduler's SIGTERM ends a command in the same clean way as Ctrl-C. A job in the background ignores Ctrl-C.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # A scheduler's SIGTERM and a closed terminal end a command in the same clean way as Ctrl-C. A job in the background
+    # ignores Ctrl-C, and one under nohup the terminal's end.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
     debug = "--debug" in sys.argv[1:]

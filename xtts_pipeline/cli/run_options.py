@@ -8,12 +8,18 @@ import click
 
 from xtts_pipeline.cli.completion import complete_preset, complete_setting
 from xtts_pipeline.cli.options import CACHE_FOLDER, FOLDER, LocalPath, Seconds
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, CheckpointError
 from xtts_pipeline.inference.voice_folder import verify_voice
 from xtts_pipeline.system.storage import is_stored
-from xtts_pipeline.system.terminal import echo_line
+from xtts_pipeline.system.terminal import echo_line, shell_word
 from xtts_pipeline.text.fallback import TextChanges, describe_changes
-from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM, find_checkpoint, read_cache_path
+from xtts_pipeline.training.checkpoints.run_folder import (
+    GRIFFIN_LIM,
+    checkpoint_folders,
+    find_checkpoint,
+    is_voice,
+    read_cache_path,
+)
 from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS
 
 if TYPE_CHECKING:
@@ -63,6 +69,10 @@ class VoicePath(LocalPath):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path. Raises CheckpointError if it is no voice, DamagedVoiceError if a file of it changed."""
         path = super().convert(value, param, ctx)
+        if checkpoint_folders(path) and not is_voice(path):
+            raise CheckpointError(
+                f"--voice {path}: is a run, expected a voice folder; give it as --run {shell_word(path)}"
+            )
         verify_voice(path)
         return path
 

@@ -109,6 +109,7 @@ def _problem_of(table: Path) -> Sequence[str] | None:
     remedies = (
         (table.is_symlink(), "a symlink", f"copy the file that {name} links to in its place"),
         (not head.strip(), "empty", ""),
+        (_is_sound_name(table.name), "a sound", "name its folder, or a table of sounds and their texts"),
         (b"\x00" in head, "NUL bytes", f"add --encoding utf-16-{order} if {name} is UTF-16; or save it as UTF-8"),
         (b"\r" in head and b"\n" not in head, "lines that end in CR", f"save {name} with lines that end in LF or CRLF"),
         (is_long, f"a first line of over {HEADER_BYTES} bytes", f"write a first line file,text into {name}"),
@@ -221,7 +222,12 @@ def _columns_remedy(columns: Sequence[str], rows: Sequence[Sequence[str]], sound
     if not any(hits):
         return ""  # Some other text; its words are no columns.
     audio = hits.index(max(hits))
-    text = max((place for place in places if place != audio), key=lambda place: sum(len(row[place]) for row in rows))
+    # A text names no sound, as the path of a recording does.
+    others = [place for place in places if place != audio and not any(_is_sound_name(row[place]) for row in rows)]
+    lengths = {place: sum(len(row[place].strip()) for row in rows) for place in others}
+    text = max(others, key=lengths.__getitem__, default=audio)
+    if not lengths.get(text):
+        return ""
     chosen = {role: _as_said(columns, place) for role, place in zip(REQUIRED, (audio, text), strict=True)}
     return f"add {ReadOptions(columns=chosen).to_words()}, with the columns that hold the sound and its text"
 

@@ -131,8 +131,8 @@ def read_table(
     for where, line in read_lines(path, rows.root, rows, first=header.first_row):
         fields = _fields(line, header)
         if fields is None:
-            limit = f"a field is over {csv.field_size_limit()} characters"
-            detail = f"a quote is not closed on its line, or {limit}; one row is one line"
+            found = f"a quote is not closed on its line, or a field is over {csv.field_size_limit()} characters"
+            detail = f"{found}; one row is one line: remove line breaks within quotes"
             rows.reject(where, Reason.BAD_ROW, detail, line[:80])
         elif not any(map(str.strip, fields)):
             continue  # Spreadsheets write empty rows, with more or fewer fields than the others.

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         # Names such as `a..b` fail before they are looked up.
         reason = "no name of a host" if isinstance(error, UnicodeError) else error.strerror
-        raise OutputError(f"{host}:{port}: cannot listen ({reason}); choose another --host or port") from None
+        raise OutputError(f"{host}:{port}: cannot listen ({reason}); choose another --host or --port") from None
 
 
 async def run(
@@ -103,8 +103,7 @@ async def run(
         ]
         _lengthen_queues(wyoming_sockets)
         serving = asyncio.create_task(http.serve([http_socket]))
-        _say_where(list(synthesizers), sockets)
-        await _wait_for_stop(serving, stop)
+        await _wait_for_stop(serving, stop, lambda: _say_where(list(synthesizers), sockets))
         for server in listening:
             server.close()
         http.should_exit = True
@@ -129,12 +128,16 @@ def _lengthen_queues(sockets: list[socket.socket]) -> None:
         found.listen(BACKLOG)
 
 
-async def _wait_for_stop(serving: asyncio.Task[None], stop: asyncio.Event | None) -> None:
+async def _wait_for_stop(
+    serving: asyncio.Task[None], stop: asyncio.Event | None, on_ready: Callable[[], object]
+) -> None:
+    """Wait until the server has ended or is asked to stop; `on_ready` is called when signals are handled."""
     stop, loop = stop or asyncio.Event(), asyncio.get_running_loop()
     # A test runs a server in a thread, which receives no signals.
     with contextlib.suppress(RuntimeError, ValueError):
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+    on_ready()
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

@@ -1,5 +1,6 @@
 """Durable output: a file or a folder appears whole under its name, or not at all."""
 
+import errno
 import os
 import secrets
 import shutil
@@ -50,22 +51,34 @@ def write_output(path: Path, content: bytes) -> None:
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder that becomes `folder` when the block succeeds and is removed when it fails.
 
-    It lies in `.NAME.partial` beside `folder`, which is removed first if another process left it. Of two processes that
-    write one folder the later one removes the work of the first, which fails: what appears is of one process alone.
+    It lies in `.NAME.partial` beside `folder`, and what another process left there is removed first. Of two processes
+    that write one folder the later one removes the work of the first, which fails: what appears is of one alone.
     Everything is synced before the rename. `folder` must not exist. An OSError names a file by its later path.
     """
     outer = folder.with_name(f".{folder.name}.partial")
     partial = outer / secrets.token_hex(4)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if outer.exists():
-        shutil.rmtree(outer)
+    outer.mkdir(exist_ok=True)
+    for left in list(outer.iterdir()):
+        # Renamed first: a removal would go on inside a folder that its process gives its name meanwhile.
+        removed = outer / f"{secrets.token_hex(4)}.old"
+        with suppress(FileNotFoundError):
+            left.rename(removed)
+            if removed.is_dir():
+                shutil.rmtree(removed, ignore_errors=True)
+            else:
+                removed.unlink()
     try:
         partial.mkdir(parents=True)
         yield partial
         for path in (*sorted(partial.rglob("*")), partial):
             sync_path(path)
         partial.rename(folder)
-    except OSError as error:
+    except Exception as error:
+        if not partial.exists():
+            raise OSError(errno.EBUSY, "another process has begun to write it", os.fspath(folder)) from error
+        if not isinstance(error, OSError):
+            raise
         if isinstance(error.filename, str) and Path(error.filename).is_relative_to(partial):
             error.filename = os.fspath(folder / Path(error.filename).relative_to(partial))
         raise

@@ -58,8 +58,13 @@ _FIGURES = re.compile(r"\d")
 _UNREAD = re.compile(r"[%€$£¥&@§°#+=²³½¼¾]|\d[./:-]\d")
 
 
-def check_languages(texts: Sequence[str], languages: Sequence[str], config: TextConfig) -> list[str]:
-    """Return one line for each language whose texts look like another's, or hold figures that nothing reads."""
+def check_languages(
+    texts: Sequence[str], languages: Sequence[str], config: TextConfig, *, is_made: bool = False
+) -> list[str]:
+    """Return one line for each language whose texts look like another's, or hold figures that nothing reads.
+
+    is_made: the texts are those of a cache, which must be made again.
+    """
     lines = []
     for language in sorted(set(languages)):
         rows = [text for text, own in zip(texts, languages, strict=True) if own == language]
@@ -67,6 +72,8 @@ def check_languages(texts: Sequence[str], languages: Sequence[str], config: Text
         is_set = language == config.language
         for found, code, others in [*_wrong_script(sample, language), *_wrong_words(sample, language)][:1]:
             remedy = f"add --set text.language={code}" if is_set else f"correct the rows' language to {code}"
+            if is_made:
+                remedy = remedy.replace("add", "preprocess again with", 1) if is_set else f"{remedy}, preprocess again"
             lines.append(f"language {language}: {found}; {remedy}{others}")
         lines += unread_figures(sample, language, config)
     return lines

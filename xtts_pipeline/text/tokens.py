@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from xtts_pipeline.config.schema import LimitsConfig, TextConfig
-from xtts_pipeline.errors import Reason, TextError
+from xtts_pipeline.errors import TOO_LONG_REMEDY, Reason, TextError
 
 # The ids with a fixed meaning in every cache; the symbols follow.
 PAD_ID, BEGIN_ID, END_ID = 0, 1, 2
@@ -89,7 +89,7 @@ def check_text_length(length: int, limits: LimitsConfig, config: TextConfig) -> 
         limit = f"limits.max_text_length={limits.max_text_length}"
         raise TextError(
             Reason.TEXT_TOO_LONG,
-            f"{length} tokens, {counted} included, are over {limit}; raise the limit or split the clip",
+            f"{length} tokens, {counted} included, are over {limit}; {TOO_LONG_REMEDY}",
         )
 
 

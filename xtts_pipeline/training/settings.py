@@ -12,6 +12,8 @@ from xtts_pipeline.cache.format.manifest import CACHE_SECTIONS, Manifest, cache_
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config, show_value
 from xtts_pipeline.errors import CacheError, ConfigError, did_you_mean
+from xtts_pipeline.system.terminal import shell_word
+from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
 from xtts_pipeline.training.checkpoints.state import NetworkKind
 from xtts_pipeline.training.checks import available_memory, choose_batch_size, choose_precision
 from xtts_pipeline.training.distributed.cluster import Cluster
@@ -126,8 +128,18 @@ def check_changes(run: Path, changes: Changes, allowed: Collection[str]) -> None
             f"{key}: the run has {show_value(was)}, asked for is {show_value(now)}"
             for key, (was, now) in refused.items()
         )
-        remedy = " ".join(f"--allow-change {key}" for key in refused)
-        raise ConfigError(f"{run}: {listed}; leave these as they were, or add {remedy}")
+        remedy = "add " + " ".join(f"--allow-change {key}" for key in refused)
+        if checkpoint_folders(run) and any(_sets_shapes(key) for key in refused):
+            remedy = f"begin a new run with what fits of its weights: --init-from {shell_word(run)} --output NEW"
+        raise ConfigError(f"{run}: {listed}; leave these as they were, or {remedy}")
+
+
+def _sets_shapes(key: str) -> bool:
+    """Return whether weights of another value of a setting do not fit."""
+    section, _, name = key.partition(".")
+    if section == "vocoder":
+        return name in ("width", "blocks") or name.startswith("discriminator_")
+    return section == "model" and name not in ("remat", "dropout", "reference_frames")
 
 
 def _flat(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

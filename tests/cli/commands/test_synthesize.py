@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tests.speaking import make_run
 from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.cli.commands.synthesize import SpokenFile, SynthesisReport, warn_of_unread
+from xtts_pipeline.cli.commands.synthesize import SpokenFile, SynthesisReport, say_speaker, warn_of_unread
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import (
@@ -387,6 +387,18 @@ def test_figures_that_the_language_does_not_read_are_one_warning(capsys: pytest.
     )
 
 
+def test_the_speaker_that_is_chosen_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = RecordSpec(16, 24, 4, -11.5)
+    for speakers in (("Anna",), ("Anna", "Ugo")):
+        say_speaker(CacheIdentity("fingerprint", spec, ("a",), speakers, ("de",), ("de",) * len(speakers)))
+    assert capsys.readouterr().err == "speaker Anna, the first of 2; --speaker names another\n"
+
+
+def test_a_run_is_no_voice_folder(run: Path, tmp_path: Path) -> None:
+    error = error_of("--voice", run, "--text", "a", "--output", tmp_path / "a.wav")
+    assert str(error) == f"--voice {run}: is a run, expected a voice folder; give it as --run {run}"
+
+
 def test_speech_that_is_cut_comes_with_a_remedy() -> None:
     path = Path("a.wav")
     text = SynthesisReport(path, (SpokenFile(path, 1.0, 87, has_stopped=False),), 5).to_text()
@@ -401,7 +413,8 @@ def test_words_that_are_not_spoken_as_written_are_one_warning_and_counted_in_jso
     )
     report = SynthesisReport(Path("out"), files, 5)
     found = "not spoken as written: 1.wav (skipped words 2, overlong tokens 1)"
-    assert report.warnings() == [f"{found}; listen; another --seed, a lower --speed or other words may help"]
+    remedy = "listen; more training, another --seed, a lower --speed or other words may help"
+    assert report.warnings() == [f"{found}; {remedy}"]
     counts = ("attempts", "skipped_words", "repeated_words", "overlong_tokens")
     assert [report.to_json()[name] for name in counts] == [3, 2, 0, 1]
     assert SynthesisReport(Path("out"), files[:1], 5).warnings() == []

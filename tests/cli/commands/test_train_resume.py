@@ -153,7 +153,7 @@ def test_a_resumed_run_reads_its_own_cache(
     write_cache(tmp_path / "elsewhere" / "cache", train=24)
     monkeypatch.chdir(tmp_path / "elsewhere")
     plans: list[RunPlan] = []
-    monkeypatch.setattr(loop, "train", lambda plan, *_: plans.append(plan))
+    monkeypatch.setattr(loop, "train", lambda _log, plan, *_: plans.append(plan))
     begin(None, run, steps=3, resume=True)
     assert plans[0].cache == cache
     (run / "cache.txt").write_text("gone\n", encoding="utf-8")

@@ -13,7 +13,7 @@ from xtts_pipeline.corpus.demo.espeak import EspeakVoice, demo_sentences
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.segment.segment import find_recordings, segment_corpus
 from xtts_pipeline.corpus.segment.speech import hear
-from xtts_pipeline.errors import CorpusError
+from xtts_pipeline.errors import CorpusError, OutputError
 from xtts_pipeline.text.normalize import normalize
 
 SENTENCES = ["Mr. Brown paid $25 in 1990, and on 3 May he sold it.", *demo_sentences()[:35]]
@@ -148,6 +148,8 @@ def test_a_recording_without_a_transcript_is_cut_only(book: tuple[Path, list[Wor
 
     assert result.exit_code == 0, result.output
     assert "without a transcript: 1 of them, cut only" in result.output
+    table = output / "untranscribed" / "metadata.csv"
+    assert f"next: write {table} with the header file,text and a row for each clip" in result.output
     assert not (output / "metadata.csv").exists()
     lengths = [soundfile.info(file).duration for file in (output / "untranscribed").iterdir()]
     assert len(lengths) > 10
@@ -189,6 +191,24 @@ def test_a_sound_of_an_unusual_rate_is_refused_in_one_line(tmp_path: Path):
     soundfile.write(tmp_path / "a.wav", np.zeros(384_000, np.float32), 384_000)
     with pytest.raises(CorpusError, match=r"a\.wav: 384000 samples a second, expected 4000 to 192000; resample it$"):
         hear(tmp_path / "a.wav")
+
+
+def test_a_format_that_is_not_read_is_named_with_what_to_do(tmp_path: Path):
+    (tmp_path / "Memo 1.m4a").touch()
+    with pytest.raises(CorpusError, match=r"Memo 1.m4a: a format that is not read; expected WAV.*convert it"):
+        find_recordings(tmp_path)
+
+
+def test_a_full_disk_is_not_blamed_on_the_recording(
+    book: tuple[Path, list[Word]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def full(_path: Path, _content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OutputError, match=r"clips: cannot be written \(No space left on device\); free space"):
+        segment_corpus(book[0], tmp_path / "clips", "en", 10.0)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_without_sound_is_an_error(tmp_path: Path):

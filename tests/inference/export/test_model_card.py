@@ -107,8 +107,11 @@ def test_the_figures_are_those_of_the_evaluation(tmp_path: Path) -> None:
     [
         (None, "cannot be read"),
         ("[]", "no report of `xtts evaluate`"),
-        (json.dumps({**EVALUATION, "step": 8}), "found step 8 and cache ff*, expected step 7"),
-        (json.dumps({**EVALUATION, "fingerprint": "e"}), "found step 7 and cache e, "),
+        (
+            json.dumps({**EVALUATION, "step": 8}),
+            "found step 8, expected step 7; evaluate what is exported",
+        ),
+        (json.dumps({**EVALUATION, "fingerprint": "e"}), "found cache e, expected cache ffffffffffff; "),
         (
             json.dumps({**EVALUATION, "weights_sha256": "1" * 64}),
             "found weights 111111111111, expected weights 000000000000",

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows, rejections_of, resolve_buckets
 from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes
 from xtts_pipeline.cache.build.folder import existing_counts
@@ -20,6 +22,7 @@ from xtts_pipeline.corpus.utterance import examples_by_reason
 
 SAMPLE_CLIPS = 64
 SAMPLE_SECONDS = 2.0
+LEAST_SAMPLE_CLIPS = 9  # for a median
 
 
 @dataclass(frozen=True)
@@ -87,17 +90,21 @@ def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: Bu
 def _seconds_per_clip(
     layout: Layout, rows: Sequence[PlannedRow], index: CorpusIndex, config: Config, folder: Path
 ) -> float:
-    """Return the mean worker time for a clip, measured on clips spread over the rows."""
+    """Return the median worker time for a clip, measured on clips spread over the rows.
+
+    A mean would multiply a pause of the machine by the number of clips.
+    """
     if not rows:
         return 0.0
     task = ShardTask(folder, folder, next(iter(layout)), tuple(rows), index.roots, config, index.symbols)
     maker = ExampleMaker(task, StageClock())
     maker.make(rows[0])  # warm-up: builds filters and tables
     sample = rows[:: max(1, len(rows) // SAMPLE_CLIPS)]
-    start, made = time.perf_counter(), 0
+    times: list[float] = []
     for row in sample:
+        start = time.perf_counter()
         maker.make(row)
-        made += 1
-        if time.perf_counter() - start > SAMPLE_SECONDS:
+        times.append(time.perf_counter() - start)
+        if sum(times) > SAMPLE_SECONDS and len(times) >= LEAST_SAMPLE_CLIPS:
             break
-    return (time.perf_counter() - start) / made
+    return float(np.median(times))

@@ -36,7 +36,7 @@ from xtts_pipeline.cache.format.schema import Example, bucket_of, padded_wave, w
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import RecordWriter
 from xtts_pipeline.config.schema import Config, LimitsConfig
-from xtts_pipeline.errors import MACHINE_ERRORS, AudioError, CacheError, Reason, RowError
+from xtts_pipeline.errors import MACHINE_ERRORS, TOO_LONG_REMEDY, AudioError, CacheError, Reason, RowError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.memory import keep_freed_memory
 from xtts_pipeline.system.processes import end_with_parent
@@ -275,7 +275,8 @@ def check_mel_length(frames: int, limits: LimitsConfig, name: str) -> None:
     if frames > limits.max_mel_frames:
         limit = f"limits.max_mel_frames={limits.max_mel_frames}"
         raise AudioError(
-            Reason.MEL_TOO_LONG, f"{name}: {frames} frames are over {limit}; split the clip or raise the limit"
+            Reason.MEL_TOO_LONG,
+            f"{name}: {frames} frames are over {limit}; {TOO_LONG_REMEDY}",
         )
 
 

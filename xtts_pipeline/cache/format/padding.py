@@ -3,6 +3,7 @@
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.errors import Reason
 
 # Above this share, buckets save more time than their compilations take.
 MUCH_PADDING = 0.25
@@ -42,6 +43,8 @@ def padding_advice(manifest: Manifest, config: Config) -> list[str]:
     if can_split:
         remedy = "other data.buckets" if manifest.buckets else "--set data.buckets=auto"
         return [f"advice: {_REMAKE} with {remedy} to train faster; xtts stats shows the padding that is left"]
+    if {Reason.MEL_TOO_LONG, Reason.TEXT_TOO_LONG} & set(manifest.rejected_by_reason):
+        return []  # limits that are too low for some clips already
     limits = manifest.limits
     tokens, frames = (
         min(limit, -(-int(manifest.statistics[measure].max) // multiple) * multiple)

@@ -125,7 +125,7 @@ class SynthesisReport:
                 found.append(f"{file.output.name} ({', '.join(faults)})")
         if not found:
             return []
-        remedy = "listen; another --seed, a lower --speed or other words may help"
+        remedy = "listen; more training, another --seed, a lower --speed or other words may help"
         return [f"not spoken as written: {listed(found)}; {remedy}"]
 
     @property
@@ -162,14 +162,14 @@ class SynthesisReport:
     type=float,
     default=1.0,
     show_default=True,
-    help="0.8 is slower, 1.25 faster.",
+    help="0.8 is slower, 1.25 faster; 0.25 to 4.",
 )
 @click.option(
     "--semitones",
     type=float,
     default=0.0,
     show_default=True,
-    help="How much higher to speak, below 0 lower.",
+    help="How much higher to speak, below 0 lower; up to 12.",
 )
 @click.option(
     "--seed",
@@ -239,6 +239,8 @@ def synthesize(
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, vocoder=vocoder, strict_text=strict_text)
         warn_of_one_voice(run, synthesizer.checkpoint, references)
+        if speaker is None and not references:
+            say_speaker(synthesizer.checkpoint.cache)
         warn_of_unread(synthesizer, [*lines.values()] if text is None else [text], language, speaker)
         with output_errors(output, _OTHER_PATH, names_file=True):
             if text_file is not None:
@@ -264,6 +266,12 @@ def _run_or_voice(run: Path | None, voice: Path | None) -> Path:
     if path is None or (run and voice):
         raise click.UsageError("expected one of --run and --voice: a run, or a voice folder of xtts export")
     return path
+
+
+def say_speaker(cache: CacheIdentity) -> None:
+    """Say which of several speakers is chosen without --speaker."""
+    if len(cache.speakers) > 1:
+        echo_line(f"speaker {cache.speakers[0]}, the first of {len(cache.speakers)}; --speaker names another")
 
 
 def warn_of_unread(synthesizer: "Synthesizer", texts: Sequence[str], wanted: str | None, speaker: str | None) -> None:

@@ -52,7 +52,7 @@ def verify_cache(
 ) -> None:
     """Prove that a cache is what its manifest says.
 
-    Exit code 0 if it is, 1 if it is not, 2 if there is no cache.
+    Exit code 0 if it is, 1 if it is not, 2 if there is no such folder.
     """
     report = verify(cache, level, data, sample, repair=repair, jobs=jobs)
     print_report(report, as_json, is_true=report.valid)

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from xtts_pipeline.audio.load import LIBRARY_ERRORS
+from xtts_pipeline.audio.load import CONVERT, LIBRARY_ERRORS
+from xtts_pipeline.audio.save import encode_wave
 from xtts_pipeline.corpus.encodings import decode_text, likely_encoding
 from xtts_pipeline.corpus.layouts.pairs import TRANSCRIPTS
-from xtts_pipeline.corpus.rows import APPLE_DOUBLE, SOUND_SUFFIXES
+from xtts_pipeline.corpus.rows import APPLE_DOUBLE, SOUND_SUFFIXES, UNREAD_SUFFIXES
 from xtts_pipeline.corpus.segment.align import LEAST_EXPLAINED, align
 from xtts_pipeline.corpus.segment.cut import (
     CutClip,
@@ -87,7 +88,10 @@ class SegmentReport:
             lines.append(f"left out, {report['left_out_hours']:.2f} hours, each in {self.output / LEFT_OUT_NAME}:")
             lines += [f"  {reason:<20} {count:>6}" for reason, count in report["left_out_by_reason"].items()]
         lines += [f"warning: {problem}" for problem in self.problems]
-        if untranscribed < report["recordings"]:
+        if untranscribed == report["recordings"]:
+            table = self.output / UNTRANSCRIBED_FOLDER / "metadata.csv"
+            lines.append(f"next: write {table} with the header file,text and a row for each clip")
+        else:
             lines.append(f"next: xtts preprocess --data {shell_word(self.output)}")
         return join_lines(lines)
 
@@ -110,6 +114,8 @@ def find_recordings(data: Path) -> list[Recording]:
                 recording_id = _UNSAFE.sub("_", str((folder / stem).relative_to(root)))
                 recordings.append(Recording(recording_id, folder / name, folder / found if found else None))
     if not recordings:
+        if unread := next((path for path in sorted(root.rglob("*")) if path.suffix.lower() in UNREAD_SUFFIXES), None):
+            raise CorpusError(f"{unread}: a format that is not read; expected WAV, FLAC, OGG or MP3: {CONVERT}")
         raise CorpusError(f"{data}: no sound; expected long recordings such as book.wav, each beside book.txt")
     twice = [name for name, count in Counter(recording.id for recording in recordings).items() if count > 1]
     if twice:
@@ -205,9 +211,9 @@ def _write_clip(path: Path, sound: Path, rate: int, clip: CutClip) -> None:
         with soundfile.SoundFile(sound) as file:
             file.seek(round(clip.start * rate))
             wave = file.read(round((clip.end - clip.start) * rate), dtype="float32", always_2d=True).mean(axis=1)
-        soundfile.write(path, wave, rate, subtype="PCM_16")
     except LIBRARY_ERRORS as error:
         raise CorpusError(f"{sound}: cannot be cut at {clip.start:.1f} s ({error}); expected a whole file") from None
+    path.write_bytes(encode_wave(path, wave, rate))
 
 
 def _hours(clips: list[CutClip]) -> float:

@@ -92,16 +92,17 @@ def read_evaluation(
         raise CheckpointError(f"{found}; evaluate the exported checkpoint") from None
     evaluated = _parts(figures.step, figures.fingerprint, figures.weights_sha256, figures.vocoder_weights_sha256)
     exported = _parts(step, fingerprint, weights, vocoder_weights)
-    for found, expected in zip(evaluated, exported, strict=True):
-        if found != expected:
-            raise CheckpointError(f"{path}: found {found}, expected {expected}; evaluate what is exported")
+    differing = [pair for pair in zip(evaluated, exported, strict=True) if pair[0] != pair[1]]
+    if differing:
+        found, expected = differing[0]
+        raise CheckpointError(f"{path}: found {found}, expected {expected}; evaluate what is exported by xtts evaluate")
     return figures
 
 
 def _parts(step: int, fingerprint: str, weights: str, vocoder_weights: str | None) -> tuple[str, ...]:
     """Return what two evaluations must have in common, in words."""
     vocoder = "Griffin-Lim" if vocoder_weights is None else f"a vocoder with weights {vocoder_weights[:12]}"
-    return f"step {step} and cache {fingerprint}", f"weights {weights[:12]}", vocoder
+    return f"step {step}", f"cache {fingerprint[:12]}", f"weights {weights[:12]}", vocoder
 
 
 def model_card(

@@ -210,8 +210,6 @@ def _write_path(file_name: Path, path: Path) -> None:
     lines = [str(path)]
     if not is_stored(path):
         lines = [str(path.absolute()), os.path.relpath(path.absolute(), file_name.absolute().parent)]
-    if "\n" in str(path):
-        del lines[1:]
     with atomic_write(file_name) as file:
         file.write("".join(f"{line}\n" for line in lines).encode())
 
@@ -263,8 +261,8 @@ def _read_path(path: Path, remedy: str) -> Path | None:
     try:
         text = read_regular_file(path, _MAX_PATH_BYTES, follow_links=False).decode().removesuffix("\n")
         named, _, from_run = text.partition("\n")
-        if not from_run or Path(named).name != Path(from_run).name:
-            return folder_path(text)  # the name itself may hold a line break
+        if not from_run:
+            return folder_path(named)
         moved = Path(os.path.normpath(path.absolute().parent / from_run))
         return moved if moved.exists() and not Path(named).exists() else Path(named)
     except FileNotFoundError:

@@ -71,10 +71,7 @@ def test_a_vocoder_is_remembered_by_its_absolute_path_in_the_folder_of_the_run(
 
 
 def test_a_run_and_its_vocoder_may_be_moved_together_or_alone(run: Path, vocoder: Path, tmp_path: Path) -> None:
-    beside = shutil.copytree(vocoder, tmp_path / "new\nline")
-    assert use(run, beside).exit_code == 0
-    assert read_vocoder_path(run) == beside
-    beside = beside.rename(tmp_path / "vocoder")
+    beside = shutil.copytree(vocoder, tmp_path / "vocoder")
     assert use(run, beside).exit_code == 0
     alone = shutil.copytree(run, tmp_path / "elsewhere" / "run")
     assert read_vocoder_path(alone) == beside

@@ -305,7 +305,8 @@ def _check_source(data: Path | None, cache: Path | None, reading: ReadOptions) -
 
 
 def _language_warnings(rows: Sequence[PlannedRow | UtteranceEntry], text: TextConfig) -> tuple[str, ...]:
-    return tuple(check_languages([row.raw_text for row in rows], [row.language for row in rows], text))
+    texts, languages = [row.raw_text for row in rows], [row.language for row in rows]
+    return tuple(check_languages(texts, languages, text, is_made=any(isinstance(row, UtteranceEntry) for row in rows)))
 
 
 def count_symbols(data: Path | None, cache: Path | None, config: Config, reading: ReadOptions = AUTO) -> SymbolsReport:
