@@ -195,11 +195,12 @@ def test_a_push_copies_changed_files_and_removes_surplus_ones(
 ) -> None:
     before = write_cache(tmp_path / "before", shards=3)
     after = write_cache(tmp_path / "after", shards=2)
-    copy(tmp_path / "before", store)
+    assert "replaced" not in copy(tmp_path / "before", store).to_text()
     report = copy(tmp_path / "after", store)
     kept = {shard.name for shard in before.shards} & {shard.name for shard in after.shards}
     assert kept == {"val-00000-of-00001.tfrecord"}
     assert sorted(report.removed) == [f"train-0000{number}-of-00003.tfrecord" for number in range(3)]
+    assert report.to_text().endswith("; replaced another cache")
     assert report.copied_files == 2 + 1 + 1  # shards, utterances.jsonl and the manifest; what was rejected is the same
     assert verify_cache(store).valid
 

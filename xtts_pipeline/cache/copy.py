@@ -46,7 +46,7 @@ _STAGED_NAME_LENGTH = 16
 
 @dataclass(frozen=True)
 class CopyReport:
-    """Files and bytes of the cache, those copied, and the names removed from the target."""
+    """Files and bytes of the cache, those copied, the names removed from the target, and whether it held another."""
 
     target: str
     files: int
@@ -54,6 +54,7 @@ class CopyReport:
     copied_files: int
     copied_bytes: int
     removed: tuple[str, ...] = ()
+    has_replaced_another: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the result of `xtts cache push --json`."""
@@ -62,6 +63,8 @@ class CopyReport:
     def to_text(self) -> str:
         """Return the report in a line for people."""
         removed = f"; removed {', '.join(self.removed)}" if self.removed else ""
+        if self.has_replaced_another:
+            removed += "; replaced another cache"
         copied = (
             f"{counted(self.copied_files, 'file')}, {format_bytes(self.copied_bytes)}, copied"
             if self.copied_files
@@ -109,6 +112,7 @@ def copy_cache(
             file.write(manifest_bytes(manifest))
     return replace(
         nothing,
+        has_replaced_another=before is not None and before != manifest,
         copied_files=len(missing) + 1,
         copied_bytes=sum(entries[name].bytes for name in missing),
         removed=removed,

@@ -70,7 +70,7 @@ def cache() -> None:
 @click.option("--jobs", type=COUNT, default=8, show_default=True, help="Number of files that are copied at a time.")
 @json_option
 def push(source: Path, target: Path, jobs: int, as_json: bool) -> None:
-    """Copy the cache SRC to DST, such as gs://bucket/cache.
+    """Copy the cache SRC to DST, such as gs://bucket/cache. It replaces a cache that is there.
 
     The manifest is copied last, so that an incomplete copy is never taken for a cache.
     """
@@ -83,7 +83,7 @@ def push(source: Path, target: Path, jobs: int, as_json: bool) -> None:
 @click.option("--jobs", type=COUNT, default=8, show_default=True, help="Number of files that are copied at a time.")
 @json_option
 def pull(source: Path, target: Path, jobs: int, as_json: bool) -> None:
-    """Copy the cache SRC, such as gs://bucket/cache, to a local folder DST.
+    """Copy the cache SRC, such as gs://bucket/cache, to a local folder DST. It replaces a cache that is there.
 
     Each file is checked by the manifest. The same command continues a copy that was interrupted.
     """
