@@ -5,17 +5,15 @@ Records are copied, never computed again. A part is the cache that `preprocess -
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import xxhash
-
 from xtts_pipeline.cache.build.folder import check_free_space
 from xtts_pipeline.cache.build.plan import CorpusIndex
-from xtts_pipeline.cache.build.publish import manifest_of
+from xtts_pipeline.cache.build.publish import manifest_of, write_listing
 from xtts_pipeline.cache.format.example import decode_example, encode_example
 from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry, read_rejected, read_utterances
 from xtts_pipeline.cache.format.manifest import (
@@ -48,7 +46,6 @@ from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import CacheError, Reason, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
-from xtts_pipeline.system.sealed_json import canonical_json
 from xtts_pipeline.system.storage import real_path
 from xtts_pipeline.text.symbols import build_symbols
 from xtts_pipeline.text.tokens import Tokenizer
@@ -103,10 +100,10 @@ def compose_cache(
         lines = [
             line for name, rows in _lay_out(members, first.cache).items() for line in writer.write_shard(name, rows)
         ]
-        files = {
-            UTTERANCES_NAME: _write_lines(folder / UTTERANCES_NAME, lines),
-            REJECTED_NAME: _write_lines(folder / REJECTED_NAME, (row.to_json() for row in rejections)),
-        }
+        files = {}
+        for name, content in ((UTTERANCES_NAME, lines), (REJECTED_NAME, [row.to_json() for row in rejections])):
+            with (folder / name).open("wb") as file:
+                files[name] = write_listing(file, content)
         lengths = {measure: [line[measure] for line in lines] for measure in MEASURES}
         reasons = Counter(row.reason.value for row in rejections)
         manifest = manifest_of(index, config, writer.shards, lengths, reasons, files, writer.waves)
@@ -264,9 +261,3 @@ class _Writer:
         if row.entry.position >= len(starts):
             raise CacheError(f"{path}: has no record {row.entry.position}; run {verify_command(path.parent)}")
         return read_record(path, starts[row.entry.position])
-
-
-def _write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> FileEntry:
-    data = "".join(f"{canonical_json(line)}\n" for line in lines).encode()
-    path.write_bytes(data)
-    return FileEntry(len(data), xxhash.xxh3_128_hexdigest(data))

@@ -13,10 +13,10 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
 
 from xtts_pipeline import __version__
-from xtts_pipeline.cache.format.manifest import STRICT, first_problem
 from xtts_pipeline.errors import CheckpointError, DamagedVoiceError
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
+from xtts_pipeline.system.strict_json import STRICT, first_problem
 from xtts_pipeline.training.checkpoints.run_folder import (
     ACOUSTIC_FOLDER,
     CONFIG_NAME,

@@ -11,7 +11,6 @@ import soundfile
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from xtts_pipeline.audio.mel import log_mel
-from xtts_pipeline.cache.format.manifest import first_problem
 from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.plots import mel_seconds
@@ -33,9 +32,10 @@ from xtts_pipeline.reports.page import (
     write_page,
 )
 from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.strict_json import Natural, first_problem
 from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, TENSORBOARD_FOLDER
-from xtts_pipeline.training.checkpoints.state import Natural, NetworkKind, read_run_state
+from xtts_pipeline.training.checkpoints.state import NetworkKind, read_run_state
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.monitoring.warnings import MAX_WAIT_SHARE
 

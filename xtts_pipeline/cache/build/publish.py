@@ -79,9 +79,9 @@ def publish_cache(
         tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(work_folder)) as utterances,
         tempfile.TemporaryFile(dir=work_folder) as rejected,
     ):
-        utterance_entry = _spool(utterances, _utterance_lines(folder, layout, config, totals))
+        utterance_entry = write_listing(utterances, _utterance_lines(folder, layout, config, totals))
         totals.rejections.sort(key=lambda item: (*reading_order(item[0], item[1].where), item[1].id))
-        rejected_entry = _spool(rejected, (rejection.to_json() for _, rejection in totals.rejections))
+        rejected_entry = write_listing(rejected, (rejection.to_json() for _, rejection in totals.rejections))
         lengths = {measure: getattr(totals, measure) for measure in MEASURES}
         reasons = Counter(rejection.reason.value for _, rejection in totals.rejections)
         files = {UTTERANCES_NAME: utterance_entry, REJECTED_NAME: rejected_entry}
@@ -189,7 +189,8 @@ def manifest_of(
     )
 
 
-def _spool(file: IO[bytes], lines: Iterable[Mapping[str, object]]) -> FileEntry:
+def write_listing(file: IO[bytes], lines: Iterable[Mapping[str, object]]) -> FileEntry:
+    """Write the lines of utterances.jsonl or rejected.jsonl and return the file's size and checksum."""
     digest, size = xxhash.xxh3_128(), 0
     for line in lines:
         data = f"{canonical_json(line)}\n".encode()

@@ -15,13 +15,14 @@ from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.build.planned_rows import PlannedRow, RowContent, content_of
-from xtts_pipeline.cache.format.manifest import STRICT, Checksum, Natural, file_checksum
+from xtts_pipeline.cache.format.manifest import Checksum, file_checksum
 from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Bucket
 from xtts_pipeline.errors import Reason
 from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
 from xtts_pipeline.system.sealed_json import seal_json, strip_seal
+from xtts_pipeline.system.strict_json import STRICT, Natural
 
 RECEIPTS_FOLDER = "receipts"
 MAX_RECEIPT_BYTES = 64 << 20

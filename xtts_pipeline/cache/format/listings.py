@@ -14,17 +14,15 @@ from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.format.manifest import (
     REJECTED_NAME,
-    STRICT,
     UTTERANCES_NAME,
     Checksum,
     Name,
-    Natural,
-    first_problem,
 )
 from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json
+from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
 
 _strict = dataclass(frozen=True, slots=True, config=STRICT)
 Entry = TypeVar("Entry")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import xxhash
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.format.schema import FORMAT_VERSION, RecordField, RecordSpec
@@ -34,6 +34,7 @@ from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
 from xtts_pipeline.system.storage import is_stored
+from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
 
 MANIFEST_NAME = "manifest.json"
 UTTERANCES_NAME = "utterances.jsonl"
@@ -45,9 +46,6 @@ MAX_MANIFEST_BYTES = 64 << 20
 # Limit of `data.cache_records: auto`: not much more than the shuffle buffer takes otherwise.
 SMALL_BYTES = 512 << 20
 
-STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-Natural = Annotated[int, Field(ge=0, lt=1 << 63)]
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Name = Annotated[str, Field(min_length=1)]
 
@@ -426,12 +424,3 @@ def is_file_of(path: Path, entry: FileEntry) -> bool:
 def _expect(where: str, found: object, expected: object) -> None:
     if found != expected:
         raise ValueError(f"{where}: found {found}, expected {expected}")
-
-
-def first_problem(error: ValidationError) -> str:
-    """Return the first problem: where, unless it is the whole, found, expected."""
-    first = error.errors()[0]
-    if first["type"] == "value_error":
-        return str(first["ctx"]["error"])
-    where = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
-    return f"{where}found {str(first['input'])[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}"

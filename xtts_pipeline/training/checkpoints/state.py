@@ -12,31 +12,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 from safetensors import SafetensorError
 
 from xtts_pipeline.cache.format.identity import CacheIdentity
-from xtts_pipeline.cache.format.manifest import first_problem
 from xtts_pipeline.config.load import REMOVED_KEYS
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json, unseal_json
+from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
 from xtts_pipeline.training.checkpoints.run_folder import STATE_NAME, find_checkpoint, has_step_of
 
 CHECKPOINT_VERSION = 5
 MAX_STATE_BYTES = 64 << 20
-_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 NetworkKind = Literal["acoustic", "vocoder"]
 _WITH_ARTICLE: dict[NetworkKind, str] = {"acoustic": "an acoustic model", "vocoder": "a vocoder"}
-Natural = Annotated[int, Field(ge=0, lt=1 << 63)]
 # A file that is missing, of another kind or too large has not the bytes that were saved; others may be intact.
 _NOT_SAVED_SO = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.EFBIG})
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class BestEvaluation:
     """The evaluation with the lowest value, and the number of evaluations since; step 0 and no value before the first.
 
@@ -59,7 +57,7 @@ class BestEvaluation:
         return replace(self, evaluations_without=self.evaluations_without + 1)
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class LossSpikeState:
     """The statistics of reported losses: their number, running mean and variance, and whether the last was a spike."""
 
@@ -69,7 +67,7 @@ class LossSpikeState:
     is_spike: bool = False
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class CopiedRows:
     """Embedding rows of symbols, speakers or languages: the number copied, the new ones and those left behind."""
 
@@ -78,7 +76,7 @@ class CopiedRows:
     left_behind: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class Origin:
     """The checkpoint whose weights a run started with, and the weights that were not copied.
 
@@ -101,7 +99,7 @@ class Origin:
     left_behind: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class RunState:
     """A run between two steps.
 
@@ -166,7 +164,7 @@ class RunState:
         return replace(self, resumed_at_steps=(*self.resumed_at_steps, step))
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class FileDigest:
     """Size and checksum of a file."""
 
@@ -179,7 +177,7 @@ def digest_of(content: bytes) -> FileDigest:
     return FileDigest(len(content), hashlib.sha256(content).hexdigest())
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class SavedState:
     """The content of state.json.
 

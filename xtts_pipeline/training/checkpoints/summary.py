@@ -9,12 +9,12 @@ from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from xtts_pipeline.cache.format.manifest import first_problem
 from xtts_pipeline.errors import OutputError
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.strict_json import Natural, first_problem
 from xtts_pipeline.training.checkpoints.run_folder import SUMMARY_NAME
-from xtts_pipeline.training.checkpoints.state import Natural, NetworkKind
+from xtts_pipeline.training.checkpoints.state import NetworkKind
 
 _MAX_SUMMARY_BYTES = 64 << 20
 _REMEDY = "remove it, and --resume goes on from the last checkpoint"
