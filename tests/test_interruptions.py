@@ -31,7 +31,11 @@ from xtts_pipeline.system.sealed_json import unseal_json
 
 SIGNALS = 200
 MOST_SECONDS = 120.0
-NUMBERS = {signal.SIGINT: "to the group, as a terminal sends Ctrl-C", signal.SIGTERM: "to the process, as a scheduler"}
+NUMBERS = {
+    signal.SIGINT: "to the group, as a terminal sends Ctrl-C",
+    signal.SIGHUP: "to the group, as a terminal that is closed",
+    signal.SIGTERM: "to the process, as a scheduler",
+}
 SETTINGS = [f"--set={setting}" for setting in CONFIG]
 SYNTHESIZE = ["synthesize", "--run", "{run}", "--output", "{new}/a.wav"]
 # Each command over {corpus}, {cache} and {run}, which are copies, and {new}, which is missing.
@@ -118,6 +122,12 @@ def duration(name: str, originals: Path) -> float:
     return min(float(json.loads(path.read_text(encoding="utf-8"))), MOST_SECONDS / 4)
 
 
+def stop_ignoring() -> None:
+    """Undo what a shell or nohup has set for a trial in the background, and which its children would keep."""
+    for kind in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(kind, signal.SIG_DFL)
+
+
 def interrupt(arguments: list[str], folder: Path, kind: signal.Signals, seconds: float) -> tuple[int, str]:
     """Run a command, send the signal after some seconds, and return the exit code and what was said."""
     with tempfile.TemporaryFile() as said:
@@ -129,13 +139,12 @@ def interrupt(arguments: list[str], folder: Path, kind: signal.Signals, seconds:
             stderr=said,
             env=environment,
             start_new_session=True,
-            # A trial in the background of a shell was started to ignore Ctrl-C, and its children would too.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (no threads here)
+            preexec_fn=stop_ignoring,  # noqa: PLW1509 (no threads here)
         )
         try:
             time.sleep(seconds)
             if process.poll() is None:
-                (os.killpg if kind == signal.SIGINT else os.kill)(process.pid, kind)
+                (os.kill if kind == signal.SIGTERM else os.killpg)(process.pid, kind)
             code = process.wait(MOST_SECONDS)
             wait_for_group_to_end(process.pid)
         except subprocess.TimeoutExpired:

@@ -59,7 +59,7 @@ def main() -> None:
     finally:
         # The job is over and TensorFlow's end takes seconds: a scheduler gets the exit code, Ctrl-C ends at once.
         for number in handled:
-            signal.signal(number, signal.SIG_IGN if number == signal.SIGTERM else _exit_at_once)
+            signal.signal(number, _exit_at_once if number == signal.SIGINT else signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ SUMMARIES = {name: text for summaries in SECTIONS.values() for name, text in sum
     [("xtts_pipeline.cli.main", ""), ("click", ""), ("pydantic", "xtts: interrupted")],
     ids=["cli", "click", "pydantic"],
 )
-@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_an_interrupted_import_prints_no_traceback(module: str, stderr: str, number: str):
     assert run(module, number=number) == (130, False, stderr)
 
