@@ -18,6 +18,7 @@ from xtts_pipeline.audio.wav_header import WAV_CODECS, WavHeader, read_wav_heade
 from xtts_pipeline.config.schema import AudioConfig, LimitsConfig
 from xtts_pipeline.errors import TOO_LONG_REMEDY, AudioError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
+from xtts_pipeline.system.stderr import silent_decoder
 
 SAMPLE_RATES = range(1_000, 768_001)
 MAX_CHANNELS = 64
@@ -125,7 +126,7 @@ def _decode(source: bytes, limits: LimitsConfig) -> DecodedClip:
     if source[:4] == b"OggS":
         _check_ogg_end(source)
     try:
-        with soundfile.SoundFile(_SeekableBytes(source)) as file:
+        with silent_decoder(), soundfile.SoundFile(_SeekableBytes(source)) as file:
             _check_codec(file.subtype)
             _check_header(file.frames, file.samplerate, file.channels, limits)
             return _decode_blocks(file)

@@ -29,6 +29,7 @@ from xtts_pipeline.corpus.segment.speech import hear
 from xtts_pipeline.errors import CorpusError, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
 from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.stderr import silent_decoder
 from xtts_pipeline.system.terminal import counted, join_lines, shell_word
 
 CLIPS_NAME, LEFT_OUT_NAME = "clips.jsonl", "left_out.jsonl"
@@ -208,7 +209,7 @@ def _read_text(path: Path, language: str, encoding: str) -> str:
 
 def _write_clip(path: Path, sound: Path, rate: int, clip: CutClip) -> None:
     try:
-        with soundfile.SoundFile(sound) as file:
+        with silent_decoder(), soundfile.SoundFile(sound) as file:
             file.seek(round(clip.start * rate))
             wave = file.read(round((clip.end - clip.start) * rate), dtype="float32", always_2d=True).mean(axis=1)
     except LIBRARY_ERRORS as error:

@@ -15,6 +15,7 @@ from xtts_pipeline.audio.load import LIBRARY_ERRORS, read_sound_length
 from xtts_pipeline.audio.mel import frame_energies_db, log_mel
 from xtts_pipeline.config.schema import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, AudioConfig
 from xtts_pipeline.errors import AudioError, CorpusError
+from xtts_pipeline.system.stderr import silent_decoder
 
 HOPS_PER_SECOND = 100
 HOPS_PER_FRAME = 4
@@ -100,10 +101,11 @@ def hear(path: Path) -> tuple[RecordedSpeech, int]:
         hop_samples = hop_length(rate)
         block_samples = hop_samples * HOPS_PER_SECOND * BLOCK_SECONDS
         # The last hop of a block is centred at the first sample of the next one.
-        mels = [
-            mel_hops(block.mean(axis=1), rate)[: max(1, len(block) // hop_samples)]
-            for block in soundfile.blocks(path, block_samples, dtype="float32", always_2d=True)
-        ]
+        with silent_decoder():
+            mels = [
+                mel_hops(block.mean(axis=1), rate)[: max(1, len(block) // hop_samples)]
+                for block in soundfile.blocks(path, block_samples, dtype="float32", always_2d=True)
+            ]
     except (AudioError, OSError, *LIBRARY_ERRORS) as error:
         raise CorpusError(f"{path}: {error}; expected a whole WAV, FLAC, OGG or MP3 file") from None
     if not mels:
