@@ -214,7 +214,7 @@ def _write_clip(path: Path, sound: Path, rate: int, clip: CutClip) -> None:
             wave = file.read(round((clip.end - clip.start) * rate), dtype="float32", always_2d=True).mean(axis=1)
     except LIBRARY_ERRORS as error:
         raise CorpusError(f"{sound}: cannot be cut at {clip.start:.1f} s ({error}); expected a whole file") from None
-    path.write_bytes(encode_wave(path, wave, rate))
+    path.write_bytes(encode_wave(path, np.clip(wave, -1.0, 1.0), rate))
 
 
 def _hours(clips: list[CutClip]) -> float:
