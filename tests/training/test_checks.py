@@ -434,3 +434,9 @@ def test_what_is_set_or_cannot_help_is_not_advised(
     manifest = replace(made, statistics={**made.statistics, **spreads})
     found = padding_advice(manifest, Config(data=DataConfig(buckets=buckets)))
     assert [line.partition(" with ")[2].partition(" and ")[0] for line in found] == ([advised] if advised else [])
+
+
+def test_a_batch_that_devices_cannot_share_is_refused_before_tensorflow_starts(manifest: Manifest) -> None:
+    found = "training.batch_size=10 cannot be shared by 4 devices in 1 parts each"
+    with pytest.raises(ConfigError, match=f"{found}.*expected a multiple of 4"):
+        check_enough_records(Path("cache"), manifest, settings(10), 4)

@@ -8,8 +8,7 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import TrainingConfig
-from xtts_pipeline.data.schedule import batch_sizes
-from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.data.schedule import batch_parts, batch_sizes
 from xtts_pipeline.model.batch import Batch
 
 
@@ -20,13 +19,7 @@ def bucket_signatures(
 
     Raises ConfigError if `replicas` devices cannot share a batch in equal parts.
     """
-    parts = settings.accumulation_steps * replicas
-    if settings.clips_per_batch % parts:
-        by = f"{replicas} devices in {settings.accumulation_steps} parts each (training.accumulation_steps)"
-        raise ConfigError(
-            f"training.batch_size={settings.batch_size} cannot be shared by {by}, expected a multiple of {parts}"
-        )
-    sizes = batch_sizes(specs, settings.clips_per_batch, parts)
+    sizes = batch_sizes(specs, settings.clips_per_batch, batch_parts(settings, replicas))
     ids = {"with_speaker": len(identity.speakers) > 1, "with_language": len(identity.languages) > 1}
     return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]
 

@@ -12,6 +12,8 @@ from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.errors import ConfigError
 
 # The number of a batch in the whole stream must fit into an int64.
 _Count = Annotated[int, Field(ge=0, lt=1 << 31)]
@@ -31,6 +33,20 @@ class StreamPosition:
 
 
 START = StreamPosition()
+
+
+def batch_parts(settings: TrainingConfig, devices: int) -> int:
+    """Return the number of equal parts of a batch, one for each accumulation step of each device.
+
+    Raises ConfigError if the batch cannot be shared so.
+    """
+    parts = settings.accumulation_steps * devices
+    if settings.clips_per_batch % parts:
+        by = f"{devices} devices in {settings.accumulation_steps} parts each (training.accumulation_steps)"
+        raise ConfigError(
+            f"training.batch_size={settings.batch_size} cannot be shared by {by}, expected a multiple of {parts}"
+        )
+    return parts
 
 
 def batch_sizes(specs: Sequence[RecordSpec], batch_size: int, parts: int) -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.config.schema import AudioConfig, Bucket, LimitsConfig
-from xtts_pipeline.corpus.utterance import Rejection
+from xtts_pipeline.corpus.utterance import Rejection, examples_by_reason
 from xtts_pipeline.plots import mel_seconds
 from xtts_pipeline.quality.clips import ClipSound, MeasuredClip
 from xtts_pipeline.quality.duplicates import DuplicateGroup
@@ -324,13 +324,11 @@ def _texts(content: ClipsContent) -> str:
 def _left_out(content: ClipsContent) -> str:
     if not content.rejections:
         return ""
-    firsts: dict[str, Rejection] = {}
     counts = Counter(rejection.reason for rejection in content.rejections)
-    for rejection in content.rejections:
-        firsts.setdefault(rejection.reason, rejection)
+    examples = examples_by_reason(content.rejections)
     rows = [
-        f'<tr><td>{escape(reason)}</td><td class="figure">{count:,}</td><td>{escape(firsts[reason].id)}</td>'
-        f"<td>{escape(firsts[reason].detail)}</td></tr>"
+        f'<tr><td>{escape(reason)}</td><td class="figure">{count:,}</td><td>{escape(examples[reason]["id"])}</td>'
+        f"<td>{escape(examples[reason]['detail'])}</td></tr>"
         for reason, count in counts.most_common()
     ]
     head = "<tr><th>Reason</th><th>Rows</th><th>Example</th><th>Detail</th></tr>"

@@ -10,7 +10,7 @@ from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_s
 from xtts_pipeline.cache.format.padding import padding_advice, padding_share
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config, TrainingConfig, VocoderConfig
-from xtts_pipeline.data.schedule import batch_sizes, is_filled, unfilled_buckets
+from xtts_pipeline.data.schedule import batch_parts, batch_sizes, is_filled, unfilled_buckets
 from xtts_pipeline.errors import CacheError, ConfigError
 from xtts_pipeline.model.architecture import NetworkSizes
 from xtts_pipeline.system.installation import install_command
@@ -45,10 +45,10 @@ class AvailableMemory:
 def check_enough_records(cache: Path, manifest: Manifest, config: Config, shares: int = 1) -> None:
     """Raise CacheError if a bucket cannot fill one training batch, or if patience has no validation split.
 
-    `shares` devices split a batch. A bucket without training records is fine. The records of a bucket with too few
-    would never be trained on.
+    Raises ConfigError if the `shares` devices cannot split a batch equally. A bucket without training records is fine;
+    the records of one with too few would never be trained on.
     """
-    training, parts = config.training, config.training.accumulation_steps * shares
+    training, parts = config.training, batch_parts(config.training, shares)
     if not manifest.split_records("train"):
         raise CacheError(f"{cache}: 0 training records; preprocess a larger corpus")
     for bucket, found, needed in unfilled_buckets(manifest, training.clips_per_batch, parts):
