@@ -15,6 +15,7 @@ import soundfile
 
 from tests.serving.running import PART_SAMPLES, GatedVoice, Running, running, wait_until
 from xtts_pipeline.inference.synthesizer import Synthesizer
+from xtts_pipeline.serving.worker import SpeechWorker
 
 TOKEN = "a-word-of-clients"  # noqa: S105 (of the tests alone)
 HEADERS = {"Content-Type": "application/json"}
@@ -124,6 +125,14 @@ def test_the_page_loads_nothing_from_elsewhere(server: Running) -> None:
     assert response.headers["content-security-policy"].startswith("default-src 'none'")
     assert "<textarea" in response.text
     assert re.findall(r"(?:src|href)=\"(?!data:)|https?://", response.text) == []
+
+
+def test_a_probe_is_told_that_nothing_speaks_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SpeechWorker, "_run", lambda _self: None)
+    with running({"gated": GatedVoice()}) as served:
+        response = served.client.get("/health")
+    assert response.status_code == 503
+    assert response.json() == {"status": "the thread that speaks has ended; start the server again"}
 
 
 def test_a_token_is_asked_for_everywhere_but_on_the_page_and_by_a_probe() -> None:

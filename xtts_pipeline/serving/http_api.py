@@ -89,7 +89,9 @@ class Service:
         return HTMLResponse(content, headers={"content-security-policy": PAGE_POLICY})
 
     async def _health(self, _: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+        if self.worker.is_alive:
+            return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "the thread that speaks has ended; start the server again"}, 503)
 
     async def _show_metrics(self, _: Request) -> Response:
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -109,6 +109,11 @@ class SpeechWorker:
             self._changed.notify()
         self._thread.join()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs; if a fault ended it, no order is spoken any more."""
+        return self._thread.is_alive()
+
     @contextmanager
     def speak(self, order: SpeechOrder) -> Iterator[LiveSpeech]:
         """Yield the speech of an order; it is made until the block ends, and no longer.
