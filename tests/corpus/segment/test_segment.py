@@ -211,6 +211,18 @@ def test_a_full_disk_is_not_blamed_on_the_recording(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("written", "found"), [("Deutsch", "de"), ("en-us", "en-US"), ("en-us+f3", "en-us+f3")])
+def test_a_language_is_written_as_in_other_commands_or_as_a_voice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, found: str
+):
+    asked: list[str] = []
+    monkeypatch.setattr("xtts_pipeline.cli.commands.segment.segment_corpus", lambda *words: asked.append(words[2]))
+    monkeypatch.setattr("xtts_pipeline.cli.commands.segment.print_report", lambda *_: None)
+    words = ["segment", "--data", str(tmp_path), "--output", str(tmp_path / "new"), "--language", written]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert asked == [found]
+
+
 def test_a_folder_without_sound_is_an_error(tmp_path: Path):
     with pytest.raises(
         CorpusError, match=r"no sound; expected long recordings such as book\.wav, each beside book\.txt"

@@ -1,6 +1,7 @@
 """`xtts segment`: cut long recordings into a corpus of clips with their texts."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -8,6 +9,7 @@ import click
 from xtts_pipeline.cli.corpus_options import Encoding
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import FOLDER, Seconds, json_option, print_report
+from xtts_pipeline.config.languages import canonical_language
 from xtts_pipeline.corpus.segment.segment import Recording, segment_corpus
 from xtts_pipeline.errors import OutputError
 from xtts_pipeline.system.terminal import echo_line
@@ -16,7 +18,12 @@ from xtts_pipeline.system.terminal import echo_line
 @click.command(cls=DocumentedCommand, example="xtts segment --data book/ --output clips/ --language de")
 @click.option("--data", type=FOLDER, required=True, help="A long recording, or a folder of them, each beside its text.")
 @click.option("--output", type=FOLDER, required=True, help="Folder of the corpus that is made.")
-@click.option("--language", default="en", show_default=True, help="Language of the texts, as espeak-ng names it.")
+@click.option(
+    "--language",
+    default="en",
+    show_default=True,
+    help="Language of the texts: a code or name, or a voice of espeak-ng.",
+)
 @click.option("--max-seconds", type=Seconds(2.0), default=10.0, show_default=True, help="Length of the longest clip.")
 @click.option("--encoding", type=Encoding(), default="", help="Encoding of the texts, such as cp1252.")
 @json_option
@@ -28,6 +35,9 @@ def segment(data: Path, output: Path, language: str, max_seconds: float, encodin
     """
     if output.exists():
         raise OutputError(f"{output}: exists already; choose another --output")
+
+    with suppress(ValueError):  # a voice of espeak-ng
+        language = canonical_language(language, with_hint=False)
 
     def show(recording: Recording) -> None:
         if sys.stderr.isatty():
