@@ -7,24 +7,30 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 
-class _LossyFile(io.FileIO):
-    """A file that takes everything, and loses what it cannot write: to a full disk, or to a terminal that is gone."""
+class _LossyStream(io.TextIOWrapper):
+    """A stream that takes everything, and loses what cannot be written: a disk is full, or a terminal is gone."""
 
-    def write(self, data: Any, /) -> int:
-        try:
-            written = super().write(data)
-        except OSError:
-            written = None
-        return len(data) if written is None else written
+    def write(self, text: str, /) -> int:
+        with suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            super().flush()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 def open_stderr(descriptor: int, encoding: str, *, closefd: bool) -> io.TextIOWrapper:
     """Return a stream of lines on a descriptor that never raises OSError; what cannot be encoded is escaped."""
-    file = io.BufferedWriter(_LossyFile(descriptor, "w", closefd=closefd))
-    return io.TextIOWrapper(file, encoding, "backslashreplace", line_buffering=True)
+    # Not a raw file of our own: a signal within its `write` would leave the line in the buffer, to be written again.
+    file = io.BufferedWriter(io.FileIO(descriptor, "w", closefd=closefd))
+    return _LossyStream(file, encoding, "backslashreplace", line_buffering=True)
 
 
 @contextmanager

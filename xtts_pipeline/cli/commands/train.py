@@ -31,6 +31,7 @@ from xtts_pipeline.data.survey import Survey, check_settings, survey_corpus
 from xtts_pipeline.errors import ConfigError, OutputError, output_errors
 from xtts_pipeline.perf.autotune import tune
 from xtts_pipeline.system.atomic_files import atomic_write
+from xtts_pipeline.system.runtime import gpu_count
 from xtts_pipeline.system.storage import check_apart, check_local
 from xtts_pipeline.system.terminal import duration_text, echo_line
 from xtts_pipeline.training.checkpoints.run_folder import (
@@ -202,7 +203,7 @@ def run_training(
     chief writes; the others print only errors and return a short summary.
     """
     startup, cluster = StartupTimer(), find_cluster(os.environ, wait_workers)
-    _check_options(output, allow_change, cluster, is_resumed=resume)
+    _check_options(output, allow_change, cluster, devices, is_resumed=resume)
     allowed = frozenset([*allow_change, *(["training.steps"] if steps is not None else [])])
     run = output or dated_folder("runs")
     cache = cache or cache_of_run(run if resume and corpus is None else None, reads_stores=True)
@@ -270,11 +271,19 @@ def run_training(
 
 
 def _check_options(
-    output: Path | None, allow_change: Sequence[str], cluster: Cluster | None, *, is_resumed: bool
+    output: Path | None,
+    allow_change: Sequence[str],
+    cluster: Cluster | None,
+    devices: int | None,
+    *,
+    is_resumed: bool,
 ) -> None:
     """Raise OutputError or ConfigError if options contradict each other or name an unknown setting."""
     if cluster is not None and output is None:
         raise OutputError("several workers: no run is named, expected one folder for all of them; add --output RUN")
+    if cluster is not None and (devices or 1) > 1 and not gpu_count():
+        found = f"--devices {devices}: without GPUs each of several workers is one device"
+        raise ConfigError(f"{found}; start more workers instead")
     if is_resumed and output is None:
         raise OutputError("--resume: no run is named, expected its folder; add --output RUN")
     if allow_change and not is_resumed:

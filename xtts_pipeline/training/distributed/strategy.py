@@ -149,10 +149,6 @@ def choose_distribution(
             raise ConfigError(f"--devices {devices}: this machine has {len(gpus)} GPUs; ask for {len(gpus)} or fewer")
         tf.config.set_visible_devices(gpus[:devices], "GPU")
     if cluster is not None:
-        if not gpus and (devices or 1) > 1:
-            raise ConfigError(
-                f"--devices {devices}: without GPUs each of several workers is one device; start more workers instead"
-            )
         wait_for_workers(cluster, log)
         return _join_cluster(cluster)
     count = devices or len(gpus) or 1
