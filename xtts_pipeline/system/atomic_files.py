@@ -68,8 +68,8 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
                 shutil.rmtree(removed, ignore_errors=True)
             else:
                 removed.unlink()
+    partial.mkdir(parents=True)
     try:
-        partial.mkdir(parents=True)
         yield partial
         for path in (*sorted(partial.rglob("*")), partial):
             sync_path(path)

@@ -23,8 +23,9 @@ def in_processes(jobs: int, tasks: Sequence[Any]) -> Iterator[Any]:
     jobs = max(1, min(jobs, len(tasks)))
     start = {} if jobs == 1 else {"initializer": end_with_parent, "initargs": (os.getpid(),)}
     try:
-        with joblib.parallel_config("loky", **start):
-            yield from joblib.Parallel(jobs, return_as="generator")(tasks)
+        with joblib.parallel_config("loky", **start):  # not around the yields: whoever reads the results may use joblib
+            parallel = joblib.Parallel(jobs, return_as="generator")
+        yield from parallel(tasks)
     except BrokenExecutor:
         raise WorkerError("a worker process was killed, perhaps since memory ran out; use fewer --jobs") from None
 

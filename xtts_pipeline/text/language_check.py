@@ -71,9 +71,10 @@ def check_languages(
         sample = rows[:: -(-len(rows) // MOST_ROWS)]
         is_set = language == config.language
         for found, code, others in [*_wrong_script(sample, language), *_wrong_words(sample, language)][:1]:
-            remedy = f"add --set text.language={code}" if is_set else f"correct the rows' language to {code}"
-            if is_made:
-                remedy = remedy.replace("add", "preprocess again with", 1) if is_set else f"{remedy}, preprocess again"
+            if is_set:
+                remedy = f"{'preprocess again with' if is_made else 'add'} --set text.language={code}"
+            else:
+                remedy = f"correct the rows' language to {code}{', preprocess again' if is_made else ''}"
             lines.append(f"language {language}: {found}; {remedy}{others}")
         lines += unread_figures(sample, language, config)
     return lines

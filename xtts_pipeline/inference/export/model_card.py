@@ -92,10 +92,10 @@ def read_evaluation(
         raise CheckpointError(f"{found}; evaluate the exported checkpoint") from None
     evaluated = _parts(figures.step, figures.fingerprint, figures.weights_sha256, figures.vocoder_weights_sha256)
     exported = _parts(step, fingerprint, weights, vocoder_weights)
-    differing = [pair for pair in zip(evaluated, exported, strict=True) if pair[0] != pair[1]]
-    if differing:
-        found, expected = differing[0]
-        raise CheckpointError(f"{path}: found {found}, expected {expected}; evaluate what is exported by xtts evaluate")
+    for found, expected in zip(evaluated, exported, strict=True):
+        if found != expected:
+            remedy = "evaluate what is exported by xtts evaluate"
+            raise CheckpointError(f"{path}: found {found}, expected {expected}; {remedy}")
     return figures
 
 

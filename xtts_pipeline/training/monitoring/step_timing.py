@@ -103,7 +103,7 @@ class StepTimer:
         None for each if no step is left.
         """
         steps = len(self.step_seconds)
-        warm = range(WARMUP_STEPS if steps > 2 * WARMUP_STEPS else min(1, max(steps - 1, 0)), steps)
+        warm = range(WARMUP_STEPS if steps > 2 * WARMUP_STEPS else int(steps > 1), steps)
         kept = [index for index in warm if index not in self._excluded_steps]
         if not kept:
             return dict.fromkeys(
