@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.errors import TextError
 from xtts_pipeline.serving.server import ServerSettings, listen, run
+from xtts_pipeline.text.fallback import TextChanges
 
 RATE = 22_050
 PART_SAMPLES = 2_205
@@ -89,6 +91,16 @@ def running(voices: Mapping[str, Any], **settings: Any) -> Iterator[Running]:
     assert failures == []
 
 
+class GatedStream(Iterator[np.ndarray]):
+    """Stands for a SpeechStream."""
+
+    def __init__(self, parts: Iterator[np.ndarray], text_changes: TextChanges) -> None:
+        self._parts, self.text_changes = parts, text_changes
+
+    def __next__(self) -> np.ndarray:
+        return next(self._parts)
+
+
 class GatedVoice:
     """Stands for a Synthesizer: silence in parts of 0.1 s, each only after the test has let it through."""
 
@@ -102,17 +114,17 @@ class GatedVoice:
         self.made: list[str] = []
         self.opened: list[list[str]] = []
 
-    def stream(self, text: str, *voice: object, **options: object) -> Iterator[np.ndarray]:
+    def stream(self, text: str, *voice: object, **options: object) -> "GatedStream":
         return self.stream_batch([text], *voice, **options)[0]
 
-    def stream_batch(self, texts: Sequence[str], *_voice: object, **_options: object) -> list[Iterator[np.ndarray]]:
+    def stream_batch(self, texts: Sequence[str], *_voice: object, **_options: object) -> "list[GatedStream]":
         for text in texts:
             if "bad" in text:
                 raise TextError("unknown_symbol", f"text {text!r}: a bad text; say it otherwise")
             if "crash" in text:
                 raise RuntimeError("a fault of the code\nin two lines")
         self.opened.append(list(texts))
-        return [self._parts(text) for text in texts]
+        return [GatedStream(self._parts(text), Counter({("@", ""): text.count("@")})) for text in texts]
 
     def _parts(self, text: str) -> Iterator[np.ndarray]:
         for _ in range(self.parts):

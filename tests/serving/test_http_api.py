@@ -171,6 +171,14 @@ def test_requests_over_the_limit_are_told_when_to_come_again() -> None:
         assert served.metric("xtts_sound_seconds_total") == pytest.approx(0.2)
 
 
+def test_characters_that_a_voice_lacks_are_counted() -> None:
+    gated = GatedVoice(parts=1)
+    gated.gate.release(2)
+    with running({"gated": gated}) as served:
+        assert [served.speak(text).status_code for text in ("a@b@", "@c")] == [200, 200]
+        assert served.metric("xtts_changed_characters_total", voice="gated") == 3
+
+
 @pytest.mark.parametrize("has_sound", [False, True])
 def test_the_speech_of_a_client_that_leaves_is_stopped(has_sound: bool) -> None:
     gated = GatedVoice()

@@ -1,6 +1,7 @@
 """The native log and TensorFlow's environment, tested in child processes."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -39,6 +40,22 @@ def test_echo_repeats_native_lines() -> None:
             os.write(2, b"native\\n")
     """)
     assert done.stderr == "native\n"
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_what_native_code_says_last_before_it_ends_the_process_is_repeated(is_fatal: bool) -> None:
+    program = f"""
+        import os
+        from xtts_pipeline.system.runtime import NativeLog
+        with NativeLog() as log:
+            os.write(2, b"I0000 00:00:17 8817 a.cc:1] Information\\n")
+            os.write(2, b"F0000 00:00:17 8817 b.cc:2] Check failed: sizes[0] == 1 [2]\\n    @ 0x7f  a stack\\n")
+            {"os.abort()" if is_fatal else ""}
+        """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    repeated = "xtts: TensorFlow has ended the command: Check failed: sizes[0] == 1 [2]\n"
+    assert (done.returncode, done.stderr) == ((-signal.SIGABRT, repeated) if is_fatal else (0, ""))
 
 
 def test_compilations_are_counted_by_name_and_no_line_is_lost(tmp_path: Path) -> None:

@@ -21,4 +21,10 @@ class ServerMetrics:
             registry=self.registry,
         )
         self.sound_seconds = Counter("xtts_sound_seconds", "Seconds of sound made.", registry=self.registry)
+        self.changed_characters = Counter(
+            "xtts_changed_characters",
+            "Characters that the voice lacks, which were replaced or dropped.",
+            ["voice"],
+            registry=self.registry,
+        )
         self.waiting = Gauge("xtts_open_requests", "Requests being spoken or waiting.", registry=self.registry)

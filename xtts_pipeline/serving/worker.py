@@ -47,9 +47,10 @@ class LiveSpeech(AsyncIterator[np.ndarray]):
         """Whether nothing of it has been made."""
         return self._stream is None and not self._is_ended
 
-    def begin(self, stream: "SpeechStream") -> None:
-        """Take the stream of its order, which was opened together with others."""
+    def begin(self, stream: "SpeechStream", metrics: ServerMetrics) -> None:
+        """Take the stream of its order."""
         self._stream = stream
+        metrics.changed_characters.labels(self.order.voice.name).inc(stream.text_changes.total())
 
     @property
     def can_advance(self) -> bool:
@@ -60,9 +61,10 @@ class LiveSpeech(AsyncIterator[np.ndarray]):
         """Make the next part; called by the worker's thread."""
         part: np.ndarray | XttsError | None
         try:
-            if self._stream is None:
-                self._stream = self.order.open()
-            part = next(self._stream, None)
+            if (stream := self._stream) is None:
+                stream = self.order.open()
+                self.begin(stream, metrics)
+            part = next(stream, None)
         except XttsError as error:
             part = error
         except Exception as error:  # noqa: BLE001 (the error of one order must not end the thread of all)
@@ -171,7 +173,7 @@ class SpeechWorker:
                 _log_fault(error, f"{len(waiting)} requests together, now one by one: ", debug=self._is_debug)
                 return
             for speech, stream in zip(waiting, streams, strict=True):
-                speech.begin(stream)
+                speech.begin(stream, self._metrics)
 
     def _next(self) -> LiveSpeech | None:
         """Return the speech that is due first, as soon as there is one; None at the end."""

@@ -9,10 +9,12 @@ import hashlib
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import takewhile
@@ -35,6 +37,11 @@ _PROGRAM_MEMORY = re.compile(
 )
 _UNIT_BYTES = {b"B": 1, b"KiB": 1 << 10, b"MiB": 1 << 20, b"GiB": 1 << 30, b"TiB": 1 << 40}
 _LOGGED_MODULES = ("device_compilation_profiler=1", "buffer_assignment=1")
+
+# Waits for a line on stdin. The end of file in its place means that this process has died; then its last fatal line is
+# repeated, such as "F0000 00:00:1795 8817 parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --no_such_flag".
+_WATCH = r"""read -r _ || tail -n 200 /dev/fd/{log} |
+    sed -n 's/^F[0-9]\{{4\}} [^]]*\] /xtts: TensorFlow has ended the command: /p' | tail -n 1 >&2"""
 
 # By device. oneDNN took a fused step from 0.36 s to 0.31 s on a CPU. On an H100, XLA spent half of the compile time on
 # trials of its own kernels for matrix products, and they were no faster than cuBLAS: docs/benchmarks/gpu.md.
@@ -165,9 +172,9 @@ def remove_oldest(folder: Path, most_bytes: int) -> None:
 class NativeLog:
     """Context manager that sends file descriptor 2 to a file; Python's sys.stderr keeps the terminal.
 
-    With a path the file is kept, for crashes in native code; without, it is temporary. `echo` repeats native lines on
-    the real stderr when they are read. Child processes inherit the file as stderr. Raises OutputError if the path
-    cannot be written.
+    With a path the file is kept; without, it is temporary. `echo` repeats native lines on the real stderr when they are
+    read. If native code ends the process, its last words are repeated there. Child processes inherit the file as
+    stderr. Raises OutputError if the path cannot be written.
     """
 
     def __init__(self, path: Path | None = None, *, echo: bool = False) -> None:
@@ -188,6 +195,7 @@ class NativeLog:
             # Append and read by position: native threads write to this open file at any time.
             fcntl.fcntl(self._log.fileno(), fcntl.F_SETFL, fcntl.fcntl(self._log.fileno(), fcntl.F_GETFL) | os.O_APPEND)
             self._position = os.fstat(self._log.fileno()).st_size
+            undo.enter_context(_repeating_last_words(self._log.fileno(), self._terminal))
             undo.callback(setattr, sys, "stderr", sys.stderr)
             if sys.stderr is None or sys.stderr is sys.__stderr__:
                 # Never closed: logging handlers may keep it.
@@ -248,6 +256,27 @@ class NativeLog:
             return tempfile.TemporaryFile(buffering=0)
         with output_errors(self._path, "choose another --output"):
             return self._path.open("ab+", buffering=0)
+
+
+@contextmanager
+def _repeating_last_words(log: int, terminal: int) -> Iterator[None]:
+    """Repeat the last fatal line of a log on a terminal if this process ends within the block.
+
+    TensorFlow aborts the process on an unknown XLA flag, for example. So another process, a shell, waits for that.
+    """
+    # A session of its own: Ctrl-C must not end it before this process.
+    watch = subprocess.Popen(
+        ["/bin/sh", "-c", _WATCH.format(log=log)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=terminal,
+        pass_fds=[log],
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        watch.communicate(b"\n")
 
 
 def _open_terminal() -> int:
