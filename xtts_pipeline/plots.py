@@ -23,7 +23,6 @@ from xtts_pipeline.system.atomic_files import write_output
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
 
 # The first is also that of a file without a suffix.
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
@@ -50,14 +49,10 @@ CUT_MARK = "(cut, no stop)"
 
 
 def encode_mel(mel: np.ndarray, audio: AudioConfig) -> bytes:
-    """Return a PNG of a mel [T, mel_bins], one pixel a frame and bin, on the colour scale of all mels."""
+    """Return a PNG of a mel [T, mel_bins], one pixel a frame and bin, in 256 colours of the scale of all mels."""
     low, high = _mel_limits(audio)
-    return _encode_map((mel - low) / (high - low))
-
-
-def _encode_map(values: np.ndarray) -> bytes:
-    """Return a PNG of values [times, rows] from 0 to 1, the first row at the bottom, with a palette of 256 colours."""
-    pixels = (255 * np.nan_to_num(np.clip(values, 0.0, 1.0))).astype(np.uint8).T[::-1]
+    values = np.clip((mel - low) / (high - low), 0.0, 1.0)
+    pixels = (255 * np.nan_to_num(values)).astype(np.uint8).T[::-1]
     height, width = pixels.shape
     # Each line begins with its filter: 0, none.
     lines = np.pad(pixels, ((0, 0), (1, 0))).tobytes()
@@ -244,18 +239,19 @@ def _draw_mel(figure: "Figure", axes: "Axes", mel: np.ndarray, audio: AudioConfi
     axes.set(xlabel="seconds", ylabel="Hz")
     # Dollar signs in a text are no formula.
     axes.set_title(title, parse_math=False)
-    image = _draw_map(axes, mel, mel_seconds(mel, audio), _mel_limits(audio), "magma")
+    low, high = _mel_limits(audio)
+    image = axes.imshow(
+        mel.T,
+        "magma",
+        aspect="auto",
+        interpolation="nearest",
+        vmin=low,
+        vmax=high,
+        origin="lower",
+        extent=(0.0, mel_seconds(mel, audio), -0.5, mel.shape[1] - 0.5),
+    )
     axes.set_yticks([place for _, place in ticks], [label for label, _ in ticks])
     figure.colorbar(image, ax=axes, label="natural log magnitude")
-
-
-def _draw_map(axes: "Axes", values: np.ndarray, seconds: float, limits: tuple[float, float], cmap: str) -> "AxesImage":
-    """Draw values [times, rows] over `seconds`, the first row at the bottom."""
-    extent = (0.0, seconds, -0.5, values.shape[1] - 0.5)
-    low, high = limits
-    return axes.imshow(
-        values.T, cmap, aspect="auto", interpolation="nearest", vmin=low, vmax=high, origin="lower", extent=extent
-    )
 
 
 def _width_inches(seconds: float) -> float:

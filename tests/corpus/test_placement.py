@@ -88,14 +88,15 @@ def test_names_fit_in_either_form_of_unicode(tmp_path: Path, form: str) -> None:
     assert (tmp_path / row.audio).is_file()
 
 
-@pytest.mark.parametrize("start", ["\n\n", "sep=;\n", "\ufeffsep=;\r\n\n"])
+@pytest.mark.parametrize("start", ["\n\n", "sep=;\n", "\ufeffsep=;\r\n\n", "sep=\t\n", "sep=\t \n"])
 @pytest.mark.parametrize(("header", "columns"), [("Datei;Text", "audio=datei,text=text"), ("a;b", "audio=a,text=b")])
 def test_rows_begin_behind_blank_lines_and_the_separator_line_of_excel(
     tmp_path: Path, start: str, header: str, columns: str
 ) -> None:
     corpus(tmp_path, "clips")
     rows = "".join(f"{name};Text, {number}\n" for number, name in enumerate(NAMES))
-    (tmp_path / "list.csv").write_text(f"{start}{header}\n{rows};\n", encoding="utf-8")
+    table = f"{header}\n{rows};\n".replace(";", "\t" if "\t" in start else ";")
+    (tmp_path / "list.csv").write_text(start + table, encoding="utf-8")
     read = read_corpus(tmp_path)
     assert (len(read.utterances), read.rejections) == (6, ())
     assert read.reading.to_words() == f"--columns {columns} --audio-dir clips"

@@ -6,7 +6,7 @@ Receipts are not copied, since only the machine that made the cache can use them
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -147,10 +147,8 @@ class _LocalTarget:
     def make_room(self, needed_bytes: int) -> None:
         check_free_space(self.folder, needed_bytes, self._other_place)
 
-    @contextmanager
-    def write(self, name: str) -> Iterator[BinaryIO]:
-        with atomic_write(self.folder / name, self._work_folder) as file:
-            yield file
+    def write(self, name: str) -> AbstractContextManager[BinaryIO]:
+        return atomic_write(self.folder / name, self._work_folder)
 
 
 class _StoredTarget:

@@ -190,7 +190,7 @@ def _with_language_code(config: Config, source: str) -> Config:
     except ValueError as error:
         key = "" if "text.language" in source else "text."
         raise ConfigError(f"{source}: {key}{error}") from None
-    return config.model_copy(update={"text": config.text.model_copy(update={"language": code})})
+    return config.with_settings("text", language=code)
 
 
 def override_synthesis(config: Config, overrides: Sequence[str]) -> Config:

@@ -67,7 +67,7 @@ def first_line(raw: bytes, given: str = "") -> FirstLine:
     lines = decode_head(raw, given).split("\n") if is_wide else (decode_head(line, given) for line in raw.split(b"\n"))
     for number, line in enumerate(lines, 1):
         text = line.rstrip("\r")
-        if match := _EXCEL_LINE.fullmatch(text.strip()):
+        if match := _EXCEL_LINE.fullmatch(text.strip(" ")):
             delimiter = match[1]
         elif text.strip():
             return FirstLine(text, number, delimiter)

@@ -4,13 +4,13 @@ import fnmatch
 import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from xtts_pipeline.corpus.columns import REQUIRED, find_columns, is_complete, unknown_column
 from xtts_pipeline.corpus.encodings import HEAD_BYTES, first_line, likely_encoding, wide_encoding
-from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, sample_objects
+from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, keys_of, sample_objects
 from xtts_pipeline.corpus.layouts.layout import Layout
 from xtts_pipeline.corpus.options import ReadOptions, shown_delimiter
 from xtts_pipeline.corpus.placement import place_hits
@@ -95,7 +95,7 @@ def _first_line(table: Path) -> str:
     if problem:
         return f" ({problem[0]})"
     if table.suffix.lower() in JSON_SUFFIXES:
-        keys = printable(", ".join(_keys_of(sample_objects(table))))
+        keys = printable(", ".join(keys_of(sample_objects(table))))
         return f" (keys {keys})" if keys else " (no line is a JSON object)"
     line = printable(read_first_line(table).text)
     return f" (first line {line})" if line else " (no first line in UTF-8)"
@@ -175,7 +175,7 @@ def _unknown_column(tables: Sequence[Path], sounds: SoundFiles, options: ReadOpt
         if _problem_of(table) or not line or (is_unusual and not options.delimiter and not is_json):
             continue
         if is_json:
-            columns = [key.lower() for key in _keys_of(sample_objects(table, options.encoding))]
+            columns = [key.lower() for key in keys_of(sample_objects(table, options.encoding))]
         else:
             columns = list(_header_of(table, sounds, options).columns)
         if len(columns) > 1:
@@ -185,7 +185,7 @@ def _unknown_column(tables: Sequence[Path], sounds: SoundFiles, options: ReadOpt
 
 def _remedy_for_json(table: Path, sounds: SoundFiles, options: ReadOptions) -> str:
     objects = sample_objects(table, options.encoding)
-    keys = _keys_of(objects)
+    keys = keys_of(objects)
     if not objects:
         return f"write one JSON object a line into {printable(table.name)}, with the sound's file and its text"
     columns = find_columns(keys, options.columns, has_ids=False)
@@ -194,10 +194,6 @@ def _remedy_for_json(table: Path, sounds: SoundFiles, options: ReadOptions) -> s
     if wrong is not None:
         return f"write {printable(wrong)} as a string; or name another key by --columns, such as text=KEY"
     return _columns_remedy(texts, [[str(row.get(key, "")) for key in texts] for row in objects], sounds)
-
-
-def _keys_of(objects: Sequence[Mapping[str, object]]) -> list[str]:
-    return list(dict.fromkeys(key for row in objects for key in row))
 
 
 def _header_of(table: Path, sounds: SoundFiles, options: ReadOptions) -> TableHeader:

@@ -1,7 +1,7 @@
 """Read tables of JSON lines: one object a row."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,11 @@ def sample_objects(path: Path, encoding: str = "") -> list[dict[str, Any]]:
         if isinstance(value, dict):
             found.append(value)
     return found
+
+
+def keys_of(objects: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return every key of the objects once, in the order in which they come."""
+    return list(dict.fromkeys(key for row in objects for key in row))
 
 
 def read_json_lines(path: Path, rows: RowCollector, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:

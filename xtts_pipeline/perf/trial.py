@@ -58,16 +58,12 @@ def has_device() -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
 
 
-def _await_result(result: tf.Tensor) -> None:
-    result.numpy()
-
-
 def time_step(
     step: TrainStep,
     batch: Any,
     started: float | None = None,
     *,
-    await_device: Callable[[tf.Tensor], None] = _await_result,
+    await_device: Callable[[tf.Tensor], object] = lambda result: result.numpy(),
 ) -> StepTime:
     """Run the step on a batch and wait for the device, by default for this step's end.
 

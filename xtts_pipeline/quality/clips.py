@@ -73,24 +73,14 @@ class CorpusClips:
         chunks = [rows[start : start + CHUNK_CLIPS] for start in range(0, len(rows), CHUNK_CLIPS)]
         clips: list[MeasuredClip] = []
         rejections = [rejection for _, rejection in self._index.rejections]
-        tasks = [joblib.delayed(_measure_rows)(self._index.roots, chunk, self.audio) for chunk in chunks]
-        for chunk, sounds in zip(chunks, in_processes(jobs, tasks), strict=True):
-            for row, sound in zip(chunk, sounds, strict=True):
-                tokens = self._count_tokens(row)
-                if isinstance(tokens, RowError):
-                    rejections.append(_rejection(row, tokens))
-                elif isinstance(sound, RowError):
-                    rejections.append(_rejection(row, sound))
-                else:
-                    clips.append(MeasuredClip(row.id, row.raw_text, row.text, row.speaker, row.language, tokens, sound))
-            progress(len(chunk))
+        tasks = [
+            joblib.delayed(_measure_rows)(self._index.roots, chunk, self.audio, self._tokenizer) for chunk in chunks
+        ]
+        for measured in in_processes(jobs, tasks):
+            clips += [clip for clip in measured if isinstance(clip, MeasuredClip)]
+            rejections += [rejection for rejection in measured if isinstance(rejection, Rejection)]
+            progress(len(measured))
         return clips, rejections
-
-    def _count_tokens(self, row: PlannedRow) -> int | RowError:
-        try:
-            return len(self._tokenizer.encode(row.text))
-        except RowError as error:
-            return error
 
     def sounds(self, ids: Sequence[str]) -> Iterator[tuple[str, ClipSound]]:
         """Yield clips that were measured, in any order."""
@@ -159,19 +149,17 @@ class CachedClips:
                 yield id, decode(*(read_record(path, starts[position]) for path, starts in files))
 
 
-def _rejection(row: PlannedRow, error: RowError) -> Rejection:
-    return Rejection(row.id, row.where, error.reason, error.detail)
-
-
 def _measure_rows(
-    roots: Sequence[Path], rows: Sequence[PlannedRow], audio: AudioConfig
-) -> list[SoundMeasures | RowError]:
-    def measure(row: PlannedRow) -> SoundMeasures | RowError:
+    roots: Sequence[Path], rows: Sequence[PlannedRow], audio: AudioConfig, tokenizer: Tokenizer
+) -> list[MeasuredClip | Rejection]:
+    def measure(row: PlannedRow) -> MeasuredClip | Rejection:
         try:
+            tokens = len(tokenizer.encode(row.text))
             wave, clipping = _read_wave(roots[row.corpus], row, audio)
-            return measure_sound(log_mel(wave, audio), wave, audio, clipping)
+            sound = measure_sound(log_mel(wave, audio), wave, audio, clipping)
         except RowError as error:
-            return error
+            return Rejection(row.id, row.where, error.reason, error.detail)
+        return MeasuredClip(row.id, row.raw_text, row.text, row.speaker, row.language, tokens, sound)
 
     return [measure(row) for row in rows]
 

@@ -44,7 +44,7 @@ _FORMS = {
     "\u0964": (".",),
     **dict.fromkeys("/\\_|~\u00b7\u2022\u200c", (" ",)),
 }
-_CLOSING_MARKS = frozenset(" ,.;:?!")
+_AFTER_WORDS = frozenset(["", *" ,.;:?!"])
 
 
 def fit_to_symbols(text: str, symbols: Iterable[str]) -> tuple[str, TextChanges]:
@@ -65,7 +65,7 @@ def fit_to_symbols(text: str, symbols: Iterable[str]) -> tuple[str, TextChanges]
         changes[character, form] += 1
         fitted.append(form)
         # A word's space goes with the last character that was dropped after it.
-        if not form and text[index + 1 : index + 2] in _CLOSING_MARKS | {""}:
+        if not form and text[index + 1 : index + 2] in _AFTER_WORDS:
             while fitted and fitted[-1] in ("", " "):
                 fitted.pop()
     if not changes:

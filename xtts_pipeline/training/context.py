@@ -167,31 +167,24 @@ def prepare_run(
         if resumption is None:
             write_plan()
         with RunContext(
-            plan.run,
-            plan.config,
-            source,
-            monitor,
-            progress,
-            resumption,
-            base,
-            interruption,
-            plan.profile_steps,
-            startup,
-            distribution,
-            plan.network,
-            write_plan,
+            folder=plan.run,
+            config=plan.config,
+            source=source,
+            monitor=monitor,
+            progress=progress,
+            resumption=resumption,
+            base=base,
+            interruption=interruption,
+            profile_steps=plan.profile_steps,
+            startup=startup,
+            distribution=distribution,
+            network=plan.network,
+            write_plan=write_plan,
         ) as context:
             try:
                 yield context
             except tf.errors.ResourceExhaustedError:
-                settings = plan.config.training
-                found = f"{plan.run}: out of memory with training.batch_size={settings.batch_size}"
-                if plan.network == "vocoder":
-                    raise TrainingError(f"{found}; lower it, or vocoder.crop_frames") from None
-                raise TrainingError(
-                    f"{found} and training.accumulation_steps={settings.accumulation_steps}; "
-                    "lower the first or raise the second"
-                ) from None
+                raise _out_of_memory(plan) from None
             except tf.errors.OpError:
                 # Records of another cache may have an id or a length that the network does not know.
                 source.check_unchanged()
@@ -205,6 +198,16 @@ def _open_source(plan: RunPlan) -> Source:
     if plan.survey is None:
         return CachedSource(plan.data, plan.manifest)
     return OnlineSource(plan.data, plan.survey, plan.config)
+
+
+def _out_of_memory(plan: RunPlan) -> TrainingError:
+    settings = plan.config.training
+    found = f"{plan.run}: out of memory with training.batch_size={settings.batch_size}"
+    if plan.network == "vocoder":
+        return TrainingError(f"{found}; lower it, or vocoder.crop_frames")
+    return TrainingError(
+        f"{found} and training.accumulation_steps={settings.accumulation_steps}; lower the first or raise the second"
+    )
 
 
 def _write_plan(plan: RunPlan, base: Checkpoint | None) -> None:

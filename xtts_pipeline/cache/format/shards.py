@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.config.schema import CacheConfig
 
-# Nine digits are enough; int() refuses numbers of thousands of digits.
 WAVE_PREFIX = "wave-"
+# Nine digits are enough; int() refuses numbers of thousands of digits.
 _NAME = re.compile(rf"({'|'.join(SPLITS)})-([0-9]{{5,9}})-of-([0-9]{{5,9}})(?:-bucket([0-9]))?\.tfrecord")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from xtts_pipeline.corpus.columns import (
     NO_SPEAKERS,
     REQUIRED,
+    ROLES,
     by_position,
     column_key,
     find_columns,
@@ -19,7 +20,7 @@ from xtts_pipeline.corpus.columns import (
     unknown_column,
 )
 from xtts_pipeline.corpus.encodings import require_encoding
-from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, read_json_lines, sample_objects
+from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, keys_of, read_json_lines, sample_objects
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.placement import Placement, place_hits, place_names
@@ -240,14 +241,14 @@ def _placement(plan: TablePlan, rows: RowCollector, base: str, folder: str) -> P
 
 def _plan_json(path: Path, options: ReadOptions) -> TablePlan | None:
     objects = sample_objects(path, options.encoding)
-    keys = list(dict.fromkeys(key for row in objects for key in row))
+    keys = keys_of(objects)
     columns = find_columns(keys, options.columns, has_ids=False)
     is_text = is_complete(columns, keys) and any(
         all(isinstance(row.get(columns[role]), str) for role in REQUIRED) for row in objects
     )
     if not is_text and path.suffix.lower() != ".json" and path.stem == "manifest":
         # Each of its rows is rejected with the reason.
-        return TablePlan(path, {role: role for role in ("audio", "text", "id", "speaker", "language", "split")}, None)
+        return TablePlan(path, {role: role for role in ROLES}, None)
     return TablePlan(path, columns, None) if is_text else None
 
 

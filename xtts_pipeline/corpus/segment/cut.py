@@ -91,7 +91,8 @@ def cut_aligned(
     if done < len(reference.words):
         end = speech.stretches[-1, 1]
         clips.append(CutClip(end, end, " ".join(reference.words[done:]), 0.0, Misfit.NO_SOUND))
-    return [_judged(clip, float(np.median(explained))) for clip in clips]
+    usual = float(np.median(explained))
+    return [_judged(clip, usual) for clip in clips]
 
 
 def cut_untranscribed(speech: RecordedSpeech, max_seconds: float) -> list[CutClip]:

@@ -79,7 +79,8 @@ def _speak_samples(folder: Path) -> Iterator[SampleSentence]:
     if (folder / VOCODER_FOLDER).exists():
         vocoder = NeuralVocoder(load_generator(load_checkpoint(folder / VOCODER_FOLDER)))
     synthesizer = Synthesizer(load_checkpoint(folder / ACOUSTIC_FOLDER), vocoder)
-    known = {line.split("\t")[0]: line.split("\t")[1:] for line in SENTENCES_FILE.read_text("utf-8").splitlines()}
+    lines = SENTENCES_FILE.read_text("utf-8").splitlines()
+    known = {language: texts for language, *texts in (line.split("\t") for line in lines)}
     (folder / SAMPLES_FOLDER).mkdir()
     for language in synthesizer.checkpoint.cache.languages:
         name = re.sub(r"[^a-z0-9]+", "-", language.lower())

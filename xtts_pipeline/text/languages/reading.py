@@ -243,7 +243,7 @@ class Reading(ABC):
 
     def _quantity(self, match: re.Match[str]) -> str:
         unit_key = match["unit"] or match["currency"]
-        unit = {**self.words.units, **self.words.currencies}[unit_key] if unit_key else None
+        unit = (self.words.currencies.get(unit_key) or self.words.units[unit_key]) if unit_key else None
         scale = self.words.scales[match["scale"]] if match["scale"] else None
         low, decimals = _plain_digits(match["low"]), match["low_decimals"] or match["low_pointed"] or ""
         if unit_key in self.words.currencies and len(decimals) == 3:

@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +39,15 @@ from xtts_pipeline.system.terminal import counted, join_lines
 from xtts_pipeline.text.language_check import check_languages
 
 MOST_SHAPES = 4
-# The statistics of the table that a histogram marks.
 LIMITS_DRAWN = {
     "seconds": ("min_seconds", "max_seconds"),
     "frames": ("max_mel_frames",),
     "tokens": ("max_text_length",),
 }
+# The statistics of the table that a histogram marks.
 MARKS = ("p50", "p99")
 # From here on two decimals would join the columns.
 WIDE = 10_000
-_COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 
 
 @dataclass(frozen=True)
@@ -147,10 +146,10 @@ class StatsReport:
         left_out = f", {counted(self.unusable, 'row')} cannot be used" if self.unusable else ""
         counts = f"{counted(self.clips, 'clip')}, {self.hours:.2f} hours, {counted(self.speakers, 'speaker')}"
         lines = [f"{self.source}: {counts}{left_out}", *[f"  {self.first_unusable}"] * bool(left_out), ""]
-        lines.append(f"{'':22}" + "".join(f"{column:>8}" for column in _COLUMNS))
+        lines.append(f"{'':22}" + "".join(f"{column.name:>8}" for column in fields(Statistics)))
         for name, statistics in self.spreads.items():
-            values = [asdict(statistics)[column] for column in _COLUMNS]
-            lines.append(f"{name:22}" + "".join(f"{value:>8.{2 * (value < WIDE)}f}" for value in values))
+            values = "".join(f"{value:>8.{2 * (value < WIDE)}f}" for value in astuple(statistics))
+            lines.append(f"{name:22}{values}")
         lines += ["", "each limit alone keeps"]
         lines += [
             f"  limits.{limit.limit:<16} {limit.value:>8g} {limit.share:>9.2%}" + "  in force" * limit.is_in_force
