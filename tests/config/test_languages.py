@@ -2,7 +2,7 @@
 
 import pytest
 
-from xtts_pipeline.config.languages import canonical_language, find_language
+from xtts_pipeline.config.languages import canonical_language, find_language, nearest_language
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.errors import ConfigError
 
@@ -45,3 +45,20 @@ def test_settings_of_an_earlier_cache_or_run_stay_readable() -> None:
     assert load_config(base={"text": {"language": "xx_YY"}}).text.language == "xx_YY"
     assert find_language("german", ["en", "DE"]) == "DE"
     assert find_language("fr", ["en", "DE", "xx_YY"]) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "known", "nearest"),
+    [
+        ("de-AT", ["en", "de"], "de"),
+        ("German", ["en", "DE"], "DE"),
+        ("en", ["de", "en-US", "en-GB"], "en-US"),
+        ("en-GB", ["en-US", "en", "en-GB"], "en-GB"),
+        ("zh-Hant-TW", ["zh", "zh-Hant", "zh-Hans"], "zh-Hant"),
+        ("en-GB", ["en-US"], None),
+        ("enm", ["en"], None),
+        ("", ["en"], None),
+    ],
+)
+def test_a_region_is_spoken_in_its_language(wanted: str, known: list[str], nearest: str | None) -> None:
+    assert nearest_language(wanted, known) == nearest

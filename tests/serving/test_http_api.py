@@ -55,7 +55,7 @@ def test_the_openai_client_lists_models_and_is_told_its_mistakes(server: Running
 def test_each_speaker_of_a_voice_has_a_name(server: Running) -> None:
     voices = {one["id"]: one for one in server.client.get("/v1/audio/voices").json()["voices"]}
     assert list(voices) == ["tiny", "tiny/ann", "tiny/bob"]
-    assert voices["tiny"]["languages"] == ["en"]
+    assert (voices["tiny"]["languages"], voices["tiny"]["language"]) == (["en"], "en")
     assert [one["takes_reference"] for one in voices.values()] == [True, False, False]
     ann, bob = (server.speak(voice=f"tiny/{name}").content for name in ("ann", "bob"))
     assert server.speak().content == ann != bob
@@ -118,6 +118,10 @@ def test_a_request_that_cannot_be_read_is_answered(
     response = server.client.request(method, path, content=content, headers=headers)
     assert response.status_code == status
     assert error_of(response)["type"] == "invalid_request_error"
+
+
+def test_another_method_is_told_which_ones_there_are(server: Running) -> None:
+    assert server.client.get("/v1/audio/speech").headers["allow"] == "POST"
 
 
 def test_the_page_loads_nothing_from_elsewhere(server: Running) -> None:

@@ -20,4 +20,11 @@ def test_a_voice_speaks_the_language_of_its_speaker_by_default(tmp_path: Path) -
     run = make_run(tmp_path / "two", languages=("de", "en"), speaker_languages=("en", "de"))
     voices = VoiceTable({"two": Synthesizer.load(run)}, 100)
     assert [voices.find(name, None).language for name in (None, "two/ann", "two/bob")] == ["en", "en", "de"]
-    assert voices.find("two/ann", "German").language == "de"
+    assert [voices.find("two/ann", tag).language for tag in ("German", "de-AT")] == ["de", "de"]
+
+
+def test_a_voice_of_one_speaker_takes_no_reference_though_it_has_a_voice_encoder(tmp_path: Path) -> None:
+    voices = VoiceTable({"one": Synthesizer.load(make_run(tmp_path / "one", speakers=("ann",)))}, 100)
+    assert [voice["takes_reference"] for voice in voices.describe()] == [False]
+    with pytest.raises(RequestError, match="one takes none; choose a voice that clones"):
+        voices.order("one", clip=b"a sound")

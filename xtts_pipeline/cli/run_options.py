@@ -20,6 +20,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     is_voice,
     read_cache_path,
 )
+from xtts_pipeline.training.checkpoints.state import can_clone
 from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def cache_of_run(run: Path | None, *, reads_stores: bool = False) -> Path:
 def warn_of_one_voice(run: Path, checkpoint: "Checkpoint", references: Sequence[Path]) -> None:
     """Say on stderr that a run of one speaker cannot clone the voice of references."""
     # A model that takes no references ends with an error instead.
-    if references and checkpoint.config.model.voice_latents and len(checkpoint.cache.speakers) == 1:
+    model = checkpoint.config.model
+    if references and model.voice_latents and not can_clone(model, checkpoint.cache):
         problem = "was trained on one speaker and cannot clone a voice: --reference hardly changes its speech"
         echo_line(f"warning: {run} {problem}; train on a corpus of several speakers")
 

@@ -57,6 +57,21 @@ def find_language(wanted: str, names: Iterable[str]) -> str | None:
     return wanted if wanted in known else next((name for name in known if same_language(name, wanted)), None)
 
 
+def nearest_language(wanted: str, names: Iterable[str]) -> str | None:
+    """Return the name among these in which text of the language `wanted` is spoken; None if there is none.
+
+    That is the language itself, else a general form of it (`de` for `de-AT`), else a special one (`en-US` for `en`):
+    lookup, then filtering, of RFC 4647.
+    """
+    known = list(names)
+    if (same := find_language(wanted, known)) is not None:
+        return same
+    code, codes = _canonical_or_same(wanted), {name: _canonical_or_same(name) for name in known}
+    general = [name for name in known if code.startswith(f"{codes[name]}-")]
+    special = [name for name in known if codes[name].startswith(f"{code}-")]
+    return max(general, key=len) if general else next(iter(special), None)
+
+
 def primary_subtag(code: str) -> str:
     """Return the language of a code without script and region: `pt` for `pt-BR`."""
     return _canonical_or_same(code).partition("-")[0]

@@ -3,7 +3,7 @@
 import unicodedata
 from pathlib import Path
 
-from xtts_pipeline.config.languages import find_language
+from xtts_pipeline.config.languages import nearest_language
 from xtts_pipeline.errors import CheckpointError, ConfigError, did_you_mean
 
 SLOWEST, FASTEST = 0.25, 4.0
@@ -24,7 +24,7 @@ def number_of(kind: str, names: tuple[str, ...], wanted: str | None, folder: Pat
     if wanted is None:
         return 0
     if kind == "language":
-        wanted = find_language(wanted, names) or wanted
+        wanted = nearest_language(wanted, names) or wanted
     elif wanted not in names:
         wanted = unicodedata.normalize("NFC", wanted)  # as preprocessing keeps speakers
     if wanted not in names:

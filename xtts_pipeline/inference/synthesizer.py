@@ -149,15 +149,16 @@ class Synthesizer:
         text: str,
         speaker: str | None = None,
         language: str | None = None,
-        references: Sequence[Path | str] = (),
+        references: Sequence[Path | str] | Path | str = (),
         speed: float = 1.0,
         semitones: float = 0.0,
         seed: int | None = None,
     ) -> SpokenText:
         """Synthesize a text, in pieces if it is longer than the checkpoint's longest training text.
 
-        `references` are sound files of the voice to use in place of a speaker of the cache. The first speaker and
-        language are the defaults. A `speed` of 0.8 is slower. The voice speaks `semitones` higher. Another `seed` than
+        `references` are sound files, or the path of one, of the voice to use in place of a speaker of the cache. The
+        defaults are the first speaker, and the language of most clips of the speaker; a language also names its
+        regions. A `speed` of 0.8 is slower. The voice speaks `semitones` higher. Another `seed` than
         the default, `training.seed`, draws other noise. A piece with words that are skipped or repeated is decoded
         again with other noise and more time, `synthesis.max_attempts` times in all, and the best is kept. Raises
 
@@ -173,7 +174,7 @@ class Synthesizer:
         texts: Sequence[str],
         speaker: str | None = None,
         language: str | None = None,
-        references: Sequence[Path | str] = (),
+        references: Sequence[Path | str] | Path | str = (),
         speed: float = 1.0,
         semitones: float = 0.0,
         seed: int | None = None,
@@ -203,7 +204,7 @@ class Synthesizer:
         text: str,
         speaker: str | None = None,
         language: str | None = None,
-        references: Sequence[Path | str] = (),
+        references: Sequence[Path | str] | Path | str = (),
         speed: float = 1.0,
         semitones: float = 0.0,
         seed: int | None = None,
@@ -216,7 +217,7 @@ class Synthesizer:
         texts: Sequence[str],
         speaker: str | None = None,
         language: str | None = None,
-        references: Sequence[Path | str] = (),
+        references: Sequence[Path | str] | Path | str = (),
         speed: float = 1.0,
         semitones: float = 0.0,
         seed: int | None = None,
@@ -246,7 +247,7 @@ class Synthesizer:
         self,
         speaker: str | None,
         language: str | None,
-        references: Sequence[Path | str],
+        references: Sequence[Path | str] | Path | str,
         speed: float,
         semitones: float,
         seed: int | None,
@@ -258,9 +259,10 @@ class Synthesizer:
         seed = self.checkpoint.config.training.seed if seed is None else seed
         if not references:
             return _Voice(speaker_id, language_id, None, speed, semitones, seed)
+        paths = [references] if isinstance(references, str | Path) else references
         if speaker is not None:
             raise ConfigError(
-                f"found the speaker {speaker!r} and {counted(len(references), 'reference')}, expected one of the two: "
+                f"found the speaker {speaker!r} and {counted(len(paths), 'reference')}, expected one of the two: "
                 "a reference takes the speaker's place; leave out the speaker"
             )
         if self._network.voice_encoder is None:
@@ -268,7 +270,7 @@ class Synthesizer:
                 f"{folder}: the model cannot clone a voice (model.voice_latents=0); leave out the reference, "
                 "or train a model with voice latents"
             )
-        latents = np.mean([self._embed_clip(Path(path)) for path in references], axis=0)
+        latents = np.mean([self._embed_clip(Path(path)) for path in paths], axis=0)
         return _Voice(speaker_id, language_id, latents, speed, semitones, seed)
 
     def _embed_clip(self, path: Path) -> np.ndarray:

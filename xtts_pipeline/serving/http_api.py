@@ -7,6 +7,7 @@ import asyncio
 import base64
 import binascii
 import hmac
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -147,16 +148,17 @@ class Service:
         return order, wanted.response_format
 
     async def _refuse(self, request: Request, error: Exception) -> Response:
+        headers: Mapping[str, str] = {}
         if isinstance(error, RequestError):
-            status, field, wait = error.status, error.field, error.retry_seconds
-            message = str(error)
+            status, field, message = error.status, error.field, str(error)
+            headers = {"retry-after": str(error.retry_seconds)} if error.retry_seconds else {}
         elif isinstance(error, HTTPException):
-            status, field, wait = error.status_code, None, 0
+            status, field, headers = error.status_code, None, error.headers or {}
             message = f"{request.method[:20]} {request.url.path[:80]}: {HTTPStatus(status).phrase.lower()}"
         else:
-            status, field, wait, message = 400, "input", 0, str(error)
+            status, field, message = 400, "input", str(error)
         self.metrics.requests.labels("http", str(status)).inc()
-        return _error_response(status, message, field, wait)
+        return _error_response(status, message, field, headers)
 
 
 class _SpeechResponse(Response):
@@ -225,20 +227,20 @@ class _TokenGate:
             found = dict(scope["headers"]).get(b"authorization", b"")
             if not hmac.compare_digest(found, self._expected):
                 self._metrics.requests.labels("http", "401").inc()
-                response = _error_response(401, "Authorization: expected `Bearer TOKEN` with the server's token")
-                response.headers["www-authenticate"] = "Bearer"
+                message = "Authorization: expected `Bearer TOKEN` with the server's token"
+                response = _error_response(401, message, headers={"www-authenticate": "Bearer"})
                 await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
-def _error_response(status: int, message: str, field: str | None = None, retry_seconds: int = 0) -> JSONResponse:
+def _error_response(
+    status: int, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
     kind = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
     line = " ".join(message.split())
     error = {"message": line, "type": kind, "param": field, "code": None}
-    return JSONResponse(
-        {"error": error}, status, headers={"retry-after": str(retry_seconds)} if retry_seconds else None
-    )
+    return JSONResponse({"error": error}, status, headers)
 
 
 def _decode_clip(text: str) -> bytes:

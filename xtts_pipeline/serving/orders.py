@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xtts_pipeline.config.languages import find_language
+from xtts_pipeline.config.languages import nearest_language
 from xtts_pipeline.errors import AudioError, XttsError, did_you_mean
 from xtts_pipeline.inference.delivery import FASTEST, SLOWEST
 from xtts_pipeline.system.terminal import has_surrogate
+from xtts_pipeline.training.checkpoints.state import can_clone
 
 if TYPE_CHECKING:
     # Importing it starts TensorFlow.
@@ -41,7 +42,8 @@ class ChosenVoice:
     @property
     def takes_reference(self) -> bool:
         """Whether a clip may take the speaker's place."""
-        return self.speaker is None and self.synthesizer.checkpoint.config.model.voice_latents > 0
+        checkpoint = self.synthesizer.checkpoint
+        return self.speaker is None and can_clone(checkpoint.config.model, checkpoint.cache)
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class VoiceTable:
                 "id": voice.name,
                 "name": voice.name,
                 "languages": list(voice.synthesizer.checkpoint.cache.languages),
+                "language": voice.language,
                 "takes_reference": voice.takes_reference,
                 "step": voice.synthesizer.checkpoint.step,
             }
@@ -110,7 +113,7 @@ class VoiceTable:
         synthesizer, speaker = self._voices[name]
         cache = synthesizer.checkpoint.cache
         languages = cache.languages
-        spoken = cache.default_language(speaker) if language is None else find_language(language, languages)
+        spoken = cache.default_language(speaker) if language is None else nearest_language(language, languages)
         if spoken is None or spoken not in languages:
             raise _unknown("language", str(language), languages)
         return ChosenVoice(name, synthesizer, speaker, spoken)

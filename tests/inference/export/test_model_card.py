@@ -74,13 +74,33 @@ def test_the_metadata_are_those_of_a_hub() -> None:
 
 
 def test_the_card_tells_of_the_training_and_the_samples() -> None:
-    card = model_card(
-        "ann", TERMS, STATE, replace(STATE, step=9), [SampleSentence("samples/no-1.wav", "no", "Hei.")], None
-    )
+    samples = [SampleSentence("samples/no-1.wav", "no", "bob", "Hei.")]
+    card = model_card("ann", TERMS, STATE, replace(STATE, step=9), samples, None)
     assert "| steps | 7 |" in card
     assert f"| cache fingerprint | `{'f' * 64}` |" in card
     assert "| vocoder, steps | 9 |" in card
-    assert "- no: [no-1.wav](samples/no-1.wav): Hei." in card
+    assert "- no, bob: [no-1.wav](samples/no-1.wav): Hei." in card
+
+
+@pytest.mark.parametrize(
+    ("speakers", "latents", "lines"),
+    [
+        (("ann",), 4, ""),
+        (("ann", "Bob Lee"), 0, "`--speaker 'Bob Lee'` speaks as another speaker.\n"),
+        (
+            ("ann", "bob"),
+            4,
+            "`--speaker bob` speaks as another speaker, `--reference FILE` with the voice of a recording.\n",
+        ),
+    ],
+)
+def test_the_card_says_how_to_choose_another_voice(speakers: tuple[str, ...], latents: int, lines: str) -> None:
+    config = CONFIG.with_settings("model", voice_latents=latents)
+    card = model_card(
+        "ann", TERMS, replace(STATE, config=config, cache=replace(CACHE, speakers=speakers)), None, [], None
+    )
+    assert f"--output speech.wav\n\n{lines}" in card
+    assert ("--speaker" in card, "--reference" in card) == (len(speakers) > 1, latents > 0 and len(speakers) > 1)
 
 
 @pytest.mark.parametrize(("tokens", "extra"), [("characters", ""), ("phonemes", "[phonemes]")])

@@ -120,6 +120,7 @@ class EvaluationReport:
         title = f"{self.run} at step {self.step}, {self.cache} split {self.split}"
         lines = [
             f"{title}: {counted(count, 'utterance')}{voice}, compared with {TRUTHS[self.truth]}",
+            *["pitch, spectrum and similarity are compared with the clips' own speakers"] * bool(self.references),
             "",
             f"{'':<30}{'median':>9}{'mean':>9}{'worst':>9}  worst in",
         ]

@@ -38,7 +38,7 @@ from xtts_pipeline.cli.run_options import (
     vocoder_option,
     warn_of_one_voice,
 )
-from xtts_pipeline.config.languages import find_language
+from xtts_pipeline.config.languages import nearest_language
 from xtts_pipeline.errors import ConfigError, CorpusError, OutputError, Reason, TextError, listed, output_errors
 from xtts_pipeline.inference.guard import Faults
 from xtts_pipeline.inference.pieces import TextSplitter
@@ -287,7 +287,7 @@ def warn_of_unread(synthesizer: "Synthesizer", texts: Sequence[str], wanted: str
 
 def _language_of(cache: CacheIdentity, wanted: str | None, speaker: str | None) -> str | None:
     """Return the run's language of this name, by default that of the speaker; None for one that it lacks."""
-    return cache.default_language(speaker) if wanted is None else find_language(wanted, cache.languages)
+    return cache.default_language(speaker) if wanted is None else nearest_language(wanted, cache.languages)
 
 
 def _check_options(text: str | None, text_file: Path | None, output: Path, *, stream: bool, extras: bool) -> None:

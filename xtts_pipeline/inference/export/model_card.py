@@ -12,14 +12,15 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from xtts_pipeline import __version__
+from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.config.languages import primary_subtag
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.inference.voice_folder import VoiceTerms
 from xtts_pipeline.system.installation import DISTRIBUTION
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.strict_json import first_problem
-from xtts_pipeline.system.terminal import counted
-from xtts_pipeline.training.checkpoints.state import SavedState
+from xtts_pipeline.system.terminal import counted, shell_word
+from xtts_pipeline.training.checkpoints.state import SavedState, can_clone
 
 REPORT_NAME = "report.json"
 _MOST_REPORT_BYTES = 16 << 20
@@ -67,10 +68,11 @@ class EvaluationFigures(BaseModel):
 
 @dataclass(frozen=True)
 class SampleSentence:
-    """A spoken sentence: its path in the voice folder, its language and its text."""
+    """A spoken sentence: its path in the voice folder, its language, its speaker and its text."""
 
     path: str
     language: str
+    speaker: str
     text: str
 
 
@@ -117,7 +119,7 @@ def model_card(
     metadata = yaml.safe_dump(_metadata(terms, state), allow_unicode=True, sort_keys=False, width=10_000)
     config, cache = state.config, state.cache
     speakers = ", ".join(cache.speakers[:_MOST_SPEAKERS]) + (", ..." if len(cache.speakers) > _MOST_SPEAKERS else "")
-    clones = config.model.voice_latents > 0 and len(cache.speakers) > 1
+    clones = can_clone(config.model, cache)
     phonemes = "[phonemes]" if config.text.tokens == "phonemes" else ""
     python = [
         "```python",
@@ -150,6 +152,7 @@ def model_card(
         f'    pip install -c constraints.txt ".{phonemes}"',
         f'or from its wheel, by `pip install "NAME.whl{phonemes}"`. Then, in the folder of this voice:',
         '    xtts synthesize --voice . --text "Good morning." --output speech.wav',
+        *_other_voices(cache, clones=clones),
         "\n".join(python),
         "## License and data",
         "\n".join(rights),
@@ -160,6 +163,12 @@ def model_card(
         *_figures(evaluation),
     ]
     return f"---\n{metadata}---\n\n" + "\n\n".join(sections) + "\n"
+
+
+def _other_voices(cache: CacheIdentity, *, clones: bool) -> list[str]:
+    options = [f"`--speaker {shell_word(cache.speakers[-1])}` speaks as another speaker"] * (len(cache.speakers) > 1)
+    options += ["`--reference FILE` with the voice of a recording"] * clones
+    return [", ".join(options) + "."] if options else []
 
 
 def _metadata(terms: VoiceTerms, state: SavedState) -> dict[str, Any]:
@@ -195,7 +204,10 @@ def _training(state: SavedState, vocoder: SavedState | None) -> dict[str, object
 def _samples(samples: Sequence[SampleSentence]) -> list[str]:
     if not samples:
         return []
-    lines = [f"- {sample.language}: [{Path(sample.path).name}]({sample.path}): {sample.text}" for sample in samples]
+    lines = [
+        f"- {sample.language}, {sample.speaker}: [{Path(sample.path).name}]({sample.path}): {sample.text}"
+        for sample in samples
+    ]
     return ["## Samples", "\n".join(lines)]
 
 

@@ -74,7 +74,7 @@ def export_voice(
 
 
 def _speak_samples(folder: Path) -> Iterator[SampleSentence]:
-    """Speak the sentences of each language with the networks in a folder, by the first speaker, into its samples/."""
+    """Speak the sentences of each language with the networks in a folder, by a speaker of it, into its samples/."""
     vocoder = None
     if (folder / VOCODER_FOLDER).exists():
         vocoder = NeuralVocoder(load_generator(load_checkpoint(folder / VOCODER_FOLDER)))
@@ -82,14 +82,17 @@ def _speak_samples(folder: Path) -> Iterator[SampleSentence]:
     lines = SENTENCES_FILE.read_text("utf-8").splitlines()
     known = {language: texts for language, *texts in (line.split("\t") for line in lines)}
     (folder / SAMPLES_FOLDER).mkdir()
-    for language in synthesizer.checkpoint.cache.languages:
+    cache = synthesizer.checkpoint.cache
+    for language in cache.languages:
+        speakers = (speaker for speaker in cache.speakers if cache.default_language(speaker) == language)
+        speaker = next(speakers, cache.speakers[0])
         name = re.sub(r"[^a-z0-9]+", "-", language.lower())
         for number, text in enumerate(known.get(primary_subtag(language), ()), start=1):
             try:
-                spoken = synthesizer.synthesize(text, language=language)
+                spoken = synthesizer.synthesize(text, speaker, language)
             except TextError:
                 # No letter of the sentence is a symbol of the voice.
                 continue
             path = f"{SAMPLES_FOLDER}/{name}-{number}.wav"
             write_wave(folder / path, spoken.wave, spoken.sample_rate)
-            yield SampleSentence(path, language, text)
+            yield SampleSentence(path, language, speaker, text)

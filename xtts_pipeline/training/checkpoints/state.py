@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 
 from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.config.load import REMOVED_KEYS
-from xtts_pipeline.config.schema import Config
+from xtts_pipeline.config.schema import Config, ModelConfig
 from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.system.regular_files import read_regular_file
@@ -97,6 +97,14 @@ class Origin:
     new: tuple[str, ...] = ()
     misfits: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()
+
+
+def can_clone(model: ModelConfig, cache: CacheIdentity) -> bool:
+    """Return whether a network speaks with the voices of references: it takes them, and has learnt several voices.
+
+    One that goes on with another's weights keeps its voice encoder, even for one speaker.
+    """
+    return model.voice_latents > 0 and len(cache.speakers) > 1
 
 
 @dataclass(frozen=True, config=STRICT)
