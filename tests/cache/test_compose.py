@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.cache.corpora import build, cache_bytes, make_config, write_clip, write_corpus
+from xtts_pipeline.cache.build import shapes
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
@@ -106,6 +107,24 @@ def test_speakers_and_symbols_of_merged_caches_get_new_ids(tmp_path: Path) -> No
     assert again == first
     with pytest.raises(ConfigError, match=r"--speaker bem: unknown; did you mean ben\?"):
         run("subset", "--speaker", "bem", tmp_path / "both", tmp_path / "none")
+
+
+@pytest.mark.parametrize(("min_clips", "count"), [(5, 3), (100, 0)])
+def test_caches_of_other_buckets_get_new_ones_for_all_clips(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, min_clips: int, count: int
+) -> None:
+    monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", min_clips)
+    run("subset", "--share", "50%", whole, tmp_path / "one")
+    rest = ids_of(whole) - ids_of(tmp_path / "one")
+    for name, buckets in (("two", "data.buckets=[[20,30],[40,80]]"), ("all", "data.buckets=auto")):
+        excluded = ids_of(whole) - rest if name == "two" else set()
+        build(whole.parent / "data", tmp_path / name, make_config(WAVES, buckets), excluded=excluded)
+    merged = run("merge", tmp_path / "one", tmp_path / "two", tmp_path / "both")
+    assert merged.exit_code == 0, merged.output
+    both = load_manifest(tmp_path / "both")
+    assert (both.buckets, len(both.buckets)) == (load_manifest(tmp_path / "all").buckets, count)
+    assert shard_bytes(tmp_path / "both") == shard_bytes(tmp_path / "all")
+    assert verify_cache(tmp_path / "both", "full", 1).problems == ()
 
 
 def test_caches_that_cannot_be_merged_are_refused(whole: Path, tmp_path: Path) -> None:

@@ -1,20 +1,24 @@
 """Make a cache of the records of others: a part of one, or several as one.
 
-Records are copied, never computed again. A part is the cache that `preprocess --exclude` would make of the same rows.
+Records are copied, never computed again; only their padding changes where the caches have other buckets. A part is the
+cache that `preprocess --exclude` would make of the same rows.
 """
 
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from xtts_pipeline.cache.build.folder import check_free_space
 from xtts_pipeline.cache.build.plan import CorpusIndex
 from xtts_pipeline.cache.build.publish import manifest_of, write_listing
-from xtts_pipeline.cache.format.example import decode_example, encode_example
+from xtts_pipeline.cache.build.shapes import auto_buckets
+from xtts_pipeline.cache.format.example import decode_example, decode_values, encode_example, encode_values
 from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry, read_rejected, read_utterances
 from xtts_pipeline.cache.format.manifest import (
     MANIFEST_NAME,
@@ -30,7 +34,7 @@ from xtts_pipeline.cache.format.manifest import (
     manifest_bytes,
 )
 from xtts_pipeline.cache.format.problems import verify_command
-from xtts_pipeline.cache.format.schema import bucket_of, without_padding
+from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of, padded_wave, wave_fields, without_padding
 from xtts_pipeline.cache.format.shards import (
     WAVE_PREFIX,
     ShardName,
@@ -41,7 +45,7 @@ from xtts_pipeline.cache.format.shards import (
 )
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_record, record_starts
 from xtts_pipeline.config.load import load_config
-from xtts_pipeline.config.schema import CacheConfig, TextConfig, show_value
+from xtts_pipeline.config.schema import CacheConfig, Config, TextConfig, show_value
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import CacheError, Reason, output_errors
@@ -60,6 +64,12 @@ class SourceCache:
     folder: Path
     manifest: Manifest
 
+    @cached_property
+    def spec_of_shard(self) -> dict[str, RecordSpec]:
+        """The static shape of the records of each shard."""
+        specs = bucket_specs(self.manifest)
+        return {shard.name: specs[shard.bucket or 0] for shard in self.manifest.shards}
+
 
 @dataclass(frozen=True)
 class _Member:
@@ -69,6 +79,11 @@ class _Member:
     entry: UtteranceEntry
     split: str
     digest: bytes
+
+    @property
+    def spec(self) -> RecordSpec:
+        """The static shape of its records in the source."""
+        return self.source.spec_of_shard[self.entry.shard]
 
 
 def compose_cache(
@@ -91,12 +106,16 @@ def compose_cache(
     members = _with_splits(chosen, first.cache)
     rejections = _rejections(sources, [entry for _, entry in entries], {entry.id for _, entry in chosen})
     config = load_config((), (), cache_settings(first))
+    if any(source.manifest.buckets != first.buckets for source in sources):
+        # Those of `auto`, which depend on the corpus.
+        tokens, frames = [entry.tokens for _, entry in chosen], [entry.frames for _, entry in chosen]
+        config = config.with_settings("data", buckets=auto_buckets(config.limits, tokens, frames))
     index = _index_of(sources, [entry for _, entry in chosen], rejections, config.text)
     needed_bytes = sum(entry.bytes for source in sources for entry in source.manifest.all_files.values())
     target = real_path(target)
     with output_errors(target, _OTHER_PLACE, names_file=True), atomic_folder(target) as folder:
         check_free_space(target.parent, needed_bytes * len(chosen) // len(entries), _OTHER_PLACE)
-        writer = _Writer(folder, first, index, progress)
+        writer = _Writer(folder, config, index, progress)
         lines = [
             line for name, rows in _lay_out(members, first.cache).items() for line in writer.write_shard(name, rows)
         ]
@@ -115,7 +134,7 @@ def compose_cache(
 
 
 def _check_settings(sources: Sequence[SourceCache]) -> None:
-    """Raise CacheError that names the settings in which a source differs from the first one."""
+    """Raise CacheError that names the settings, but for buckets, in which a source differs from the first one."""
     wanted, origin = cache_settings(sources[0].manifest), sources[0].manifest.mels_from
     for source in sources[1:]:
         settings = cache_settings(source.manifest)
@@ -123,7 +142,7 @@ def _check_settings(sources: Sequence[SourceCache]) -> None:
             f"{section}.{key} is {show_value(value)} there, {show_value(wanted[section][key])} in the first"
             for section, values in settings.items()
             for key, value in values.items()
-            if value != wanted[section][key]
+            if value != wanted[section][key] and section != "data"
         ]
         if source.manifest.mels_from != origin:
             differences.append("its mels are not of the same origin")
@@ -206,10 +225,10 @@ def _index_of(
 class _Writer:
     """Writes the shards of a new cache, and keeps what the manifest says of them."""
 
-    def __init__(self, folder: Path, first: Manifest, index: CorpusIndex, progress: Callable[[int], object]) -> None:
-        self._folder, self._first, self._index, self._progress = folder, first, index, progress
-        self._specs = bucket_specs(first)
-        self._tokenizer = Tokenizer(index.symbols, first.text.blank)
+    def __init__(self, folder: Path, config: Config, index: CorpusIndex, progress: Callable[[int], object]) -> None:
+        self._folder, self._config, self._index, self._progress = folder, config, index, progress
+        self._specs = bucket_specs(config)
+        self._tokenizer = Tokenizer(index.symbols, config.text.blank)
         self._starts = cache(record_starts)
         self.shards: list[ShardEntry] = []
         self.waves: list[FileEntry] = []
@@ -221,10 +240,10 @@ class _Writer:
         ):
             rows = [row for row in members if bucket_of(self._specs, row.entry.tokens, row.entry.frames) == bucket]
             written = self._write_file(file, (self._record_of(row, bucket) for row in rows))
-            entry_bucket = bucket if self._first.buckets else None
+            entry_bucket = bucket if len(self._specs) > 1 else None
             self.shards.append(ShardEntry(file, name.split, len(rows), written.bytes, written.checksum, entry_bucket))
-            if self._first.waves:
-                self.waves.append(self._write_file(wave, (self._read(row, WAVE_PREFIX) for row in rows)))
+            if self._config.cache.store_waves:
+                self.waves.append(self._write_file(wave, (self._wave_of(row, bucket) for row in rows)))
             for position, row in enumerate(rows):
                 yield UTTERANCES.to_json(row.entry) | {"split": name.split, "shard": file, "position": position}
             self._progress(len(rows))
@@ -239,7 +258,7 @@ class _Writer:
     def _record_of(self, row: _Member, bucket: int) -> bytes:
         """Return the record with the ids that symbols, speaker and language have in the new cache."""
         spec, entry = self._specs[bucket], row.entry
-        example = without_padding(decode_example(self._read(row), spec))
+        example = without_padding(decode_example(self._read(row), row.spec))
         if example.id != entry.id:
             where = f"{row.source.folder / entry.shard} record {entry.position}"
             raise CacheError(
@@ -254,6 +273,16 @@ class _Writer:
             ),
             spec,
         )
+
+    def _wave_of(self, row: _Member, bucket: int) -> bytes:
+        """Return the record of the wave, with the padding of the new bucket."""
+        record, hop_samples = self._read(row, WAVE_PREFIX), self._config.audio.hop_samples
+        if row.spec == self._specs[bucket]:
+            return record
+        wave = np.asarray(decode_values(record, wave_fields(row.spec, hop_samples))["wave"])
+        fields = wave_fields(self._specs[bucket], hop_samples)
+        # Behind the clip's frames are zeros.
+        return encode_values(padded_wave(row.entry.id, wave[: row.entry.frames * hop_samples], fields), fields)
 
     def _read(self, row: _Member, prefix: str = "") -> bytes:
         path = row.source.folder / f"{prefix}{row.entry.shard}"

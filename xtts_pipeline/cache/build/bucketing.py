@@ -8,15 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from xtts_pipeline.audio.lengths import mel_frame_count
 from xtts_pipeline.audio.load import check_seconds, read_sound_length
 from xtts_pipeline.cache.build.folder import existing_shards
 from xtts_pipeline.cache.build.plan import CorpusIndex, reading_order
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.receipts import load_receipt, source_stat
-from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
+from xtts_pipeline.cache.build.shapes import auto_buckets
 from xtts_pipeline.cache.build.workers import check_mel_length
 from xtts_pipeline.cache.format.manifest import find_manifest, fingerprint
 from xtts_pipeline.config.schema import AudioConfig, Bucket, Config, LimitsConfig
@@ -70,11 +68,9 @@ def _buckets_in(folder: Path, limits: LimitsConfig, one_shape: str) -> tuple[Buc
 
 def _best_buckets(index: CorpusIndex, config: Config) -> tuple[Bucket, ...]:
     """Return the pairs, the limits last, with the least padding by the lengths known before decoding."""
-    largest = Shape(config.limits.max_text_length, config.limits.max_mel_frames)
     measured = [lengths for lengths in judge_rows(index, config) if isinstance(lengths, RowLengths)]
-    tokens = np.array([lengths.tokens for lengths in measured], np.int64)
-    frames = np.array([lengths.frames for lengths in measured], np.int64)
-    return tuple((shape.max_text_length, shape.max_mel_frames) for shape in auto_shapes(largest, tokens, frames))
+    lengths = [each.tokens for each in measured], [each.frames for each in measured]
+    return auto_buckets(config.limits, *lengths)
 
 
 def judge_rows(index: CorpusIndex, config: Config, limits: LimitsConfig | None = None) -> list[RowLengths | Rejection]:

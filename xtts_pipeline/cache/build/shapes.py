@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from xtts_pipeline.cache.format.padding import FRAMES_MULTIPLE, LEAST_SAVING, MIN_SHAPE_CLIPS, TOKENS_MULTIPLE
+from xtts_pipeline.config.schema import Bucket, LimitsConfig
 
 KEEP_SHARE = 0.99
 AUTO_SHAPES = 3
@@ -120,6 +122,13 @@ def best_shapes(
         for held in sorted({int(inside_counts[at]) for at in chain} - {0})
     ]
     return tuple(Shape(int(texts[at]), int(mels[at])) for at in sorted({*chain, len(costs) - 1}))
+
+
+def auto_buckets(limits: LimitsConfig, tokens: ArrayLike, frames: ArrayLike) -> tuple[Bucket, ...]:
+    """Return the pairs of `data.buckets: auto` for clips of these lengths, the limits last."""
+    largest = Shape(limits.max_text_length, limits.max_mel_frames)
+    shapes = auto_shapes(largest, np.array(tokens, np.int64), np.array(frames, np.int64))
+    return tuple((shape.max_text_length, shape.max_mel_frames) for shape in shapes)
 
 
 def auto_shapes(largest: Shape, tokens: np.ndarray, frames: np.ndarray) -> tuple[Shape, ...]:

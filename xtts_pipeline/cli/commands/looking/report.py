@@ -12,10 +12,9 @@ from typing import Literal
 
 import click
 import joblib
-import numpy as np
 
 from xtts_pipeline.cache.build.plan import read_corpora
-from xtts_pipeline.cache.build.shapes import Shape, auto_shapes
+from xtts_pipeline.cache.build.shapes import auto_buckets
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cli.corpus_options import corpus_options, print_readings
 from xtts_pipeline.cli.groups import DocumentedCommand
@@ -199,7 +198,5 @@ def _report_clips(
 def _buckets(shape: ShapeSettings, clips: Sequence[MeasuredClip]) -> list[Bucket]:
     if not isinstance(shape.buckets, str):
         return list(shape.buckets or ())
-    tokens = np.array([clip.tokens for clip in clips])
-    frames = np.array([clip.sound.frames for clip in clips])
-    largest = Shape(shape.limits.max_text_length, shape.limits.max_mel_frames)
-    return [(found.max_text_length, found.max_mel_frames) for found in auto_shapes(largest, tokens, frames)]
+    lengths = [clip.tokens for clip in clips], [clip.sound.frames for clip in clips]
+    return list(auto_buckets(shape.limits, *lengths))

@@ -12,7 +12,7 @@ import numpy as np
 from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows, rejections_of
 from xtts_pipeline.cache.build.plan import CorpusIndex, read_corpora
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
-from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_shapes, best_shapes, plan_shapes, smallest_shape
+from xtts_pipeline.cache.build.shapes import Shape, ShapePlan, auto_buckets, best_shapes, plan_shapes, smallest_shape
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import (
     REJECTED_NAME,
@@ -337,12 +337,8 @@ def count_symbols(data: Path | None, cache: Path | None, config: Config, reading
 
 def _plan_of(buckets: Sequence[Bucket] | str | None, limits: LimitsConfig, lengths: Lengths) -> ShapePlan | None:
     """Return the plan of the buckets, for `auto` of those that it would choose; None if there is one shape."""
-    largest = Shape(limits.max_text_length, limits.max_mel_frames)
-    shapes = (
-        auto_shapes(largest, lengths.tokens, lengths.frames)
-        if isinstance(buckets, str)
-        else [Shape(*bucket) for bucket in buckets or ()]
-    )
+    found = auto_buckets(limits, lengths.tokens, lengths.frames) if isinstance(buckets, str) else buckets or ()
+    shapes = [Shape(*bucket) for bucket in found]
     return plan_shapes(shapes, lengths.tokens, lengths.frames) if len(shapes) > 1 else None
 
 
