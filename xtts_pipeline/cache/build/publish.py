@@ -58,11 +58,13 @@ class BuildTotals:
     frames: "array[int]" = field(default_factory=lambda: array("q"))
     tokens: "array[int]" = field(default_factory=lambda: array("q"))
     characters: "array[int]" = field(default_factory=lambda: array("q"))
+    speakers: list[str] = field(default_factory=list)
     languages: list[str] = field(default_factory=list)
 
     def add(self, clip: ClipReceipt) -> None:
         """Count a kept clip."""
         self.ids.append(clip.id)
+        self.speakers.append(clip.speaker)
         self.languages.append(clip.language)
         self.seconds.append(clip.seconds)
         self.frames.append(clip.frames)

@@ -4,6 +4,7 @@ import operator
 import os
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from xtts_pipeline.cache.build.receipts import SourceCheck
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME
 from xtts_pipeline.cache.format.padding import padding_advice, padding_share
 from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.cli.clip_counts import clip_count_lines, like_speakers_warnings
 from xtts_pipeline.cli.corpus_options import CORPUS_OPTIONS, corpus_options, print_readings
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
@@ -95,6 +97,7 @@ class PreprocessReport:
                 "checkpoint; name other clips with --val-data"
             )
         warnings += _setting_warnings(self.build.manifest.audio)
+        warnings += like_speakers_warnings(manifest.speakers)
         for outlier in self.outliers[:SHOWN_OUTLIERS]:
             rates = f"{outlier.characters_per_second:.1f} characters a second, {outlier.usual:.1f} are usual"
             warnings.append(f"{outlier.id}: {rates}; does the text fit the sound?")
@@ -122,6 +125,8 @@ class PreprocessReport:
             "seconds": round(self.seconds, 3),
             "clips_per_second": round(manifest.counts.read / self.seconds, 1),
             "layout": manifest.layout,
+            "clips_by_speaker": dict(Counter(self.build.totals.speakers)),
+            "clips_by_language": dict(Counter(self.build.totals.languages)),
             "splits": {split: manifest.split_records(split) for split in SPLITS},
             "buckets": [
                 {"max_text_length": text, "max_mel_frames": mel, "clips": clips}
@@ -147,6 +152,7 @@ class PreprocessReport:
         lines = [
             f"{manifest.layout}: read {counts.read} = kept {counts.kept} + rejected {counts.rejected}",
             f"splits: {splits or 'none'}",
+            *clip_count_lines(Counter(build.totals.speakers), Counter(build.totals.languages)),
             *([f"buckets: {buckets}"] if buckets else []),
             f"shards: {build.shards_written} written, {build.shards_reused} reused",
             f"padding: {padding_share(manifest):.0%} of the frames",

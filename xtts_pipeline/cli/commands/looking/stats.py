@@ -1,6 +1,7 @@
 """`xtts stats`: the lengths of clips and texts, and the limits that fit them."""
 
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
@@ -23,6 +24,7 @@ from xtts_pipeline.cache.format.manifest import (
     summarize,
 )
 from xtts_pipeline.cache.format.padding import limit_options
+from xtts_pipeline.cli.clip_counts import clip_count_lines, like_speakers_warnings
 from xtts_pipeline.cli.corpus_options import corpus_options, print_readings
 from xtts_pipeline.cli.gate import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
@@ -52,13 +54,17 @@ WIDE = 10_000
 
 @dataclass(frozen=True)
 class Lengths:
-    """The measured lengths, one element per clip, the number of rows that cannot be used, and the first of these."""
+    """The measured lengths, one element per clip.
+
+    excluded: the number of rows that the user left out. unusable: that of the others that are no clips, and
+    first_unusable what is wrong with them, or with the first of them.
+    """
 
     seconds: np.ndarray
     frames: np.ndarray
     characters: np.ndarray
     tokens: np.ndarray
-    speakers: int
+    excluded: int
     unusable: int
     first_unusable: str
     rows: Sequence[PlannedRow | UtteranceEntry]
@@ -92,14 +98,17 @@ class StatsReport:
     everything: the shape that keeps every clip.
     plans: 1, 2, 3, ... shapes; the first is the recommended shape alone.
     buckets: those of the cache or the settings; None if there are none.
+    speakers, languages: the number of clips of each.
     """
 
     source: str
     clips: int
+    excluded: int
     unusable: int
     first_unusable: str
     hours: float
-    speakers: int
+    speakers: Mapping[str, int]
+    languages: Mapping[str, int]
     spreads: Mapping[str, Statistics]
     limits: tuple[LimitShare, ...]
     everything: ShapePlan
@@ -113,9 +122,12 @@ class StatsReport:
         return {
             "source": self.source,
             "clips": self.clips,
+            "excluded": self.excluded,
             "unusable": self.unusable,
             "hours": round(self.hours, 4),
-            "speakers": self.speakers,
+            "speakers": len(self.speakers),
+            "clips_by_speaker": dict(self.speakers),
+            "clips_by_language": dict(self.languages),
             **{
                 name: {key: round(value, 4) for key, value in asdict(statistics).items()}
                 for name, statistics in self.spreads.items()
@@ -143,9 +155,11 @@ class StatsReport:
 
     def to_text(self) -> str:
         """Return the report for people."""
-        left_out = f", {counted(self.unusable, 'row')} cannot be used" if self.unusable else ""
-        counts = f"{counted(self.clips, 'clip')}, {self.hours:.2f} hours, {counted(self.speakers, 'speaker')}"
-        lines = [f"{self.source}: {counts}{left_out}", *[f"  {self.first_unusable}"] * bool(left_out), ""]
+        left_out = f", {counted(self.excluded, 'row')} left out" if self.excluded else ""
+        left_out += f", {counted(self.unusable, 'row')} cannot be used" if self.unusable else ""
+        counts = f"{counted(self.clips, 'clip')}, {self.hours:.2f} hours, {counted(len(self.speakers), 'speaker')}"
+        lines = [f"{self.source}: {counts}{left_out}", *[f"  {self.first_unusable}"] * bool(self.unusable)]
+        lines += [*(f"  {line}" for line in clip_count_lines(self.speakers, self.languages)), ""]
         lines.append(f"{'':22}" + "".join(f"{column.name:>8}" for column in fields(Statistics)))
         for name, statistics in self.spreads.items():
             values = "".join(f"{value:>8.{2 * (value < WIDE)}f}" for value in astuple(statistics))
@@ -276,21 +290,24 @@ def measure_lengths(
         save_histograms(plot, f"{data or cache}: {count}", lengths.measures, marks, drawn)
     largest = smallest_shape(lengths.tokens, lengths.frames)
     smallest_for_all = smallest_shape(lengths.tokens, lengths.frames, keep_share=1.0)
+    speakers = Counter(row.speaker for row in lengths.rows)
     chains = [best_shapes(largest, count, lengths.tokens, lengths.frames) for count in range(1, MOST_SHAPES + 1)]
     return StatsReport(
         source=str(data or cache),
         clips=len(lengths.seconds),
+        excluded=lengths.excluded,
         unusable=lengths.unusable,
         first_unusable=lengths.first_unusable,
         hours=float(lengths.seconds.sum()) / 3600,
-        speakers=lengths.speakers,
+        speakers=speakers,
+        languages=Counter(row.language for row in lengths.rows),
         spreads=spreads,
         limits=tuple(_limit_shares(lengths, limits)),
         everything=plan_shapes([smallest_for_all], lengths.tokens, lengths.frames),
         buckets=_plan_of(buckets, limits, lengths),
         plans=tuple(plan_shapes(chain, lengths.tokens, lengths.frames) for chain in chains),
         plot=plot,
-        warnings=_language_warnings(lengths.rows, text),
+        warnings=(*like_speakers_warnings(speakers), *_language_warnings(lengths.rows, text)),
     )
 
 
@@ -363,8 +380,8 @@ def lengths_of_cache(cache: Path, manifest: Manifest) -> Lengths:
         frames=np.array([entry.frames for entry in entries]),
         characters=np.array([len(entry.text) for entry in entries]),
         tokens=np.array([entry.tokens for entry in entries]),
-        speakers=len({entry.speaker for entry in entries}),
-        unusable=manifest.counts.rejected,
+        excluded=len(manifest.excluded),
+        unusable=manifest.counts.rejected - len(manifest.excluded),
         first_unusable=f"each is in {cache / REJECTED_NAME}, with its reason",
         rows=entries,
     )
@@ -392,7 +409,7 @@ def _lengths_of_corpus(data: Path, config: Config, reading: ReadOptions) -> Leng
         frames=np.array([lengths.frames for _, lengths in clips]),
         characters=np.array([len(row.text) for row, _ in clips]),
         tokens=np.array([lengths.tokens for _, lengths in clips]),
-        speakers=len({row.speaker for row, _ in clips}),
+        excluded=0,
         unusable=len(rejections),
         first_unusable=next((f"{first.where}: {first.reason}, {first.detail}" for first in rejections), ""),
         rows=[row for row, _ in clips],
