@@ -138,3 +138,20 @@ def test_semitones_change_the_frames_and_not_their_number(synthesizer: Synthesiz
     assert np.abs(higher.mel - usual.mel).max() > 1e-3
     with pytest.raises(ConfigError, match=r"semitones 13: expected -12 to 12"):
         synthesizer.synthesize("abc", semitones=13.0)
+
+
+def test_an_attempt_that_a_limit_cuts_takes_no_place_of_a_whole_one(
+    synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ["synthesis.max_attempts=2", "synthesis.max_frames_per_token=1000"]
+    monkeypatch.setattr(synthesizer, "checkpoint", synthesizer.checkpoint.with_synthesis(settings))
+    findings = iter([Faults(2), NO_FAULTS])
+    monkeypatch.setattr("xtts_pipeline.inference.synthesizer.spoken_faults", lambda *_: next(findings))
+    attempt = synthesizer._attempt
+    monkeypatch.setattr(
+        synthesizer,
+        "_attempt",
+        lambda *rest: [said._replace(has_stopped=rest[-1] == 1) for said in attempt(*rest)],
+    )
+    again = synthesizer.synthesize("abc")
+    assert (again.has_stopped, again.faults, again.attempts) == (True, Faults(2), 2)

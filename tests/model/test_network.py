@@ -189,3 +189,21 @@ def test_speech_does_not_depend_on_the_other_rows_or_its_place(
     some = network.speak(encode(network, chosen), DROPOUT, tf.gather(limit, places), SynthesisConfig())
     np.testing.assert_allclose(some.mel, tf.gather(whole.mel, places), atol=1e-3)
     assert some.mel_length.numpy().tolist() == tf.gather(whole.mel_length, places).numpy().tolist()
+
+
+def test_an_octave_up_is_what_a_predicted_pitch_an_octave_higher_is(network: Network) -> None:
+    memory = encode(network, random_batch(SPEC, (5, 4), (20, 7)))
+    plain, higher = network.begin_speech(memory).tokens, network.begin_speech(memory, semitones=12.0).tokens
+    bias = network.predictor.projection.bias
+    bias.assign_add([0.0, 0.0, 0.0, 1.0])  # the octaves
+    np.testing.assert_allclose(higher, network.begin_speech(memory).tokens, atol=1e-5)
+    assert np.abs(higher - plain).max() > 1e-2
+
+
+def test_the_decoder_is_trained_on_the_prosody_of_the_recording(
+    network: Network, batch: Batch, crop: Crop, dropout: Dropout
+) -> None:
+    before = predict(network, batch, crop, dropout)
+    bias = network.predictor.projection.bias
+    bias.assign_add(tf.ones_like(bias))  # all that is predicted
+    np.testing.assert_array_equal(predict(network, batch, crop, dropout), before)

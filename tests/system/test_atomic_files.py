@@ -1,5 +1,6 @@
 """A file or a folder appears whole, or not at all."""
 
+import os
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -73,3 +74,36 @@ def test_an_output_gets_its_folder_is_whole_and_a_pipe_or_link_stays(tmp_path: P
     with pytest.raises(OSError, match=r"File exists|Not a directory"):
         write_output(tmp_path / "file" / "speech.wav", b"speech")
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["later.wav", "speech.wav"]
+
+
+@pytest.fixture
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what is synced and renamed, in order."""
+    found: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def watched_fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        found.append("sync folder" if path == tmp_path else "sync content")
+        fsync(descriptor)
+
+    def watched_rename(path: Path, target: Path) -> Path:
+        found.append("rename")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(Path, "rename", watched_rename)
+    return found
+
+
+def test_a_file_is_synced_before_its_rename_and_its_folder_after(tmp_path: Path, events: list[str]) -> None:
+    with atomic_write(tmp_path / "file") as file:
+        file.write(b"content")
+    assert events == ["sync content", "rename", "sync folder"]
+
+
+def test_all_of_a_folder_is_synced_before_its_rename_and_its_parent_after(tmp_path: Path, events: list[str]) -> None:
+    with atomic_folder(tmp_path / "folder") as folder:
+        (folder / "one").write_bytes(b"1")
+        (folder / "two").write_bytes(b"2")
+    assert events == ["sync content"] * 3 + ["rename", "sync folder"]

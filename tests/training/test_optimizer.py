@@ -56,3 +56,26 @@ def test_the_loss_scale_halves_at_once_and_doubles_with_patience() -> None:
     assert float(loss_scale.scale) == LossScale.FIRST
     loss_scale.update(tf.constant(True))
     assert float(loss_scale.finite_steps) == 1.0
+
+
+def test_a_variable_that_begins_later_is_updated_as_one_that_begins_at_step_0() -> None:
+    early, late = tf.Variable([1.0, 2.0]), tf.Variable([1.0, 2.0])
+    first = AdamW({"x": early}, 0.0, BETAS)
+    later = AdamW({"x": late}, 0.0, BETAS, {"x": 5})
+    gradients = np.random.default_rng(0).normal(size=(9, 2)).astype(np.float32)
+    for step in range(5):
+        later.apply([tf.constant([9.0, 9.0])], tf.constant(0.01), tf.constant(step), tf.constant(True))
+    np.testing.assert_array_equal(late, [1.0, 2.0])
+    for step, gradient in enumerate(gradients):
+        first.apply([tf.constant(gradient)], tf.constant(0.01), tf.constant(step), tf.constant(True))
+        later.apply([tf.constant(gradient)], tf.constant(0.01), tf.constant(5 + step), tf.constant(True))
+        np.testing.assert_allclose(late, early, atol=1e-6)
+
+
+def test_after_a_doubling_the_count_of_finite_steps_begins_anew() -> None:
+    loss_scale = LossScale()
+    loss_scale.finite_steps.assign(LossScale.GROWTH_STEPS - 1)
+    for _ in range(3):
+        loss_scale.update(tf.constant(True))
+    assert float(loss_scale.scale) == 2 * LossScale.FIRST
+    assert float(loss_scale.finite_steps) == 2

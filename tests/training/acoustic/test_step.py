@@ -218,3 +218,9 @@ def test_training_in_lower_precision_keeps_float32_weights_and_learns(batch: Bat
     metrics, weights = run_steps(batch, 25, precision=precision)
     assert metrics[-1]["loss"] < 0.8 * metrics[0]["loss"]
     assert {value.dtype.name for value in weights.values()} <= {"float32", "int64"}
+
+
+def test_each_step_draws_anew_what_it_drops_and_hears(train_step: AcousticStep, batch: Batch) -> None:
+    train_step.rate_factor.assign(0.0)  # the weights stay
+    losses = {float(train_step(batch)[train_step.METRICS.index("mel_l1")]) for _ in range(4)}
+    assert len(losses) == 4
