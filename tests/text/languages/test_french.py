@@ -20,6 +20,8 @@ Il est né le 03.10.1990 à Lyon.
     il est né le trois octobre mille neuf cent quatre-vingt-dix à lyon.
 Le train part à 14h30.
     le train part à quatorze heures trente.
+Écrivez à info@exemple.fr.
+    écrivez à info arobase exemple point fr.
 On déjeune à 12 h 15.
     on déjeune à douze heures quinze.
 Le magasin ouvre à 8 h et ferme à 21 h.

@@ -44,6 +44,12 @@ Das Buch kostet $20 oder £15.
     das buch kostet zwanzig dollar oder fünfzehn pfund.
 50 % der Wähler blieben zu Hause.
     fünfzig prozent der wähler blieben zu hause.
+Eine 20%ige Lösung, ein 5 %iger Anteil, für 20.- €.
+    eine zwanzigprozentige lösung, ein fünfprozentiger anteil, für zwanzig euro.
+Schreiben Sie an info@mein-laden.de.
+    schreiben sie an info at mein bindestrich laden punkt de.
+Sehen Sie auf www.beispiel.at/hilfe nach.
+    sehen sie auf w w w punkt beispiel punkt at schrägstrich hilfe nach.
 Die Quote stieg um 2,5 Prozent auf 7,5%.
     die quote stieg um zwei komma fünf prozent auf sieben komma fünf prozent.
 Pi ist ungefähr 3,14159.

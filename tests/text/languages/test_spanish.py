@@ -22,6 +22,8 @@ La reunión es el 05-06-2024.
     la reunión es el cinco de junio de dos mil veinticuatro.
 El tren sale a las 14:30.
     el tren sale a las catorce treinta.
+Escriba a info@ejemplo.es o visite ejemplo.com.mx.
+    escriba a info arroba ejemplo punto es o visite ejemplo punto com punto mx.
 Desayunamos a las 8:15.
     desayunamos a las ocho y cuarto.
 Comemos a la 1:30.

@@ -2,6 +2,7 @@
 
 import re
 
+from xtts_pipeline.text.languages.addresses import address_reader
 from xtts_pipeline.text.languages.english_figures import (
     expand_figures,
     full_stop,
@@ -55,11 +56,7 @@ _NUMBER_AHEAD = re.compile(
 _MONTH = re.compile(r"(?<![\w.])((?<=\b[iI]n )Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.(?! ?\d)(?!\w)")
 _DOTTED_WORD = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, DOTTED_WORDS))})(?:(\.)|(?!\w))(?!\w)", re.IGNORECASE)
 _LETTERS = re.compile(r"(?<![\w.])((?:[A-Za-z]\.)+[A-Za-z])(?:(\.)|(?!\w))(?!\w)")
-_ADDRESS = re.compile(
-    r"(?<![\w.@/+-])(?:(?:https?|ftp)://(?P<link>[^\s<>\"]+)|(?P<mail>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
-    r"|(?P<site>www\.[^\s<>\"]+|(?:[\w-]+\.)+(?:com|org|net|edu|gov|io|info|co\.uk|ac\.uk)(?![\w-])(?:/[^\s<>\"]*)?))"
-)
-_ADDRESS_SIGN = re.compile(rf"[{re.escape(''.join(_IN_ADDRESSES))}]")
+_read_addresses = address_reader(_IN_ADDRESSES, r"co\.uk|ac\.uk")
 _UNIT_PER = re.compile(rf"(?<![\w/])(?<!\d )({'|'.join(sorted(UNITS, key=len, reverse=True))})/(s|h|hr|min)(?![\w/])")
 _PER_PERIOD = re.compile(r"(?<=[a-z]s)/(s|h|hr|min|sec|day|week|month|year)(?!\w)")
 _MPH = re.compile(r"(?<![\w/])mph(?!\w)")
@@ -91,7 +88,7 @@ def expand_english(text: str) -> str:
     has_sign = not text.isascii() or _ANY_SIGN.search(text) is not None
     has_inner_stop = _INNER_STOP.search(text) is not None
     if has_sign or has_inner_stop:
-        text = _ADDRESS.sub(_address, text.translate(_PLAIN_SIGNS))
+        text = _read_addresses(text.translate(_PLAIN_SIGNS))
     text = _TITLE_BEFORE_NAME.sub(lambda match: ABBREVIATIONS.get(match[1].lower(), "saint"), text)
     if "." in text:
         text = _expand_abbreviations(text)
@@ -124,14 +121,6 @@ def _expand_signs(text: str) -> str:
     text = _PER_PERIOD.sub(lambda match: f" per {unit_of(match[1])}", text)
     text = _BETWEEN_WORDS.sub(" ", text)
     return _SIGN.sub(lambda match: f" {set_apart(SIGNS[match[1]], match)}", text)
-
-
-def _address(match: re.Match[str]) -> str:
-    written = match["link"] or match["mail"] or match["site"]
-    address = written.rstrip(".,;:!?'\")]}")
-    rest = written[len(address) :]
-    spaced = _ADDRESS_SIGN.sub(lambda sign: f" {_IN_ADDRESSES[sign[0]]} ", address.rstrip("/"))
-    return " ".join("w w w" if word == "www" else word for word in spaced.split()) + rest
 
 
 def _roman(match: re.Match[str]) -> str:

@@ -104,6 +104,12 @@ _WORDS = Vocabulary(
         "€": "euros", "$": "dollars", "£": "livres", "°": "degrés", "×": "fois", "÷": "divisé par", "²": "au carré",
         "³": "au cube", "#": "hashtag", "±": "plus ou moins", "<": "inférieur à", ">": "supérieur à",
     },
+    address_signs={
+        ".": "point", "/": "barre oblique", "-": "tiret", "_": "tiret bas", "@": "arobase", ":": "deux-points",
+        "~": "tilde", "?": "point d'interrogation", "=": "égale", "&": "et", "#": "dièse", "+": "plus",
+        "%": "pour cent",
+    },
+    address_endings="fr|be|ch|ca",
     number_signs={"#": "numéro", "№": "numéro", "§§": "paragraphes"},
     scales={
         "million": Noun("million", "millions"), "millions": Noun("million", "millions"),

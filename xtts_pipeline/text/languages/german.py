@@ -83,7 +83,8 @@ _TIME = re.compile(
     r"|\.(?P<pointed>[0-5]\d) Uhr)(?![\w:])"
 )
 _STREET = re.compile(r"(?<=[a-zäöüß])str\.(?=$| \d| [A-Z])")
-_WHOLE_EUROS = re.compile(r"(?<=\d),-{1,2}(?!\d)")
+_WHOLE_EUROS = re.compile(r"(?<=\d)[,.]-{1,2}(?!\d)")
+_PERCENT_JOINED = re.compile(r"(?<![\w.,])(\d{1,6}) ?%(?=ig)")
 _POSTAL_CODE = re.compile(r"(?<=, )\d{5}(?= [A-ZÄÖÜ])")
 _DECADE = re.compile(r"(?<![\w.,])(1[1-9]\d\d|20\d\d|[1-9]\d)er(?!\w)")
 _JOINED = re.compile(r"(?<![\w.,])(\d{1,6})(?:-(?=[a-zäöüß]{3})|(?=(?:mal|fach|jährig|köpfig|stellig)))")
@@ -132,6 +133,11 @@ _WORDS = Vocabulary(
         "€": "Euro", "$": "Dollar", "£": "Pfund", "°": "Grad", "×": "mal", "÷": "geteilt durch", "²": "Quadrat",
         "³": "hoch drei", "#": "Hashtag", "±": "plus minus", "<": "kleiner als", ">": "größer als",
     },
+    address_signs={
+        ".": "Punkt", "/": "Schrägstrich", "-": "Bindestrich", "_": "Unterstrich", "@": "at", ":": "Doppelpunkt",
+        "~": "Tilde", "?": "Fragezeichen", "=": "gleich", "&": "und", "#": "Raute", "+": "plus", "%": "Prozent",
+    },
+    address_endings="de|at|ch",
     number_signs={"#": "Nummer", "№": "Nummer", "§§": "Paragrafen"},
     scales={
         "Mio.": Noun("Million", "Millionen", FEMININE), "Mio": Noun("Million", "Millionen", FEMININE),
@@ -202,6 +208,7 @@ class German(Reading):
             (_ORDINALS, self._ordinals),
             (_DECADE, lambda match: f"{self.year(match[1])}er"),
             (_JOINED, lambda match: self.cardinal(int(match[1]), "cardinal-neuter")),
+            (_PERCENT_JOINED, lambda match: f"{self.cardinal(int(match[1]), 'cardinal-neuter')}prozent"),
             (_TIMES, lambda match: f"{self.cardinal(int(match[1]), 'cardinal-neuter')}mal"),
             (_SCORE, lambda match: f"{match[1]} {self.words.versus} {match[2]}"),
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from xtts_pipeline.text.languages.addresses import address_reader
 from xtts_pipeline.text.numbers import MAX_DIGITS, set_apart, spell
 
 Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str] | str]
@@ -53,6 +54,7 @@ class Vocabulary:
     abbreviations: spaces in them are optional; `number_abbreviations` only stand before a number, and
     `ending_abbreviations` keep their full stop before a capital letter.
     of: between a million and its unit, by the unit's first letter; "" is any other letter.
+    address_signs: the signs in addresses, and `address_endings` those of sites of its countries.
     money: a sum from its words `whole`, `cents` and the name `cent`.
     half_more: what follows a number, as in two and a half.
     """
@@ -74,6 +76,8 @@ class Vocabulary:
     number_abbreviations: Mapping[str, str]
     ending_abbreviations: frozenset[str]
     signs: Mapping[str, str]
+    address_signs: Mapping[str, str]
+    address_endings: str
     number_signs: Mapping[str, str]
     scales: Mapping[str, Noun]
     million: Noun
@@ -151,6 +155,7 @@ class Reading(ABC):
 
     def expand(self, text: str) -> str:
         """Return the text without figures, abbreviations and signs."""
+        text = self._read_addresses(text)
         text = self._number_abbreviation.sub(lambda match: f"{self._number_words[match[1]]} ", text)
         text = self._abbreviation.sub(self._abbreviated, text)
         text = self.expand_roman(text)
@@ -304,6 +309,10 @@ class Reading(ABC):
     def _counted(self, number: int, noun: Noun) -> str:
         words = self.cardinal(number, f"cardinal-{noun.gender}")
         return f"{words} {noun.one if self.is_one(str(number)) else noun.many}"
+
+    @cached_property
+    def _read_addresses(self) -> Callable[[str], str]:
+        return address_reader(self.words.address_signs, self.words.address_endings)
 
     @cached_property
     def _fraction_pattern(self) -> re.Pattern[str]:

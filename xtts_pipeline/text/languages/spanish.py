@@ -117,6 +117,12 @@ _WORDS = Vocabulary(
         "€": "euros", "$": "dólares", "£": "libras", "°": "grados", "×": "por", "÷": "entre", "²": "al cuadrado",
         "³": "al cubo", "#": "almohadilla", "±": "más menos", "<": "menor que", ">": "mayor que",
     },
+    address_signs={
+        ".": "punto", "/": "barra", "-": "guion", "_": "guion bajo", "@": "arroba", ":": "dos puntos",
+        "~": "virgulilla", "?": "signo de interrogación", "=": "igual", "&": "y", "#": "almohadilla", "+": "más",
+        "%": "por ciento",
+    },
+    address_endings="es|mx|ar|cl|co",
     number_signs={"#": "número", "№": "número", "§§": "secciones"},
     scales={
         "millón": Noun("millón", "millones"), "millones": Noun("millón", "millones"),
