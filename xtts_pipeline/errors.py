@@ -48,6 +48,11 @@ def did_you_mean(wanted: str, known: Iterable[str], *, prefix: str = "") -> str:
     return f"known are {listed(names)}"
 
 
+def first_line_of(message: object) -> str:
+    """Return the first line of a library's message; the rest of TensorFlow's says where the graph was built."""
+    return str(message).partition("\n")[0]
+
+
 def listed(names: Sequence[str]) -> str:
     """Return the names in one line, the first MOST_NAMES_SHOWN of them and how many more there are."""
     more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from xtts_pipeline.config.languages import canonical_language
 from xtts_pipeline.config.migration import RULES
 from xtts_pipeline.config.schema import MAX_SHOWN, Config, shorten
-from xtts_pipeline.errors import ConfigError, did_you_mean
+from xtts_pipeline.errors import ConfigError, did_you_mean, first_line_of
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS, has_surrogate
 
@@ -242,7 +242,7 @@ def read_yaml(path: Path, loader: type[yaml.SafeLoader] = StrictLoader) -> dict[
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        problem = getattr(error, "problem", None) or first_line_of(error)
         raise ConfigError(f"{where}: not valid YAML: {problem}") from None
     except _MALFORMED as error:
         raise ConfigError(f"{path}: not valid YAML for settings: {str(error)[:MAX_SHOWN]}") from None

@@ -28,8 +28,8 @@ from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.data.augment import MelAugmentation, seed_of
 from xtts_pipeline.data.order import ShardReader, TrainingOrder, parallel_calls, prefetch_size, prefetched
-from xtts_pipeline.data.source import Fields, Source, first_line
-from xtts_pipeline.errors import CacheError, TrainingError, XttsError
+from xtts_pipeline.data.source import Fields, Source
+from xtts_pipeline.errors import CacheError, TrainingError, XttsError, first_line_of
 from xtts_pipeline.system.memory import keep_freed_memory
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.storage import is_stored
@@ -162,9 +162,9 @@ class CachedSource(Source):
             return CacheError(f"{problem.filename or self.folder}: cannot be read ({problem.strerror})")
         verify = verify_command(self.folder)
         if isinstance(error, tf.errors.DataLossError):
-            return CacheError(f"{self.folder}: a record cannot be read ({first_line(error)}); run {verify}")
+            return CacheError(f"{self.folder}: a record cannot be read ({first_line_of(error.message)}); run {verify}")
         proved = "its files are valid" if level == "full" else f"its files have the right sizes; {verify} reads them"
-        return TrainingError(f"TensorFlow cannot read {self.folder} ({first_line(error)}), but {proved}")
+        return TrainingError(f"TensorFlow cannot read {self.folder} ({first_line_of(error.message)}), but {proved}")
 
     def check_unchanged(self) -> None:
         """Raise TrainingError if the cache's manifest on disk is no longer the one that was loaded."""

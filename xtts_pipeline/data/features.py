@@ -13,7 +13,7 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.data.resample import Resampler
 from xtts_pipeline.data.survey import SurveyedClip
-from xtts_pipeline.errors import CorpusError
+from xtts_pipeline.errors import CorpusError, first_line_of
 
 _TRIAL_SAMPLE_BYTES = 256  # a multiple of two bytes times each supported number of channels
 
@@ -31,7 +31,7 @@ def check_headers(clips: Iterable[SurveyedClip]) -> None:
         try:
             tf.audio.decode_wav(bytes(trial))
         except tf.errors.InvalidArgumentError as error:
-            found = error.message.rpartition("}} ")[2].splitlines()[0]
+            found = first_line_of(error.message.rpartition("}} ")[2])
             raise CorpusError(
                 f"{clip.path}: TensorFlow does not read its header ({found}), expected a plain one for --data; "
                 "write the file anew, or use xtts preprocess, which reads it"

@@ -21,9 +21,9 @@ from xtts_pipeline.data.features import (
 )
 from xtts_pipeline.data.order import ShardReader, TrainingOrder, parallel_calls, prefetched
 from xtts_pipeline.data.resample import Resampler
-from xtts_pipeline.data.source import Fields, Source, first_line
+from xtts_pipeline.data.source import Fields, Source
 from xtts_pipeline.data.survey import Survey
-from xtts_pipeline.errors import CacheError, CorpusError, XttsError
+from xtts_pipeline.errors import CacheError, CorpusError, XttsError, first_line_of
 from xtts_pipeline.system.terminal import shell_word
 
 
@@ -108,7 +108,7 @@ class OnlineSource(Source):
 
     def explain(self, error: tf.errors.OpError) -> XttsError:
         """Return the error for a clip that has changed since the survey."""
-        found = f"a clip cannot be read any more ({first_line(error)})"
+        found = f"a clip cannot be read any more ({first_line_of(error.message)})"
         return CorpusError(f"{self.folder}: {found}; has the corpus changed? run again")
 
     def _id(self, clip: tf.Tensor) -> str:

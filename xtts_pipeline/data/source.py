@@ -248,11 +248,6 @@ class Source(ABC):
             raise self.explain(error) from None
 
 
-def first_line(error: tf.errors.OpError) -> str:
-    """Return the first line of TensorFlow's message; the rest says where the graph was built."""
-    return str(error.message).partition("\n")[0]
-
-
 def _pad_batch(batch: Batch, spec: RecordSpec) -> Batch:
     """Return the batch padded to the spec's shape, as its records are."""
     symbols, frames = spec.max_text_length - batch.tokens.shape[1], spec.max_mel_frames - batch.mel.shape[1]

@@ -10,6 +10,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from xtts_pipeline.errors import first_line_of
 from xtts_pipeline.system.terminal import echo_line
 
 # How long a client may take to begin: far longer than any network, far shorter than a client that leaves it open.
@@ -65,5 +66,5 @@ class LoopFaults:
         elif self._is_debug:
             loop.default_exception_handler(context)
         else:
-            what = f": {type(error).__name__}: {str(error).partition(chr(10))[0]}" if error else ""
+            what = f": {type(error).__name__}: {first_line_of(error)}" if error else ""
             echo_line(f"error: {context['message']}{what}")

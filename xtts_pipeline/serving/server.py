@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvicorn
 
-from xtts_pipeline.errors import OutputError
+from xtts_pipeline.errors import OutputError, first_line_of
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.serving.connections import ACCEPTS_AT_ONCE, LoopFaults, TimedHttp
@@ -160,7 +160,7 @@ class _LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
-        echo_line(f"{record.levelname.lower()}: {record.getMessage().partition(chr(10))[0]}")
+        echo_line(f"{record.levelname.lower()}: {first_line_of(record.getMessage())}")
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xtts_pipeline.errors import XttsError
+from xtts_pipeline.errors import XttsError, first_line_of
 from xtts_pipeline.serving.metrics import ServerMetrics
 from xtts_pipeline.serving.orders import RequestError, SpeechOrder, open_together
 from xtts_pipeline.system.terminal import echo_line
@@ -190,4 +190,4 @@ def _log_fault(error: Exception, during: str, *, debug: bool) -> None:
     """Print a fault of the code as one line, with its traceback before it if `debug`."""
     if debug:
         traceback.print_exception(error)
-    echo_line(f"error: {during}{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    echo_line(f"error: {during}{type(error).__name__}: {first_line_of(error)}")

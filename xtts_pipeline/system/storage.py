@@ -14,7 +14,7 @@ from pathlib import Path, PosixPath
 from types import ModuleType
 from typing import BinaryIO, TypeGuard
 
-from xtts_pipeline.errors import CacheError, OutputError
+from xtts_pipeline.errors import CacheError, OutputError, first_line_of
 
 _URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):(?P<place>/.*)", re.DOTALL)
 _HOST = re.compile(r"//[^/]")
@@ -215,5 +215,5 @@ def _errors_of(path: StoredPath) -> Iterator[ModuleType]:
             "install its file system, or copy the cache"
         ) from None
     except tf.errors.OpError as error:
-        message = error.message.splitlines()[0] if error.message else "no such file"
+        message = first_line_of(error.message) or "no such file"
         raise OSError(_ERRNOS.get(type(error).__name__, errno.EIO), message, str(path)) from None

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from xtts_pipeline import __version__
-from xtts_pipeline.errors import OutputError
+from xtts_pipeline.errors import OutputError, first_line_of
 from xtts_pipeline.inference.export.report import Export
 from xtts_pipeline.inference.references import cut_windows, embed_windows
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
@@ -244,5 +244,5 @@ def new_folder(folder: Path) -> Iterator[Path]:
             yield partial
     except (OSError, tf.errors.OpError) as error:
         # TensorFlow writes the graph and the variables, and has its own errors for a full disk.
-        problem = error.strerror if isinstance(error, OSError) else error.message.splitlines()[0]
+        problem = error.strerror if isinstance(error, OSError) else first_line_of(error.message)
         raise OutputError(f"{folder}: cannot be written ({problem}); mend that, or choose another --output") from None

@@ -20,7 +20,7 @@ from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.config.load import REMOVED_KEYS
 from xtts_pipeline.config.schema import Config, ModelConfig
 from xtts_pipeline.data.schedule import START, StreamPosition
-from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
+from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError, first_line_of
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json, unseal_json
 from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
@@ -295,5 +295,5 @@ def explaining_damage(folder: Path) -> Iterator[None]:
             raise DamagedCheckpointError(f"{found}; the checkpoint is not whole, use an earlier step") from None
         raise CheckpointError(found) from None
     except (ValueError, SafetensorError) as error:
-        problem = first_problem(error) if isinstance(error, ValidationError) else str(error).splitlines()[0]
+        problem = first_problem(error) if isinstance(error, ValidationError) else first_line_of(error)
         raise DamagedCheckpointError(f"{folder}: not a sound checkpoint ({problem}); use an earlier step") from None

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.errors import first_line_of
 from xtts_pipeline.system.regular_files import open_to_append
 from xtts_pipeline.training.checkpoints.run_folder import (
     CONFIG_NAME,
@@ -235,7 +236,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        raise OSError(errno.EIO, error.message.splitlines()[0], str(folder)) from None
+        raise OSError(errno.EIO, first_line_of(error.message), str(folder)) from None
 
 
 def hide_steps_after(run: Path, step: int) -> None:
