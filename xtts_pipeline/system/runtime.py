@@ -264,19 +264,21 @@ def _repeating_last_words(log: int, terminal: int) -> Iterator[None]:
 
     TensorFlow aborts the process on an unknown XLA flag, for example. So another process, a shell, waits for that.
     """
-    # A session of its own: Ctrl-C must not end it before this process.
-    watch = subprocess.Popen(
-        ["/bin/sh", "-c", _WATCH.format(log=log)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=terminal,
-        pass_fds=[log],
-        start_new_session=True,
-    )
+    watch = None
+    with suppress(OSError):  # a container without a shell
+        watch = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCH.format(log=log)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=terminal,
+            pass_fds=[log],
+            start_new_session=True,  # Ctrl-C must not end it before this process
+        )
     try:
         yield
     finally:
-        watch.communicate(b"\n")
+        if watch is not None:
+            watch.communicate(b"\n")
 
 
 def _open_terminal() -> int:
