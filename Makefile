@@ -10,7 +10,8 @@ DATA ?=
 OUTPUT ?= demo
 STEPS ?=
 
-# A file's tests stay together, since they share what is costly to make. Each process takes up to 2.6 GB: three at most.
+# A file's tests stay together, since they share what is costly to make. XLA keeps what it compiles, some 15 GB in all at
+# the end, shared among the processes: three at most.
 AT_ONCE := -n logical --maxprocesses 3 --dist loadfile
 
 .DEFAULT_GOAL := help

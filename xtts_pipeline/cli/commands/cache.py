@@ -108,7 +108,7 @@ def subset(
 ) -> None:
     """Write a part of the cache SRC to the new folder DST.
 
-    --ids, --speaker and --share together take the utterances that each of them would take.
+    Options of several kinds take the utterances that each kind would take.
     """
     if not (ids or speakers or share is not None):
         raise ConfigError("--ids, --speaker, --share: found none of them; name the utterances to take")

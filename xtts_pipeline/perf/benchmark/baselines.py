@@ -5,6 +5,7 @@ AUTOTUNE, every core and prefetching, and give up order for speed, unlike the ca
 package runs Python inside tf.data; this one measures its cost.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +52,12 @@ def npy_pipeline(given: BaselineClips, folder: Path) -> tf.data.Dataset:
         paths.append(str(folder / f"{number}.npy"))
         np.save(paths[-1], clip.example.mel.astype(np.float16))
 
+    # Python 3.11 sometimes fails to parse the header in several threads at once: python/cpython#106905.
+    one_at_a_time = threading.Lock()
+
     def mel_of(path: bytes) -> np.ndarray:
-        mel: np.ndarray = np.load(path.decode())
+        with one_at_a_time:
+            mel: np.ndarray = np.load(path.decode())
         return mel
 
     return _pipeline(given, paths, lambda path: tf.numpy_function(mel_of, [path], tf.float16))
