@@ -83,7 +83,8 @@ _TIME = re.compile(
     r"|\.(?P<pointed>[0-5]\d) Uhr)(?![\w:])"
 )
 _STREET = re.compile(r"(?<=[a-zäöüß])str\.(?=$| \d| [A-Z])")
-_WHOLE_EUROS = re.compile(r"(?<=\d)[,.]-{1,2}(?!\d)")
+# 20,- and 20.- but not the first of 3.- und 5. Mai.
+_WHOLE_EUROS = re.compile(r"(?<=\d)(?:,-{1,2}(?!\d)|\.-{1,2}(?= ?(?:€|EUR|CHF|[.,;:!?)]|$)))")
 _PERCENT_JOINED = re.compile(r"(?<![\w.,])(\d{1,6}) ?%(?=ig)")
 _POSTAL_CODE = re.compile(r"(?<=, )\d{5}(?= [A-ZÄÖÜ])")
 _DECADE = re.compile(r"(?<![\w.,])(1[1-9]\d\d|20\d\d|[1-9]\d)er(?!\w)")
