@@ -55,6 +55,7 @@ def test_settings_of_an_earlier_cache_or_run_stay_readable() -> None:
         ("en", ["de", "en-US", "en-GB"], "en-US"),
         ("en-GB", ["en-US", "en", "en-GB"], "en-GB"),
         ("zh-Hant-TW", ["zh", "zh-Hant", "zh-Hans"], "zh-Hant"),
+        ("zh-Hant-TW", ["mandarin", "zh-Hant"], "zh-Hant"),
         ("en-GB", ["en-US"], None),
         ("enm", ["en"], None),
         ("", ["en"], None),

@@ -69,7 +69,7 @@ def nearest_language(wanted: str, names: Iterable[str]) -> str | None:
     code, codes = _canonical_or_same(wanted), {name: _canonical_or_same(name) for name in known}
     general = [name for name in known if code.startswith(f"{codes[name]}-")]
     special = [name for name in known if codes[name].startswith(f"{code}-")]
-    return max(general, key=len) if general else next(iter(special), None)
+    return max(general, key=lambda name: len(codes[name])) if general else next(iter(special), None)
 
 
 def primary_subtag(code: str) -> str:

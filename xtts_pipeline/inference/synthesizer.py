@@ -157,9 +157,9 @@ class Synthesizer:
         """Synthesize a text, in pieces if it is longer than the checkpoint's longest training text.
 
         `references` are sound files, or the path of one, of the voice to use in place of a speaker of the cache. The
-        defaults are the first speaker, and the language of most clips of the speaker; a language also names its
-        regions. A `speed` of 0.8 is slower. The voice speaks `semitones` higher. Another `seed` than
-        the default, `training.seed`, draws other noise. A piece with words that are skipped or repeated is decoded
+        defaults are the first speaker, and the language of most clips of the speaker. `de-AT` is spoken as `de`. A
+        `speed` of 0.8 is slower. The voice speaks `semitones` higher. Another `seed` than the default,
+        `training.seed`, draws other noise. A piece with words that are skipped or repeated is decoded
         again with other noise and more time, `synthesis.max_attempts` times in all, and the best is kept. Raises
 
         - TextError for a text with nothing to speak, and with `strict_text` for a character that the checkpoint lacks,

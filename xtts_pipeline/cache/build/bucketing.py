@@ -69,8 +69,7 @@ def _buckets_in(folder: Path, limits: LimitsConfig, one_shape: str) -> tuple[Buc
 def _best_buckets(index: CorpusIndex, config: Config) -> tuple[Bucket, ...]:
     """Return the pairs, the limits last, with the least padding by the lengths known before decoding."""
     measured = [lengths for lengths in judge_rows(index, config) if isinstance(lengths, RowLengths)]
-    lengths = [each.tokens for each in measured], [each.frames for each in measured]
-    return auto_buckets(config.limits, *lengths)
+    return auto_buckets(config.limits, [each.tokens for each in measured], [each.frames for each in measured])
 
 
 def judge_rows(index: CorpusIndex, config: Config, limits: LimitsConfig | None = None) -> list[RowLengths | Rejection]:

@@ -198,5 +198,4 @@ def _report_clips(
 def _buckets(shape: ShapeSettings, clips: Sequence[MeasuredClip]) -> list[Bucket]:
     if not isinstance(shape.buckets, str):
         return list(shape.buckets or ())
-    lengths = [clip.tokens for clip in clips], [clip.sound.frames for clip in clips]
-    return list(auto_buckets(shape.limits, *lengths))
+    return list(auto_buckets(shape.limits, [clip.tokens for clip in clips], [clip.sound.frames for clip in clips]))
