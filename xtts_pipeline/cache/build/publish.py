@@ -35,6 +35,7 @@ from xtts_pipeline.cache.format.manifest import (
     record_spec_of,
     summarize,
 )
+from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.utterance import Rejection
@@ -60,10 +61,18 @@ class BuildTotals:
     characters: "array[int]" = field(default_factory=lambda: array("q"))
     speakers: list[str] = field(default_factory=list)
     languages: list[str] = field(default_factory=list)
+    texts: dict[str, "array[int]"] = field(default_factory=lambda: {split: array("q") for split in SPLITS})
 
-    def add(self, clip: ClipReceipt) -> None:
+    @property
+    def known_validation_texts(self) -> int:
+        """The number of validation clips whose text a training clip has too."""
+        trained = set(self.texts["train"])
+        return sum(text in trained for text in self.texts["val"])
+
+    def add(self, clip: ClipReceipt, split: str) -> None:
         """Count a kept clip."""
         self.ids.append(clip.id)
+        self.texts[split].append(hash(clip.text))
         self.speakers.append(clip.speaker)
         self.languages.append(clip.language)
         self.seconds.append(clip.seconds)
@@ -131,7 +140,7 @@ def _utterance_lines(
                 )
                 raise CacheError(f"{folder}: {found}; remove the folder {RECEIPTS_FOLDER} in it, and run again")
             for position, clip in enumerate(clips):
-                totals.add(clip)
+                totals.add(clip, name.split)
                 yield _utterance_line(name.split, file.shard, position, clip)
 
 

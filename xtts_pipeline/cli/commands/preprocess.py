@@ -50,6 +50,7 @@ from xtts_pipeline.system.terminal import counted, duration_text, echo_line, joi
 from xtts_pipeline.text.language_check import check_languages
 
 SHOWN_OUTLIERS = 10
+KNOWN_TEXTS_SHARE = 0.05  # of the validation clips; a few repeated sentences change no figure
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,12 @@ class PreprocessReport:
             warnings.append(
                 "no clip is for validation, since the corpus says so: train will have no validation loss and no best "
                 "checkpoint; name other clips with --val-data"
+            )
+        known, validated = self.build.totals.known_validation_texts, manifest.split_records("val")
+        if known > KNOWN_TEXTS_SHARE * validated:
+            warnings.append(
+                f"{known} of {counted(validated, 'validation clip')} have the text of a training clip: their figures do "
+                "not tell how well new texts are spoken; give clips of other texts with --val-data"
             )
         warnings += _setting_warnings(self.build.manifest.audio)
         warnings += like_speakers_warnings(manifest.speakers)
