@@ -16,6 +16,7 @@ EVEN = SpeechMetrics(
     mel_cepstral_distortion_db=5.0,
     mel_variance_ratio=1.0,
     pitch_error_cents=None,
+    pitch_range_ratio=None,
     voicing_error=0.1,
     voiced_share_difference=0.0,
     duration_ratio=1.0,

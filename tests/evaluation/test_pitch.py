@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from xtts_pipeline.config.schema import AudioConfig
-from xtts_pipeline.evaluation.pitch import find_pitch, pitch_error_cents, voiced_share_difference, voicing_error
+from xtts_pipeline.evaluation.pitch import (
+    find_pitch,
+    pitch_error_cents,
+    pitch_range_ratio,
+    voiced_share_difference,
+    voicing_error,
+)
 
 AUDIO = AudioConfig(sample_rate=8_000, fft_size=256, window_samples=256, hop_samples=128, mel_bins=8, max_hz=4_000.0)
 UNVOICED = np.nan
@@ -78,6 +84,37 @@ def test_figures_are_taken_along_the_path_not_frame_by_frame():
 
 def test_a_wave_shorter_than_its_mel_keeps_its_last_value():
     assert voicing_error(np.array([100.0, 100.0]), np.array([100.0]), straight(2)) == 0.0
+
+
+def test_monotonous_speech_has_a_smaller_range_of_pitch_than_the_truth() -> None:
+    octave = 100.0 * 2 ** np.linspace(0.0, 1.0, 101)
+    half, higher = 100.0 * 2 ** np.linspace(0.0, 0.5, 101), 2 * octave
+    with_gaps = np.insert(octave, 50, [np.nan] * 20)
+    assert pitch_range_ratio(octave, half) == pytest.approx(0.5)
+    assert pitch_range_ratio(half, octave) == pytest.approx(2.0)
+    assert pitch_range_ratio(with_gaps, higher) == pytest.approx(1.0)
+
+
+def test_a_few_octave_errors_do_not_change_the_range_of_pitch() -> None:
+    true = 100.0 * 2 ** np.linspace(0.0, 0.5, 101)
+    wrong = np.append(true, [400.0, 50.0])
+    assert pitch_range_ratio(true, wrong) == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("true", "spoken", "ratio"),
+    [
+        ([UNVOICED], [100.0], None),
+        ([100.0, 200.0], [UNVOICED], None),
+        ([100.0], [100.0], None),
+        ([100.0, 200.0], [100.0], 0.0),
+    ],
+    ids=["silent truth", "silent speech", "level truth", "level speech"],
+)
+def test_without_a_range_of_the_truth_there_is_no_ratio(
+    true: list[float], spoken: list[float], ratio: float | None
+) -> None:
+    assert pitch_range_ratio(np.array(true), np.array(spoken)) == ratio
 
 
 def test_hoarse_speech_has_fewer_voiced_frames_than_the_truth() -> None:

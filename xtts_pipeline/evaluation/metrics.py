@@ -16,7 +16,13 @@ from xtts_pipeline.evaluation.distortion import (
 )
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison
 from xtts_pipeline.evaluation.judges import JudgedSound, Judgements
-from xtts_pipeline.evaluation.pitch import find_pitch, pitch_error_cents, voiced_share_difference, voicing_error
+from xtts_pipeline.evaluation.pitch import (
+    find_pitch,
+    pitch_error_cents,
+    pitch_range_ratio,
+    voiced_share_difference,
+    voicing_error,
+)
 from xtts_pipeline.inference.guard import Faults
 
 
@@ -35,6 +41,7 @@ class SpeechMetrics:
     mel_cepstral_distortion_db: float
     mel_variance_ratio: float | None
     pitch_error_cents: float | None
+    pitch_range_ratio: float | None
     voicing_error: float
     voiced_share_difference: float
     duration_ratio: float
@@ -108,6 +115,7 @@ METRICS = (
     Metric("mel_cepstral_distortion_db", "mel-cepstral distortion, dB", 2, pos),
     Metric("mel_variance_ratio", "variance of mel bins, ratio", 3, _further_from_one),
     Metric("pitch_error_cents", "F0 error, cents", 0, pos),
+    Metric("pitch_range_ratio", "F0 range, ratio", 3, _further_from_one),
     Metric("voicing_error", "voicing error", 3, pos),
     Metric("voiced_share_difference", "voiced share, difference", 3, abs),
     Metric("duration_ratio", "duration ratio", 3, _further_from_one, (0.8, 1.25)),
@@ -145,6 +153,7 @@ def measure_speech(
         mel_cepstral_distortion_db=mel_cepstral_distortion(true_cepstrum, spoken_cepstrum, path),
         mel_variance_ratio=mel_variance_ratio(true.mel, spoken.mel),
         pitch_error_cents=pitch_error_cents(true_hz, spoken_hz, path),
+        pitch_range_ratio=pitch_range_ratio(true_hz, spoken_hz),
         voicing_error=voicing_error(true_hz, spoken_hz, path),
         voiced_share_difference=voiced_share_difference(true_hz, spoken_hz),
         duration_ratio=len(spoken.mel) / len(true.mel),

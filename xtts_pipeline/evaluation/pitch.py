@@ -7,6 +7,7 @@ from xtts_pipeline.config.schema import AudioConfig
 
 LOWEST_HZ, HIGHEST_HZ = 60.0, 500.0
 CENTS_PER_OCTAVE = 1200.0
+MIDDLE_PERCENTILES = (10, 90)
 
 
 def find_pitch(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
@@ -49,6 +50,23 @@ def pitch_error_cents(true_hz: np.ndarray, spoken_hz: np.ndarray, path: np.ndarr
         return None
     cents = CENTS_PER_OCTAVE * np.log2(spoken[voiced] / true[voiced])
     return float(np.sqrt(np.mean(np.square(cents))))
+
+
+def pitch_range_ratio(true_hz: np.ndarray, spoken_hz: np.ndarray) -> float | None:
+    """Return the range of the speech's pitch over that of the truth: below 1 if the speech is monotonous.
+
+    The range is that of the middle 80% of the voiced frames, in cents, so that a few octave errors do not count. None
+    if the truth has no range, or the speech no voiced frame.
+    """
+    true_cents, spoken_cents = (
+        CENTS_PER_OCTAVE * np.log2(pitch_hz[np.isfinite(pitch_hz)]) for pitch_hz in (true_hz, spoken_hz)
+    )
+    if not len(true_cents) or not len(spoken_cents):
+        return None
+    true_range, spoken_range = (
+        float(np.ptp(np.percentile(cents, MIDDLE_PERCENTILES))) for cents in (true_cents, spoken_cents)
+    )
+    return spoken_range / true_range if true_range else None
 
 
 def voicing_error(true_hz: np.ndarray, spoken_hz: np.ndarray, path: np.ndarray) -> float:
