@@ -9,6 +9,8 @@ from typing import Any
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.system.terminal import columns_of, duration_text, fold, join_lines, shell_word
 
+# A run whose best evaluation is in this share of its steps has learned its clips by heart in the others.
+LATEST_OVERFITTING = 2 / 3
 _MEMORY_PARTS = (("estimated", "estimated_bytes"), ("compiled step", "program_bytes"))
 
 
@@ -45,6 +47,11 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
         f"weights        sha256 {summary['weights_sha256'][:16]}...",
         f"best           {best_text}",
     ]
+    if best and not stopped and best["step"] <= LATEST_OVERFITTING * summary["steps"]:
+        remedies = "fewer training.steps" + " or a larger model.dropout" * (summary.get("network") != "vocoder")
+        lines.append(
+            f"overfitting    none was better in the {summary['steps'] - best['step']} steps since; try {remedies}"
+        )
     if origin:
         lines.append(f"begun with     {origin['checkpoint']}, {origin['kept_share']:.1%} of the network")
     for key in ("traces", "compilations"):

@@ -79,6 +79,24 @@ def test_the_summary_shows_early_stopping_and_the_best_step() -> None:
     assert "none finite -> none finite" in without_loss
 
 
+@pytest.mark.parametrize(
+    ("changed", "shown"),
+    [
+        ({}, "none was better in the 4 steps since; try fewer training.steps or a larger model.dropout"),
+        ({"network": "vocoder"}, "none was better in the 4 steps since; try fewer training.steps"),
+        ({"best": {"step": 5, "metric": "loss", "value": 1.0}}, None),
+        ({"stopped_early": True}, None),
+        ({"best": None}, None),
+    ],
+)
+def test_the_summary_says_when_the_best_speech_is_long_past(changed: dict[str, object], shown: str | None) -> None:
+    early = {"steps": 7, "stopped_early": False, "best": {"step": 3, "metric": "loss", "value": 1.0}}
+    lines = summary_text(Path("run"), {**SUMMARY, **early, **changed}).splitlines()
+    assert [line for line in lines if line.startswith("overfitting")] == (
+        [] if shown is None else [f"overfitting    {shown}"]
+    )
+
+
 def test_the_summary_shows_memory_and_the_time_of_the_first_step_as_the_log_does() -> None:
     memory = {"estimated_bytes": 1_840_000_000, "program_bytes": None, "peak_bytes": 2_000_000_000}
     startup = StartupTimer()

@@ -100,8 +100,8 @@ class PreprocessReport:
         known, validated = self.build.totals.known_validation_texts, manifest.split_records("val")
         if known > KNOWN_TEXTS_SHARE * validated:
             warnings.append(
-                f"{known} of {counted(validated, 'validation clip')} have the text of a training clip: their figures do "
-                "not tell how well new texts are spoken; give clips of other texts with --val-data"
+                f"{known} of {counted(validated, 'validation clip')} have the text of a training clip: their figures "
+                "do not tell how well new texts are spoken; give clips of other texts with --val-data"
             )
         warnings += _setting_warnings(self.build.manifest.audio)
         warnings += like_speakers_warnings(manifest.speakers)
