@@ -9,6 +9,7 @@ pitch instead. Needs neither TensorFlow nor the package.
 """
 
 import json
+import math
 import sys
 import time
 
@@ -25,7 +26,7 @@ HARMONIC_FEATURES, HIGHEST_FEATURE_HZ, REFERENCE_HZ = 64, 2_000.0, 150.0
 MAX_OCTAVES = 3.0
 NOISE, HIGHEST_FREQUENCY = 0.5, 200.0
 PROSODY_WEIGHT, OCTAVES_WEIGHT, LARGEST_SQUARED_PITCH_ERROR = 0.3, 10.0, 0.1
-LEAST_DURATION = 1e-3
+LARGEST_DURATION_ERROR, LEAST_DURATION = 2.0, 1e-3
 ALIGNER_WIDTH, ALIGNER_TAPS = 128, 3
 BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9
 
@@ -41,6 +42,12 @@ def harmonics(prosody: Tensor) -> Tensor:
     cycles = 2.0 ** -octaves.clamp(-MAX_OCTAVES, MAX_OCTAVES) / REFERENCE_HZ
     hz = torch.arange(1, HARMONIC_FEATURES + 1, device=prosody.device) * (HIGHEST_FEATURE_HZ / HARMONIC_FEATURES)
     return torch.cos(2.0 * np.pi * cycles * hz) * voicing.clamp(0.0, 1.0)
+
+
+def duration_deviance(error: Tensor) -> Tensor:
+    """Return the Gamma distribution's deviance of the logs of measured over predicted durations."""
+    bounded = error.clamp(max=LARGEST_DURATION_ERROR)
+    return 2.0 * (bounded.expm1() - bounded + (error - bounded) * math.expm1(LARGEST_DURATION_ERROR))
 
 
 def sinusoid_positions(length: int, width: int) -> Tensor:
@@ -327,7 +334,7 @@ class TrainStep:
         measured = torch.cat([duration.clamp(min=LEAST_DURATION).log()[..., None], batch["prosody"]], dim=-1)
         size = (prosody - measured)[..., 3].abs()
         squared = size.clamp(max=LARGEST_SQUARED_PITCH_ERROR)
-        error = (prosody - measured)[..., :3].square().sum(dim=-1)
+        error = duration_deviance((measured - prosody)[..., 0]) + (prosody - measured)[..., 1:3].square().sum(dim=-1)
         error = error + OCTAVES_WEIGHT * measured[..., 2] * squared * (2.0 * size - squared)
         prosody_error = torch.where(text_mask, error, 0.0).sum() / text_mask.sum()
         return loss + PROSODY_WEIGHT * prosody_error + self._token_error(batch, mel, text_mask)

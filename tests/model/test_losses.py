@@ -14,6 +14,7 @@ from xtts_pipeline.model.losses import (
     _explained_share,
     batch_totals,
     decoder_steps,
+    duration_deviance,
     linear_beyond,
     loss_mask,
     mel_losses,
@@ -121,11 +122,32 @@ def test_a_loss_is_a_square_up_to_its_limit_and_a_line_with_the_same_slope_beyon
     np.testing.assert_allclose(tape.gradient(loss, error), [0.0, 0.2, -0.2, 0.4, -0.4], atol=1e-6)
 
 
+def test_a_small_error_of_a_duration_is_squared_and_a_large_one_is_a_line() -> None:
+    error = tf.constant([0.0, 0.01, -0.01, math.log(2.0), -math.log(2.0), 3.0])
+    with tf.GradientTape() as tape:
+        tape.watch(error)
+        loss = duration_deviance(error)
+    slope = 2 * (math.exp(2.0) - 1)
+    at_limit = 2 * (math.exp(2.0) - 3.0)
+    expected = [0.0, 1e-4, 1e-4, 2 * (1 - math.log(2.0)), 2 * (math.log(2.0) - 0.5), at_limit + slope]
+    np.testing.assert_allclose(loss, expected, rtol=1e-2, atol=1e-6)
+    expected_slopes = [0.0, 0.02, -0.02, 2.0, -1.0, slope]
+    np.testing.assert_allclose(tape.gradient(loss, error), expected_slopes, rtol=1e-2, atol=1e-6)
+
+
+def test_the_loss_of_durations_is_least_at_their_mean() -> None:
+    measured = np.array([2.0, 4.0, 12.0])
+    predicted = np.linspace(2.0, 12.0, 1_001)
+    losses = duration_deviance(tf.constant(np.log(measured[None, :] / predicted[:, None]), tf.float32))
+    assert predicted[np.argmin(np.mean(losses, axis=1))] == pytest.approx(np.mean(measured), abs=0.02)
+
+
 def test_the_pitch_of_a_token_counts_as_far_as_it_is_voiced() -> None:
     measured = Prosody(*(tf.constant([[value, 0.0]]) for value in (1.0, 2.0, 0.5, -0.4)))
     predicted = Prosody(*(tf.constant([[value, 0.1]]) for value in (1.1, 1.8, 0.9, -0.5)))
     losses = prosody_losses(predicted, measured)
-    for loss, expected in zip(losses, (0.01, 0.04, 0.16, 0.005), strict=True):
+    duration = 2 * (math.exp(-0.1) + 0.1 - 1.0)
+    for loss, expected in zip(losses, (duration, 0.04, 0.16, 0.005), strict=True):
         np.testing.assert_allclose(loss[0, 0], expected, atol=1e-6)
     assert losses.octaves[0, 1] == 0.0
 

@@ -48,9 +48,9 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
         f"best           {best_text}",
     ]
     if best and not stopped and best["step"] <= LATEST_OVERFITTING * summary["steps"]:
-        remedies = "fewer training.steps" + " or a larger model.dropout" * (summary.get("network") != "vocoder")
+        since = summary["steps"] - best["step"]
         lines.append(
-            f"overfitting    none was better in the {summary['steps'] - best['step']} steps since; try {remedies}"
+            f"overfitting    none was better in the {since} steps since; try fewer training.steps, or more clips"
         )
     if origin:
         lines.append(f"begun with     {origin['checkpoint']}, {origin['kept_share']:.1%} of the network")
