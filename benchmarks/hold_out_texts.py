@@ -2,9 +2,9 @@
 
     python benchmarks/hold_out_texts.py --data corpus --texts 80
 
-A corpus that reads its sentences several times has most of its validation texts in its training clips too, since ids
+A corpus that reads its sentences several times has many of its validation texts in its training clips too, since ids
 choose the split. The table `held-out.csv` is written into the corpus: name it as `--data` of `xtts preprocess`. Hashes
-choose the texts. The last clip of each is for validation, its others are left out.
+choose the texts. The last clip of each is for validation, its others are left out. Case and punctuation do not count.
 """
 
 import argparse
@@ -15,22 +15,27 @@ from pathlib import Path
 
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.utterance import Utterance
+from xtts_pipeline.quality.duplicates import words_of
 
 TABLE_NAME = "held-out.csv"
 
 
 def table_rows(clips: list[Utterance], texts: int) -> list[tuple[str, str, str, str]]:
     """Return sound, text, speaker and split of the clips, with `texts` texts held out."""
-    takes: defaultdict[str, list[Utterance]] = defaultdict(list)
+    takes: defaultdict[tuple[str, ...], list[Utterance]] = defaultdict(list)
     for clip in clips:
-        takes[" ".join(clip.text.lower().split())].append(clip)
-    held_out = set(sorted(takes, key=lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).digest())[:texts])
+        takes[words_of(clip.text)].append(clip)
+    held_out = set(sorted(takes, key=lambda words: _digest(takes[words][0].text))[:texts])
     chosen = [
-        (clip, "val" if text in held_out else "train")
-        for text, spoken in takes.items()
-        for clip in (spoken[-1:] if text in held_out else spoken)
+        (clip, "val" if words in held_out else "train")
+        for words, spoken in takes.items()
+        for clip in (spoken[-1:] if words in held_out else spoken)
     ]
     return [(clip.audio.as_posix(), clip.text, clip.speaker, split) for clip, split in chosen]
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha1(text.lower().encode(), usedforsecurity=False).digest()
 
 
 def main() -> None:

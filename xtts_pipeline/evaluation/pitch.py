@@ -55,17 +55,13 @@ def pitch_error_cents(true_hz: np.ndarray, spoken_hz: np.ndarray, path: np.ndarr
 def pitch_range_ratio(true_hz: np.ndarray, spoken_hz: np.ndarray) -> float | None:
     """Return the range of the speech's pitch over that of the truth: below 1 if the speech is monotonous.
 
-    The range is that of the middle 80% of the voiced frames, in cents, so that a few octave errors do not count. None
+    The range is that of the middle 80% of the voiced frames, in octaves, so that a few octave errors do not count. None
     if the truth has no range, or the speech no voiced frame.
     """
-    true_cents, spoken_cents = (
-        CENTS_PER_OCTAVE * np.log2(pitch_hz[np.isfinite(pitch_hz)]) for pitch_hz in (true_hz, spoken_hz)
-    )
-    if not len(true_cents) or not len(spoken_cents):
+    true, spoken = (np.log2(pitch_hz[np.isfinite(pitch_hz)]) for pitch_hz in (true_hz, spoken_hz))
+    if not len(true) or not len(spoken):
         return None
-    true_range, spoken_range = (
-        float(np.ptp(np.percentile(cents, MIDDLE_PERCENTILES))) for cents in (true_cents, spoken_cents)
-    )
+    true_range, spoken_range = (float(np.ptp(np.percentile(octaves, MIDDLE_PERCENTILES))) for octaves in (true, spoken))
     return spoken_range / true_range if true_range else None
 
 

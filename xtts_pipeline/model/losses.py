@@ -26,7 +26,7 @@ LOSS_METRICS = (
     "flow_loss",
     "alignment_fit",
 )
-# The losses of prosody are squared errors of logs and levels, larger than those of frames.
+# The losses of prosody are errors of logs and levels, larger than those of frames.
 PROSODY_WEIGHT = 0.3
 # A pause that the text does not show lasts many times as long as any prediction. Beyond this log of the ratio, the loss
 # of a duration rises in a straight line.

@@ -32,7 +32,7 @@ def find_duplicates(texts: Sequence[str], cepstra: Sequence[np.ndarray]) -> list
 
     Case and punctuation of a text do not count. A pair of clips with the same sound is in no later group.
     """
-    words = [_words(text) for text in texts]
+    words = [words_of(text) for text in texts]
     sounds = _same_sounds(cepstra)
     seen = {(first, second) for first, second, _ in sounds}
     exact, near = _same_texts(words)
@@ -43,7 +43,7 @@ def find_duplicates(texts: Sequence[str], cepstra: Sequence[np.ndarray]) -> list
     return groups
 
 
-def _words(text: str) -> tuple[str, ...]:
+def words_of(text: str) -> tuple[str, ...]:
     """Return what letters, their marks (the vowels of many scripts) and numbers make up."""
     kept = "".join(letter if unicodedata.category(letter)[0] in "LMN" else " " for letter in text.casefold())
     return tuple(kept.split())
