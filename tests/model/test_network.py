@@ -133,7 +133,7 @@ def test_chunks_equal_whole_speech(network: Network, chunk_frames: int, speed: f
     settings = SynthesisConfig()
     memory = encode(network, random_batch(SPEC, (5, 4, 2), (20, 7, 12)))
     limit = tf.fill([3], LIMIT)
-    plan, step = network.begin_speech(memory, speed), tf.constant(0)
+    plan, step = network.begin_speech(memory, SynthesisConfig(), speed), tf.constant(0)
     mels, is_speaking = [], True
     while is_speaking:
         step, chunk = network.continue_speech(plan, step, DROPOUT, limit, chunk_frames, settings)
@@ -156,7 +156,7 @@ def test_chunks_equal_whole_speech(network: Network, chunk_frames: int, speed: f
 
 def test_a_frame_limit_cuts_and_says_so(network: Network) -> None:
     memory = encode(network, random_batch(SPEC, (6, 2), (20, 7)))
-    plan = network.begin_speech(memory)
+    plan = network.begin_speech(memory, SynthesisConfig())
     limit = tf.stack([plan.length[0] - 1, plan.length[1]])
     _, chunk = network.continue_speech(plan, tf.constant(0), DROPOUT, limit, 64, SynthesisConfig())
     assert chunk.length.numpy().tolist() == limit.numpy().tolist()
@@ -193,11 +193,20 @@ def test_speech_does_not_depend_on_the_other_rows_or_its_place(
 
 def test_an_octave_up_is_what_a_predicted_pitch_an_octave_higher_is(network: Network) -> None:
     memory = encode(network, random_batch(SPEC, (5, 4), (20, 7)))
-    plain, higher = network.begin_speech(memory).tokens, network.begin_speech(memory, semitones=12.0).tokens
+    plain = network.begin_speech(memory, SynthesisConfig()).tokens
+    higher = network.begin_speech(memory, SynthesisConfig(), semitones=12.0).tokens
     bias = network.predictor.projection.bias
     bias.assign_add([0.0, 0.0, 0.0, 1.0])  # the octaves
-    np.testing.assert_allclose(higher, network.begin_speech(memory).tokens, atol=1e-5)
+    np.testing.assert_allclose(higher, network.begin_speech(memory, SynthesisConfig()).tokens, atol=1e-5)
     assert np.abs(higher - plain).max() > 1e-2
+
+
+def test_pitch_range_moves_the_pitch_further_from_its_mean_and_changes_no_duration(network: Network) -> None:
+    memory = encode(network, random_batch(SPEC, (5, 4), (20, 7)))
+    plain = network.begin_speech(memory, SynthesisConfig())
+    wide = network.begin_speech(memory, SynthesisConfig(pitch_range=2.0))
+    np.testing.assert_array_equal(wide.timing.duration, plain.timing.duration)
+    assert np.abs(wide.tokens - plain.tokens).max() > 1e-3
 
 
 def test_the_decoder_is_trained_on_the_prosody_of_the_recording(

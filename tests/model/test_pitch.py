@@ -8,7 +8,7 @@ from xtts_pipeline.corpus.demo.espeak import EspeakVoice
 from xtts_pipeline.evaluation.pitch import find_pitch
 from xtts_pipeline.model.batch import to_network_scale
 from xtts_pipeline.model.network import Network
-from xtts_pipeline.model.pitch import REFERENCE_HZ, Pitch, PitchFinder, harmonics
+from xtts_pipeline.model.pitch import REFERENCE_HZ, Pitch, PitchFinder, harmonics, stretched_octaves
 
 AUDIO = AudioConfig()
 # A longer window and narrower bins than the default, for low voices.
@@ -93,6 +93,20 @@ def test_harmonics_have_peaks_at_the_multiples_of_the_pitch() -> None:
 def test_a_token_without_pitch_has_no_harmonics(voicing: float) -> None:
     comb = harmonics(Pitch(tf.constant([[voicing]]), tf.constant([[3.0]])))
     assert np.abs(comb).max() <= 1e-6
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, [0.5, 1.5, -9.0]), (2.0, [0.25, 2.25, -18.75]), (0.0, 0.75)])
+def test_octaves_are_stretched_around_their_mean_over_the_voiced_time(
+    factor: float, expected: float | list[float]
+) -> None:
+    pitch = Pitch(tf.constant([[0.9, 0.6, -0.2]]), tf.constant([[0.5, 1.5, -9.0]]))
+    stretched = stretched_octaves(pitch, tf.constant([[4.0, 2.0, 7.0]]), factor)
+    np.testing.assert_allclose(stretched[0], np.broadcast_to(expected, 3), rtol=1e-6)
+
+
+def test_the_octaves_of_an_unvoiced_text_are_numbers() -> None:
+    pitch = Pitch(tf.zeros([1, 2]), tf.constant([[0.5, -1.0]]))
+    assert np.isfinite(stretched_octaves(pitch, tf.ones([1, 2]), 2.0)).all()
 
 
 def test_noise_is_not_voiced() -> None:

@@ -362,6 +362,8 @@ class SynthesisConfig(Section):
 
     max_frames_per_token: a text's speech ends after so many frames for each of its tokens.
     flow_steps: steps by which the decoder draws the detail of its frames; more take longer.
+    pitch_range: how far the pitch moves from its mean, in predicted distances. Predictions are means, so real speech
+        moves further; `evaluate` measures how far.
     chunk_frames: frames of the first chunks of a stream; all others are longer, and cost less per frame.
     max_attempts: how often a piece of a text is decoded at most, if words are skipped or repeated.
     """
@@ -369,6 +371,7 @@ class SynthesisConfig(Section):
     max_frames_per_token: Annotated[float, Field(ge=1.0, le=1_000.0)] = 16.0
     batch_size: Annotated[int, Field(ge=2, le=1_024)] = 8
     flow_steps: Annotated[int, Field(ge=1, le=100)] = 4
+    pitch_range: Annotated[float, Field(ge=0.0, le=4.0)] = 1.0
     chunk_frames: Annotated[int, Field(ge=1, le=100_000)] = 32
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     griffin_lim_iterations: Annotated[int, Field(ge=1, le=10_000)] = 20

@@ -435,7 +435,7 @@ class Synthesizer:
         batch = Batch(tokens, unused_mel, text_length, text_length, speaker, language)
         voice = None if latents is None else latents[None]
         memory = self._network.encode(batch, voice, has_reference, self._dropout())
-        plan = self._network.begin_speech(memory, speed, semitones)
+        plan = self._network.begin_speech(memory, self.checkpoint.config.synthesis, speed, semitones)
         return plan, self._network.aligner.mean_frames(tokens, text_length, memory.voice_vector)
 
     def _continue_batch(

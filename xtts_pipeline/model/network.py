@@ -34,7 +34,7 @@ from xtts_pipeline.model.losses import (
     target_frames,
     training_losses,
 )
-from xtts_pipeline.model.pitch import Pitch, PitchFinder, harmonics
+from xtts_pipeline.model.pitch import Pitch, PitchFinder, harmonics, stretched_octaves
 
 SEMITONES_PER_OCTAVE = 12.0
 
@@ -190,13 +190,19 @@ class Network(tf.Module):
         return self._finish_frames(decoded, dropout, 0, settings)[:, : batch.mel.shape[1]]
 
     def begin_speech(
-        self, memory: Memory, speed: tf.Tensor | float = 1.0, semitones: tf.Tensor | float = 0.0
+        self,
+        memory: Memory,
+        settings: SynthesisConfig,
+        speed: tf.Tensor | float = 1.0,
+        semitones: tf.Tensor | float = 0.0,
     ) -> SpeechPlan:
         """Return the plan of the speech of texts."""
         tokens_BSD = self.add_voice(memory)
         predicted = self.predictor(tokens_BSD, memory.text_mask, Dropout.fixed(0))
-        predicted = predicted._replace(octaves=predicted.octaves + semitones / SEMITONES_PER_OCTAVE)
         duration_BS = spoken_durations(predicted.log_duration, memory.text_mask, speed)
+        pitch = Pitch(predicted.voicing, predicted.octaves)
+        octaves_BS = stretched_octaves(pitch, duration_BS, settings.pitch_range) + semitones / SEMITONES_PER_OCTAVE
+        predicted = predicted._replace(octaves=octaves_BS)
         return SpeechPlan.of(self._add_prosody(tokens_BSD, predicted), duration_BS)
 
     def continue_speech(
@@ -232,7 +238,7 @@ class Network(tf.Module):
 
     def speak(self, memory: Memory, dropout: Dropout, max_frames_B: tf.Tensor, settings: SynthesisConfig) -> Speech:
         """Decode all frames of the texts at once, at most `max_frames` a row."""
-        plan = self.begin_speech(memory)
+        plan = self.begin_speech(memory, settings)
         max_frames_B = tf.minimum(max_frames_B, self.max_mel_frames)
         length_B = tf.minimum(plan.length, max_frames_B)
         step_F = tf.range(decoder_steps(self.max_mel_frames, self.frames_per_step))

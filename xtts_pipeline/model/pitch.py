@@ -38,6 +38,8 @@ LEAST_POWER = 1e-4
 LEAST_BEND = 1e-6
 # Above it the harmonics of a token's mean pitch are blurred by what the pitch changes within the token.
 HIGHEST_FEATURE_HZ = 2_000.0
+# Keeps the mean pitch of an unvoiced text finite.
+LEAST_VOICED_FRAMES = 1e-3
 # No pitch is further than this from 150 Hz, in octaves.
 MAX_OCTAVES = 3.0
 
@@ -145,6 +147,18 @@ def harmonics(pitch: Pitch) -> tf.Tensor:
     hz = np.arange(1, HARMONIC_FEATURES + 1, dtype=np.float32) * (HIGHEST_FEATURE_HZ / HARMONIC_FEATURES)
     comb_BSH = tf.cos(2.0 * np.pi * cycles_BS[..., None] * hz)
     return comb_BSH * tf.clip_by_value(pitch.voicing, 0.0, 1.0)[..., None]
+
+
+def stretched_octaves(pitch: Pitch, duration_BS: tf.Tensor, factor: float) -> tf.Tensor:
+    """Return the octaves of tokens of these durations, `factor` times as far from their mean over the voiced time.
+
+    A network predicts the mean pitch of what a text may have, which varies less than each of them. Speech gets back its
+    variance by the same means in Toda and Tokuda (2007).
+    """
+    voiced_BS = duration_BS * tf.clip_by_value(pitch.voicing, 0.0, 1.0)
+    voiced_B1 = tf.maximum(tf.reduce_sum(voiced_BS, axis=1, keepdims=True), LEAST_VOICED_FRAMES)
+    mean_B1 = tf.reduce_sum(voiced_BS * pitch.octaves, axis=1, keepdims=True) / voiced_B1
+    return pitch.octaves + (factor - 1.0) * (pitch.octaves - mean_B1)
 
 
 def _envelope_matrix(mel_bins: int, width_bins: float) -> np.ndarray:
