@@ -1,12 +1,14 @@
-"""Find what causes the phoneme errors of a run: speak held-out clips with parts of their prosody known.
+"""Find what a run still lacks: speak held-out clips with parts of their prosody or of their frames known.
 
     python benchmarks/error_sources.py --run runs/two-cores --cache cache --limit 60 --vocoder runs/vocoder \
       --paces 150 160 180
 
-Needs the extra `eval` and a cache with stored waves. What is known comes from the recording. "recorded frames" are
-those of the recording too, at the predicted times. `--paces` speaks the texts with espeak-ng's voice en-us, in words a
-minute, where that voice made the corpus at 165; these mels go through the same vocoder. A run that clones voices takes
-the first of the clips of each speaker as the reference of the others.
+Prints the PER to the recording, and the means of DNSMOS (P.808, and overall of P.835). Needs the extra `eval` and a
+cache with stored waves. What is known comes from the recording. "recorded frames" are those of the recording too, at
+the predicted times. Frames that are recorded below or above 1,000 Hz have the prosody of the recording in their other
+half. `--paces` speaks the texts with espeak-ng's voice en-us, in words a minute, where that voice made the corpus at
+165; these mels go through the same vocoder. A run that clones voices takes the first of the clips of each speaker as
+the reference of the others.
 """
 
 import argparse
@@ -16,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.audio.filterbank import bin_hz
 from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
 from xtts_pipeline.cache.format.contents import require_waves
 from xtts_pipeline.cache.format.listings import UtteranceEntry
@@ -25,6 +28,7 @@ from xtts_pipeline.config.schema import SynthesisConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice
 from xtts_pipeline.evaluation.ground_truth import read_ground_truth, read_true_mels, split_entries
 from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
+from xtts_pipeline.evaluation.judges import Judges, mean_judgements
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.model.batch import Batch, References
 from xtts_pipeline.model.frame_decoder import Prosody
@@ -39,6 +43,8 @@ KNOWN = {
     "durations known": ("log_duration",),
     "all prosody known": Prosody._fields,
 }
+
+SPLIT_HZ = 1_000.0
 
 
 def one_clip(tokens: np.ndarray, mel_TM: np.ndarray, speaker: int, checkpoint: Checkpoint) -> Batch:
@@ -88,6 +94,7 @@ def versions(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the name and the mel [T, M] of each way to speak a clip."""
     dropout, frames = Dropout.fixed(0), int(batch.mel_length[0])
+    recorded_TM = batch.mel[0, :frames].numpy().astype(np.float32)
     memory, prediction = network.encode_clips(batch, reference, dropout), network(batch, reference, dropout)
     predictor = network.predictor
     predicted = predictor(network.add_voice(memory), memory.text_mask, dropout)
@@ -104,7 +111,11 @@ def versions(
             ]
             spoken, recorded = (np.append(0.0, np.where(batch.tokens[0] == 0, each[-1], each)) for each in ends)
             places = np.interp(np.arange(int(speech.mel_length[0])) + 0.5, spoken, recorded)
-            yield "recorded frames", batch.mel[0].numpy()[np.clip(places.astype(int), 0, frames - 1)].astype(np.float32)
+            yield "recorded frames", recorded_TM[np.clip(places.astype(int), 0, frames - 1)]
+    drawn_TM = network.predict_known(batch, reference, dropout, settings)[0, :frames].numpy()
+    is_low_M = bin_hz(np.arange(network.mel_bins), network.audio) < SPLIT_HZ
+    yield f"recorded below {SPLIT_HZ:,.0f} Hz", np.where(is_low_M, recorded_TM, drawn_TM)
+    yield f"recorded above {SPLIT_HZ:,.0f} Hz", np.where(is_low_M, drawn_TM, recorded_TM)
 
 
 def speak_at(pace: int, texts: Sequence[str], sample_rate: int) -> Iterator[np.ndarray]:
@@ -133,14 +144,14 @@ def main() -> None:
     spoken = synthesizer.synthesize_batch([entry.raw_text for entry in entries])
     references: dict[str, References] = {}
     waves: dict[str, list[np.ndarray]] = {}
-    texts, recordings = [], []
+    texts = []
     truth = read_ground_truth(asked.cache, manifest, entries, None)
     for (entry, mel_TM, wave), speech in zip(truth, spoken, strict=True):
         if network.voice_encoder is not None and entry.speaker not in references:
             references[entry.speaker] = as_reference(mel_TM, synthesizer.checkpoint)
             continue
         texts.append(entry.raw_text)
-        recordings.append(wave)
+        waves.setdefault("recordings", []).append(wave)
         waves.setdefault("copies", []).append(synthesizer.vocoder(mel_TM))
         speaker = manifest.speakers.index(entry.speaker)
         batch = one_clip(speech.tokens, mel_TM, speaker, synthesizer.checkpoint)
@@ -149,12 +160,16 @@ def main() -> None:
     for pace in asked.paces:
         paced = waves[f"{pace} words a minute"] = list(speak_at(pace, texts, audio.sample_rate))
         waves[f"{pace} words a minute, copies"] = [synthesizer.vocoder(log_mel(wave, audio)) for wave in paced]
-    recogniser = Recogniser()
-    truths = [recogniser.transcribe(wave, audio.sample_rate) for wave in recordings]
+    recogniser, judges = Recogniser(), Judges()
+    truths = [recogniser.transcribe(wave, audio.sample_rate) for wave in waves["recordings"]]
     for name, members in waves.items():
         heard = [recogniser.transcribe(wave, audio.sample_rate) for wave in members]
         rate = pool_errors([count_errors(*pair) for pair in zip(heard, truths, strict=True)]).rate
-        print(f"{name:<32} PER {rate:.3f}", flush=True)
+        judged = mean_judgements([judges.judge({"spoken": wave}, audio.sample_rate) for wave in members])["spoken"]
+        print(
+            f"{name:<32} PER {rate:.3f}  P.808 {judged.dnsmos_p808:.2f}  overall {judged.dnsmos_overall:.2f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
