@@ -43,7 +43,7 @@ KNOWN = {
     "durations known": ("log_duration",),
     "all prosody known": Prosody._fields,
 }
-
+# Below it mel bins are evenly spaced and show single harmonics.
 SPLIT_HZ = 1_000.0
 
 

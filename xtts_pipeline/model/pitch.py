@@ -152,8 +152,8 @@ def harmonics(pitch: Pitch) -> tf.Tensor:
 def stretched_octaves(pitch: Pitch, duration_BS: tf.Tensor, factor: float) -> tf.Tensor:
     """Return the octaves of tokens of these durations, `factor` times as far from their mean over the voiced time.
 
-    A network predicts the mean pitch of what a text may have, which varies less than each of them. Speech gets back its
-    variance by the same means in Toda and Tokuda (2007).
+    A network predicts the mean of the pitches that a text may have, which varies less than each of them. That speech
+    needs the variance of recordings is from Toda and Tokuda (2007).
     """
     voiced_BS = duration_BS * tf.clip_by_value(pitch.voicing, 0.0, 1.0)
     voiced_B1 = tf.maximum(tf.reduce_sum(voiced_BS, axis=1, keepdims=True), LEAST_VOICED_FRAMES)
