@@ -133,7 +133,7 @@ def test_chunks_equal_whole_speech(network: Network, chunk_frames: int, speed: f
     settings = SynthesisConfig()
     memory = encode(network, random_batch(SPEC, (5, 4, 2), (20, 7, 12)))
     limit = tf.fill([3], LIMIT)
-    plan, step = network.begin_speech(memory, SynthesisConfig(), speed), tf.constant(0)
+    plan, step = network.begin_speech(memory, settings, speed), tf.constant(0)
     mels, is_speaking = [], True
     while is_speaking:
         step, chunk = network.continue_speech(plan, step, DROPOUT, limit, chunk_frames, settings)
