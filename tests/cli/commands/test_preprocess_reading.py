@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.cache.corpora import CONFIG, build, write_corpus
+from tests.cache.corpora import CONFIG, build, modification_times, write_corpus, write_metadata
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.recompute import check_sources
 from xtts_pipeline.cli import main
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.corpus.options import ReadOptions
-from xtts_pipeline.errors import LayoutError
+from xtts_pipeline.errors import CacheError, LayoutError
 
 
 @pytest.fixture
@@ -148,3 +148,19 @@ def test_validation_clips_with_texts_of_the_training_are_a_warning(tmp_path: Pat
     done = CliRunner().invoke(cli, [*words, *(word for setting in CONFIG for word in ("--set", setting))])
     warning = "warning: 1 of 2 validation clips have the text of a training clip"
     assert (done.exit_code, warning in done.output) == (0, is_known)
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run"], ["--reshard"]])
+def test_a_cache_of_another_corpus_is_refused_and_stays(tmp_path: Path, options: list[str]) -> None:
+    data, cache = write_corpus(tmp_path / "data", 20), tmp_path / "cache"
+    build(data, cache)
+    before = modification_times(cache)
+    write_corpus(tmp_path / "other", 40)
+    write_metadata(tmp_path / "other", 40, changed={number: f"other words {number}" for number in range(40)})
+    for path in (tmp_path / "other" / "wavs").iterdir():
+        path.write_bytes(path.read_bytes() + bytes(2))
+    words = ["preprocess", "--data", str(tmp_path / "other"), "--cache", str(cache), "--jobs", "1", *options]
+    refused = CliRunner().invoke(cli, words)
+    assert isinstance(refused.exception, CacheError)
+    assert str(refused.exception).startswith(f"{cache}: holds 20 clips of another corpus, and {tmp_path / 'other'} has")
+    assert modification_times(cache) == before

@@ -6,6 +6,7 @@ The cache's bytes depend on the corpus, the config and the shard counts only, ne
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,12 +34,15 @@ from xtts_pipeline.cache.build.receipts import (
     receipt_bytes,
     receipt_path,
     reusable_receipt,
+    source_stat,
 )
 from xtts_pipeline.cache.build.workers import CLIP_SECONDS, ShardResult, ShardTask, explained_write
 from xtts_pipeline.cache.format.contents import require_recorded_mels
 from xtts_pipeline.cache.format.example import empty_record, encode_values
+from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
 from xtts_pipeline.cache.format.manifest import (
     CACHE_SECTIONS,
+    UTTERANCES_NAME,
     Manifest,
     bucket_specs,
     config_differences,
@@ -49,9 +53,10 @@ from xtts_pipeline.cache.format.schema import padded_wave, wave_fields
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.errors import CorpusError, Reason
+from xtts_pipeline.errors import CacheError, CorpusError, Reason
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.regular_files import identity_of
+from xtts_pipeline.system.terminal import counted
 
 _OTHER_BYTES_PER_ROW = 2_000  # its lines in utterances.jsonl and in a receipt
 _MAX_VALIDATION_ROUNDS = 3
@@ -120,6 +125,40 @@ def refuse_predicted_cache(folder: Path) -> None:
     """Raise CacheError if the folder holds a cache of predicted mels, since a build would replace them."""
     if (manifest := find_manifest(folder)) is not None:
         require_recorded_mels(folder, manifest, "choose another --cache")
+
+
+def refuse_other_corpus(folder: Path, index: CorpusIndex) -> None:
+    """Raise CacheError if the folder holds clips of another corpus only, since a build would remove them.
+
+    A clip of the same id is the same if its text is, or the size of its sound.
+    """
+    rows = {row.id: row for row in index.rows}
+    held = 0
+    for id, raw_text, sound_bytes in _kept_clips(folder):
+        if (row := rows.get(id)) is not None:
+            found = source_stat(index.roots[row.corpus] / row.audio)
+            if row.raw_text == raw_text or (found is not None and found.bytes == sound_bytes):
+                return
+        held += 1
+    if held:
+        raise CacheError(
+            f"{folder}: holds {counted(held, 'clip')} of another corpus, and {index.roots[0]} has none of them; "
+            "choose another --cache, or remove this one"
+        )
+
+
+def _kept_clips(folder: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield id, raw text and bytes of the sound of each clip that the folder holds, complete or not."""
+    with suppress(OSError):
+        for _, entry in UTTERANCES.read(folder / UTTERANCES_NAME):
+            if isinstance(entry, UtteranceEntry):
+                yield entry.id, entry.raw_text, entry.source.bytes
+        return
+    receipts = (load_receipt(folder, name) for name in existing_shards(folder)) if folder.is_dir() else ()
+    for receipt in receipts:
+        for clip in receipt.rows if receipt is not None else ():
+            if clip.is_kept:
+                yield clip.id, clip.raw_text, clip.source.bytes if clip.source is not None else 0
 
 
 def changed_settings(folder: Path, config: Config, index: CorpusIndex) -> Iterator[str]:

@@ -14,7 +14,13 @@ import click
 import joblib
 
 from xtts_pipeline.audio.filterbank import describe_silent_filters
-from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cache, refuse_predicted_cache
+from xtts_pipeline.cache.build.build import (
+    BuildOptions,
+    BuildResult,
+    build_cache,
+    refuse_other_corpus,
+    refuse_predicted_cache,
+)
 from xtts_pipeline.cache.build.estimate import BuildEstimate, estimate_build
 from xtts_pipeline.cache.build.folder import check_folder, format_bytes, locked_folder
 from xtts_pipeline.cache.build.outliers import Outlier, find_outliers
@@ -304,11 +310,13 @@ def preprocess(
         check_folder(cache)
         with tempfile.TemporaryDirectory(prefix="xtts-") as sounds:
             index = _read(data, val_data, reading, config, excluded, Path(sounds))
+            refuse_other_corpus(cache, index)
             warnings = _language_warnings(index, config) + _setting_warnings(config.audio)
             report = DryRunReport(estimate_build(cache, index, config, options), max_rejected, warnings)
     else:
         with locked_folder(cache) as work_folder:
             index = _read(data, val_data, reading, config, excluded)
+            refuse_other_corpus(cache, index)
             language_warnings = _language_warnings(index, config)
             print_warnings(language_warnings)
             with progress_bar(len(index.rows)) as bar:
