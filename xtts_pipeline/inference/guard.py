@@ -14,7 +14,7 @@ from xtts_pipeline.inference.timings import find_words
 from xtts_pipeline.model.architecture import ALIGNER_LARGEST_ERROR, ALIGNER_SMOOTHING
 
 # Words of recorded and of good synthetic speech are far from these limits, except those merged with the next word.
-# docs/quality.md has the measurement.
+# docs/quality-experiments.md has the measurement.
 SHORTEST_LETTER_SECONDS, LONGEST_TOKEN_SECONDS, LONGEST_PAUSE_SECONDS = 0.015, 1.0, 3.0
 COLLAPSED_SHARE, STRETCHED_SHARE = 0.6, 1.6
 # The least duration of a word for each of its letters when a piece is decoded again: three frames of 10 to 12 ms.
