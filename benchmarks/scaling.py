@@ -44,7 +44,7 @@ class Constants:
         3.72, "measured on slower cores: 27.3 CPU s for 4,000 clips of 6.6 s, with trimming"
     )
     preprocess_bytes_per_row: float = constant(
-        2_100, "measured: the parent's 90 MB at 4,000 clips and 109 MB at 13,100"
+        2_100, "measured in an earlier version: the parent's 90 MB at 4,000 clips and 109 MB at 13,100"
     )
     preprocess_cores: float = constant(64, ASSUMED)
     read_cpu_ms_per_record: float = constant(
@@ -275,8 +275,8 @@ def limits_table(constants: Constants, gpus: Sequence[int]) -> str:
     head = (
         "part",
         "takes longer than computing from",
-        f"with {few.gpus} GPU: from clips/s",
-        f"with {many.gpus}: from clips/s of each",
+        f"{few.gpus} GPU: bottleneck above, clips/s",
+        f"{many.gpus} GPUs: bottleneck above, clips/s of each",
     )
     now = number(constants.clips_per_gpu / few.compute_ms * 1e3)
     return f"{table(head, rows)}\n\nA GPU alone computes {now} clips/s here."
