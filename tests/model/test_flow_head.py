@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -34,10 +36,11 @@ def loss_of(head: FlowHead, decoded: DecodedFrames, target: tf.Tensor | np.ndarr
     return mel_losses(velocities.predicted, velocities.true, decoded.is_real, count)[1]
 
 
-def test_a_window_draws_the_frames_of_the_whole_text(head: FlowHead) -> None:
-    whole = head.draw(decoded_frames(1), SPEAKING, 0, STEPS)
+@pytest.mark.parametrize("guidance", [1.0, 3.0])
+def test_a_window_draws_the_frames_of_the_whole_text(head: FlowHead, guidance: float) -> None:
+    whole = head.draw(decoded_frames(1), SPEAKING, 0, STEPS, guidance)
     first, reach = 8, STEPS * head.reach
-    window = head.draw(decoded_frames(1, first, first + 2 * reach + 3), SPEAKING, tf.constant(first), STEPS)
+    window = head.draw(decoded_frames(1, first, first + 2 * reach + 3), SPEAKING, tf.constant(first), STEPS, guidance)
     inside = slice(reach, reach + 3)
     np.testing.assert_allclose(window[:, inside], whole[:, first:][:, inside], atol=1e-5)
 
@@ -49,7 +52,7 @@ def test_padding_has_no_influence_on_what_is_drawn(head: FlowHead) -> None:
     after = before._replace(
         coarse=tf.where(is_real, before.coarse, other.coarse), hidden=tf.where(is_real, before.hidden, other.hidden)
     )
-    drawn = [head.draw(decoded, SPEAKING, 0, STEPS).numpy()[1, : FRAMES - 5] for decoded in (before, after)]
+    drawn = [head.draw(decoded, SPEAKING, 0, STEPS, 3.0).numpy()[1, : FRAMES - 5] for decoded in (before, after)]
     np.testing.assert_array_equal(*drawn)
 
 
@@ -69,10 +72,34 @@ def test_no_gradient_reaches_the_coarse_frames(head: FlowHead) -> None:
     assert np.abs(gradient.hidden).max() > 0
 
 
-def test_what_it_draws_varies_like_the_recordings(head: FlowHead) -> None:
-    """The recordings are 0.6 above or below the coarse frames at random: their mean, 0, would be neither."""
-    decoded = decoded_frames(1)._replace(coarse=tf.zeros([ROWS, FRAMES, BINS]))
-    random = np.random.default_rng(0)
+def test_guidance_multiplies_the_difference_that_the_text_makes(head: FlowHead) -> None:
+    decoded = decoded_frames(1)
+    # A single update is linear in the velocity, so in the guidance.
+    plain, double, triple = (head.draw(decoded, SPEAKING, 0, 1, guidance) for guidance in (1.0, 2.0, 3.0))
+    np.testing.assert_allclose(triple - plain, 2.0 * (double - plain), atol=1e-5)
+    # Without a text, there is nothing to multiply.
+    head.null_condition.assign(head.from_hidden(decoded.hidden)[0, 0])
+    same = decoded._replace(hidden=tf.broadcast_to(decoded.hidden[:1, :1], decoded.hidden.shape))
+    drawn = [head.draw(same, SPEAKING, 0, STEPS, guidance) for guidance in (1.0, 3.0)]
+    np.testing.assert_allclose(*drawn, atol=1e-5)
+    assert np.abs(triple - plain).max() > 0.1
+
+
+def test_a_tenth_of_the_clips_is_learned_without_the_text(head: FlowHead) -> None:
+    decoded, target = decoded_frames(1), tf.zeros([ROWS, FRAMES, BINS])
+    unknown = []
+    for step in range(200):
+        with tf.GradientTape() as tape:
+            tape.watch(decoded.hidden)
+            loss = loss_of(head, decoded, target, step)
+        hidden_BFD, null_D = tape.gradient(loss, [decoded.hidden, head.null_condition])
+        unknown.append(np.abs(hidden_BFD).max(axis=(1, 2)) == 0)
+        assert (null_D is not None and np.abs(null_D).max() > 0) == unknown[-1].any()
+    assert 0.05 < np.mean(unknown) < 0.15
+
+
+def train(head: FlowHead, decoded: DecodedFrames, target: Callable[[], np.ndarray], steps: int) -> None:
+    """Train on targets [B, T, 1], the same in all bins."""
     optimizer = tf.keras.optimizers.Adam(1e-2)
 
     @tf.function(autograph=False)
@@ -83,9 +110,28 @@ def test_what_it_draws_varies_like_the_recordings(head: FlowHead) -> None:
             zip(tape.gradient(loss, head.trainable_variables), head.trainable_variables, strict=True)
         )
 
-    for step in range(400):
-        signs = random.choice([-0.6, 0.6], size=(ROWS, FRAMES, 1)).astype(np.float32)
-        learn(tf.constant(np.broadcast_to(signs, [ROWS, FRAMES, BINS])), tf.constant(step))
+    for step in range(steps):
+        learn(tf.constant(np.broadcast_to(target(), [ROWS, FRAMES, BINS]), tf.float32), tf.constant(step))
+
+
+def test_guidance_draws_what_is_likely_for_the_text(head: FlowHead) -> None:
+    """Recordings are about 0.6 above the coarse frames with the one text and below them with the other."""
+    sign = np.array([1.0, -1.0])[:, None, None]
+    hidden, is_real = np.broadcast_to(sign, [ROWS, FRAMES, WIDTH]), tf.fill([ROWS, FRAMES], True)
+    decoded = DecodedFrames(tf.zeros([ROWS, FRAMES, BINS]), tf.constant(hidden, tf.float32), is_real)
+    random = np.random.default_rng(0)
+    train(head, decoded, lambda: 0.6 * sign + random.normal(0.0, 0.5, size=(ROWS, FRAMES, 1)), 300)
+    plain, guided = (head.draw(decoded, SPEAKING, 0, 10, guidance).numpy().mean(axis=-1) for guidance in (1.0, 3.0))
+    wrong, wrong_guided = ((np.sign(drawn) != sign[..., 0]).mean() for drawn in (plain, guided))
+    assert wrong > 0.05
+    assert wrong_guided < 0.5 * wrong
+
+
+def test_what_it_draws_varies_like_the_recordings(head: FlowHead) -> None:
+    """The recordings are 0.6 above or below the coarse frames at random: their mean, 0, would be neither."""
+    decoded = decoded_frames(1)._replace(coarse=tf.zeros([ROWS, FRAMES, BINS]))
+    random = np.random.default_rng(0)
+    train(head, decoded, lambda: random.choice([-0.6, 0.6], size=(ROWS, FRAMES, 1)), 400)
     drawn = head.draw(decoded, SPEAKING, 0, 10).numpy()[0]
     assert 0.45 < np.abs(drawn).mean() < 0.75
     assert 0.45 < drawn.std() < 0.75

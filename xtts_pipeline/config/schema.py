@@ -362,6 +362,7 @@ class SynthesisConfig(Section):
 
     max_frames_per_token: a text's speech ends after so many frames for each of its tokens.
     flow_steps: steps by which the decoder draws the detail of its frames; more take longer.
+    guidance: how strongly the drawn detail follows the text; 1: as in the training. Over 1 it takes twice the time.
     pitch_range: how far the pitch moves from its mean, in predicted distances. Predictions are means, so real speech
         moves further; `evaluate` measures how far.
     chunk_frames: frames of the first chunks of a stream; all others are longer, and cost less per frame.
@@ -371,6 +372,7 @@ class SynthesisConfig(Section):
     max_frames_per_token: Annotated[float, Field(ge=1.0, le=1_000.0)] = 16.0
     batch_size: Annotated[int, Field(ge=2, le=1_024)] = 8
     flow_steps: Annotated[int, Field(ge=1, le=100)] = 4
+    guidance: Annotated[float, Field(ge=1.0, le=10.0)] = 3.0
     pitch_range: Annotated[float, Field(ge=0.0, le=4.0)] = 1.0
     chunk_frames: Annotated[int, Field(ge=1, le=100_000)] = 32
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3

@@ -40,7 +40,8 @@ def predict_mels(
     """
     checkpoint = load_checkpoint(run).with_synthesis(overrides)
     predictor = MelPredictor(checkpoint, manifest)
-    origin = MelOrigin(checkpoint.weights_sha256, checkpoint.step, checkpoint.config.synthesis.flow_steps)
+    settings = checkpoint.config.synthesis
+    origin = MelOrigin(checkpoint.weights_sha256, checkpoint.step, settings.flow_steps, settings.guidance)
     return origin, write_predicted_cache(cache, manifest, output, origin, predictor.rows, predictor, progress)
 
 

@@ -77,6 +77,6 @@ def _decoder(model: ModelConfig, bins: int) -> int:
     # Depthwise weights and bias, and the scale of the residual.
     block = (CONVNEXT_TAPS + 2) * width + norm + _feedforward(model)
     frames = _dense(PLACE_FEATURES, width) + model.decoder_layers * block + norm + _dense(width, step)
-    flow = _dense(step, width) + _dense(width, width) + _dense(FLOW_TIME_FEATURES, width)
+    flow = _dense(step, width) + _dense(width, width) + _dense(FLOW_TIME_FEATURES, width) + width
     flow += model.flow_layers * block + norm + _dense(width, step)
     return voice + predictor + _dense(PROSODY_FEATURES, width) + frames + (flow if model.flow_layers else 0)

@@ -21,6 +21,9 @@ from xtts_pipeline.model.layers import Dense, Dropout, Initializer, LayerNorm, r
 NOISE = 0.5
 # The fastest change over the flow's time that a feature of the time can show, in radians.
 HIGHEST_FREQUENCY = 200.0
+# The share of clips whose velocities are learned without the decoder's hidden layer, so that synthesis can move away
+# from frames that suit any text (classifier-free guidance, Ho and Salimans 2022).
+CONDITION_DROPOUT = 0.1
 GOLDEN_RATIO = (np.sqrt(5.0) - 1.0) / 2.0
 
 
@@ -41,10 +44,11 @@ class FlowHead(tf.Module):
         super().__init__(name="flow_head")
         self.is_recomputed = config.remat
         self.reach = CONVNEXT_TAPS // 2 * config.flow_layers
-        self.noise_salt, self.time_salt = initializer.salt(), initializer.salt()
+        self.noise_salt, self.time_salt, self.condition_salt = (initializer.salt() for _ in range(3))
         self.frequencies = np.geomspace(1.0, HIGHEST_FREQUENCY, FLOW_TIME_FEATURES // 2).astype(np.float32)
         self.from_frames = Dense(initializer, config.frames_per_step * mel_bins, config.width, "from_frames")
         self.from_hidden = Dense(initializer, config.width, config.width, "from_hidden")
+        self.null_condition = initializer.normal((config.width,), 0.5, "null_condition")
         self.from_time = Dense(initializer, FLOW_TIME_FEATURES, config.width, "from_time")
         self.blocks = [
             ConvNextBlock(
@@ -70,22 +74,40 @@ class FlowHead(tf.Module):
             time_B = tf.math.floormod(steps_B * GOLDEN_RATIO, 1.0)
         velocity_BFN = tf.reshape(target_BTM, start_BFN.shape) - start_BFN
         frames_BFN = start_BFN + time_B[:, None, None] * velocity_BFN
-        predicted_BFN = self._velocity(
-            frames_BFN, time_B, self.from_hidden(decoded.hidden), decoded.is_real, self.is_recomputed
-        )
+        condition_BFD = self.from_hidden(decoded.hidden)
+        if dropout.is_training:
+            is_known_B = dropout.draw(self.condition_salt, target_BTM.shape[0], 1)[:, 0] >= CONDITION_DROPOUT
+            condition_BFD = tf.where(is_known_B[:, None, None], condition_BFD, self._null_condition(condition_BFD))
+        predicted_BFN = self._velocity(frames_BFN, time_B, condition_BFD, decoded.is_real, self.is_recomputed)
         return Velocities(*(tf.reshape(x_BFN, target_BTM.shape) for x_BFN in (predicted_BFN, velocity_BFN)))
 
-    def draw(self, decoded: DecodedFrames, dropout: Dropout, first_step: tf.Tensor | int, updates: int) -> tf.Tensor:
+    def draw(
+        self,
+        decoded: DecodedFrames,
+        dropout: Dropout,
+        first_step: tf.Tensor | int,
+        updates: int,
+        guidance: float = 1.0,
+    ) -> tf.Tensor:
         """Return drawn frames [B, F, R * M]; the noise of a decoder step depends on its number alone.
 
-        Steps nearer than `updates * reach` to an edge of the window depend on steps outside of it.
+        Steps nearer than `updates * reach` to an edge of the window depend on steps outside of it. `guidance` multiplies
+        the difference that the decoder's hidden layer makes to each velocity.
         """
         rows = decoded.coarse.shape[0]
         frames_BFN, condition_BFD = self._start(decoded.coarse, dropout, first_step), self.from_hidden(decoded.hidden)
         for step in range(updates):
             time_B = tf.fill([rows], step / updates)
-            frames_BFN += self._velocity(frames_BFN, time_B, condition_BFD, decoded.is_real) / updates
+            velocity_BFN = self._velocity(frames_BFN, time_B, condition_BFD, decoded.is_real)
+            if guidance != 1.0:
+                null_11D = self._null_condition(condition_BFD)
+                null_BFN = self._velocity(frames_BFN, time_B, null_11D, decoded.is_real)
+                velocity_BFN = null_BFN + guidance * (velocity_BFN - null_BFN)
+            frames_BFN += velocity_BFN / updates
         return frames_BFN
+
+    def _null_condition(self, like: tf.Tensor) -> tf.Tensor:
+        return tf.cast(self.null_condition, like.dtype)[None, None, :]
 
     def _start(self, coarse_BFN: tf.Tensor, dropout: Dropout, first_step: tf.Tensor | int) -> tf.Tensor:
         rows, steps, width = coarse_BFN.shape

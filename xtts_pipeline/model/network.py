@@ -345,6 +345,6 @@ class Network(tf.Module):
         """Return decoded frames with their detail, [B, F * R, M] in natural log."""
         frames_BFN = decoded.coarse
         if self.flow_head is not None:
-            frames_BFN = self.flow_head.draw(decoded, dropout, first_step, settings.flow_steps)
+            frames_BFN = self.flow_head.draw(decoded, dropout, first_step, settings.flow_steps, settings.guidance)
         frames_BTM = tf.reshape(frames_BFN, [frames_BFN.shape[0], -1, self.mel_bins])
         return tf.maximum(from_network_scale(frames_BTM), self.silence)

@@ -20,7 +20,7 @@ from xtts_pipeline.cli.commands.verify_cache import verify
 from xtts_pipeline.errors import CacheError, CheckpointError, OutputError
 
 CLIPS = 24
-ORIGIN = MelOrigin("5e" * 32, 7, 4)
+ORIGIN = MelOrigin("5e" * 32, 7, 4, 3.0)
 CONFIG = make_config("cache.store_waves=true", "data.buckets=[[40, 24], [40, 80]]")
 
 

@@ -94,11 +94,12 @@ class Statistics:
 
 @dataclass(frozen=True, config=STRICT)
 class MelOrigin:
-    """The acoustic model that predicted the mels of a cache, and the `synthesis.flow_steps` that drew them."""
+    """The acoustic model that predicted the mels of a cache, and the `synthesis` settings that drew them."""
 
     weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     step: Natural
     flow_steps: Natural
+    guidance: float
 
 
 @dataclass(frozen=True, config=STRICT)

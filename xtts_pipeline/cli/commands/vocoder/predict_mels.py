@@ -58,7 +58,8 @@ class PredictionReport:
         origin = self.origin
         lines = [
             f"cache          {self.output}",
-            f"mels           {self.run}, step {origin.step}, {origin.flow_steps} flow steps",
+            f"mels           {self.run}, step {origin.step}",
+            f"settings       flow_steps={origin.flow_steps}, guidance={origin.guidance:g}",
         ]
         lines += [
             f"{split:<15}{counted(each.clips, 'clip')}, {each.frames} frames, "
