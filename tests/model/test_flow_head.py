@@ -57,7 +57,9 @@ def test_padding_has_no_influence_on_what_is_drawn(head: FlowHead) -> None:
 
 
 def test_the_noise_depends_on_the_seed_alone(head: FlowHead) -> None:
-    first, again, other = (head.draw(decoded_frames(1), Dropout.fixed(seed), 0, STEPS).numpy() for seed in (3, 3, 4))
+    first, again, other = (
+        head.draw(decoded_frames(1), Dropout.fixed(seed), 0, STEPS, 1.0).numpy() for seed in (3, 3, 4)
+    )
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.1
 
@@ -132,7 +134,7 @@ def test_what_it_draws_varies_like_the_recordings(head: FlowHead) -> None:
     decoded = decoded_frames(1)._replace(coarse=tf.zeros([ROWS, FRAMES, BINS]))
     random = np.random.default_rng(0)
     train(head, decoded, lambda: random.choice([-0.6, 0.6], size=(ROWS, FRAMES, 1)), 400)
-    drawn = head.draw(decoded, SPEAKING, 0, 10).numpy()[0]
+    drawn = head.draw(decoded, SPEAKING, 0, 10, 1.0).numpy()[0]
     assert 0.45 < np.abs(drawn).mean() < 0.75
     assert 0.45 < drawn.std() < 0.75
 

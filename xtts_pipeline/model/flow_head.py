@@ -87,12 +87,12 @@ class FlowHead(tf.Module):
         dropout: Dropout,
         first_step: tf.Tensor | int,
         updates: int,
-        guidance: float = 1.0,
+        guidance: float,
     ) -> tf.Tensor:
         """Return drawn frames [B, F, R * M]; the noise of a decoder step depends on its number alone.
 
-        Steps nearer than `updates * reach` to an edge of the window depend on steps outside of it. `guidance` multiplies
-        the difference that the decoder's hidden layer makes to each velocity.
+        Steps nearer than `updates * reach` to an edge of the window depend on steps outside of it. `guidance`
+        multiplies the difference that the decoder's hidden layer makes to each velocity.
         """
         rows = decoded.coarse.shape[0]
         frames_BFN, condition_BFD = self._start(decoded.coarse, dropout, first_step), self.from_hidden(decoded.hidden)

@@ -156,7 +156,9 @@ def test_the_description_is_enough_to_speak(synthesizer: Synthesizer, vocoder: P
 
 def test_xla_with_griffin_lim_says_the_same_and_a_model_without_voices_takes_no_reference(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", voice_latents=0, decoder_layers=1)
-    result = export("--run", run, "--output", tmp_path / "out", "--jit-compile", "--json")
+    # With guidance, the sound of random weights is so far over full scale that its rounding exceeds the tolerance.
+    plain = "synthesis.guidance=1"
+    result = export("--run", run, "--output", tmp_path / "out", "--jit-compile", "--json", "--set", plain)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     names = ("output", "step", "jit_compile", "vocoder")
@@ -164,7 +166,7 @@ def test_xla_with_griffin_lim_says_the_same_and_a_model_without_voices_takes_no_
     assert set(report["inputs"]) == {"tokens", "text_length", "speaker"}
     inputs = {name: inputs_for("abc")[name][:1] for name in report["inputs"]}
     said = tf.saved_model.load(str(tmp_path / "out")).signatures[report["signature"]](**inputs)
-    spoken = Synthesizer.load(run).synthesize("abc")
+    spoken = Synthesizer.load(run, [plain]).synthesize("abc")
     np.testing.assert_allclose(said["mel"][0, : len(spoken.mel)], spoken.mel, atol=TOLERANCE)
     np.testing.assert_allclose(said["wave"][0, : len(spoken.wave)], spoken.wave, atol=TOLERANCE)
     assert not bool(said["has_stopped"][0])
