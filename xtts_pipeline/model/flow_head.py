@@ -96,11 +96,11 @@ class FlowHead(tf.Module):
         """
         rows = decoded.coarse.shape[0]
         frames_BFN, condition_BFD = self._start(decoded.coarse, dropout, first_step), self.from_hidden(decoded.hidden)
+        null_11D = self._null_condition(condition_BFD)
         for step in range(updates):
             time_B = tf.fill([rows], step / updates)
             velocity_BFN = self._velocity(frames_BFN, time_B, condition_BFD, decoded.is_real)
             if guidance != 1.0:
-                null_11D = self._null_condition(condition_BFD)
                 null_BFN = self._velocity(frames_BFN, time_B, null_11D, decoded.is_real)
                 velocity_BFN = null_BFN + guidance * (velocity_BFN - null_BFN)
             frames_BFN += velocity_BFN / updates

@@ -27,6 +27,7 @@ from xtts_pipeline.cache.build.pool import Pool, run_tasks
 from xtts_pipeline.cache.build.publish import BuildTotals, publish_cache
 from xtts_pipeline.cache.build.receipts import (
     PASSING_REASONS,
+    ClipReceipt,
     Receipt,
     SourceCheck,
     changed_rows,
@@ -39,10 +40,9 @@ from xtts_pipeline.cache.build.receipts import (
 from xtts_pipeline.cache.build.workers import CLIP_SECONDS, ShardResult, ShardTask, explained_write
 from xtts_pipeline.cache.format.contents import require_recorded_mels
 from xtts_pipeline.cache.format.example import empty_record, encode_values
-from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry
+from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import (
     CACHE_SECTIONS,
-    UTTERANCES_NAME,
     Manifest,
     bucket_specs,
     config_differences,
@@ -133,32 +133,29 @@ def refuse_other_corpus(folder: Path, index: CorpusIndex) -> None:
     A clip of the same id is the same if its text is, or the size of its sound.
     """
     rows = {row.id: row for row in index.rows}
-    held = 0
+    held: set[str] = set()
     for id, raw_text, sound_bytes in _kept_clips(folder):
         if (row := rows.get(id)) is not None:
             found = source_stat(index.roots[row.corpus] / row.audio)
             if row.raw_text == raw_text or (found is not None and found.bytes == sound_bytes):
                 return
-        held += 1
+        held.add(id)
     if held:
         raise CacheError(
-            f"{folder}: holds {counted(held, 'clip')} of another corpus, and {index.roots[0]} has none of them; "
+            f"{folder}: holds {counted(len(held), 'clip')} of another corpus, and {index.roots[0]} has none of them; "
             "choose another --cache, or remove this one"
         )
 
 
 def _kept_clips(folder: Path) -> Iterator[tuple[str, str, int]]:
     """Yield id, raw text and bytes of the sound of each clip that the folder holds, complete or not."""
-    with suppress(OSError):
-        for _, entry in UTTERANCES.read(folder / UTTERANCES_NAME):
-            if isinstance(entry, UtteranceEntry):
-                yield entry.id, entry.raw_text, entry.source.bytes
+    with suppress(CacheError):  # an unfinished cache may have no listing
+        for entry in read_utterances(folder):
+            yield entry.id, entry.raw_text, entry.source.bytes
         return
-    receipts = (load_receipt(folder, name) for name in existing_shards(folder)) if folder.is_dir() else ()
-    for receipt in receipts:
-        for clip in receipt.rows if receipt is not None else ():
-            if clip.is_kept:
-                yield clip.id, clip.raw_text, clip.source.bytes if clip.source is not None else 0
+    for clip in _clips_of(folder, existing_shards(folder)) if folder.is_dir() else ():
+        if clip.is_kept:
+            yield clip.id, clip.raw_text, clip.source.bytes if clip.source is not None else 0
 
 
 def changed_settings(folder: Path, config: Config, index: CorpusIndex) -> Iterator[str]:
@@ -323,14 +320,18 @@ def _rejected_ids(folder: Path, index: CorpusIndex, *, final: bool) -> set[str]:
 
 
 def _rejected_in(folder: Path, names: list[ShardName], *, final: bool) -> set[str]:
-    receipts: Iterator[Receipt | None] = (load_receipt(folder, name) for name in names)
     return {
         clip.id
-        for receipt in receipts
-        if receipt is not None
-        for clip in receipt.rows
+        for clip in _clips_of(folder, names)
         if not clip.is_kept and (final or clip.reason not in PASSING_REASONS)
     }
+
+
+def _clips_of(folder: Path, names: Iterable[ShardName]) -> Iterator[ClipReceipt]:
+    """Yield the rows of the valid receipts of these shards, kept and rejected."""
+    for name in names:
+        if (receipt := load_receipt(folder, name)) is not None:
+            yield from receipt.rows
 
 
 def _shown(names: list[str]) -> str:
