@@ -75,7 +75,7 @@ def speak(arguments: argparse.Namespace) -> None:
             found = recogniser.transcribe(spoken.wave, spoken.sample_rate)
             recognised = recogniser.transcribe(truth, rate)
             errors[speaker].append(count_errors(found, recognised))
-            copied = recogniser.transcribe(synthesizer.vocode(mel), spoken.sample_rate)
+            copied = recogniser.transcribe(synthesizer.vocoder(mel), spoken.sample_rate)
             errors_of_copies.append(count_errors(copied, recognised))
         true_hz = [find_pitch(load_wave(path, manifest.audio, manifest.limits), manifest.audio) for path in paths]
         spoken_median, true_median = (float(np.nanmedian(np.concatenate(hz))) for hz in (spoken_hz, true_hz))

@@ -25,7 +25,7 @@ def table_rows(clips: list[Utterance], texts: int) -> list[tuple[str, str, str, 
     takes: defaultdict[tuple[str, ...], list[Utterance]] = defaultdict(list)
     for clip in clips:
         takes[words_of(clip.text)].append(clip)
-    held_out = set(sorted(takes, key=lambda words: _digest(takes[words][0].text))[:texts])
+    held_out = set(sorted(takes, key=lambda words: digest(takes[words][0].text))[:texts])
     chosen = [
         (clip, "val" if words in held_out else "train")
         for words, spoken in takes.items()
@@ -34,7 +34,8 @@ def table_rows(clips: list[Utterance], texts: int) -> list[tuple[str, str, str, 
     return [(clip.audio.as_posix(), clip.text, clip.speaker, split) for clip, split in chosen]
 
 
-def _digest(text: str) -> bytes:
+def digest(text: str) -> bytes:
+    """Return a hash by which texts are chosen."""
     return hashlib.sha1(text.lower().encode(), usedforsecurity=False).digest()
 
 

@@ -78,7 +78,7 @@ def measure_vocoder(synthesizer: "Synthesizer", mel: np.ndarray, repeats: int) -
             stream.push(mel[start : start + chunk])
         stream.finish()
 
-    calls: dict[str, Callable[[], object]] = {"": lambda: synthesizer.vocode(mel), "_streamed": stream_all}
+    calls: dict[str, Callable[[], object]] = {"": lambda: synthesizer.vocoder(mel), "_streamed": stream_all}
     figures = {}
     for name, call in calls.items():
         wall, cpu = best_of(repeats, call)
@@ -122,7 +122,7 @@ def main() -> None:
         figures = {"ready_seconds": time.perf_counter() - start, "ready_cpu_seconds": time.process_time() - cpu}
         spoken = synthesizer.synthesize(options.text)
         wall, cpu = best_of(options.repeats, lambda: synthesizer.synthesize(options.text))
-        vocoder_wall, vocoder_cpu = best_of(options.repeats, lambda: synthesizer.vocode(spoken.mel))
+        vocoder_wall, vocoder_cpu = best_of(options.repeats, lambda: synthesizer.vocoder(spoken.mel))
         first_wall, first_cpu = best_of(options.repeats, lambda: next(synthesizer.stream(options.text)))
         figures |= {
             "sound_seconds": spoken.seconds,

@@ -46,3 +46,8 @@ def test_with_one_speaker_or_one_language_there_is_nothing_to_know(
     for identity in identities(tmp_path, voices * 4):
         assert identity.speaker_languages == ()
         assert identity.default_language(None) == "de"
+
+
+def test_a_speaker_is_found_in_either_form_of_its_letters(tmp_path: Path) -> None:
+    for identity in identities(tmp_path, [("Ann", "en"), ("José", "es")]):
+        assert [identity.default_language(f"Jos{letter}") for letter in ("é", "e\u0301")] == ["es", "es"]

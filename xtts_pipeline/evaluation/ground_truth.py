@@ -16,6 +16,7 @@ from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.cache.format.schema import SPLITS, wave_fields, without_padding
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX, digest_of
 from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import CacheError, CorpusError
 
 
@@ -50,13 +51,15 @@ def read_ground_truth(
     """Yield what `read_true_mels` does, and with each mel the wave of its span, float32 [(frames - 1) * hop].
 
     The wave is read from the corpus `data` if it is given, else from the cache; None if the cache stores no waves.
-    Raises the errors of `read_true_mels` and of `read_true_wave`.
+    Raises the errors of `read_true_mels`, CorpusError if a file is not the one that the cache was made from, and
+    AudioError if it cannot be decoded.
     """
+    root = None if data is None else _sound_root(data, manifest)
     waves = _read_values(cache, manifest, entries, WAVE_PREFIX) if manifest.waves and data is None else repeat(None)
     for (entry, mel), stored in zip(read_true_mels(cache, manifest, entries), waves, strict=False):
         samples = (len(mel) - 1) * manifest.audio.hop_samples
-        if data is not None:
-            yield entry, mel, read_true_wave(data, entry, mel, manifest)
+        if root is not None:
+            yield entry, mel, _read_true_wave(root, entry, mel, manifest)
         else:
             yield entry, mel, None if stored is None else stored["wave"][:samples] / np.float32(PCM_SCALE)
 
@@ -90,12 +93,17 @@ def _read_values(
             yield values
 
 
-def read_true_wave(data: Path, entry: UtteranceEntry, mel: np.ndarray, manifest: Manifest) -> np.ndarray:
-    """Return the clip's wave over the span of its mel, at the cache's rate and loudness: float32 [(frames - 1) * hop].
+def _sound_root(data: Path, manifest: Manifest) -> Path:
+    """Return the folder from which the paths of the sounds start; it may lie apart from the corpus."""
+    reading = manifest.first_reading
+    if reading.audio_dir or reading.layout == "parquet":
+        return read_corpus(data, reading, manifest.text.language).root
+    return data if data.is_dir() else data.parent
 
-    Raises CorpusError if the file is not the one that the cache was made from, AudioError if it cannot be decoded.
-    """
-    path = (data if data.is_dir() else data.parent) / entry.source.path
+
+def _read_true_wave(root: Path, entry: UtteranceEntry, mel: np.ndarray, manifest: Manifest) -> np.ndarray:
+    """Return the wave of the span of a mel, at the cache's rate and loudness: float32 [(frames - 1) * hop]."""
+    path = root / entry.source.path
     remedy = "name the corpus that the cache was made from with --data"
     try:
         checksum = file_checksum(path)

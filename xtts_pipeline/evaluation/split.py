@@ -9,8 +9,6 @@ from itertools import islice
 from pathlib import Path
 
 import joblib
-import numpy as np
-import tqdm
 
 from xtts_pipeline.cache.format.listings import UtteranceEntry
 from xtts_pipeline.cache.format.manifest import Manifest, config_differences
@@ -24,7 +22,6 @@ from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.system.processes import in_processes
 from xtts_pipeline.training.checkpoints.files import Checkpoint
 from xtts_pipeline.vocoder.griffin_lim import GriffinLim
-from xtts_pipeline.vocoder.neural import NeuralVocoder
 
 _SHOWN_DIFFERENCES = 3
 # Fewer utterances are compared sooner than a process more has started.
@@ -33,83 +30,54 @@ LEAST_OF_PROCESS = 6
 AT_ONCE = 8
 
 
-class SplitEvaluator:
-    """Synthesizes, compares and writes the utterances of a split."""
+def evaluate_split(
+    synthesizer: Synthesizer,
+    cache: Path,
+    manifest: Manifest,
+    entries: Sequence[UtteranceEntry],
+    folder: Path,
+    *,
+    data: Path | None,
+    references: Sequence[Path],
+    recogniser: Callable[[], Recogniser] | None,
+    judges: Callable[[], Judges] | None,
+    jobs: int,
+    progress: Callable[[], object],
+) -> tuple[EvaluatedUtterance, ...]:
+    """Speak the entries, ordered as by `split_entries`, compare, and write sounds and pictures into the folder.
 
-    def __init__(
-        self,
-        run: Path,
-        cache: Path,
-        manifest: Manifest,
-        *,
-        data: Path | None = None,
-        references: Sequence[Path] = (),
-        vocoder: Path | str | None = None,
-        overrides: Sequence[str] = (),
-        recogniser: Callable[[], Recogniser] | None = None,
-        judges: Callable[[], Judges] | None = None,
-    ) -> None:
-        """Load the run's checkpoint and `vocoder`, as `Synthesizer.load` does; `overrides` are synthesis settings.
+    `references` are sound files of the voice for every text, in place of the cache's speakers. The ground truth is the
+    waves of the corpus `data`, or those that the cache stores, or else copy synthesis of the true mels. A recogniser
+    adds phoneme error rates, and judges add judgements. Up to `jobs` processes compare utterances. They wait while
+    others are spoken, so that the measured speed of synthesis does not depend on them. `progress` is called for each.
+    Raises the errors of `read_ground_truth` and of `Synthesizer.synthesize`.
+    """
 
-        `references` are sound files of the voice for every text, in place of the cache's speakers. The ground truth is
-        the waves of the corpus `data`, or those that the cache stores, or else copy synthesis of the true mels. A
-        recogniser adds phoneme error rates, and judges add judgements.
-        Raises CacheError for another kind of cache than the run's, and the errors of `Synthesizer.load`.
-        """
-        self._cache, self._manifest, self._data = cache, manifest, data
-        self._references, self._recogniser, self._judges = references, recogniser, judges
-        self._synthesizer = Synthesizer.load(run, overrides, vocoder=vocoder)
-        check_cache_fits(cache, manifest, self._synthesizer.checkpoint)
-        self._griffin_lim: GriffinLim | None = None
-        if not isinstance(self._synthesizer.vocoder, GriffinLim):
-            settings = self._synthesizer.checkpoint.config.synthesis
-            self._griffin_lim = GriffinLim.from_settings(manifest.audio, settings)
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """The checkpoint that speaks."""
-        return self._synthesizer.checkpoint
-
-    @property
-    def vocoder_weights_sha256(self) -> str | None:
-        """The checksum of the weights of the vocoder, None for Griffin-Lim."""
-        vocoder = self._synthesizer.vocoder
-        return vocoder.weights_sha256 if isinstance(vocoder, NeuralVocoder) else None
-
-    def evaluate(
-        self, entries: Sequence[UtteranceEntry], folder: Path, *, jobs: int, with_progress: bool
-    ) -> tuple[EvaluatedUtterance, ...]:
-        """Evaluate the entries, ordered as by `split_entries`, and write sounds and pictures into the folder.
-
-        Up to `jobs` processes compare utterances. They wait while others are spoken, so that the measured speed of
-        synthesis does not depend on them.
-        """
-        jobs = max(min(jobs, len(entries) // LEAST_OF_PROCESS), 1)
-        comparison = Comparison(folder, self._manifest.audio, self._griffin_lim, self._recogniser, self._judges)
-        # The first call compiles and fills caches, which is not part of the measured speed.
-        self._synthesize(entries[0])
-        truths = enumerate(read_ground_truth(self._cache, self._manifest, entries, self._data))
-        evaluated: list[EvaluatedUtterance] = []
-        with tqdm.tqdm(total=len(entries), unit="utterance", disable=not with_progress) as shown:
-            while spoken := [self._speak(number, *truth) for number, truth in islice(truths, AT_ONCE * jobs)]:
-                for utterance in in_processes(jobs, [joblib.delayed(comparison)(each) for each in spoken]):
-                    evaluated.append(utterance)
-                    shown.update()
-        return tuple(evaluated)
-
-    def _speak(
-        self, number: int, entry: UtteranceEntry, mel: np.ndarray, true_wave: np.ndarray | None
-    ) -> SpokenUtterance:
-        before = time.perf_counter()
-        spoken = self._synthesize(entry)
-        seconds = time.perf_counter() - before
-        symbols, copy = tuple(self._synthesizer.symbols(spoken.tokens)), self._synthesizer.vocoder(mel)
-        return SpokenUtterance(number, entry, mel, true_wave, spoken, copy, symbols, seconds)
-
-    def _synthesize(self, entry: UtteranceEntry) -> SpokenText:
+    def speak(entry: UtteranceEntry) -> SpokenText:
         # The raw text: `text` may be phonemes already, which the synthesizer does not take.
-        speaker = None if self._references else entry.speaker
-        return self._synthesizer.synthesize(entry.raw_text, speaker, entry.language, self._references)
+        return synthesizer.synthesize(entry.raw_text, None if references else entry.speaker, entry.language, references)
+
+    jobs = max(min(jobs, len(entries) // LEAST_OF_PROCESS), 1)
+    griffin_lim: GriffinLim | None = None
+    if not isinstance(synthesizer.vocoder, GriffinLim):
+        griffin_lim = GriffinLim.from_settings(manifest.audio, synthesizer.checkpoint.config.synthesis)
+    comparison = Comparison(folder, manifest.audio, griffin_lim, recogniser, judges)
+    # The first call compiles and fills caches, which is not part of the measured speed.
+    speak(entries[0])
+    truths = enumerate(read_ground_truth(cache, manifest, entries, data))
+    evaluated: list[EvaluatedUtterance] = []
+    while chunk := list(islice(truths, AT_ONCE * jobs)):
+        spoken = []
+        for number, (entry, mel, wave) in chunk:
+            before = time.perf_counter()
+            speech = speak(entry)
+            seconds = time.perf_counter() - before
+            symbols, copy = tuple(synthesizer.symbols(speech.tokens)), synthesizer.vocoder(mel)
+            spoken.append(SpokenUtterance(number, entry, mel, wave, speech, copy, symbols, seconds))
+        for utterance in in_processes(jobs, [joblib.delayed(comparison)(each) for each in spoken]):
+            evaluated.append(utterance)
+            progress()
+    return tuple(evaluated)
 
 
 def check_cache_fits(cache: Path, manifest: Manifest, checkpoint: Checkpoint) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.audio.load import MAX_FILE_BYTES
 from xtts_pipeline.audio.reference import load_reference
 from xtts_pipeline.cache.format.schema import pad_to
 from xtts_pipeline.errors import CheckpointError, ConfigError
@@ -34,6 +35,7 @@ from xtts_pipeline.model.batch import Batch, to_network_scale
 from xtts_pipeline.model.durations import cut_durations, whole_frames
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Chunk, SpeechPlan
+from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.text.symbols import prepare_texts
 from xtts_pipeline.text.tokens import BEGIN_ID, END_ID, FIRST_SYMBOL_ID, PAD_ID
@@ -231,10 +233,6 @@ class Synthesizer:
         decoded = deal(self._decode_in_turn([each.pieces for each in split], voice), len(texts))
         return [SpeechStream(parts, each.changes, self) for parts, each in zip(decoded, split, strict=True)]
 
-    def vocode(self, mel: np.ndarray) -> np.ndarray:
-        """Return the wave, float32 [samples], of natural-log mel frames [T, mel_bins], by the vocoder of the speech."""
-        return self.vocoder(mel)
-
     def silence(self, frames: int) -> np.ndarray:
         """Return silent mel frames, float32 [frames, mel_bins]."""
         return np.full((frames, self._network.mel_bins), self._network.silence, np.float32)
@@ -275,8 +273,11 @@ class Synthesizer:
 
     def _embed_clip(self, path: Path) -> np.ndarray:
         """Return the latents of a sound file, float32 [V, D]; those of the last sounds asked for are kept."""
-        # By content: a server stores each request's sound anew. Without a file, `load_reference` raises the error.
-        key = hashlib.sha256(path.read_bytes() if path.is_file() else b"").digest()
+        # By content: a server stores each request's sound anew.
+        try:
+            key = hashlib.sha256(read_regular_file(path, MAX_FILE_BYTES)).digest()
+        except OSError:
+            key = b""  # `load_reference` raises the error
         latents = self._latents_of_clips.pop(key, None)
         if latents is None:
             latents = self._embed_reference(load_reference(path, self.checkpoint.config.audio))

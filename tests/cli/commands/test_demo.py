@@ -1,5 +1,7 @@
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,14 +20,16 @@ def commands(tmp_path: Path, write_cache, monkeypatch: pytest.MonkeyPatch) -> li
     """Replace the commands: record their arguments, and let preprocess write a cache."""
     given = []
 
-    def run(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
+    start_process = subprocess.Popen
+
+    def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
         assert command[:3] == [sys.executable, "-m", "xtts_pipeline"]
         given.append(list(command[3:]))
         if command[3] == "preprocess":
             write_cache(tmp_path / "demo" / "cache")
-        return subprocess.CompletedProcess(command, 0)
+        return start_process(["true"])
 
-    monkeypatch.setattr(demo_module.subprocess, "run", run)
+    monkeypatch.setattr(demo_module.subprocess, "Popen", start)
     return given
 
 
@@ -92,6 +96,27 @@ def test_a_command_that_fails_ends_the_demo_with_its_exit_code(tmp_path: Path, c
 
 def test_a_command_that_was_killed_is_a_failure_too():
     assert StepError("xtts train", -9).exit_code == 1
+
+
+COMMAND_THAT_SAVES = """#!/bin/sh
+trap 'sleep 1; touch saved; exit 130' INT TERM
+touch started
+while :; do sleep 0.05; done
+"""
+
+
+@pytest.mark.parametrize("is_to_group", [True, False], ids=["Ctrl-C", "scheduler"])
+def test_an_interrupted_demo_waits_for_its_command_to_save(tmp_path: Path, is_to_group: bool):
+    command = tmp_path / "command"
+    command.write_text(COMMAND_THAT_SAVES)
+    command.chmod(0o755)
+    code = f"import sys; from {demo_module.__name__} import _run_step; sys.executable = './command'; _run_step('train')"
+    demo = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True)
+    while not (tmp_path / "started").exists():
+        assert demo.poll() is None
+    (os.killpg if is_to_group else os.kill)(demo.pid, signal.SIGINT)
+    assert b"KeyboardInterrupt" in demo.communicate()[1]
+    assert (tmp_path / "saved").exists()
 
 
 @pytest.mark.slow

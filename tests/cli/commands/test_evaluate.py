@@ -16,6 +16,7 @@ from tests.cache.corpora import build, make_config, write_clip, write_corpus
 from tests.cli.commands.parrot import CONFIG, Parrot
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cli.commands import evaluate as command
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
 from xtts_pipeline.evaluation import split
 from xtts_pipeline.evaluation.ground_truth import read_true_mels, split_entries
@@ -158,6 +159,20 @@ def test_the_folder_holds_sounds_pictures_rows_and_a_page(
     page = (tmp_path / "out" / "index.html").read_text()
     assert all(name in page for name in ("0001-spoken.wav", "0001-true.png", rows[1]["text"]))
     assert "compared with copy synthesis" in report.to_text()
+
+
+def test_the_recordings_may_lie_apart_from_their_table(
+    evaluate: Callable[..., command.EvaluationReport], tmp_path: Path
+):
+    sounds, data, cache = write_corpus(tmp_path / "sounds"), tmp_path / "texts" / "manifest.csv", tmp_path / "cache"
+    data.parent.mkdir()
+    rows = (f"wavs/clip-{number:03d}.wav|this is clip {number}\n" for number in range(40))
+    data.write_text("".join(["audio|text\n", *rows]))
+    build(data, cache, CONFIG, reading=ReadOptions(audio_dir=str(sounds)))
+
+    report = evaluate(Parrot(cache), cache=cache, data=data)
+
+    assert report.to_json()["truth"] == "corpus"
 
 
 def test_with_the_corpus_speech_is_compared_with_its_recordings(

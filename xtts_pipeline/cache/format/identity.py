@@ -1,5 +1,6 @@
 """What a model must know of the cache that it was trained on, so that it can speak without the cache."""
 
+import unicodedata
 from dataclasses import dataclass
 
 from xtts_pipeline.cache.format.schema import RecordSpec
@@ -24,4 +25,5 @@ class CacheIdentity:
         """Return the language of a speaker, by default of the first one; the first language if that is not known."""
         if not self.speaker_languages:
             return self.languages[0]
-        return self.speaker_languages[self.speakers.index(speaker) if speaker in self.speakers else 0]
+        kept = unicodedata.normalize("NFC", speaker or "")  # as preprocessing keeps speakers
+        return self.speaker_languages[self.speakers.index(kept) if kept in self.speakers else 0]

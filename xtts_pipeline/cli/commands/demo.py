@@ -95,9 +95,15 @@ def _run_step(*arguments: str) -> None:
     Raises StepError if it fails.
     """
     echo("", f"$ xtts {shlex.join(arguments)}")
-    ended = subprocess.run([sys.executable, "-m", "xtts_pipeline", *arguments], check=False)
-    if ended.returncode:
-        raise StepError(f"xtts {arguments[0]}", ended.returncode)
+    with subprocess.Popen([sys.executable, "-m", "xtts_pipeline", *arguments]) as command:
+        try:
+            exit_code = command.wait()
+        except KeyboardInterrupt:
+            # `subprocess.run` would kill it, and a training saves a checkpoint first.
+            command.terminate()
+            raise
+    if exit_code:
+        raise StepError(f"xtts {arguments[0]}", exit_code)
 
 
 def _first_text(cache: Path) -> str:

@@ -1,10 +1,9 @@
 """`xtts evaluate`: speak a split's texts with a run, and write metrics, sounds, pictures and a page to listen to."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import joblib
@@ -14,6 +13,7 @@ from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, dated_folder, json_option, print_report, whole_folder
+from xtts_pipeline.cli.progress import progress_bar
 from xtts_pipeline.cli.run_options import (
     cache_of_run,
     print_text_changes,
@@ -38,9 +38,6 @@ from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import counted, duration_text, echo_line, join_lines
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM
-
-if TYPE_CHECKING:
-    from xtts_pipeline.evaluation.split import SplitEvaluator
 
 # By the keys in JSON.
 TRUTHS = {"corpus": "the corpus", "cache": "the waves of the cache", "copy_synthesis": "copy synthesis"}
@@ -245,8 +242,8 @@ def evaluate_run(
 ) -> EvaluationReport:
     """Synthesize a split's texts, compare with the ground truth, and write sounds, pictures, metrics and a page.
 
-    Without `cache`, the split is that of the run's own cache. `data`, `references`, `vocoder` and `overrides` are those
-    of `SplitEvaluator`.
+    Without `cache`, the split is that of the run's own cache. `data` and `references` are those of `evaluate_split`,
+    `vocoder` and `overrides` those of `Synthesizer.load`.
     Raises CacheError if the run was trained on another kind of cache, ConfigError without the extra that
     `phoneme_error_rate` and `judges` need.
     """
@@ -264,29 +261,34 @@ def evaluate_run(
     folder = output or dated_folder("evaluation")
     check_apart(folder, cache)
     chosen = choose_vocoder(run, vocoder)
-    with tensorflow("xtts_pipeline.evaluation.split", echo=echo) as (_, split_module):
-        evaluator: SplitEvaluator = split_module.SplitEvaluator(
-            run,
-            cache,
-            manifest,
-            data=data,
-            references=references,
-            vocoder=vocoder,
-            overrides=overrides,
-            recogniser=Recogniser if phoneme_error_rate else None,
-            judges=Judges if judges else None,
-        )
-        warn_of_one_voice(run, evaluator.checkpoint, references)
+    with tensorflow("xtts_pipeline.evaluation.split", echo=echo) as (_, splits):
+        synthesizer = splits.Synthesizer.load(run, overrides, vocoder=vocoder)
+        checkpoint = synthesizer.checkpoint
+        splits.check_cache_fits(cache, manifest, checkpoint)
+        warn_of_one_voice(run, checkpoint, references)
         with whole_folder(folder):
-            utterances = evaluator.evaluate(entries, folder, jobs=jobs, with_progress=sys.stderr.isatty())
+            with progress_bar(len(entries), "utterance") as bar:
+                utterances = splits.evaluate_split(
+                    synthesizer,
+                    cache,
+                    manifest,
+                    entries,
+                    folder,
+                    data=data,
+                    references=references,
+                    recogniser=Recogniser if phoneme_error_rate else None,
+                    judges=Judges if judges else None,
+                    jobs=jobs,
+                    progress=bar.update,
+                )
             print_text_changes(sum((utterance.text_changes for utterance in utterances), TextChanges()))
             report = EvaluationReport(
                 run=run,
-                step=evaluator.checkpoint.step,
+                step=checkpoint.step,
                 cache=cache,
                 fingerprint=manifest.fingerprint,
-                weights_sha256=evaluator.checkpoint.weights_sha256,
-                vocoder_weights_sha256=evaluator.vocoder_weights_sha256,
+                weights_sha256=checkpoint.weights_sha256,
+                vocoder_weights_sha256=getattr(synthesizer.vocoder, "weights_sha256", None),
                 split=split,
                 truth="corpus" if data is not None else "cache" if manifest.waves else "copy_synthesis",
                 references=tuple(references),
