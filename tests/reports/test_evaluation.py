@@ -47,8 +47,8 @@ def make_row(id: str, distortion: float, **changes: object) -> SimpleNamespace:
         entry=SimpleNamespace(id=id, raw_text=f"text of {id}", speaker="anna"),
         has_stopped=True,
         metrics=figures,
-        sounds=(("spoken", f"{id}.wav"), ("true", f"{id}-true.wav")),
-        pictures=(("true", f"{id}-true.png"), ("spoken", f"{id}.png")),
+        sounds={"spoken": f"{id}.wav", "true": f"{id}-true.wav"},
+        pictures={"true": f"{id}-true.png", "spoken": f"{id}.png"},
         symbols=("<begin>", *"ab", " ", *"cd.", "<end>"),
         durations=np.full(8, 10.0, np.float32),
         synthesis_seconds=0.5,
@@ -116,7 +116,7 @@ def test_the_failures_of_an_utterance_are_named_with_the_threshold_and_filtered_
 
 def test_without_a_recording_copy_synthesis_is_the_truth():
     row = make_row("x", 3.0)
-    row.sounds = (("spoken", "x.wav"), ("copy", "x-copy.wav"))
+    row.sounds = {"spoken": "x.wav", "copy": "x-copy.wav"}
 
     reader = read(page_of(row))
 
@@ -144,9 +144,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     rows[2].entry.raw_text = "Unbroken" * 40
     mel = np.linspace(-11.0, 1.0, 80 * 80, dtype=np.float32).reshape(80, 80)
     for row in rows:
-        for _, name in row.sounds:
+        for name in row.sounds.values():
             write_wave(folder / name, 0.1 * np.sin(np.arange(22_050) / 20).astype(np.float32), 22_050)
-        for _, name in row.pictures:
+        for name in row.pictures.values():
             (folder / name).write_bytes(encode_mel(mel, AUDIO))
     overview = "a line of the overview that is wider than a telephone " * 4
     (folder / "index.html").write_text(page_of(*rows, overview=f"overview\n\n{overview}"), encoding="utf-8")

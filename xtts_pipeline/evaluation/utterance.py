@@ -1,6 +1,6 @@
 """Compare the speech of one utterance with the truth. Imports no TensorFlow, so worker processes start quickly."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -45,7 +45,7 @@ class SpokenUtterance:
 
 @dataclass(frozen=True)
 class EvaluatedUtterance:
-    """One utterance with its metrics and its files: `sounds` and `pictures` are (label, name).
+    """One utterance with its metrics and the names of its files: `sounds` and `pictures`, by label.
 
     The labels are `true`, the recording; `copy`, copy synthesis by the run's vocoder; `copy_griffin_lim`, that by
     Griffin-Lim where the vocoder is another one; and `spoken`, the speech. The pictures are `true` and `spoken`.
@@ -61,8 +61,8 @@ class EvaluatedUtterance:
     synthesis_seconds: float
     spoken_seconds: float
     true_seconds: float
-    sounds: tuple[tuple[str, str], ...]
-    pictures: tuple[tuple[str, str], ...]
+    sounds: Mapping[str, str]
+    pictures: Mapping[str, str]
     symbols: tuple[str, ...]
     durations: np.ndarray
 
@@ -79,7 +79,7 @@ class EvaluatedUtterance:
             "true_seconds": self.true_seconds,
             **vars(self.metrics),
             "sounds": dict(self.sounds),
-            "pictures": [name for _, name in self.pictures],
+            "pictures": list(self.pictures.values()),
         }
         rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
         return {**rounded, "judges": {label: judgement.to_json() for label, judgement in self.judgements.items()}}
@@ -110,17 +110,17 @@ class Comparison:
             waves["copy_griffin_lim"] = self.griffin_lim(mel)
         truth, speech = Sound(mel, waves.get("true", utterance.copy)), Sound(spoken.mel, spoken.wave)
         # Numbered, not named by id: an id may hold any character.
-        sounds = tuple((label, f"{utterance.number:04d}-{label}.wav") for label in waves)
+        sounds = {label: f"{utterance.number:04d}-{label}.wav" for label in waves}
         with output_errors(self.folder, _OTHER_OUTPUT, names_file=True):
-            for label, name in sounds:
+            for label, name in sounds.items():
                 write_wave(self.folder / name, waves[label], audio.sample_rate)
         # After the sounds are written, which refuses samples that are not finite.
         phonemes = self.recogniser and compare_phonemes(loaded(self.recogniser), waves, audio.sample_rate)
         judgements = loaded(self.judges).judge(waves, audio.sample_rate) if self.judges else {}
         drawn = {"true": encode_mel(mel, audio), "spoken": encode_mel(spoken.mel, audio)}
-        pictures = tuple((label, f"{utterance.number:04d}-{label}.png") for label in drawn)
+        pictures = {label: f"{utterance.number:04d}-{label}.png" for label in drawn}
         with output_errors(self.folder, _OTHER_OUTPUT, names_file=True):
-            for label, name in pictures:
+            for label, name in pictures.items():
                 (self.folder / name).write_bytes(drawn[label])
         seconds = utterance.synthesis_seconds
         return EvaluatedUtterance(

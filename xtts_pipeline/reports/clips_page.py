@@ -1,11 +1,10 @@
 """Write the page about the clips of a corpus or a cache: what they are like, and which are strange."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.config.schema import AudioConfig, Bucket, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection, examples_by_reason
 from xtts_pipeline.plots import mel_seconds
-from xtts_pipeline.quality.clips import ClipSound, MeasuredClip
+from xtts_pipeline.quality.clips import CachedClips, CorpusClips, MeasuredClip
 from xtts_pipeline.quality.duplicates import DuplicateGroup
 from xtts_pipeline.quality.strangeness import SUSPECT_SCORE, Strangeness
 from xtts_pipeline.quality.symbols import SymbolCount
@@ -42,17 +41,6 @@ MOST_COLUMNS = 480
 GROUP_NAMES = {"sound": "the same sound", "text": "the same text", "near text": "nearly the same text"}
 
 
-class SoundSource(Protocol):
-    """Where the mels and waves of shown clips are read from."""
-
-    @property
-    def audio(self) -> AudioConfig:
-        """The settings of the mels."""
-
-    def sounds(self, ids: Sequence[str]) -> Iterable[tuple[str, ClipSound]]:
-        """Yield the clips of these ids in any order."""
-
-
 @dataclass(frozen=True)
 class ClipsContent:
     """What the page shows. `symbols` are those of the texts; `limits` and `buckets` those in force."""
@@ -72,7 +60,7 @@ class ClipsContent:
         return {int(number) for found in self.strangeness for number in np.flatnonzero(found.scores >= SUSPECT_SCORE)}
 
 
-def write_clips_page(content: ClipsContent, source: SoundSource, output: Path) -> Path:
+def write_clips_page(content: ClipsContent, source: CachedClips | CorpusClips, output: Path) -> Path:
     """Write the page into an empty folder, and the sounds of its cards beside it; return the page's file.
 
     Raises OutputError if a sound cannot be written.

@@ -119,7 +119,7 @@ def _card(number: int, row: EvaluatedUtterance, shown: Sequence[Metric], audio: 
 
 
 def _playables(row: EvaluatedUtterance) -> list[Playable]:
-    names = dict(row.sounds)
+    names = row.sounds
     # Without a recording, copy synthesis is the truth.
     order = _SOUNDS if "true" in names else ("copy", *_SOUNDS)
     present = [label for label in dict.fromkeys(order) if label in names]
@@ -128,13 +128,13 @@ def _playables(row: EvaluatedUtterance) -> list[Playable]:
 
 def _pictures(row: EvaluatedUtterance, audio: AudioConfig) -> str:
     """Return both mels, and the words and tokens of the speech below its own."""
-    names, frame_seconds = dict(row.pictures), audio.hop_samples / audio.sample_rate
+    names, frame_seconds = row.pictures, audio.hop_samples / audio.sample_rate
     timings = timings_to_json(row.symbols, row.durations, frame_seconds)
     words = [Span(word["word"], word["begin"], word["end"]) for word in timings["words"]]
     tokens = [Span(token["symbol"], token["begin"], token["end"]) for token in timings["tokens"]]
     seconds = float(sum(row.durations)) * frame_seconds
     axis = max(row.true_seconds, seconds)
-    truth = "true" if "true" in dict(row.sounds) else "copy"
+    truth = "true" if "true" in row.sounds else "copy"
     spoken = f"Spoken mel, {row.spoken_seconds:.2f} s"
     return mel_plot(
         names["true"], f"True mel, {row.true_seconds:.2f} s", row.true_seconds, axis, audio, truth

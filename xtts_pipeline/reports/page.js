@@ -95,7 +95,7 @@ function press(event) {
     step(-1);
   } else if (key === " " && !event.target.closest("button, summary, a")) {
     if (playing) stop();
-    else if (current) play(current.querySelector("[data-src].last") ?? current.querySelector("[data-src]"));
+    else if (current) play(current.querySelector("[data-src]"));
   } else if (key === "/" && get("search")) {
     get("search").focus();
   } else if (key === "f" && get("filter")) {

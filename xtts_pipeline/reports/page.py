@@ -121,14 +121,13 @@ def card(
     *,
     sorts: Mapping[str, float],
     flags: Collection[str],
-    badge: Verdict = "bad",
 ) -> str:
     """Return a card. `sorts` are the values by the toolbar's keys, larger first; a card without a value stays last.
 
     `flags` are the keys of the toolbar's filters that show it. `pictures` is HTML.
     """
     values = "".join(f' data-sort-{key}="{value:.6g}"' for key, value in sorts.items())
-    marks = "".join(f'<span class="badge {badge}">{escape(text)}</span>' for text in badges)
+    marks = "".join(f'<span class="badge">{escape(text)}</span>' for text in badges)
     header = f'<header><h2 dir="auto">{escape(title)}</h2><p>{escape(detail)}</p></header>'
     return (
         f'<article class="panel card" tabindex="-1" data-flags="{escape(" ".join(flags))}"{values}>{header}'

@@ -39,14 +39,13 @@ from xtts_pipeline.training.checkpoints.state import NetworkKind, read_run_state
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.monitoring.warnings import MAX_WAIT_SHARE
 
-# The parts of the page, by the words in the names of their figures; the first that fits takes a figure.
+# The parts of the page, and the words in the names of their figures; losses are all others.
 PARTS = {
+    "Losses": (),
     "Alignment and durations": ("alignment_fit", "duration_ratio", "stop_rate"),
     "Speed": ("step_ms", "share", "per_second"),
     "Optimiser": ("learning_rate", "gradient_norm", "skipped"),
-    "Losses": ("",),
 }
-PARTS_IN_ORDER = ("Losses", "Alignment and durations", "Speed", "Optimiser")
 # Labels of what a run writes of a sentence: its recording, its text.
 TRUE, TEXT = "true", "text"
 # Millions of reports.
@@ -186,9 +185,9 @@ def _charts(content: RunContent) -> str:
                 places, values = figures.setdefault(name, {}).setdefault(line["split"], ([], []))
                 places.append(line["step"])
                 values.append(value)
-    parts: dict[str, list[str]] = {part: [] for part in PARTS_IN_ORDER}
+    parts: dict[str, list[str]] = {part: [] for part in PARTS}
     for name, series in figures.items():
-        part = next(part for part, words in PARTS.items() if any(word in name for word in words))
+        part = next((part for part, words in PARTS.items() if any(word in name for word in words)), "Losses")
         parts[part].append(lines(name.replace("_", " "), series))
     return "".join(
         f'<h2 class="part">{part}</h2><div class="charts">{"".join(charts)}</div>'

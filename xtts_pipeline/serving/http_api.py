@@ -249,7 +249,9 @@ def _decode_clip(text: str) -> bytes:
     except (binascii.Error, ValueError):
         raise RequestError("reference: not base64; expected a sound file in base64", "reference") from None
     if not 0 < len(clip) <= MAX_CLIP_BYTES:
-        raise RequestError(f"reference: {len(clip)} bytes, expected 1 to {MAX_CLIP_BYTES}", "reference", status=413)
+        raise RequestError(
+            f"reference: {len(clip)} bytes, expected 1 to {MAX_CLIP_BYTES}", "reference", status=413 if clip else 400
+        )
     return clip
 
 

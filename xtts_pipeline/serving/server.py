@@ -13,7 +13,6 @@ import uvicorn
 
 from xtts_pipeline.errors import OutputError, first_line_of
 from xtts_pipeline.inference.synthesizer import Synthesizer
-from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.serving.connections import ACCEPTS_AT_ONCE, LoopFaults, TimedHttp
 from xtts_pipeline.serving.http_api import Service
 from xtts_pipeline.serving.metrics import ServerMetrics
@@ -43,17 +42,14 @@ class ServerSettings:
 def serve(voices: Mapping[str, Path], vocoder: Path | str | None, settings: ServerSettings) -> None:
     """Serve voices until SIGTERM or Ctrl-C; speech that has begun is finished.
 
-    `vocoder` speaks for the voices that remember none.
+    `vocoder` speaks for all of them; without it, each voice speaks with the one that it remembers.
 
     Raises OutputError if a port cannot be used, before anything is loaded, and the errors of `Synthesizer.load`.
     """
     ports = [settings.port, *([] if settings.wyoming_port is None else [settings.wyoming_port])]
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(listen(settings.host, port)) for port in ports]
-        synthesizers = {
-            name: Synthesizer.load(path, vocoder=vocoder if choose_vocoder(path) is None else None)
-            for name, path in voices.items()
-        }
+        synthesizers = {name: Synthesizer.load(path, vocoder=vocoder) for name, path in voices.items()}
         for synthesizer in synthesizers.values():
             synthesizer.warm_up(streams=settings.batch)
         asyncio.run(run(synthesizers, sockets, settings))

@@ -1,6 +1,6 @@
 """Measure what the machine grants this process: cores, memory and the speed of reading files.
 
-Reads Linux's own files; a value that another system lacks is None.
+Reads Linux's own files.
 """
 
 import errno

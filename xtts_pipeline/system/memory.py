@@ -12,12 +12,11 @@ it.
 
 import ctypes
 import gc
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# TensorFlow for Linux needs glibc, which has malloc_trim and mallopt.
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+# TensorFlow needs glibc, which has malloc_trim and mallopt.
+_LIBC = ctypes.CDLL(None)
 # Options of mallopt, from malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 # glibc's limits: of a block outside the heaps, and of the heap that each thread allocates from.
@@ -42,18 +41,16 @@ def freeze_objects() -> None:
 
 
 def release_free_memory() -> None:
-    """Give free memory back to the system, at about 20 ms for each gigabyte. Does nothing except on Linux."""
-    if _LIBC is not None:
-        _LIBC.malloc_trim(0)
+    """Give free memory back to the system, at about 20 ms for each gigabyte."""
+    _LIBC.malloc_trim(0)
 
 
 def keep_freed_memory() -> None:
-    """Make the C library reuse freed blocks of up to 32 MiB for the next ones. Does nothing except on Linux.
+    """Make the C library reuse freed blocks of up to 32 MiB for the next ones.
 
     By default glibc returns blocks over 128 KiB to the system at once, and a thread's heap as soon as it is empty. A
     record is larger than that, and each of its pages would be cleared and mapped anew.
     """
-    if _LIBC is not None:
-        _LIBC.mallopt(_M_MMAP_THRESHOLD, _MOST_BLOCK_BYTES)
-        _LIBC.mallopt(_M_TRIM_THRESHOLD, _HEAP_BYTES)
-        _LIBC.mallopt(_M_TOP_PAD, _HEAP_BYTES)
+    _LIBC.mallopt(_M_MMAP_THRESHOLD, _MOST_BLOCK_BYTES)
+    _LIBC.mallopt(_M_TRIM_THRESHOLD, _HEAP_BYTES)
+    _LIBC.mallopt(_M_TOP_PAD, _HEAP_BYTES)

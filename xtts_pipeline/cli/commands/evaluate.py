@@ -31,6 +31,7 @@ from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recognis
 from xtts_pipeline.evaluation.judges import JudgedSound, Judges, mean_judgements
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
 from xtts_pipeline.evaluation.utterance import EvaluatedUtterance, loaded
+from xtts_pipeline.inference.export.model_card import REPORT_NAME
 from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.reports.evaluation import page
 from xtts_pipeline.reports.page import PAGE_NAME
@@ -56,7 +57,7 @@ JUDGES = {
     "stoi": ("STOI", 3),
     "speaker_similarity": ("similarity", 3),
 }
-REPORT_NAME, ROWS_NAME = "report.json", "utterances.jsonl"
+ROWS_NAME = "utterances.jsonl"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import click
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import COUNT, FOLDER, Seconds
-from xtts_pipeline.cli.run_options import RunPath, VocoderPath
+from xtts_pipeline.cli.run_options import RunPath, vocoder_option
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.installation import require_extra
 from xtts_pipeline.system.regular_files import read_regular_file
@@ -49,12 +49,7 @@ class NamedVoicePath(RunPath):
     metavar="[NAME=]PATH",
     help="Voice folder, run or checkpoint; repeatable. Its name is that of the folder, unless NAME is given.",
 )
-@click.option(
-    "--vocoder",
-    type=VocoderPath(),
-    metavar="RUN",
-    help="Run of `xtts train-vocoder` for the voices that remember none.  [default: griffin-lim]",
-)
+@vocoder_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; others need --token-file.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=8_000, show_default=True, help="Port; 0: any free one.")
 @click.option(

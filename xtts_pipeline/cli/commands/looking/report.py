@@ -153,28 +153,27 @@ def report(
         check_apart(output, cache)
         manifest = load_manifest(cache)
         source = CachedClips(cache, manifest)
-        shape = ShapeSettings(manifest.limits, manifest.buckets, manifest.symbols)
-        print_report(_report_clips(f"Cache {cache}", source, shape, manifest.counts.kept, output, jobs), as_json)
+        shape = manifest.limits, manifest.buckets, manifest.symbols
+        found = _report_clips(f"Cache {cache}", source, *shape, manifest.counts.kept, output, jobs)
+        print_report(found, as_json)
     elif data is not None:
         config = load_config(configs, overrides)
         index = read_corpora(data, None, reading, config)
         print_readings(index)
-        shape = ShapeSettings(config.limits, config.data.buckets, index.symbols)
+        settings = config.limits, config.data.buckets, index.symbols
         clips = CorpusClips(index, config)
-        print_report(_report_clips(f"Corpus {data}", clips, shape, len(index.rows), output, jobs), as_json)
-
-
-@dataclass(frozen=True)
-class ShapeSettings:
-    """What a record may hold, by the settings or the manifest."""
-
-    limits: LimitsConfig
-    buckets: Sequence[Bucket] | Literal["auto"] | None
-    symbols: Sequence[str]
+        print_report(_report_clips(f"Corpus {data}", clips, *settings, len(index.rows), output, jobs), as_json)
 
 
 def _report_clips(
-    title: str, source: CachedClips | CorpusClips, shape: ShapeSettings, total: int, output: Path, jobs: int
+    title: str,
+    source: CachedClips | CorpusClips,
+    limits: LimitsConfig,
+    buckets: Sequence[Bucket] | Literal["auto"] | None,
+    symbols: Sequence[str],
+    total: int,
+    output: Path,
+    jobs: int,
 ) -> ClipsReport:
     with whole_folder(output):
         with progress_bar(total) as bar:
@@ -187,15 +186,17 @@ def _report_clips(
             rejections=rejections,
             strangeness=measure_strangeness(clips, jobs),
             duplicates=find_duplicates([clip.raw_text for clip in clips], [clip.sound.cepstra for clip in clips]),
-            symbols=symbol_counts(clips, shape.symbols),
-            limits=shape.limits,
-            buckets=_buckets(shape, clips),
+            symbols=symbol_counts(clips, symbols),
+            limits=limits,
+            buckets=_chosen_buckets(limits, buckets, clips),
         )
         with output_errors(output, "choose another --output", names_file=True):
             return ClipsReport(content, write_clips_page(content, source, output))
 
 
-def _buckets(shape: ShapeSettings, clips: Sequence[MeasuredClip]) -> list[Bucket]:
-    if not isinstance(shape.buckets, str):
-        return list(shape.buckets or ())
-    return list(auto_buckets(shape.limits, [clip.tokens for clip in clips], [clip.sound.frames for clip in clips]))
+def _chosen_buckets(
+    limits: LimitsConfig, buckets: Sequence[Bucket] | Literal["auto"] | None, clips: Sequence[MeasuredClip]
+) -> list[Bucket]:
+    if buckets != "auto":
+        return list(buckets or ())
+    return list(auto_buckets(limits, [clip.tokens for clip in clips], [clip.sound.frames for clip in clips]))
