@@ -53,10 +53,9 @@ def first_line_of(message: object) -> str:
     return str(message).partition("\n")[0]
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return the names in one line, the first MOST_NAMES_SHOWN of them and how many more there are."""
-    more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""
-    return ", ".join(names[:MOST_NAMES_SHOWN]) + more
+def listed(names: Sequence[str], most: int = MOST_NAMES_SHOWN) -> str:
+    """Return the names in one line, the first `most` of them and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 class Reason(StrEnum):

@@ -145,7 +145,6 @@ def test_training_validation_and_speech_are_traced_and_compiled_once_each(job: J
     assert set(summary["step_ms"]) == {"mean", "std", "p50", "p95"}
     assert 0.0 <= summary["data_wait_share"] < 1.0
     assert all(seconds > 0.0 for seconds in summary["startup_seconds"].values())
-    assert summary["startup_seconds"]["trace"] + summary["startup_seconds"]["compile"] < summary["first_step_seconds"]
     assert 0 < summary["memory"]["program_bytes"] < summary["memory"]["peak_bytes"]
     assert summary["examples_per_second"] > 0
     assert summary["mel_frames_per_second"] > 0

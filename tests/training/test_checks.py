@@ -398,7 +398,6 @@ def test_the_precision_is_the_fastest_of_the_machine_unless_it_is_named(
     machine.replace(monkeypatch)
     config = Config().with_settings("training", **settings)
     assert choose_precision(config).training.precision == chosen
-    assert choose_precision(config, is_choosing=False).training.precision == settings.get("precision", "float32")
 
 
 def test_the_line_about_precision_says_what_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,8 +102,8 @@ class NoLog:
         return {}
 
 
-def _frames(*tensors: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.cast(tensors[1], tf.float32))
+def _frames(batch: Batch) -> tf.Tensor:
+    return tf.reduce_sum(tf.cast(batch.mel, tf.float32))
 
 
 def watched(*, is_strict: bool) -> tuple[CompiledByShape, CompilationMonitor]:
@@ -181,7 +181,8 @@ from xtts_pipeline.training.compiled import CompiledByShape
 class Batch(NamedTuple):
     mel: tf.Tensor
 
-def _sum_step(mel):
+def _sum_step(batch):
+    mel = batch.mel
     return tf.while_loop(lambda number, total: number < 3, lambda number, total: (number + 1, total + mel), (0, mel))
 
 loaded = [tf.constant(number) for number in range(int(sys.argv[1]))]

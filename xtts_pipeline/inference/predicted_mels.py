@@ -13,7 +13,8 @@ import tensorflow as tf
 from xtts_pipeline.cache.build.predicted import MelComparison, write_predicted_cache
 from xtts_pipeline.cache.format.example import decode_example, empty_record
 from xtts_pipeline.cache.format.manifest import Manifest, MelOrigin, bucket_specs
-from xtts_pipeline.data.batching import bucket_signatures, from_signature, to_batch, with_rows
+from xtts_pipeline.data.batching import bucket_signatures, to_batch, with_rows
+from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_network
@@ -85,8 +86,7 @@ class MelPredictor:
         )
         return [mel[: record["mel_length"]] for mel, record in zip(kept, records, strict=True)]
 
-    def _predict_batch(self, *tensors: tf.Tensor) -> tf.Tensor:
-        batch, network = from_signature(tensors, self._signatures[0]), self._network
-        dropout = Dropout.fixed(self._config.training.seed)
+    def _predict_batch(self, batch: Batch) -> tf.Tensor:
+        network, dropout = self._network, Dropout.fixed(self._config.training.seed)
         crop = network.choose_crops(batch.mel_length, dropout, reference_dropout=0.0)
         return network.predict_known(batch, network.own_references(batch, crop), dropout, self._config.synthesis)

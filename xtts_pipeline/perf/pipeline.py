@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.config.schema import AugmentationConfig, Config, DataConfig
+from xtts_pipeline.config.schema import AugmentationConfig, Config
 from xtts_pipeline.data.batching import bucket_signatures
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.order import TrainingOrder
@@ -49,8 +49,7 @@ class Pipeline:
 
     def with_data(self, **changed: Any) -> "Pipeline":
         """Return the pipeline with other settings of `data`."""
-        data = DataConfig.model_validate({**self.config.data.model_dump(), **changed})
-        return replace(self, config=self.config.model_copy(update={"data": data}))
+        return replace(self, config=self.config.with_settings("data", **changed))
 
     @property
     def is_in_memory(self) -> bool:

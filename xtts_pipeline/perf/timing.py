@@ -4,12 +4,12 @@ Knows callables and numbers alone.
 """
 
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple, TypeVar
+
+from xtts_pipeline.system.machine import processor_name
 
 T = TypeVar("T")
 
@@ -89,13 +89,4 @@ def medians(found: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dic
 
 def machine() -> dict[str, object]:
     """Return the machine's processor, its number of cores and its load."""
-    return {"processor": _processor(), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    return {"processor": processor_name(), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}

@@ -5,6 +5,7 @@ Reads Linux's own files.
 
 import errno
 import os
+import platform
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -72,6 +73,13 @@ def usable_cores() -> Cores:
 def has_bfloat16_products() -> bool:
     """Return whether the processor has instructions for products of bfloat16 (AVX-512 BF16)."""
     return "avx512_bf16" in (_read(_PROCESSORS) or "").split()
+
+
+def processor_name() -> str:
+    """Return the name of the processor, or of its architecture where the system does not tell."""
+    lines = (_read(_PROCESSORS) or "").splitlines()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
 
 
 def memory_limit_bytes() -> int:

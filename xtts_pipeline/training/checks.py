@@ -110,15 +110,11 @@ def idle_settings(config: Config, network: NetworkKind) -> list[str]:
     return lines
 
 
-def choose_precision(config: Config, *, is_choosing: bool = True) -> Config:
-    """Return the settings with `training.precision: auto` replaced by bfloat16 where it is faster, else by float32.
-
-    Not `is_choosing`: `auto` is float32 everywhere.
-    """
+def choose_precision(config: Config) -> Config:
+    """Return the settings with `training.precision: auto` replaced by bfloat16 where it is faster, else by float32."""
     if config.training.precision != "auto":
         return config
-    is_fast = is_choosing and _is_bfloat16_fast(config.training)
-    return config.with_settings("training", precision="bfloat16" if is_fast else "float32")
+    return config.with_settings("training", precision="bfloat16" if _is_bfloat16_fast(config.training) else "float32")
 
 
 def describe_precision(training: TrainingConfig) -> str:

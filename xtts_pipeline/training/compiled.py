@@ -15,6 +15,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from xtts_pipeline.config.schema import TrainingConfig
+from xtts_pipeline.data.batching import from_signature
 from xtts_pipeline.errors import TrainingError
 
 # For each padded argument: what is padded, and the setting that bounds its length.
@@ -54,9 +55,14 @@ class SignatureMismatch:
     cause: str
     remedy: str
 
-    def __str__(self) -> str:
+    @property
+    def finding(self) -> str:
+        """The arguments that differ, and the likely cause."""
         pairs = ", ".join(f"{static.name} (static {static}, dynamic {dynamic})" for static, dynamic in self.arguments)
-        return f"{pairs}; likely cause: {self.cause}; remedy: {self.remedy}"
+        return f"{pairs}; likely cause: {self.cause}"
+
+    def __str__(self) -> str:
+        return f"{self.finding}; remedy: {self.remedy}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the mismatch as `--json` prints it."""
@@ -68,13 +74,6 @@ class SignatureMismatch:
 
 class RetraceError(TrainingError):
     """A strict function was called with arguments that fit none of its signatures. The call was not executed."""
-
-    def __init__(self, function: str, mismatch: SignatureMismatch) -> None:
-        super().__init__(
-            f"{function} was called with what it was not compiled for: {mismatch} "
-            "(training.strict_shapes=false goes on)"
-        )
-        self.mismatch = mismatch
 
 
 class CompiledByShape:
@@ -94,23 +93,28 @@ class CompiledByShape:
         config: TrainingConfig,
         extra_specs: Callable[[Any], Sequence[tf.TensorSpec]] = lambda _: (),
     ) -> None:
-        """Compile `function` of a batch's tensors and of the arguments that `extra_specs(signature)` describes."""
+        """Compile `function` of a batch and of the arguments that `extra_specs(signature)` describes."""
+        fields = sum(spec is not None for spec in signatures[0])
+
+        def on_tensors(*tensors: tf.Tensor) -> Any:
+            return function(from_signature(tensors[:fields], signatures[0]), *tensors[fields:])
+
+        # XLA's log and the names of programs have it.
+        on_tensors.__name__ = self.python_name = function.__name__
 
         def compile_for(signature: Any) -> Any:
             specs = None
             if signature is not None:
                 specs = [*(spec for spec in signature if spec is not None), *extra_specs(signature)]
-            return tf.function(function, input_signature=specs, jit_compile=config.jit_compile, autograph=False)
+            return tf.function(on_tensors, input_signature=specs, jit_compile=config.jit_compile, autograph=False)
 
         if not config.jit_compile:  # before anything is traced
             keep_order_of_sums()
-        self.python_name = function.__name__
-        self._name = self.python_name.lstrip("_")
         self._signatures = [describe_arguments(signature) for signature in signatures]
         self._is_strict = config.strict_shapes
         compiled_for = [] if config.debug_eager else signatures if config.strict_shapes else [None]
         self.functions = [compile_for(signature) for signature in compiled_for]
-        callables = self.functions or [function]
+        callables = self.functions or [on_tensors]
         # Without a signature the single function takes every shape.
         self._by_shape = dict(zip(self._signatures, cycle(callables), strict=False))
         self._fallback = callables[0]
@@ -161,7 +165,10 @@ class CompiledByShape:
             mismatch = find_mismatch(arguments, self._signatures)
             if mismatch is not None:
                 if self._is_strict:
-                    raise RetraceError(self._name, mismatch)
+                    raise RetraceError(
+                        f"{self.python_name.lstrip('_')} was called with what it was not compiled for: {mismatch} "
+                        "(training.strict_shapes=false goes on)"
+                    )
                 self.mismatches.append(mismatch)
             self._by_shape[arguments] = self._fallback
         self._seen.add(arguments)

@@ -4,7 +4,6 @@ Metrics stay on the device until a report is due.
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -20,10 +19,16 @@ from xtts_pipeline.system.memory import freeze_objects, release_free_memory, unf
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.training.acoustic.task import AcousticTask
-from xtts_pipeline.training.checkpoints.files import Checkpoint, read_weights_sha256, restore_step
-from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME, checkpoint_folders, remove_after
+from xtts_pipeline.training.checkpoints.files import Checkpoint, restore_step
+from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, SKIPPED_NAME, remove_after
 from xtts_pipeline.training.checkpoints.saver import SaveSchedule, Snapshot
-from xtts_pipeline.training.checkpoints.state import BestEvaluation, NetworkKind, RunState, origin_to_json
+from xtts_pipeline.training.checkpoints.state import (
+    BestEvaluation,
+    NetworkKind,
+    RunState,
+    origin_to_json,
+    read_run_state,
+)
 from xtts_pipeline.training.checkpoints.summary import write_summary
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import RetraceError
@@ -83,7 +88,7 @@ class _Training:
     def __init__(self, context: RunContext) -> None:
         self.context, self.config, self.settings = context, context.config, context.config.training
         self.source, distribution = context.source, context.distribution
-        self.steps_done, self.first_step_seconds = context.saver.saved_step, 0.0
+        self.steps_done = context.saver.saved_step
         self.before_evaluation: RunState | None = None  # to save if a stop is requested in an evaluation
         self.task = TASKS[context.network](self.config, self.source, distribution)
         self.validation = self.task.open_validation(context.monitor)
@@ -166,7 +171,7 @@ class _Training:
         return self.settings.patience is not None and self.best.evaluations_without >= self.settings.patience
 
     def _train_on_next_batch(self) -> None:
-        started, step = time.perf_counter(), self.steps_done + 1
+        step = self.steps_done + 1
         self.train_step.begin(self.steps_done)
         batch = self.timer.fetch(self.batches)
         with self.timer.stepping(examples=rows_of(batch) * self.context.distribution.workers):
@@ -179,8 +184,6 @@ class _Training:
         self._record_left_out_clips()
         self.position = self.position.moved(1, self.batches_per_epoch)
         self._check_compilations(step)
-        if not self.first_step_seconds:
-            self.first_step_seconds = time.perf_counter() - started
 
     def _take_first_step(self, batch: Any) -> tf.Tensor:
         """Take the first step of this process, which traces and compiles, and log the time of each part."""
@@ -281,8 +284,7 @@ class _Training:
         # In float16, infinite gradients of a finite loss only mean that the loss scale is still adapting.
         is_bad = is_skipped & (~np.isfinite(self.window.column("loss")) if self.task.step.loss_scale else True)
         positions = [self.position.moved(back, self.batches_per_epoch) for back in range(-len(is_skipped), 0)]
-        is_first = not self.skip_log.has_lines
-        if (warning := self.skip_log.write(step, self.window, is_bad, positions)) and is_first:
+        if warning := self.skip_log.write(step, self.window, is_bad, positions):
             self.warn(warning)
 
     def _evaluate(self, validation: Validation, step: int) -> BestEvaluation | None:
@@ -435,11 +437,10 @@ class _Training:
             "loss": {"first": self.first_loss, "last": self.last_loss},
             "best": {"step": best.step, "metric": best.metric, "value": best.loss} if best.step else None,
             "aligned_at_step": self.task.aligned_at_step,
-            "first_step_seconds": self.first_step_seconds,
             "startup_seconds": context.startup.seconds,
             "memory": context.monitor.memory(self.train_step.compiled.python_name, context.startup.estimated_bytes),
             "parameters": self.task.parameter_count,
-            "weights_sha256": read_weights_sha256(checkpoint_folders(context.folder)[-1]),
+            "weights_sha256": read_run_state(context.folder).weights.sha256,
             "resumed_at_steps": list(self.state.resumed_at_steps),
             "dropped_media": context.media.dropped,
             "skipped_updates": self.skips.total,

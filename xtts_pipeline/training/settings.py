@@ -69,10 +69,10 @@ def training_config(
             else "use the cache of the run, or another --output"
         )
         raise CacheError(f"the cache was made with other settings: {'; '.join(differences)}; {remedy}")
-    if previous is not None and config.training.precision == "auto":
-        config = config.with_settings("training", precision=previous.training.product_type)
-    # Each worker of a cluster would choose by its own processor.
-    config = choose_precision(config, is_choosing=cluster is None)
+    # A resumed run keeps its choice. Each worker of a cluster would choose by its own processor.
+    if config.training.precision == "auto" and (previous is not None or cluster is not None):
+        config = config.with_settings("training", precision=(previous or config).training.product_type)
+    config = choose_precision(config)
     if network == "vocoder":
         return check_vocoder_settings(config)
     if len(manifest.speakers) == 1 and "voice_latents" not in config.model.model_fields_set:

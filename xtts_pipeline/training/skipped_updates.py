@@ -35,18 +35,15 @@ class SkipLog:
     def __init__(self, file: JsonLinesFile, clips_of: Callable[[Sequence[StreamPosition]], Sequence[Clips]]) -> None:
         self._file, self._clips_of = file, clips_of
 
-    @property
-    def has_lines(self) -> bool:
-        """Whether a skipped step was written; a run that is resumed or rolled back keeps its lines."""
-        return self._file.size > 0
-
     def write(
         self, last_step: int, window: MetricsBuffer, is_skipped: np.ndarray, positions: Sequence[StreamPosition]
     ) -> str | None:
-        """Write the skipped steps of a window that ends with `last_step`; return a warning of the first, if any."""
+        """Write the skipped steps of a window that ends with `last_step`; return a warning of the run's first one."""
         skipped = np.flatnonzero(is_skipped).tolist()
         if not skipped:
             return None
+        # A run that is resumed or rolled back keeps its lines.
+        has_lines = self._file.size > 0
         losses, norms = window.column("loss"), window.column("gradient_norm")
         all_clips = self._clips_of([positions[index] for index in skipped])
         lines = [
@@ -55,6 +52,8 @@ class SkipLog:
         ]
         for line in lines:
             self._file.write(line)
+        if has_lines:
+            return None
         first = lines[0]
         names = ", ".join(first["not_finite"] or first["ids"])
         who = f"not finite in the cache: {names}" if first["not_finite"] else f"of {names}"

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import TrainingConfig
-from xtts_pipeline.data.batching import from_signature, rows_of
+from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.optimizer import AdamW, Betas, LossScale
@@ -62,7 +62,7 @@ class TrainStep(tf.Module, ABC):
     ) -> None:
         """Train `network`, and from a step on the variables `others`, which have no EMA."""
         super().__init__(name="train_step")
-        self.network, self.average, self.config, self._signature = network, average, config, signatures[0]
+        self.network, self.average, self.config = network, average, config
         # int64: TensorFlow keeps int32 variables on the host even on a GPU, where XLA cannot reach them.
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         trained = {name: variable for name, variable in named_variables(network).items() if variable.trainable}
@@ -93,9 +93,7 @@ class TrainStep(tf.Module, ABC):
         return self.compiled(batch)
 
     @abstractmethod
-    def batch_gradients(
-        self, batch: Any, step: tf.Tensor, whole: GlobalBatch | None = None
-    ) -> tuple[Gradients, Metrics]:
+    def batch_gradients(self, batch: Any, whole: GlobalBatch | None = None) -> tuple[Gradients, Metrics]:
         """Return the gradients of the trained variables and the SUMMED_METRICS of a batch.
 
         `whole` is the batch that several devices share; None if `batch` is all of it. Every mean divides by totals of
@@ -119,8 +117,9 @@ class TrainStep(tf.Module, ABC):
         clipped, norm = tf.clip_by_global_norm(gradients, self.config.clip_norm)
         return clipped, {"gradient_norm": norm}
 
-    def update(self, gradients: Gradients, metrics: Metrics, step: tf.Tensor) -> tf.Tensor:
+    def update(self, gradients: Gradients, metrics: Metrics) -> tf.Tensor:
         """Apply the gradients of a whole batch to every variable; return the METRICS."""
+        step = self.step.read_value()
         gradients, norms = self.clip(gradients)
         rate = self.learning_rate(step) * self.rate_factor
         # An update that is not finite reaches no weight and no moment, so neither they nor the average, which goes on
@@ -137,9 +136,8 @@ class TrainStep(tf.Module, ABC):
         others = {**norms, "learning_rate": rate, "is_skipped": is_skipped}
         return stack_metrics({**metrics, **others}, self.METRICS)
 
-    def _train_step(self, *tensors: tf.Tensor) -> tf.Tensor:
-        batch, step = from_signature(tensors, self._signature), self.step.read_value()
-        return self.update(*self.batch_gradients(batch, step), step)
+    def _train_step(self, batch: Any) -> tf.Tensor:
+        return self.update(*self.batch_gradients(batch))
 
     def _update_average(self, step: tf.Tensor) -> None:
         """Update the EMA; its decay starts low because the weights move far from their initial values at first."""

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.training.checkpoints.files import Checkpoint
@@ -51,6 +53,7 @@ class Task(ABC):
     """
 
     signatures: list[Any]
+    network: tf.Module
     step: TrainStep
 
     @abstractmethod
@@ -67,9 +70,9 @@ class Task(ABC):
         return None
 
     @property
-    @abstractmethod
     def parameter_count(self) -> int:
         """The number of parameters of the network that synthesizes."""
+        return sum(int(variable.shape.num_elements()) for variable in self.network.trainable_variables)
 
     @abstractmethod
     def copy_weights(self, base: Checkpoint) -> Origin:

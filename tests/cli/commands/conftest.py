@@ -24,7 +24,6 @@ WriteCache = Callable[..., Manifest]
 SUMMARY: dict[str, Any] = {
     "steps": 7,
     "stopped_early": True,
-    "first_step_seconds": 1.5,
     "parameters": 2_000_000,
     "loss": {"first": 3.0, "last": 1.0},
     "best": {"step": 5, "val_loss": 1.25},

@@ -13,7 +13,7 @@ from xtts_pipeline.cli.commands import diagnose as module
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.errors import CacheError, CheckpointError
-from xtts_pipeline.training.checkpoints.run_folder import write_cache_path, write_config
+from xtts_pipeline.training.checkpoints.run_folder import NETWORK_NAME, write_cache_path, write_config
 from xtts_pipeline.training.settings import training_config
 
 
@@ -39,6 +39,7 @@ def test_a_run_is_diagnosed_with_its_own_cache_and_settings(
     run.mkdir()
     config = training_config(manifest, (), ["training.batch_size=3", "training.seed=9"], 2)
     write_config(run, dump_config(config), "acoustic")
+    (run / NETWORK_NAME).unlink()  # as an earlier version left it
     write_cache_path(run, tmp_path / "own")
 
     result = CliRunner().invoke(cli, ["diagnose", kind, "--run", str(run), "--set", "training.batch_size=2"])
@@ -47,8 +48,23 @@ def test_a_run_is_diagnosed_with_its_own_cache_and_settings(
     assert cache == tmp_path / "own"
     assert (config.training.batch_size, config.training.seed) == (2, 9)
     assert result.stderr.startswith(
-        f"{run}: no checkpoint says which network it trains: diagnosed as an acoustic model"
+        f"{run}: neither network.txt nor a checkpoint says what it trains: diagnosed as an acoustic model"
     )
+
+
+@pytest.mark.parametrize("kind", ["retracing", "gpu"])
+def test_a_run_says_before_its_first_checkpoint_what_it_trains(
+    tmp_path: Path, write_cache: Callable[..., Manifest], kind: str
+) -> None:
+    manifest = write_cache(tmp_path / "cache")
+    (tmp_path / "run").mkdir()
+    write_config(tmp_path / "run", dump_config(training_config(manifest, (), (), 2)), "vocoder")
+    write_cache_path(tmp_path / "run", tmp_path / "cache")
+
+    error = CliRunner().invoke(cli, ["diagnose", kind, "--run", str(tmp_path / "run")]).exception
+
+    assert isinstance(error, CacheError)
+    assert "has no stored waves" in str(error)
 
 
 @pytest.mark.parametrize("kind", ["retracing", "gpu"])

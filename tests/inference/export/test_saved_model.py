@@ -17,8 +17,7 @@ from tests.speaking import SYMBOLS, make_run
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import OutputError
 from xtts_pipeline.inference.synthesizer import Synthesizer
-from xtts_pipeline.training.checkpoints.files import read_weights_sha256
-from xtts_pipeline.training.checkpoints.run_folder import find_checkpoint
+from xtts_pipeline.training.checkpoints.state import read_run_state
 
 ROOT = Path(__file__).parents[3]
 # Of natural log. The loop is the same, its roundings are not: a frame is made from all frames before it.
@@ -149,7 +148,7 @@ def test_the_description_is_enough_to_speak(synthesizer: Synthesizer, vocoder: P
     assert "language" not in about["inputs"]
     assert about["outputs"]["mel"] == {"dtype": "float32", "shape": [2, 40, 20]}
     assert about["outputs"]["duration"]["shape"] == [2, 24]
-    assert about["vocoder"] == {"step": 9, "weights_sha256": read_weights_sha256(find_checkpoint(vocoder))}
+    assert about["vocoder"] == {"step": 9, "weights_sha256": read_run_state(vocoder).weights.sha256}
     state = json.loads((checkpoint.folder / "state.json").read_bytes())
     assert about["weights_sha256"] == state["weights"]["sha256"]
 

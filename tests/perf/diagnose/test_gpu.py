@@ -83,6 +83,7 @@ def test_what_the_device_does_not_tell_is_said_so_and_the_rest_is_shown() -> Non
         tuple(taken),
         tuple(seen),
         None,
+        Path("gpu.png"),
     )
     assert "not told MHz, 200 W" in report.to_text()
     assert "throttled     not told" in report.to_text()

@@ -143,4 +143,5 @@ def test_a_shape_that_is_read_at_run_time_is_found(tmp_path: Path, monkeypatch: 
     (tmp_path / "layer.py").write_text("def call(x):\n    return tf.reshape(x, tf.shape(x))\n")
     (tmp_path / "__init__.py").touch()
     monkeypatch.setattr(retracing.model, "__file__", str(tmp_path / "__init__.py"))
-    assert retracing.dynamic_shape_reads() == [f"{tmp_path.name}/layer.py:2"]
+    monkeypatch.setattr(retracing.voice_change, "__file__", str(tmp_path / "layer.py"))
+    assert retracing.dynamic_shape_reads() == [f"{tmp_path.name}/layer.py:2"] * 2

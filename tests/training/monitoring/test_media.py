@@ -13,6 +13,7 @@ from xtts_pipeline import plots
 from xtts_pipeline.config.schema import Config, SynthesisConfig, TrainingConfig
 from xtts_pipeline.training.acoustic.validation import SpokenSentence
 from xtts_pipeline.training.monitoring.media import MediaWriter, write_picture, write_sound
+from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
 CONFIG = Config(synthesis=SynthesisConfig(griffin_lim_iterations=1), training=TrainingConfig(sample_sentences=2))
 RGBA = np.zeros((3, 7, 4), np.uint8)
@@ -23,7 +24,7 @@ def sentence(number: int, frames: int = 9) -> SpokenSentence:
     mel = np.full((frames, CONFIG.audio.mel_bins), -4.0, np.float32)
     return SpokenSentence(
         number=number,
-        audio=CONFIG.audio,
+        vocoder=GriffinLim.from_settings(CONFIG.audio, CONFIG.synthesis),
         symbols=("<begin>", "a", "<end>"),
         true_mel=mel,
         mel=mel[: frames - 2],

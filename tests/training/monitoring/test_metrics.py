@@ -11,7 +11,7 @@ from xtts_pipeline.training.monitoring.metrics import MetricsWriter, tag_of
 
 
 def test_numbers_are_written_as_json_lines_and_to_tensorboard(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as metrics:
+    with MetricsWriter(tmp_path, {}) as metrics:
         metrics.write(1, "train", {"loss": 2.5, "gradient_norm": math.inf})
         metrics.write(2, "val", {"loss": 1.5})
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -25,7 +25,7 @@ def test_numbers_are_written_as_json_lines_and_to_tensorboard(tmp_path: Path) ->
 
 
 def test_tensorboard_shows_repeated_steps_once(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as metrics:
+    with MetricsWriter(tmp_path, {}) as metrics:
         for step in (5, 10, 15):
             metrics.write(step, "train", {"loss": 1.0})
         for last in (5, 10):
@@ -41,7 +41,7 @@ def test_a_failing_disk_of_tensorboards_files_is_an_oserror(tmp_path: Path, monk
     def refuse(*_: object, **__: object) -> None:
         raise tf.errors.ResourceExhaustedError(None, None, "Failed to flush 11 events; No space left on device")
 
-    with MetricsWriter(tmp_path) as metrics:
+    with MetricsWriter(tmp_path, {}) as metrics:
         monkeypatch.setattr(tf.summary, "write", refuse)
         with pytest.raises(OSError, match="Failed to flush 11 events") as caught:
             metrics.write(1, "train", {"loss": 1.0})
@@ -64,7 +64,7 @@ def test_tensorboard_shows_metrics_in_groups(name: str, tag: str) -> None:
 
 def test_tensorboard_shows_the_config_of_the_run_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("model:\n  width: 8\n")
-    with MetricsWriter(tmp_path) as metrics:
+    with MetricsWriter(tmp_path, {}) as metrics:
         for step in (1, 2):
             metrics.write(step, "train", {"loss": 1.0})
 

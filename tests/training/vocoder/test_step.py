@@ -91,12 +91,12 @@ def test_an_update_that_is_not_finite_changes_neither_network(step: VocoderStep)
 
 
 def test_the_shares_of_two_devices_add_up_to_the_whole_batch(step: VocoderStep) -> None:
-    batch, number = make_batch(), tf.constant(0, tf.int64)
-    whole, metrics = step.batch_gradients(batch, number)
+    batch = make_batch()
+    whole, metrics = step.batch_gradients(batch)
     assert step.row_numbers(batch).shape == (0, ROWS)
     half = GlobalBatch(tf.constant(0), tf.zeros([0, ROWS], tf.int32))
     shares = [
-        step.batch_gradients(WaveBatch(batch.mel[rows], batch.wave[rows]), number, half)
+        step.batch_gradients(WaveBatch(batch.mel[rows], batch.wave[rows]), half)
         for rows in (slice(0, ROWS // 2), slice(ROWS // 2, ROWS))
     ]
     for index, gradient in enumerate(whole):

@@ -20,7 +20,7 @@ from xtts_pipeline.errors import CheckpointError, ConfigError
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import echo_line
 from xtts_pipeline.training.checkpoints.run_folder import CONFIG_NAME, checkpoint_folders, find_run_file, nearest_run
-from xtts_pipeline.training.checkpoints.state import NetworkKind, read_run_state
+from xtts_pipeline.training.checkpoints.state import NetworkKind, network_of, read_run_state
 from xtts_pipeline.training.checks import check_enough_records
 from xtts_pipeline.training.settings import training_config
 from xtts_pipeline.training.vocoder.checks import describe_crops
@@ -192,11 +192,13 @@ def _read_subject(
 
 
 def _network_of(run: Path | None) -> NetworkKind:
-    """Return what a run trains, by its newest checkpoint; only a checkpoint says so."""
+    """Return what a run trains; without a run, an acoustic model."""
     if run is None:
         return "acoustic"
+    if (network := network_of(run)) is not None:
+        return network
     if checkpoint_folders(run):
         return read_run_state(run).network
     if find_run_file(run, CONFIG_NAME) is not None:
-        echo_line(f"{run}: no checkpoint says which network it trains: diagnosed as an acoustic model")
+        echo_line(f"{run}: neither network.txt nor a checkpoint says what it trains: diagnosed as an acoustic model")
     return "acoustic"

@@ -49,7 +49,7 @@ from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.terminal import counted, duration_text, echo_line, has_surrogate
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.text.language_check import unread_figures
-from xtts_pipeline.training.checkpoints.state import read_run_names, read_run_state
+from xtts_pipeline.training.checkpoints.state import read_run_state
 
 if TYPE_CHECKING:
     from xtts_pipeline.inference.speech import SpokenText
@@ -220,7 +220,7 @@ def synthesize(
     """Speak a text, or each line of a file, with a run or a voice."""
     run = _run_or_voice(run, voice)
     if listed is not None:
-        names = read_run_names(run, listed)
+        names: list[str] = list(getattr(read_run_state(run).cache, listed))
         echo(*[json.dumps(names, ensure_ascii=False)] if as_json else names)
         return
     if output is None:

@@ -45,9 +45,8 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     read_init_from,
     remove_start,
     similar_run,
-    trains_other_network,
 )
-from xtts_pipeline.training.checkpoints.state import NetworkKind, read_run_config, require_network
+from xtts_pipeline.training.checkpoints.state import NetworkKind, network_of, read_run_config, require_network
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.checks import (
     available_memory,
@@ -321,8 +320,8 @@ def _previous_config(run: Path, network: NetworkKind) -> Config | None:
 
     Raises OutputError if they are lost, CheckpointError if it trains another network.
     """
-    if trains_other_network(run, network):
-        require_network(run, "acoustic" if network == "vocoder" else "vocoder", network)
+    if (found := network_of(run)) is not None:
+        require_network(run, found, network)
     path = run / CONFIG_NAME
     if not path.is_file():
         if not os.path.lexists(path) and not checkpoint_folders(run):

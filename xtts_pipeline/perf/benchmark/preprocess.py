@@ -43,8 +43,6 @@ def measure_preprocess(
         return _run("xtts preprocess", ours, clips)
 
     def again() -> dict[str, float]:
-        if not cache.exists():
-            _run("xtts preprocess", ours, clips)
         return _run("xtts preprocess", ours, clips)
 
     def naively() -> dict[str, float]:

@@ -15,7 +15,6 @@ from xtts_pipeline.model.network import Network
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.text.tokens import FIRST_SYMBOL_ID
 from xtts_pipeline.training.acoustic.step import AcousticStep
-from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 
 _SYMBOLS = 30
 _SPEC = RecordSpec(max_text_length=40, max_mel_frames=120, mel_bins=20, pad_value=-11.5)
@@ -37,7 +36,6 @@ _ROWS = 4
 class DemonstrationRun:
     """The step times, traces and compilations of one run."""
 
-    name: str
     traces: int
     compilations: int
     step_ms: list[float]
@@ -70,10 +68,10 @@ class Demonstration:
 
 def demonstrate(log: NativeLog) -> Demonstration:
     """Run with fixed and with varying shapes, each with a new network."""
-    return Demonstration(_run("fixed", log, is_varying=False), _run("varying", log, is_varying=True))
+    return Demonstration(_run(log, is_varying=False), _run(log, is_varying=True))
 
 
-def _run(name: str, log: NativeLog, *, is_varying: bool) -> DemonstrationRun:
+def _run(log: NativeLog, *, is_varying: bool) -> DemonstrationRun:
     settings = TrainingConfig(batch_size=_ROWS, strict_shapes=not is_varying)
     network, average = (
         Network(_MODEL, AudioConfig(mel_bins=_SPEC.mel_bins), _SPEC, _SYMBOLS, seed=1) for _ in range(2)
@@ -82,17 +80,15 @@ def _run(name: str, log: NativeLog, *, is_varying: bool) -> DemonstrationRun:
         network, average, settings, [batch_signature(_SPEC, _ROWS, with_speaker=False, with_language=False)]
     )
     before = log.compilations().get("_train_step", 0)
-    monitor = CompilationMonitor(log, is_strict=False, is_compiled=True)
-    monitor.watch(*step.compiled.functions)
     times = []
     for longest in _LONGEST:
         batch = _batch(longest, longest if is_varying else _SPEC.max_mel_frames)
         started = time.perf_counter()
         step(batch).numpy()
         times.append(1e3 * (time.perf_counter() - started))
-    count = monitor.counts()["train_step"]
-    step_ms, seconds = [round(ms, 1) for ms in times], sum(times) / 1e3
-    return DemonstrationRun(name, count["traces"], count["compilations"] - before, step_ms, seconds)
+    traces = sum(function.experimental_get_tracing_count() for function in step.compiled.functions)
+    compilations = log.compilations()["_train_step"] - before
+    return DemonstrationRun(traces, compilations, [round(ms, 1) for ms in times], sum(times) / 1e3)
 
 
 def _batch(longest: int, padded: int) -> Batch:

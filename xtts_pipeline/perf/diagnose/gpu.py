@@ -52,7 +52,7 @@ class GpuReport:
     steps: tuple[StepTime, ...]
     samples: tuple[Sample, ...]
     oscillation: Oscillation | None
-    picture: Path | None = None
+    picture: Path
 
     @property
     def is_bad(self) -> bool:
@@ -77,7 +77,7 @@ class GpuReport:
             "oscillation": self.oscillation and asdict(self.oscillation),
             "gpu": device_figures(self.samples),
             "samples": [asdict(sample) for sample in self.samples],
-            "picture": None if self.picture is None else str(self.picture),
+            "picture": str(self.picture),
         }
 
     def to_text(self) -> str:
@@ -97,10 +97,12 @@ class GpuReport:
                 f"throttled     {_format(figures['throttled_share'], '.0%')} of the time",
                 f"PCIe          {_format(figures['pcie_mb_per_second'], '.0f')} MB/s",
             ]
-        if self.picture is not None:
-            lines.append(f"picture       {self.picture}")
-        lines.append("thresholds    " + ", ".join(f"{name} {limit:.0%}" for name, limit in THRESHOLDS.items()))
-        return "\n".join([*lines, f"verdict       {self.verdict}"])
+        lines += [
+            f"picture       {self.picture}",
+            "thresholds    " + ", ".join(f"{name} {limit:.0%}" for name, limit in THRESHOLDS.items()),
+            f"verdict       {self.verdict}",
+        ]
+        return "\n".join(lines)
 
     def _device_text(self) -> str:
         if self.no_gpu_reason is None:

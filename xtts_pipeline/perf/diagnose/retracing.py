@@ -22,6 +22,7 @@ from xtts_pipeline.perf.trial import StepTime, Trial
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training import optimizer, schedule, step
 from xtts_pipeline.training.acoustic import step as acoustic_step
+from xtts_pipeline.training.acoustic import voice_change
 from xtts_pipeline.training.checkpoints.state import NetworkKind
 from xtts_pipeline.training.compiled import SignatureMismatch, describe_arguments, find_mismatch
 from xtts_pipeline.training.monitoring.compilations import total_counts
@@ -132,7 +133,8 @@ def step_statistics(times: Sequence[StepTime]) -> dict[str, float] | None:
 def dynamic_shape_reads() -> list[str]:
     """Return file:line of each tf.shape in the sources of the compiled step."""
     files = [file for package in (model, vocoder) for file in sorted(Path(package.__file__ or "").parent.glob("*.py"))]
-    files += [Path(part.__file__ or "") for part in (step, acoustic_step, vocoder_step, optimizer, schedule)]
+    parts = (step, acoustic_step, voice_change, vocoder_step, optimizer, schedule)
+    files += [Path(part.__file__ or "") for part in parts]
     return [
         f"{file.parent.name}/{file.name}:{node.lineno}"
         for file in files
@@ -190,9 +192,8 @@ def _verdict(
     steps: int,
 ) -> Verdict:
     if change is not None:
-        pairs = ", ".join(f"{static.name} (static {static}, dynamic {dynamic})" for static, dynamic in change.arguments)
         count = f"{changed} of {steps} batches are not what the step is compiled for"
-        return Verdict(_VERDICTS[change.kind], f"{count}: {pairs}; likely cause: {change.cause}", change.remedy)
+        return Verdict(_VERDICTS[change.kind], f"{count}: {change.finding}", change.remedy)
     if bad := [check for check in pipeline if not check.is_good]:
         name = "varying shape" if bad[0].name == "lengths" else "incomplete batch"
         cause = "the pipeline may bring other batches than the step is compiled for"

@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import TrainingConfig
-from xtts_pipeline.data.batching import from_signature
 from xtts_pipeline.model.batch import Batch, Crop, References, next_of_speaker, without_others
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import LOSS_METRICS, BatchTotals, batch_totals, decoder_steps, rows_with_path
@@ -37,19 +36,17 @@ class AcousticStep(TrainStep):
         dropout = Dropout.for_step(self.config.seed, self.step.read_value(), first_row)
         return (self.network.shared_references(batch, dropout).mel,)
 
-    def batch_gradients(
-        self, batch: Batch, step: tf.Tensor, whole: GlobalBatch | None = None
-    ) -> tuple[Gradients, Metrics]:
+    def batch_gradients(self, batch: Batch, whole: GlobalBatch | None = None) -> tuple[Gradients, Metrics]:
         """Return gradients and SUMMED_METRICS, computed in `accumulation_steps` parts one after the other.
 
         Dropout depends on a row's index in the whole batch. So the parts add up to one pass.
         """
-        gradients, metrics = self._summed_gradients(batch, step, whole)
+        gradients, metrics = self._summed_gradients(batch, whole)
         frames = tf.cast(tf.reduce_sum(batch.mel_length), tf.float32)
         return gradients, {**metrics, "mel_frames": frames}
 
-    def _summed_gradients(self, batch: Batch, step: tf.Tensor, whole: GlobalBatch | None) -> tuple[Gradients, Metrics]:
-        config, network = self.config, self.network
+    def _summed_gradients(self, batch: Batch, whole: GlobalBatch | None) -> tuple[Gradients, Metrics]:
+        config, network, step = self.config, self.network, self.step.read_value()
         first = 0 if whole is None else whole.first_row
         dropout = Dropout.for_step(config.seed, step, first)
         crop = network.choose_crops(batch.mel_length, dropout, config.reference_dropout)
@@ -124,7 +121,7 @@ class EvaluateStep:
     """
 
     def __init__(self, network: Network, config: TrainingConfig, signatures: Sequence[Batch]) -> None:
-        self.network, self.config, self._signature = network, config, signatures[0]
+        self.network, self.config = network, config
         null_voice = () if network.voice_encoder is None else ("null_voice_loss",)
         self.METRICS = (*LOSS_METRICS, *null_voice, "weight")
         self.compiled = CompiledByShape(self._evaluate_step, signatures, config)
@@ -133,9 +130,8 @@ class EvaluateStep:
         """Return the METRICS as float32 [len(METRICS)]; `weight` is the number of decoder steps behind the means."""
         return self.compiled(batch)
 
-    def _evaluate_step(self, *tensors: tf.Tensor) -> tf.Tensor:
-        batch, network = from_signature(tensors, self._signature), self.network
-        dropout = Dropout.fixed(self.config.seed)
+    def _evaluate_step(self, batch: Batch) -> tf.Tensor:
+        network, dropout = self.network, Dropout.fixed(self.config.seed)
         crop = network.choose_crops(batch.mel_length, dropout, reference_dropout=0.0)
         metrics = self._losses(batch, *network.other_references(batch, crop, dropout), dropout)
         if network.voice_encoder is not None:

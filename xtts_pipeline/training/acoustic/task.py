@@ -44,11 +44,6 @@ class AcousticTask(Task):
         """The first report in which the aligner has found the text."""
         return self._alignment.aligned_at_step
 
-    @property
-    def parameter_count(self) -> int:
-        """The number of the network's parameters."""
-        return self.network.parameter_count
-
     def copy_weights(self, base: Checkpoint) -> Origin:
         """Copy weights by name, and table rows by the names of their symbols, speakers and languages."""
         return copy_weights(self.network, self.average, base, self._config, self._identity)

@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline import plots
-from xtts_pipeline.config.schema import AudioConfig, Config
-from xtts_pipeline.data.batching import from_signature, with_rows
+from xtts_pipeline.config.schema import Config
+from xtts_pipeline.data.batching import with_rows
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.model.distortion import mel_distortion
@@ -26,8 +26,8 @@ from xtts_pipeline.training.acoustic.step import EvaluateStep
 from xtts_pipeline.training.compiled import CompiledByShape
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
-from xtts_pipeline.training.monitoring.media import Vocode
 from xtts_pipeline.training.task import Validation
+from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
 # Mean mel-cepstral distortion of the spoken sentences, in dB.
 DISTORTION = "distortion_db"
@@ -42,7 +42,7 @@ class SpokenSentence:
     """
 
     number: int
-    audio: AudioConfig
+    vocoder: GriffinLim
     symbols: tuple[str, ...]
     true_mel: np.ndarray
     mel: np.ndarray
@@ -63,18 +63,20 @@ class SpokenSentence:
         """Return the tag and the PNG of both mels and of the tokens."""
         label = "spoken" if self.has_stopped else f"spoken {plots.CUT_MARK}"
         mels = (self.true_mel, self.mel)
-        return "mels_and_tokens", plots.encode_comparison(*mels, self.audio, label, self.durations, self.symbols)
+        return "mels_and_tokens", plots.encode_comparison(
+            *mels, self.vocoder.audio, label, self.durations, self.symbols
+        )
 
-    def sounds(self, vocode: Vocode) -> dict[str, Callable[[], np.ndarray]]:
+    def sounds(self) -> dict[str, Callable[[], np.ndarray]]:
         """Return the sound of both mels; that of the true one is the upper bound of this run's quality."""
-        return {"true": lambda: vocode(self.true_mel), "spoken": lambda: vocode(self.mel)}
+        return {"true": lambda: self.vocoder(self.true_mel), "spoken": lambda: self.vocoder(self.mel)}
 
 
 class SpeakStep:
     """Synthesizes a batch of texts with references as in training. Compiled once."""
 
     def __init__(self, network: Network, config: Config, signature: Batch) -> None:
-        self.network, self.config, self._signature = network, config, signature
+        self.network, self.config = network, config
         self.compiled = CompiledByShape(self._speak_step, [signature], config.training)
 
     def __call__(self, batch: Batch) -> tuple[Speech, tf.Tensor]:
@@ -82,9 +84,8 @@ class SpeakStep:
         speech, distortion = self.compiled(batch)
         return speech, distortion
 
-    def _speak_step(self, *tensors: tf.Tensor) -> tuple[Speech, tf.Tensor]:
+    def _speak_step(self, batch: Batch) -> tuple[Speech, tf.Tensor]:
         network, settings = self.network, self.config.synthesis
-        batch = from_signature(tensors, self._signature)
         dropout = Dropout.fixed(self.config.training.seed)
         crop = network.choose_crops(batch.mel_length, dropout, reference_dropout=0.0)
         _, reference = network.other_references(batch, crop, dropout)
@@ -129,6 +130,7 @@ class AcousticValidation(Validation):
         if config.training.sample_every_evaluations is not None:
             monitor.watch(*self._speak_step.compiled.functions, calls=self._speak_step.compiled)
             self.best_metric = DISTORTION
+        self._vocoder = GriffinLim.from_settings(source.manifest.audio, config.synthesis)
         self._tokenizer = Tokenizer(source.manifest.symbols, config.text.blank)
 
     def evaluate(self, before_batch: Callable[[], None] = lambda: None) -> dict[str, float]:
@@ -170,7 +172,7 @@ class AcousticValidation(Validation):
         tokens = batch.tokens[row, : int(batch.text_length[row])].numpy()
         return SpokenSentence(
             number=row + 1,
-            audio=self._source.manifest.audio,
+            vocoder=self._vocoder,
             symbols=tuple(self._tokenizer.name_of(int(token)) for token in tokens),
             true_mel=batch.mel[row, : int(batch.mel_length[row])].numpy().astype(np.float32),
             mel=said.mel[row, :frames],

@@ -31,7 +31,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     STATE_NAME,
     WEIGHTS_NAME,
     find_checkpoint,
-    place_checkpoint,
+    placing_checkpoint,
     step_name,
 )
 from xtts_pipeline.training.checkpoints.state import (
@@ -144,12 +144,11 @@ def save_checkpoint(
     Raises CheckpointError if the disk refuses or the step has a checkpoint; earlier checkpoints are then untouched.
     """
     files = _checkpoint_files(step, config, cache, variables, state, network)
-
-    def write(folder: Path) -> None:
+    folder = run / LAST_FOLDER / step_name(step)
+    with placing_checkpoint(folder, keep) as partial:
         for name, content in files.items():
-            (folder / name).write_bytes(content)
-
-    return place_checkpoint(run / LAST_FOLDER / step_name(step), write, keep)
+            (partial / name).write_bytes(content)
+    return folder
 
 
 def replace_state(folder: Path, config: Config, state: RunState) -> None:
@@ -190,16 +189,16 @@ def _checkpoint_files(
 def link_best(run: Path, checkpoint: Path) -> Path:
     """Make best/ hold one of the run's checkpoints, by hard links if possible. Raises CheckpointError."""
     best = run / BEST_FOLDER / checkpoint.name
-
-    def link(folder: Path) -> None:
+    if best.exists():
+        return best
+    with placing_checkpoint(best, keep=1) as partial:
         for name in (WEIGHTS_NAME, STATE_NAME):
             try:
-                os.link(checkpoint / name, folder / name)
+                os.link(checkpoint / name, partial / name)
             except OSError:
                 # The file system has no hard links. A full disk refuses the copy too.
-                (folder / name).write_bytes((checkpoint / name).read_bytes())
-
-    return best if best.exists() else place_checkpoint(best, link, keep=1)
+                (partial / name).write_bytes((checkpoint / name).read_bytes())
+    return best
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -223,12 +222,6 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 def _damaged(path: Path, found: str) -> DamagedCheckpointError:
     return DamagedCheckpointError(f"{path}: {found}; the file is damaged, use an earlier step")
-
-
-def read_weights_sha256(folder: Path) -> str:
-    """Return the saved checksum of a checkpoint's weights without reading the weights."""
-    with explaining_damage(folder):
-        return read_state(folder).weights.sha256
 
 
 def _check_identity(cache: CacheIdentity, config: Config) -> None:

@@ -6,7 +6,7 @@ Knows nothing of the contents of a checkpoint. Imports no TensorFlow.
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -113,8 +113,9 @@ def nearest_run(path: Path) -> str:
     return "expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, or RUN/best"
 
 
-def place_checkpoint(folder: Path, write: Callable[[Path], None], keep: int) -> Path:
-    """Write a checkpoint into a temporary folder, rename it to `folder`, and remove all but the last `keep` beside it.
+@contextmanager
+def placing_checkpoint(folder: Path, keep: int) -> Iterator[Path]:
+    """Yield an empty folder that becomes `folder` if the block succeeds; then remove all but the last `keep` beside it.
 
     Raises CheckpointError if the disk refuses or `folder` exists; the other checkpoints are then untouched.
     """
@@ -124,14 +125,13 @@ def place_checkpoint(folder: Path, write: Callable[[Path], None], keep: int) -> 
         for partial in folder.parent.glob(".step-*.partial"):
             remove(partial)
         with atomic_folder(folder) as partial:
-            write(partial)
+            yield partial
         for old in list_checkpoints(folder.parent)[:-keep]:
             remove(old)
     except OSError as error:
         raise CheckpointError(
             f"{folder}: cannot be written ({error.strerror}); earlier checkpoints are untouched, free space and go on"
         ) from None
-    return folder
 
 
 def remove(path: Path) -> None:
@@ -214,13 +214,13 @@ def _write_path(file_name: Path, path: Path) -> None:
         file.write("".join(f"{line}\n" for line in lines).encode())
 
 
-def trains_other_network(run: Path, network: str) -> bool:
-    """Return whether network.txt, which earlier versions did not write, names another network.
+def read_network_name(path: Path) -> str | None:
+    """Return what network.txt of the run that `path` is or is a checkpoint of names; earlier versions wrote none.
 
     Raises OutputError if it cannot be read.
     """
-    found = _read_path(run / NETWORK_NAME, "name a run of the same network")
-    return found is not None and str(found) != network
+    found = find_run_file(path, NETWORK_NAME)
+    return None if found is None else str(_read_path(found, "name a run of the same network"))
 
 
 def read_init_from(run: Path) -> Path | None:

@@ -91,18 +91,10 @@ class CheckpointSaver:
         else:
             self.saved_best = BestEvaluation()
 
-    def start(self, snapshot: Snapshot) -> None:
-        """Wait for the snapshots before, then start writing this one and return.
-
-        Raises CheckpointError if the one before could not be written.
-        """
-        self.finish()
-        self._start(snapshot)
-
     def enqueue(self, snapshot: Snapshot) -> None:
         """Write a best snapshot after the one in progress, and return at once; it replaces a queued one."""
         if self._saving is None:
-            self._start(snapshot)
+            self.start(snapshot)
         else:
             self.saved_step, self._queued = snapshot.step, snapshot
 
@@ -147,7 +139,7 @@ class CheckpointSaver:
             return None
         self._saving = self._best_in_progress = self._queued = None
         if queued is not None:
-            self._start(queued)
+            self.start(queued)
         try:
             saving.result()
         except CheckpointError as error:
@@ -155,7 +147,8 @@ class CheckpointSaver:
         self.saved_best = best or self.saved_best
         return None
 
-    def _start(self, snapshot: Snapshot) -> None:
+    def start(self, snapshot: Snapshot) -> None:
+        """Start writing a snapshot, and return at once; none may be in progress."""
         self.saved_step, self._best_in_progress = snapshot.step, snapshot.best
         self._saving = self._pool.submit(self._write, snapshot)
 
@@ -212,7 +205,8 @@ class NullCheckpointSaver(CheckpointSaver):
     def _settle(self, state: RunState, best: BestEvaluation | None) -> None:
         pass
 
-    def _start(self, snapshot: Snapshot) -> None:
+    def start(self, snapshot: Snapshot) -> None:
+        """Write nothing: the chief does."""
         self.saved_step, self.saved_best = snapshot.step, snapshot.best or self.saved_best
 
 

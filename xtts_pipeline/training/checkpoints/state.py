@@ -24,7 +24,12 @@ from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError, first_
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json, unseal_json
 from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
-from xtts_pipeline.training.checkpoints.run_folder import STATE_NAME, find_checkpoint, has_step_of
+from xtts_pipeline.training.checkpoints.run_folder import (
+    STATE_NAME,
+    find_checkpoint,
+    has_step_of,
+    read_network_name,
+)
 
 CHECKPOINT_VERSION = 5
 MAX_STATE_BYTES = 64 << 20
@@ -251,6 +256,15 @@ def _drop_removed_settings(content: dict[str, Any], folder: Path) -> None:
             del section[key]
 
 
+def network_of(path: Path) -> NetworkKind | None:
+    """Return what a run, or that of a checkpoint, trains by its network.txt, which earlier versions did not write.
+
+    Raises OutputError if it cannot be read.
+    """
+    name = read_network_name(path)
+    return None if name is None else "vocoder" if name == "vocoder" else "acoustic"
+
+
 def require_network(folder: Path, found: NetworkKind, expected: NetworkKind) -> None:
     """Raise CheckpointError unless the weights of a checkpoint are of this network."""
     if found != expected:
@@ -271,11 +285,6 @@ def read_run_state(path: Path) -> SavedState:
 def read_run_config(path: Path) -> Config:
     """Return the config saved in a checkpoint. Raises CheckpointError if there is no intact one."""
     return read_run_state(path).config
-
-
-def read_run_names(path: Path, kind: Literal["speakers", "languages"]) -> list[str]:
-    """Return the speakers or languages of a run or checkpoint. Raises CheckpointError if there is no intact one."""
-    return list(getattr(read_run_state(path).cache, kind))
 
 
 @contextmanager

@@ -87,7 +87,6 @@ class _Summary(_Counts):
     mel_frames_per_second: float | None = None
     loss: _Losses
     best: _Best | None
-    first_step_seconds: float
     startup_seconds: dict[str, float] = {}
     memory: _Memory | None = None
     parameters: Natural

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from xtts_pipeline.errors import ConfigError, TrainingError
+from xtts_pipeline.errors import ConfigError, TrainingError, listed
 from xtts_pipeline.training.distributed.cluster import Cluster
 
 # Silence until the line about missing workers, and the time for one try to reach one.
@@ -43,9 +43,8 @@ def wait_for_workers(cluster: Cluster, log: Callable[[str], None]) -> None:
             if not missing:
                 return
             waited = time.monotonic() - started
-            names = [f"worker {number} at {cluster.workers[number]}" for number in missing]
-            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            named, where = ", ".join(names[:_MOST_NAMED]) + more, f"worker {cluster.index} of {len(cluster.workers)}"
+            named = listed([f"worker {number} at {cluster.workers[number]}" for number in missing], _MOST_NAMED)
+            where = f"worker {cluster.index} of {len(cluster.workers)}"
             if waited >= QUIET_SECONDS and not is_told:
                 log(f"{where}: waiting for {named}, for {cluster.wait_seconds:g} s at most")
                 is_told = True

@@ -144,16 +144,13 @@ class DistributedStep:
 
         return run
 
-    def _first_gradient_step(self, *tensors: tf.Tensor) -> tf.Tensor:
+    def _first_gradient_step(self, *arguments: Any) -> tf.Tensor:
         """Return what `_gradient_step` does, in the first of two phases: XLA's log tells programs apart by name."""
-        return self._gradient_step(*tensors)
+        return self._gradient_step(*arguments)
 
-    def _gradient_step(self, *tensors: tf.Tensor) -> tf.Tensor:
+    def _gradient_step(self, batch: Any, first: tf.Tensor, numbers: tf.Tensor, *shared: tf.Tensor) -> tf.Tensor:
         """Return gradients and SUMMED_METRICS of a device's rows in one vector, so that one all-reduce sums them."""
-        fields = len([spec for spec in self._signature if spec is not None])
-        batch, step = from_signature(tensors[:fields], self._signature), self._step.step.read_value()
-        first, numbers, *shared = tensors[fields:]
-        gradients, metrics = self._step.batch_gradients(batch, step, GlobalBatch(first, numbers, tuple(shared)))
+        gradients, metrics = self._step.batch_gradients(batch, GlobalBatch(first, numbers, shared))
         summed = stack_metrics(metrics, self._step.SUMMED_METRICS)
         return tf.concat([*(tf.reshape(gradient, [-1]) for gradient in gradients), summed], axis=0)
 
@@ -165,7 +162,7 @@ class DistributedStep:
         names = self._step.SUMMED_METRICS
         trained = len(parts) - len(names)
         metrics = dict(zip(names, parts[trained:], strict=True))
-        return self._step.update(parts[:trained], metrics, self._step.step.read_value())
+        return self._step.update(parts[:trained], metrics)
 
 
 def describe_distribution(distribution: Distribution, signatures: Sequence[Any], settings: TrainingConfig) -> str:

@@ -18,7 +18,6 @@ import tensorflow as tf
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.training.checkpoints.run_folder import TENSORBOARD_FOLDER
 from xtts_pipeline.training.monitoring.metrics import plugin_metadata, write_text
-from xtts_pipeline.vocoder.griffin_lim import GriffinLim
 
 # Room in the queue: with more the thread would never catch up, and memory would fill.
 MAX_WAITING_EVALUATIONS = 2
@@ -30,10 +29,6 @@ _IMAGE = plugin_metadata("images", "DATA_CLASS_BLOB_SEQUENCE")
 # tensorboard.AudioPluginData of version 0: field 2, the encoding, is 11 (WAV).
 _AUDIO = plugin_metadata("audio", "DATA_CLASS_BLOB_SEQUENCE", b"\x10\x0b")
 _PNG_SIZE = slice(16, 24)
-
-
-# A vocoder: mel frames [T, mel_bins] to a wave [samples].
-Vocode = Callable[[np.ndarray], np.ndarray]
 
 
 class EvaluationSample(Protocol):
@@ -50,7 +45,7 @@ class EvaluationSample(Protocol):
     def picture(self) -> tuple[str, bytes]:
         """Return the tag and the PNG of its picture."""
 
-    def sounds(self, vocode: Vocode) -> Mapping[str, Callable[[], np.ndarray]]:
+    def sounds(self) -> Mapping[str, Callable[[], np.ndarray]]:
         """Return each sound by its tag; `true`, the ground truth, is written once."""
 
 
@@ -62,7 +57,7 @@ class MediaWriter:
 
     def __init__(self, run: Path, config: Config) -> None:
         self._folder = run / TENSORBOARD_FOLDER / "media"
-        self._audio, self._vocoder = config.audio, GriffinLim.from_settings(config.audio, config.synthesis)
+        self._sample_rate = config.audio.sample_rate
         self._max_waiting = MAX_WAITING_EVALUATIONS * config.training.sample_sentences
         # No thread pool: the interpreter waits for its threads at exit, and a hanging disk would block the process.
         self._thread = Thread(target=self._work, name="media", daemon=True)
@@ -162,15 +157,14 @@ class MediaWriter:
     def _write(self, step: int, sample: EvaluationSample) -> None:
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(str(self._folder))
-        rate = self._audio.sample_rate
         with self._writer.as_default(step=step):
             tag, png = sample.picture()
             write_picture(f"{sample.name}/{tag}", png)
             if sample.text and sample.name not in self._has_truth:
                 write_text(f"{sample.name}/text", sample.text)
-            for label, make in sample.sounds(self._vocoder).items():
+            for label, make in sample.sounds().items():
                 if label != "true" or sample.name not in self._has_truth:
-                    write_sound(f"{sample.name}/{label}", make(), rate)
+                    write_sound(f"{sample.name}/{label}", make(), self._sample_rate)
             self._has_truth.add(sample.name)
         self._writer.flush()
 

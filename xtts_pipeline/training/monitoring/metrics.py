@@ -113,13 +113,12 @@ class MetricsBuffer:
 class JsonLinesFile:
     """An append-only file of JSON lines. `size`: its bytes, from which a resumed run continues."""
 
-    def __init__(self, file: BinaryIO, keep_bytes: int | None = None) -> None:
-        """Append to an unbuffered file after its first `keep_bytes`, or after all of it if None."""
+    def __init__(self, file: BinaryIO, keep_bytes: int) -> None:
+        """Append to an unbuffered file after its first `keep_bytes`."""
         self._file = file
         self.size = self._file.tell()
-        self.missing_bytes = max(0, (keep_bytes or 0) - self.size)
-        if keep_bytes is not None:
-            self.truncate(keep_bytes)
+        self.missing_bytes = max(0, keep_bytes - self.size)
+        self.truncate(keep_bytes)
 
     def truncate(self, keep_bytes: int) -> None:
         """Keep the first `keep_bytes`."""
@@ -152,11 +151,10 @@ class MetricsWriter:
     left_out: the clips of each epoch that did not fill a batch of all workers.
     """
 
-    def __init__(self, run: Path, keep_bytes: Mapping[str, int] | None = None) -> None:
-        """Continue the run's files after the first `keep_bytes` of each, by name; None keeps all."""
+    def __init__(self, run: Path, keep_bytes: Mapping[str, int]) -> None:
+        """Continue the run's files after the first `keep_bytes` of each, by name, by default 0."""
         names = (METRICS_NAME, SKIPPED_NAME, LEFT_OUT_NAME)
-        keep = {} if keep_bytes is None else {**dict.fromkeys(names, 0), **keep_bytes}
-        self._files = {name: JsonLinesFile(open_to_append(run / name), keep.get(name)) for name in names}
+        self._files = {name: JsonLinesFile(open_to_append(run / name), keep_bytes.get(name, 0)) for name in names}
         self.lines, self.skipped, self.left_out = self._files.values()
         self._run = run
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
@@ -219,7 +217,7 @@ class NullMetricsWriter(MetricsWriter):
 
     def __init__(self) -> None:
         nothing = Path(os.devnull).open("ab", buffering=0)  # noqa: SIM115 (closed as the lines of a run are)
-        self.lines = self.skipped = self.left_out = JsonLinesFile(nothing)
+        self.lines = self.skipped = self.left_out = JsonLinesFile(nothing, 0)
         self._files, self._writers = {METRICS_NAME: self.lines}, {}
         self._run = Path(os.devnull)
 

@@ -84,7 +84,7 @@ class StepProfiler:
 
     def to_json(self) -> dict[str, Any] | None:
         """Return the profile as summary.json has it; None if no step was traced."""
-        if self.operations is None or not self._traced:
+        if self.operations is None:
             return None
         return {
             "folder": str(self.folder),
@@ -95,7 +95,8 @@ class StepProfiler:
     def _stop(self) -> None:
         tf.profiler.experimental.stop()
         self.is_tracing = False
-        self.operations = most_expensive_operations(list_traces(self.folder) - self._before, max(self._traced, 1))
+        if self._traced:
+            self.operations = most_expensive_operations(list_traces(self.folder) - self._before, self._traced)
 
 
 def list_traces(folder: Path) -> frozenset[Path]:

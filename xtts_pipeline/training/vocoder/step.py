@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import AudioConfig, Config, VocoderConfig
-from xtts_pipeline.data.batching import from_signature, rows_of
+from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.data.waves import WaveBatch
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import CompiledByShape
@@ -87,15 +87,10 @@ class VocoderStep(TrainStep):
         """Choose the program of the next step."""
         self.compiled = self.programs[-1 if steps_done >= self._adversarial_start else 0]
 
-    def _reconstruction_step(self, *tensors: tf.Tensor) -> tf.Tensor:
-        return self._train_step(*tensors)
+    def _reconstruction_step(self, batch: WaveBatch) -> tf.Tensor:
+        return self._train_step(batch)
 
-    def batch_gradients(
-        self,
-        batch: WaveBatch,
-        step: tf.Tensor,  # noqa: ARG002 (no loss has a schedule)
-        whole: GlobalBatch | None = None,
-    ) -> tuple[Gradients, Metrics]:
+    def batch_gradients(self, batch: WaveBatch, whole: GlobalBatch | None = None) -> tuple[Gradients, Metrics]:
         """Return the gradients of the generator, then of the discriminators, and the SUMMED_METRICS."""
         settings, rows = self._settings, rows_of(batch)
         # The phase is known when a program is traced; each program is one phase's.
@@ -141,7 +136,7 @@ class EvaluateVocoderStep:
     METRICS = LOSS_METRICS
 
     def __init__(self, generator: Generator, config: Config, signature: WaveBatch) -> None:
-        self.generator, self._signature = generator, signature
+        self.generator = generator
         self._reconstruction = ReconstructionLoss(config.audio, config.vocoder)
         self.compiled = CompiledByShape(self._evaluate_step, [signature], config.training)
 
@@ -149,7 +144,6 @@ class EvaluateVocoderStep:
         """Return the METRICS of each row, float32 [len(METRICS), B]."""
         return self.compiled(batch)
 
-    def _evaluate_step(self, *tensors: tf.Tensor) -> tf.Tensor:
-        batch = from_signature(tensors, self._signature)
+    def _evaluate_step(self, batch: WaveBatch) -> tf.Tensor:
         losses = self._reconstruction(self.generator(tf.cast(batch.mel, tf.float32)), batch.sound)
         return stack_metrics(losses, self.METRICS)

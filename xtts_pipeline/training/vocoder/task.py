@@ -1,12 +1,10 @@
 """The vocoder as what a run trains."""
 
-import tensorflow as tf
-
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import with_rows
+from xtts_pipeline.data.schedule import batch_parts
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.data.waves import WaveSource
-from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.training.checkpoints.files import Checkpoint, build_generator
 from xtts_pipeline.training.checkpoints.state import Origin
 from xtts_pipeline.training.checkpoints.variables import named_variables
@@ -26,13 +24,9 @@ class VocoderTask(Task):
     def __init__(self, config: Config, source: Source, distribution: Distribution) -> None:
         if not isinstance(source, WaveSource):
             raise TypeError(f"found a {type(source).__name__}, expected a WaveSource")
-        crops, replicas = config.training.clips_per_batch, distribution.replicas
-        if crops % replicas:
-            raise ConfigError(
-                f"training.batch_size={crops} cannot be shared by {replicas} devices, expected a multiple of {replicas}"
-            )
+        batch_parts(config.training, distribution.replicas)  # raises if the devices cannot share a batch
         self._config, self._source, self._distribution = config, source, distribution
-        self.signatures = [source.signature(crops)]
+        self.signatures = [source.signature(config.training.clips_per_batch)]
         with distribution.scope():
             self.network, self._average = build_generator(config), build_generator(config)
             self.step: VocoderStep = VocoderStep(self.network, self._average, config, self.signatures)
@@ -43,11 +37,6 @@ class VocoderTask(Task):
             return None
         share = with_rows(self.signatures[0], self._config.training.clips_per_batch // self._distribution.replicas)
         return VocoderValidation(self._source, self._config, self._average, share, monitor, self._distribution)
-
-    @property
-    def parameter_count(self) -> int:
-        """The number of the generator's parameters."""
-        return sum(int(tf.size(variable)) for variable in self.network.trainable_variables)
 
     def copy_weights(self, base: Checkpoint) -> Origin:
         """Copy the generator's weights, and those of the discriminators where all of them fit."""

@@ -14,7 +14,6 @@ from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.data.waves import WaveBatch, WaveSource
 from xtts_pipeline.training.distributed.strategy import Distribution
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
-from xtts_pipeline.training.monitoring.media import Vocode
 from xtts_pipeline.training.task import Validation
 from xtts_pipeline.training.vocoder.step import EvaluateVocoderStep
 from xtts_pipeline.vocoder.generator import Generator
@@ -50,7 +49,7 @@ class VocodedClip:
         """Return the tag and the PNG of both mels."""
         return "mel", plots.encode_comparison(self.true_mel, self.mel, self.audio, "copy")
 
-    def sounds(self, vocode: Vocode) -> dict[str, Callable[[], np.ndarray]]:  # noqa: ARG002 (it has its own)
+    def sounds(self) -> dict[str, Callable[[], np.ndarray]]:
         """Return the recording and its copy."""
         return {"true": lambda: self.true_wave, "copy": lambda: self.wave}
 
